@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 import tempfile
 import time
@@ -63,7 +64,8 @@ def main(flags: Command) -> int:
             try:
                 if flags.contender:
                     result = runner.run(flags.contender, row.work)
-                    failed |= command.show_result(name, flags.contender, result)
+                    failed |= isinstance(result, Failure)
+                    print(result if isinstance(result, Failure) else json.dumps(result))
                 else:
                     failed |= measure(name, row, runner)
             except duel.DifferentWork as error:

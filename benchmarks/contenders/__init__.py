@@ -1,10 +1,11 @@
 """Contenders: the module, the options and the interpreter of each.
 
-Each setting of a peer is a separate contender; tables show a peer's best one.
+Each setting of a peer is a separate contender. In training, only its fastest one runs.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,8 +18,8 @@ class Contender(NamedTuple):
     ``benchmarks.make_environments`` creates the interpreters other than "ours".
     """
 
-    peer: str  # library; tables show the best contender of each
-    kind: str  # kind of vectorisation, or another name of a group of settings
+    peer: str  # library, or another group of settings of which the fastest runs
+    kind: str  # kind of vectorisation, or of what is measured
     setting: str = ""  # difference from the other contenders of its kind
     module: str = ""  # of this package
     options: Mapping[str, Any] = {}  # keyword arguments of the module's ``start``
@@ -34,137 +35,95 @@ JAX = "JAX loop"  # written for these benchmarks
 # Our own baselines, and the peer with an asynchronous actor-critic.
 A3C, LOCKSTEP, SAMPLE_FACTORY = "A3C mode", "lock step", "Sample Factory"
 
-CORES = machine.cores()
+CONTENDERS: dict[str, Contender] = {}
 
-
-# {part of the contender's name: (text in tables, options)}
-Choices = Mapping[str, tuple[str, Mapping[str, Any]]]
-
-
-def _only(text: str, **options: Any) -> Choices:
-    """Return a choice of one."""
-    return {"": (text, options)}
-
-
-# What runs our training besides a plain run.
-_PLAIN: Choices = {
-    "": ("", {}),
-    "_tf": ("environment in TensorFlow", {"in_graph": True}),
-}
-_BFLOAT16: Choices = {"": ("bfloat16", {"precision": "mixed_bfloat16"})}
-# Threads of the peers' libraries, of which TensorFlow has pools.
-_THREADS: Choices = {
+# Settings: {end of the contender's name: (text in tables, options)}.
+Settings = Mapping[str, tuple[str, Mapping[str, Any]]]
+_THREADS: Settings = {
     "": ("1 thread", {"threads": 1}),
-    "_cores": ("a thread per core", {"threads": CORES}),
+    "_cores": ("a thread per core", {"threads": machine.cores()}),
 }
-_POOLS: Choices = {
+_POOLS: Settings = {  # of TensorFlow
     "": ("threads as it chooses", {"threads": None}),
     "_one": ("1 thread", {"threads": 1}),
 }
-# Environments of the peers.
-_VECTORS: Choices = {
+_FORK = "forkserver"
+_VECTORS: Settings = {
     "": (DUMMY, {"vectorisation": "dummy"}),
-    "_subproc": (SUBPROC, {"vectorisation": "forkserver"}),
+    "_subproc": (SUBPROC, {"vectorisation": _FORK}),
 }
-_NUMBERS: Choices = {
+_NUMBERS: Settings = {
     "": ("1 environment", {"several": False}),
     "_several": ("several environments", {"several": True}),
 }
-_NONE, _ONE = _only(""), _only("one process")
 
-# Name, peer, module, kinds, settings, interpreter: a contender for each kind in each
-# setting.
-_GROUPS = [
-    # Environments alone.
-    *(
-        (name, OURS, "stepping_ours", _only(f"{name} backend", backend=name), how, "")
-        for name, how in (
-            ("native", _only("in a compiled loop")),
-            ("portable", _only("in a graph's loop")),
-        )
-    ),
-    *(
-        (
-            name,
-            peer,
-            "vectors",
-            _only(kind, vectorisation=how, library=name.partition("_")[0]),
-            _NONE,
-            interpreter,
-        )
-        for name, peer, kind, how, interpreter in (
-            ("gymnasium_async", GYMNASIUM, ASYNC, "async", ""),
-            ("gymnasium_sync", GYMNASIUM, SYNC, "sync", ""),
-            ("sb3_subproc", SB3, SUBPROC, "forkserver", "peers"),
-            ("sb3_dummy", SB3, DUMMY, "dummy", "peers"),
-        )
-    ),
-    ("bare", LIMIT, "bare", _only("bare environments, a process per core"), _NONE, ""),
-    # Training on policy.
-    ("ppo_ours", OURS, "ppo_ours", _only("PPO"), _PLAIN, ""),
-    ("ppo_ours_bfloat16", OURS, "ppo_ours", _only("PPO"), _BFLOAT16, ""),
-    ("ppo_ours_preset", OURS, "ppo_ours", _only("PPO"), _NONE, ""),
-    ("a2c_ours", OURS, "ppo_ours", _only("A2C"), _NONE, ""),
-    ("ppo_sb3", SB3, "sb3", _VECTORS, _THREADS, "peers"),
-    ("a2c_sb3", SB3, "sb3", _VECTORS, _THREADS, "peers"),
-    ("ppo_sbx", SBX, "sbx", _only(DUMMY), _THREADS, "peers"),
-    ("ppo_jax", JAX, "jax_loop", _only("in-graph CartPole"), _THREADS, "peers"),
-    (
-        "ppo_tf_agents",
-        TF_AGENTS,
-        "tf_agents",
-        _only("one process"),
-        _POOLS,
-        "tf_agents",
-    ),
-    (
-        "ppo_batch_ppo",
-        BATCH_PPO,
-        "batch_ppo",
-        _only("one process"),
-        _POOLS,
-        "batch_ppo",
-    ),
-    # Training with a replay.
-    ("dqn_ours", OURS, "off_policy_ours", _only("DQN"), _PLAIN, ""),
-    ("sac_ours", OURS, "off_policy_ours", _only("SAC"), _NONE, ""),
-    ("td3_ours", OURS, "off_policy_ours", _only("TD3"), _NONE, ""),
-    *(
-        (f"{name}_{module}", peer, module, _NUMBERS, _THREADS, "peers")
-        for name in ("dqn", "sac", "td3")
-        for peer, module in ((SB3, "sb3"), (SBX, "sbx"))
-    ),
-    # Asynchronous training.
-    *(
-        (name, peer, "asynchronous_ours", _only(kind, mode=mode), _NONE, "")
-        for name, peer, kind, mode in (
-            ("ga3c_ours", OURS, "GA3C", "ga3c"),
-            ("a3c_ours", A3C, "an agent predicts for itself", "a3c"),
-            ("a2c_first", OURS, "A2C, first of all", "first"),
-            ("a2c_lockstep", LOCKSTEP, "A2C", "lockstep"),
-        )
-    ),
-    (
-        "appo_sample_factory",
-        SAMPLE_FACTORY,
-        "sample_factory",
-        _only("APPO"),
-        _NONE,
-        "sample_factory",
-    ),
-    # Learning up to a threshold.
-    ("learn_ours", OURS, "learn_ours", _only("preset"), _NONE, ""),
-    ("learn_sb3", SB3, "learn_sb3", _VECTORS, _THREADS, "peers"),
-]
 
-CONTENDERS = {
-    f"{name}{kind}{setting}": Contender(
-        peer, text, difference, module, {**options, **more}, interpreter or "ours"
-    )
-    for name, peer, module, kinds, settings_, interpreter in _GROUPS
-    for kind, (text, options) in kinds.items()
-    for setting, (difference, more) in settings_.items()
-}
+def _add(
+    name: str,
+    peer: str,
+    module: str,
+    kind: str | Settings = "",
+    setting: str | Settings = "",
+    interpreter: str = "ours",
+    **options: Any,
+) -> None:
+    """Add a contender for each kind in each setting."""
+    kinds = {"": (kind, {})} if isinstance(kind, str) else kind
+    settings = {"": (setting, {})} if isinstance(setting, str) else setting
+    for (end, (text, more)), (last, (difference, own)) in itertools.product(
+        kinds.items(), settings.items()
+    ):
+        CONTENDERS[f"{name}{end}{last}"] = Contender(
+            peer, text, difference, module, {**options, **more, **own}, interpreter
+        )
+
+
+# Environments alone.
+for _name, _how in (("native", "a compiled loop"), ("portable", "a graph's loop")):
+    _kind = f"{_name} backend"
+    _add(_name, OURS, "stepping_ours", _kind, f"in {_how}", backend=_name)
+for _name, _kind in (("async", ASYNC), ("sync", SYNC)):
+    _options = {"library": "gymnasium", "vectorisation": _name}
+    _add(f"gymnasium_{_name}", GYMNASIUM, "vectors", _kind, **_options)
+for _end, (_kind, _options) in zip(
+    ("dummy", "subproc"), _VECTORS.values(), strict=True
+):
+    _options = {"library": "sb3", "interpreter": "peers", **_options}
+    _add(f"sb3_{_end}", SB3, "vectors", _kind, **_options)
+_add("bare", LIMIT, "bare", "bare environments", "a process per core")
+# Training on policy.
+_GRAPH = "environment in TensorFlow"
+_HALF = {"precision": "mixed_bfloat16"}
+_add("ppo_ours", OURS, "ppo_ours", "PPO")
+_add("ppo_ours_tf", OURS, "ppo_ours", "PPO", _GRAPH, in_graph=True)
+_add(
+    "ppo_ours_bfloat16", OURS, "ppo_ours", "PPO", "bfloat16", precision="mixed_bfloat16"
+)
+_add("ppo_ours_preset", OURS, "ppo_ours", "PPO")
+_add("a2c_ours", OURS, "ppo_ours", "A2C")
+_add("ppo_sb3", SB3, "sb3", _VECTORS, _THREADS, "peers")
+_add("a2c_sb3", SB3, "sb3", _VECTORS, _THREADS, "peers")
+_add("ppo_sbx", SBX, "sbx", DUMMY, _THREADS, "peers")
+_add("ppo_jax", JAX, "jax_loop", "in-graph CartPole", _THREADS, "peers")
+_add("ppo_tf_agents", TF_AGENTS, "tf_agents", "one process", _POOLS, "tf_agents")
+_add("ppo_batch_ppo", BATCH_PPO, "batch_ppo", "one process", _POOLS, "batch_ppo")
+# Training with a replay.
+for _name in ("dqn", "sac", "td3"):
+    _add(f"{_name}_ours", OURS, "off_policy_ours", _name.upper())
+    _add(f"{_name}_sb3", SB3, "sb3", _NUMBERS, _THREADS, "peers")
+    _add(f"{_name}_sbx", SBX, "sbx", _NUMBERS, _THREADS, "peers")
+_add("dqn_ours_tf", OURS, "off_policy_ours", "DQN", _GRAPH, in_graph=True)
+# Asynchronous training.
+_ASYNCHRONOUS = "asynchronous_ours"
+_add("ga3c_ours", OURS, _ASYNCHRONOUS, "GA3C", mode="ga3c")
+_add("a3c_ours", A3C, _ASYNCHRONOUS, "an agent predicts for itself", mode="a3c")
+_add("a2c_first", OURS, _ASYNCHRONOUS, "A2C, first of all", mode="first")
+_add("a2c_lockstep", LOCKSTEP, _ASYNCHRONOUS, "A2C", mode="lockstep")
+_SF = "sample_factory"
+_add("appo_sample_factory", SAMPLE_FACTORY, _SF, "APPO", interpreter=_SF)
+# Learning up to a threshold.
+_add("learn_ours", OURS, "learn_ours", "preset")
+_add("learn_sb3", SB3, "learn_sb3", _VECTORS, _THREADS, "peers")
 
 
 def settings(prefix: str) -> tuple[str, ...]:

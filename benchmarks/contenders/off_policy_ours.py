@@ -30,7 +30,7 @@ def start(work: OffPolicy, in_graph: bool = False) -> trained.Trained:
         run,
         same,
         lambda *counts: check(work, *counts),
-        lambda step: (step + (work.block if step else work.first_block), _ROUNDS),
+        lambda step: (step + (work.block_steps if step else work.first_block), _ROUNDS),
         differs={"environment": IN_GRAPH} if in_graph else {},
     )
     found.own["num_envs"] = work.num_envs

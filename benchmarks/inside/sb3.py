@@ -101,10 +101,7 @@ class Learning:
     def block(self) -> int:
         model, work = self._model, self._work
         before, first = model.num_timesteps, not model.num_timesteps
-        if isinstance(work, OffPolicy):
-            steps = work.first_block if first else work.block
-        else:
-            steps = work.batch * work.block
+        steps = work.first_block if first else work.block_steps
         updates = collections.Counter(self._updates())
         model.learn(steps, log_interval=None, reset_num_timesteps=False)
         steps = model.num_timesteps - before
@@ -215,8 +212,8 @@ def vectorised(
     return vec_env.SubprocVecEnv([constructor] * count, start_method=vectorisation)
 
 
-def choose_jax_threads(threads: int) -> None:
-    """Use one thread, or leave JAX's default of one per core; before JAX is imported.
+def choose_jax_threads(threads: int = 1) -> None:
+    """Use one thread, or leave JAX's default of one per core; before its first use.
 
     Args:
       threads: 1, which is often faster for small networks, or any other number.

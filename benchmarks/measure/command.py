@@ -1,15 +1,11 @@
-"""Shared parts of the commands: flags, errors of one line, and exit codes."""
+"""Command lines of the benchmarks: flags, errors of one line, and exit codes."""
 
 from __future__ import annotations
 
-import json
-import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.measure.process import Failure, report
-from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
 
 
@@ -20,29 +16,9 @@ def run(flags: type, main: Callable[[Any], int]) -> None:
       flags: dataclass of its flags.
       main: function of the flags that returns the status.
     """
-    signal.signal(signal.SIGTERM, _interrupt)  # so that its contender ends too
-    status = 0
-    try:
-        found = app.parse(sys.argv[1:], flags)
-        if found is not None:
-            status = main(found)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        status = app.EXIT_USAGE
-    except KeyboardInterrupt:
-        report("interrupted")
-        status = app.EXIT_INTERRUPTED
-    sys.exit(status)
 
+    def parsed(argv: Sequence[str]) -> int:
+        command = app.parse(argv, flags)
+        return 0 if command is None else main(command)
 
-def show_result(row: str, contender: str, result: dict[str, Any] | Failure) -> bool:
-    """Print one contender's result; return whether it failed."""
-    if isinstance(result, Failure):
-        report(str(result))
-        return True
-    print(json.dumps({"row": row, "contender": contender, **result}))
-    return False
-
-
-def _interrupt(number, frame) -> None:
-    raise KeyboardInterrupt
+    sys.exit(app.run(parsed, tensorflow=False))

@@ -13,22 +13,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from benchmarks.contenders import CONTENDERS
 from benchmarks.work.machine import ROOT
 
 _TAIL_LINES = 30
 # Folders in which make_environments creates other interpreters.
-FOLDERS = {
-    "peers": ".venv",
-    "tf_agents": ".venv_tf_agents",
-    "batch_ppo": ".venv_batch_ppo",
-    "sample_factory": ".venv_sample_factory",
-}
+_OTHERS = ("tf_agents", "batch_ppo", "sample_factory")
+FOLDERS = {"peers": ".venv", **{name: f".venv_{name}" for name in _OTHERS}}
 
 Result = dict[str, Any]
-Name = TypeVar("Name")
 
 
 class Failure(NamedTuple):
@@ -45,15 +40,15 @@ class Failure(NamedTuple):
 class Played(NamedTuple):
     """Results of rounds: one result per round, or a failure, by name."""
 
-    results: dict[Any, list[Result]]
-    failures: dict[Any, Failure]
+    results: dict[str, list[Result]]
+    failures: dict[str, Failure]
 
 
 def alternate(
-    names: Sequence[Name],
+    names: Sequence[str],
     count: int,
-    run: Callable[[Name, int], Result | Failure],
-    needed: Name | None = None,
+    run: Callable[[str, int], Result | Failure],
+    needed: str | None = None,
 ) -> Played:
     """Run rounds A B, B A, A B, ..., so that no contender gains from a drift.
 
@@ -93,8 +88,7 @@ def run_contender(
     contender = CONTENDERS[name]
     python = python_of(contender.interpreter, pythons)
     if python is None:
-        flag = f"--{contender.interpreter}_python"
-        why = f"has no interpreter: pass {flag}, or create it first"
+        why = f"has no interpreter {contender.interpreter}; see --pythons"
         return Failure(name, why, "(benchmarks.make_environments creates it)")
     module = f"benchmarks.contenders.{contender.module}"
     result = run(module, work, deadline, python, contender.options)

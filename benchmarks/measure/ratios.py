@@ -37,9 +37,7 @@ def of_pairs(subject: Sequence[float], rival: Sequence[float]) -> Interval:
     Args:
       subject, rival: figures of the same rounds, in the same order.
     """
-    if len(subject) != len(rival):
-        raise ValueError(f"{len(subject)} figures against {len(rival)}: no pairs")
-    return median(np.asarray(subject) / np.asarray(rival))
+    return median([x / y for x, y in zip(subject, rival, strict=True)])
 
 
 def median(values: Sequence[float] | np.ndarray) -> Interval:
@@ -61,13 +59,13 @@ def sooner(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
     Args:
       ours, theirs: seconds of the same rounds, in the same order.
     """
-    if len(ours) != len(theirs):
-        raise ValueError(f"{len(ours)} times against {len(theirs)}: no rounds")
-    mine, other = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
-    draws = np.random.default_rng(0).integers(len(mine), size=(_RESAMPLES, len(mine)))
-    resampled = np.median(other[draws], axis=1) / np.median(mine[draws], axis=1)
-    low, high = np.percentile(resampled, [2.5, 97.5])
-    return Interval(float(np.median(other) / np.median(mine)), float(low), float(high))
+    times = np.array([ours, theirs], np.float64)
+    rounds = times.shape[1]
+    draws = np.random.default_rng(0).integers(rounds, size=(_RESAMPLES, rounds))
+    mine, other = np.median(times[:, draws], axis=2)
+    low, high = np.percentile(other / mine, [2.5, 97.5])
+    mine, other = np.median(times, axis=1)
+    return Interval(float(other / mine), float(low), float(high))
 
 
 def mean(values: Sequence[float]) -> Mean:

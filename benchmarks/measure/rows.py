@@ -11,6 +11,7 @@ from benchmarks.contenders import (
     A3C,
     ASYNC,
     BATCH_PPO,
+    CONTENDERS,
     JAX,
     LIMIT,
     LOCKSTEP,
@@ -42,8 +43,8 @@ class Row(NamedTuple):
     title: str  # in tables
     work: Work | Learning  # of every contender
     subject: str  # contender that is compared to the rivals
+    goals: Mapping[str, float | None]  # minimum ratios by the peer or kind of rivals
     rivals: tuple[str, ...]
-    goals: Mapping[str, float] = {}  # minimum ratios by the peer or the kind of rivals
 
     @property
     def file(self) -> str:
@@ -62,7 +63,14 @@ _VECTORS = ("gymnasium_async", "gymnasium_sync", "sb3_subproc", "sb3_dummy")
 def _stepping(env: str, num_envs: int, goals: Mapping[str, float] = {}) -> Row:
     """Return a row of environments alone."""
     rivals = ("bare", "portable", *_VECTORS)
-    return Row(f"{num_envs} {env}", Stepping(env, num_envs), "native", rivals, goals)
+    return Row(f"{num_envs} {env}", Stepping(env, num_envs), "native", goals, rivals)
+
+
+def _row(title: str, work: Any, subject: str, goals: Mapping[str, float | None]) -> Row:
+    """Return a row against all settings of the peers in ``goals``."""
+    algorithm = subject.partition("_")[0]
+    rivals = (x for x in settings(f"{algorithm}_") if CONTENDERS[x].peer in goals)
+    return Row(title, work, subject, goals, tuple(x for x in rivals if x != subject))
 
 
 ENVIRONMENTS = {
@@ -84,11 +92,10 @@ def _ppo(env: str, steps: Mapping[str, int], goals: Sequence[float]) -> dict[str
     """Return a row for each regime, against Stable-Baselines3."""
     stem = env.partition("-")[0]
     return {
-        f"ppo-{stem.lower()}-{regime}": Row(
+        f"ppo-{stem.lower()}-{regime}": _row(
             f"PPO, {env}, {regime.upper()}",
             Training(env, steps=steps[regime], **REGIMES[regime]),
             "ppo_ours",
-            settings("ppo_sb3"),
             {SB3: goal},
         )
         for regime, goal in zip(REGIMES, goals, strict=True)
@@ -112,32 +119,25 @@ _PONG = Training(
 )
 
 
-def _peers(algorithm: str) -> tuple[str, ...]:
-    """Return the settings of both peers that train with a replay."""
-    return *settings(f"{algorithm}_sb3"), *settings(f"{algorithm}_sbx")
-
-
 # In all of them epsilon has reached its end when the measurement begins, because peers
 # do not compute the network for a random action.
 DQN = {
     # Stable-Baselines3's defaults.
-    "dqn-cartpole": Row(
+    "dqn-cartpole": _row(
         "DQN, CartPole-v1, an update every 4 steps",
         OffPolicy(
             "CartPole-v1",
             num_envs=8,
             batch_size=32,
             train_every=4,
-            train_updates=1,
             steps=40_000,
             epsilon=(1.0, 0.05, 4000),
         ),
         "dqn_ours",
-        _peers("dqn"),
-        {SB3: 8},
+        {SB3: 8, SBX: None},
     ),
     # rl-baselines3-zoo's settings.
-    "dqn-cartpole-zoo": Row(
+    "dqn-cartpole-zoo": _row(
         "DQN, CartPole-v1, 128 updates every 256 steps",
         OffPolicy(
             "CartPole-v1",
@@ -156,18 +156,15 @@ DQN = {
             hidden=(256, 256),
         ),
         "dqn_ours",
-        _peers("dqn"),
-        {SB3: 3},
+        {SB3: 3, SBX: None},
     ),
     # Young and Tian 2019, with Adam.
-    "dqn-breakout-minatar": Row(
+    "dqn-breakout-minatar": _row(
         "DQN, MinAtar Breakout, an update a step, 16 filters and 128 units",
         OffPolicy(
             "benchmarks.work.environments:minatar",
             num_envs=8,
             batch_size=32,
-            train_every=1,
-            train_updates=1,
             steps=15_000,
             block=2000,
             learning_rate=2.5e-4,
@@ -179,7 +176,6 @@ DQN = {
             env_kwargs={"game": "MinAtar/Breakout-v1"},
         ),
         "dqn_ours_tf",
-        _peers("dqn"),
         {SB3: 5, SBX: 5},
     ),
 }
@@ -187,14 +183,12 @@ DQN = {
 # Stable-Baselines3's defaults. In a run on HalfCheetah, each of eight environments has
 # one episode.
 ACTOR_CRITIC = {
-    f"{algorithm}-{env.partition('-')[0].lower()}": Row(
+    f"{algorithm}-{env.partition('-')[0].lower()}": _row(
         f"{algorithm.upper()}, {env}, an update a step",
         OffPolicy(
             env,
             num_envs=8,
             batch_size=256,
-            train_every=1,
-            train_updates=1,
             steps=steps,
             algorithm=algorithm,
             block=200,
@@ -206,7 +200,6 @@ ACTOR_CRITIC = {
             hidden=(256, 256),
         ),
         f"{algorithm}_ours",
-        _peers(algorithm),
         {SB3: 2, SBX: 1.2},
     )
     for algorithm, learning_rate, delay in (("sac", 3e-4, 1), ("td3", 1e-3, 2))
@@ -234,8 +227,8 @@ ASYNCHRONOUS = {
                 _GA3C_PONG, network="ga3c" if stride == 4 else f"ga3c_stride{stride}"
             ),
             "ga3c_ours",
-            ("a3c_ours",),
             {A3C: 1.2},
+            ("a3c_ours",),
         )
         for stride in (4, 3, 2, 1)
     },
@@ -243,21 +236,17 @@ ASYNCHRONOUS = {
         "GA3C, ALE/Pong-v5, 16 agents, batches of 320",
         dataclasses.replace(_GA3C_PONG, length=20, train_rows=320, steps=16_000),
         "ga3c_ours",
-        ("appo_sample_factory",),
         {SAMPLE_FACTORY: 1},
+        ("appo_sample_factory",),
     ),
     "ga3c-cartpole-peer": Row(
         "GA3C, CartPole-v1, 32 agents, batches of 512",
         Asynchronous(
-            "CartPole-v1",
-            num_envs=32,
-            length=16,
-            train_rows=512,
-            steps=100_000,
+            "CartPole-v1", num_envs=32, length=16, train_rows=512, steps=100_000
         ),
         "ga3c_ours",
-        ("appo_sample_factory",),
         {SAMPLE_FACTORY: 8},
+        ("appo_sample_factory",),
     ),
     "a2c-uneven": Row(
         "A2C, CartPole-v1 with steps of 1 ms, and one of 10 ms: first 6 of 8",
@@ -273,8 +262,8 @@ ASYNCHRONOUS = {
             compare_returns=True,
         ),
         "a2c_first",
-        ("a2c_lockstep",),
         {LOCKSTEP: 2.5},
+        ("a2c_lockstep",),
     ),
 }
 
@@ -282,34 +271,28 @@ TRAINING = {
     **_ppo("CartPole-v1", _LONG, (10, 4.5, 2.2)),
     **_ppo("Pendulum-v1", _LONG, (8, 4, 2)),
     **_ppo("HalfCheetah-v5", {"p1": 60_000, "p2": 120_000, "p3": 250_000}, (5, 3, 2)),
-    "ppo-cartpole-p1-peers": Row(
-        "PPO, CartPole-v1, P1",
-        _CARTPOLE_P1,
-        "ppo_ours",
-        (*settings("ppo_sbx"), *settings("ppo_tf_agents")),
-        {SBX: 6, TF_AGENTS: 5},
+    "ppo-cartpole-p1-peers": _row(
+        "PPO, CartPole-v1, P1", _CARTPOLE_P1, "ppo_ours", {SBX: 6, TF_AGENTS: 5}
     ),
     # TF-Agents' update uses the whole batch; here ours does the same.
-    "ppo-cartpole-whole-batch": Row(
+    "ppo-cartpole-whole-batch": _row(
         "PPO, CartPole-v1, 8 x 256, ten gradient steps of all of it",
         dataclasses.replace(_CARTPOLE_P1, minibatch_size=_CARTPOLE_P1.batch),
         "ppo_ours",
-        settings("ppo_tf_agents"),
         {TF_AGENTS: 5},
     ),
     **{
-        f"ppo-tf-cartpole-{regime}": Row(
+        f"ppo-tf-cartpole-{regime}": _row(
             f"PPO, CartPole-v1 in the graph, {regime.upper()}",
             Training("CartPole-v1", steps=_LONG[regime], **REGIMES[regime]),
             "ppo_ours_tf",
-            settings("ppo_jax"),
             {JAX: goal},
         )
         for regime, goal in zip(REGIMES, (0.7, 0.6, 0.6), strict=True)
     },
     # Ours is an approximation: fixed rollouts replace whole episodes, and shuffled
     # steps replace chunks.
-    "ppo-batch-ppo-pendulum": Row(
+    "ppo-batch-ppo-pendulum": _row(
         "PPO, batch-ppo's pendulum preset (ours: rollouts for episodes, steps for "
         "chunks)",
         PresetTraining(
@@ -321,25 +304,17 @@ TRAINING = {
             steps=60_000,
         ),
         "ppo_ours_preset",
-        settings("ppo_batch_ppo"),
         {BATCH_PPO: 10},
     ),
-    "ppo-pong": Row(
-        "PPO, ALE/Pong-v5, Nature CNN",
-        _PONG,
-        "ppo_ours",
-        settings("ppo_sb3"),
-        {SB3: 1.5},
-    ),
-    "ppo-pong-bfloat16": Row(
+    "ppo-pong": _row("PPO, ALE/Pong-v5, Nature CNN", _PONG, "ppo_ours", {SB3: 1.5}),
+    "ppo-pong-bfloat16": _row(
         "PPO, ALE/Pong-v5, Nature CNN, ours in bfloat16",
         _PONG,
         "ppo_ours_bfloat16",
-        settings("ppo_sb3"),
         {SB3: 1.5},
     ),
     # Stable-Baselines3's defaults, with more environments.
-    "a2c-cartpole": Row(
+    "a2c-cartpole": _row(
         "A2C, CartPole-v1, 16 x 5",
         Training(
             "CartPole-v1",
@@ -354,7 +329,6 @@ TRAINING = {
             gae_lambda=1.0,
         ),
         "a2c_ours",
-        settings("a2c_sb3"),
         {SB3: 8},
     ),
     **DQN,
@@ -364,17 +338,15 @@ TRAINING = {
 
 # Times until an evaluation has a mean return. Goals are ratios of the peer's time to
 # ours; without a peer, our seconds.
-_ZOO = settings("learn_sb3")
 _CARTPOLE = Learning("CartPole-v1", "cartpole", 475, 200_000, 5_000, 20, deadline=1200)
 LEARNING = {
-    "cartpole-475": Row(
-        "CartPole-v1, mean return 475", _CARTPOLE, "learn_ours", _ZOO, {SB3: 2}
+    "cartpole-475": _row(
+        "CartPole-v1, mean return 475", _CARTPOLE, "learn_ours", {SB3: 2}
     ),
-    "pendulum-200": Row(
+    "pendulum-200": _row(
         "Pendulum-v1, mean return -200",
         Learning("Pendulum-v1", "pendulum", -200, 300_000, 10_000, 20, deadline=1800),
         "learn_ours",
-        _ZOO,
         {SB3: 2},
     ),
     "halfcheetah-2000": Row(
@@ -389,22 +361,20 @@ LEARNING = {
             deadline=7200,
         ),
         "learn_ours",
-        ("learn_sb3", "learn_sb3_cores"),  # the peer's preset has one environment
         {SB3: 4},
+        ("learn_sb3", "learn_sb3_cores"),  # the peer's preset has one environment
     ),
-    "tf-cartpole-475": Row(
+    "tf-cartpole-475": _row(
         "CartPole-v1 in the graph, mean return 475",
         dataclasses.replace(_CARTPOLE, preset="tf/cartpole"),
         "learn_ours",
-        (),
         {OURS: 15},
     ),
     # Any return reaches 0, so the run ends with its first iteration.
-    "cartpole-start": Row(
+    "cartpole-start": _row(
         "CartPole-v1, first iteration",
         dataclasses.replace(_CARTPOLE, threshold=0, eval_every=1, episodes=1),
         "learn_ours",
-        (),
         {OURS: 12},
     ),
 }

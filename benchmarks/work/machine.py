@@ -19,11 +19,10 @@ def cores() -> int:
 
 
 def describe() -> dict[str, Any]:
-    """Return processor, cores, memory in GiB, system, and the load before the run."""
+    """Return processor, cores, system, and the load before the run."""
     return {
         "cpu": _processor(),
         "cores": cores(),
-        "memory_gib": round(_memory() / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
         "load": os.getloadavg()[0],
     }
@@ -52,10 +51,3 @@ def _processor() -> str:
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def _memory() -> int:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return 0

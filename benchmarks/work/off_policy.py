@@ -10,7 +10,7 @@ import fractions
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from benchmarks.work.works import Work, described
+from benchmarks.work.works import Learned, described
 
 
 class Calls(NamedTuple):
@@ -20,8 +20,8 @@ class Calls(NamedTuple):
     gradient_steps: int  # updates of a training
 
 
-@dataclasses.dataclass(frozen=True)
-class OffPolicy(Work):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OffPolicy(Learned):
     """DQN, SAC or TD3 with a uniform replay and Adam.
 
     DQN has Huber's loss. SAC learns its temperature. SAC and TD3 have two critics.
@@ -32,13 +32,11 @@ class OffPolicy(Work):
     """
 
     batch_size: int  # transitions per update
-    train_every: int  # env steps for ``train_updates`` updates
-    train_updates: int
-    steps: int  # env steps of a whole run, with the first block
+    train_every: int = 1  # env steps for ``train_updates`` updates
+    train_updates: int = 1
     algorithm: str = "dqn"  # or "sac", "td3"
     rollout_steps: int = 1  # our steps of every environment between two trainings
     learning_rate: float = 1e-4  # of Adam, in all its uses
-    gamma: float = 0.99
     # DQN's probability of a random action: start, end, and env steps of the ramp.
     epsilon: tuple[float, float, int] = (1.0, 0.05, 5000)
     target_every: int = 2500  # DQN's updates between copies to the target network
@@ -48,23 +46,18 @@ class OffPolicy(Work):
     target_entropy: float | None = None  # that SAC's temperature aims at
     warmup_steps: int = 100  # env steps with random actions, before the first update
     capacity: int = 1_000_000  # transitions of the replay
-    gradient_norm: float | None = 10.0  # largest global norm; None does not clip
-    adam_epsilon: float = 1e-8
-    hidden: tuple[int, ...] = (64, 64)  # units of the ReLU layers of "mlp"
-    network: str = "mlp"  # or "small_cnn": 16 filters of 3 x 3 pixels, and 128 units
-    compare_returns: bool = True  # whether runs are long enough for it
-    _: dataclasses.KW_ONLY
+    gradient_norm: float | None = 10.0
     block: int = 4000
+
+    @property
+    def block_steps(self) -> int:
+        """Environment steps of a block."""
+        return self.block
 
     @property
     def first_block(self) -> int:
         """Environment steps of the first block, with the warm-up."""
         return self.warmup_steps + self.block
-
-    @property
-    def iterations(self) -> int:
-        """Number of blocks of a whole run."""
-        return 1 + max(0, -(-(self.steps - self.first_block) // self.block))
 
     def updates_due(self, before: int, after: int) -> int:
         """Return the exact number of updates for steps ``before`` to ``after``."""

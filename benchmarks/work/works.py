@@ -84,8 +84,36 @@ class Stepping(Work):
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Training(Work):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Learned(Work):
+    """Training; subclasses describe algorithms.
+
+    They have ``block_steps``, the environment steps of a block.
+    """
+
+    steps: int  # env steps of a whole run, with warm-up
+    algorithm: str
+    learning_rate: float
+    gamma: float = 0.99
+    gradient_norm: float | None = 0.5  # largest global norm; None does not clip
+    adam_epsilon: float = 1e-8
+    hidden: tuple[int, ...] = (64, 64)  # units of each network "mlp"
+    network: str = "mlp"  # with ``hidden`` units, or the name of one for frames
+    compare_returns: bool = True  # whether runs are long enough for it
+
+    @property
+    def first_block(self) -> int:
+        """Environment steps of the first block, with the warm-up."""
+        return self.block_steps
+
+    @property
+    def iterations(self) -> int:
+        """Number of blocks of a whole run."""
+        return 1 + max(0, -(-(self.steps - self.first_block) // self.block_steps))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training(Learned):
     """PPO with clipped objective, two tanh networks, Adam and global-norm clipping.
 
     Advantages are standardised in each minibatch. Observations and rewards are not
@@ -98,19 +126,13 @@ class Training(Work):
     rollout_length: int  # T, steps of each environment per iteration
     epochs: int  # passes over the T * B transitions
     minibatch_size: int  # transitions per gradient step
-    steps: int  # env steps of a whole run, with warm-up
     algorithm: str = "ppo"  # or "a2c"
     learning_rate: float = 3e-4
-    gamma: float = 0.99
     gae_lambda: float = 0.95
     clip_ratio: float = 0.2
     entropy_scale: float = 0.0
     value_scale: float = 0.5
-    gradient_norm: float | None = 0.5
     adam_epsilon: float = 1e-5
-    hidden: tuple[int, ...] = (64, 64)  # units of policy and of value network
-    network: str = "mlp"  # with ``hidden`` units, or "nature_cnn" for frames
-    compare_returns: bool = True  # whether runs are long enough for it
 
     @property
     def batch(self) -> int:
@@ -118,9 +140,9 @@ class Training(Work):
         return self.num_envs * self.rollout_length
 
     @property
-    def iterations(self) -> int:
-        """Number of blocks of a whole run."""
-        return -(-self.steps // (self.batch * self.block))
+    def block_steps(self) -> int:
+        """Environment steps of a block."""
+        return self.batch * self.block
 
     def gradient_steps(self, transitions: int) -> int:
         """Return an iteration's gradient steps, with a smaller last minibatch."""
@@ -159,7 +181,7 @@ class Training(Work):
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PresetTraining(Training):
     """``Training`` as in batch-ppo's presets: iterations of whole episodes.
 
@@ -193,8 +215,8 @@ class PresetTraining(Training):
         return self.minibatch_size // self.chunk_length
 
 
-@dataclasses.dataclass(frozen=True)
-class Asynchronous(Work):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asynchronous(Learned):
     """Actor-critic training whose environments do not all wait for each other.
 
     A block has ``block`` updates.
@@ -202,22 +224,18 @@ class Asynchronous(Work):
 
     length: int  # largest number of steps of an environment in a piece of experience
     train_rows: int  # transitions of an update
-    steps: int  # env steps of a whole run
-    network: str = "mlp"  # with ``hidden`` units, or one of GA3C's for frames
-    hidden: tuple[int, ...] = (64, 64)
+    algorithm: str = "ga3c"
     learning_rate: float = 7e-4
-    gamma: float = 0.99
     entropy_scale: float = 0.01
-    _: dataclasses.KW_ONLY
     block: int = 10
     wait: tuple[float, ...] = ()  # milliseconds of each environment's steps
     wait_for: int | None = None  # environments that a step waits for, if not for all
-    compare_returns: bool = False  # whether runs are long enough for it
+    compare_returns: bool = False
 
     @property
-    def iterations(self) -> int:
-        """Number of blocks of a whole run."""
-        return -(-self.steps // (self.train_rows * self.block))
+    def block_steps(self) -> int:
+        """Environment steps of a block."""
+        return self.train_rows * self.block
 
     def constructors(self) -> list[Callable[[], gymnasium.Env]]:
         """Return a function for each environment that creates it."""

@@ -104,17 +104,6 @@ def test_our_contender_refuses_a_wrong_number_of_updates():
             ours.check(TINY, 18, 34, 8, {**good, name: 0.5})
 
 
-@pytest.mark.slow
-def test_our_contender_in_the_graph_has_the_network_of_the_work():
-    work = dataclasses.replace(ALL["dqn-breakout-minatar"], capacity=1000)
-    contender = ours.start(work, in_graph=True)
-    convolution, units = 9 * 4 * 16 + 16, 8 * 8 * 16 * 128 + 128
-    assert contender.same["parameters"] == convolution + units + 128 * 3 + 3
-    assert {*contender.differs} == {"environment"}
-    assert contender.own["workers"] == 0
-    contender.close()
-
-
 def test_the_game_of_the_peers_has_the_spaces_and_the_limit_of_ours():
     game = ours.described(ours.config(ALL["dqn-breakout-minatar"], in_graph=True))
     assert game["id"] == "tf/MinAtar/Breakout-v1"

@@ -3,12 +3,10 @@
 import sys
 import types
 
-import gymnasium
 import numpy as np
-import pytest
 
 from benchmarks.contenders import batch_ppo, tf_agents
-from benchmarks.inside import old_tensorflow, sb3, session
+from benchmarks.inside import sb3, session
 from benchmarks.measure import rows
 from tests.benchmarks.test_off_policy import TINY as WORK
 from tests.benchmarks.test_training import TINY
@@ -118,28 +116,3 @@ def test_the_row_of_batch_ppo_equals_the_published_preset():
     chunks = PRESET.episodes * PRESET.rollout_length // PRESET.chunk_length
     assert PRESET.gradient_steps(PRESET.batch) == 25 * chunks // PRESET.chunks == 150
     assert PRESET.gradient_steps(PRESET.batch - PRESET.episodes) == 150
-
-
-class Ending(gymnasium.Env):
-    """Environment with the given flags at its first step."""
-
-    observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, *flags):
-        self.flags = flags
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(1, np.float32), {}
-
-    def step(self, action):
-        return np.ones(1, np.float32), 2.0, *self.flags, {"key": 3}
-
-
-@pytest.mark.parametrize("flags", [(False, False), (False, True), (True, False)])
-def test_old_environments_have_one_flag_and_one_observation(flags):
-    env = old_tensorflow.OldEnv(Ending(*flags))
-    np.testing.assert_array_equal(env.reset(), [0])
-    observation, reward, done, info = env.step(0)
-    np.testing.assert_array_equal(observation, [1])
-    assert (reward, done, info) == (2.0, any(flags), {"key": 3})

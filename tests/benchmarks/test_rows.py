@@ -55,11 +55,3 @@ def test_actions_are_valid_and_determined_by_the_seed(name):
     assert all(env.action_space.contains(x) for row in actions for x in row)
     assert (actions == work.actions()).all()
     assert (actions != dataclasses.replace(work, seed=2).actions()).any()
-
-
-def test_wrappers_must_be_equal_for_all_contenders():
-    work = Stepping("CartPole-v1", 2, block=1)
-    environment = work.same(work.actions())["environment"]
-    assert environment["id"] == "CartPole-v1"
-    assert environment["wrappers"] == ["TimeLimit", "OrderEnforcing"]
-    assert environment["time_limit"] == 500

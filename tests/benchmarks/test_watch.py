@@ -1,6 +1,7 @@
 """The clock, the evaluations and the end of a run up to a threshold."""
 
 import dataclasses
+import types
 
 import gymnasium
 import numpy as np
@@ -12,43 +13,27 @@ from benchmarks.work.works import Learning
 WORK = Learning("CartPole-v1", "cartpole", 475, 1000, 100, 3, 600.0, launched=99.0)
 
 
-class Time:
-    """A clock that is set by hand."""
-
-    def __init__(self, monkeypatch, now=100.0):
-        self.now = now
-        monkeypatch.setattr(watch.time, "time", lambda: self.now)
-        monkeypatch.setattr(watch.time, "perf_counter", lambda: self.now)
-
-
 @pytest.fixture
 def time(monkeypatch):
-    return Time(monkeypatch)
+    """Return a clock that is set by hand, and on which an evaluation takes 50 s.
+
+    Its ``returns`` are the mean returns of the next evaluations.
+    """
+    clock = types.SimpleNamespace(now=100.0, returns=[])
+
+    def returns(envs, act):
+        clock.now += 50
+        return [clock.returns.pop(0)]
+
+    monkeypatch.setattr(watch.time, "time", lambda: clock.now)
+    monkeypatch.setattr(watch.time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(watch.EvaluationEnvs, "returns", returns)
+    return clock
 
 
-@pytest.fixture
-def evaluated(monkeypatch, time):
-    """Return the list of evaluation results to use; each evaluation takes 50 s."""
-    answers = []
-
-    class EvaluationEnvs:
-        def __init__(self, env, seeds):
-            self.seeds = seeds
-
-        def returns(self, act):
-            time.now += 50
-            return [answers.pop(0)] * len(self.seeds)
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(watch, "EvaluationEnvs", EvaluationEnvs)
-    return answers
-
-
-def test_a_run_at_its_deadline_ends_and_has_not_reached_the_threshold(time, evaluated):
+def test_a_run_at_its_deadline_ends_and_has_not_reached_the_threshold(time):
     watched = watch.Watch(dataclasses.replace(WORK, launched=90.0, deadline=100.0))
-    evaluated += [20.0, 30.0]
+    time.returns += [20.0, 30.0]
     time.now += 30
     assert not watched.iteration(100, None)  # at 40 s; the evaluation takes 50 more
     time.now += 10
@@ -59,8 +44,8 @@ def test_a_run_at_its_deadline_ends_and_has_not_reached_the_threshold(time, eval
     assert result["curve"][-1][0] == 150
 
 
-def test_evaluations_take_no_time_and_the_threshold_ends_the_run(time, evaluated):
-    evaluated += [100.0, 475.0]
+def test_evaluations_take_no_time_and_the_threshold_ends_the_run(time):
+    time.returns += [100.0, 475.0]
     watched = watch.Watch(WORK)
     watched.phase("import")
     time.now += 3
