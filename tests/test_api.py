@@ -103,16 +103,20 @@ def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path):
     assert lines(num_workers=0, seed=1) != expected
 
 
-def test_a_run_is_resumed_from_its_newest_checkpoint(run):
+def test_a_run_is_resumed_from_its_newest_checkpoint_with_its_options(run):
     more = tfb.train(resume=run.logdir, steps=600)
     assert more.logdir == run.logdir
     assert more.step >= 600
     steps = [line["step"] for line in read_metrics(run.logdir)]
     assert steps == sorted(steps)
     assert steps[-1] == more.step
-    kinds = [event["event"] for event in read_events(run.logdir)]
+    events = read_events(run.logdir)
+    kinds = [event["event"] for event in events]
     assert kinds.count("finished") == 2
     assert "resumed" in kinds
+    changed = [event["changed"] for event in events if event["event"] == "options"]
+    assert changed == [{"steps": [300, 600]}]
+    assert read_config(run)["steps"] == 600
     again = tfb.train(resume=run.logdir)  # ends at once
     assert again.finished and again.step == more.step
 
@@ -249,31 +253,25 @@ def test_a_config_object_is_a_preset_too(tmp_path):
     assert read_config(run)["settings"] == {"gamma": 0.8, "learning_rate": 0.5}
 
 
-class TestResume:
-    def test_changed_options_are_saved_for_the_next_resume(self, run):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 100}, r"steps is 100, but the run already has \d+"),
+        ({"env": "Acrobot-v1"}, "'CartPole-v1', not on 'Acrobot-v1'"),
+        ({"env_kwargs": {"x": 1}}, r"env_kwargs is .*but the run has"),
+    ],
+)
+def test_unusable_arguments_of_resume_are_refused(run, options, message):
+    with pytest.raises(UserError, match=message):
+        tfb.train(resume=run.logdir, **{"steps": 600, **options})
+
+
+def test_a_folder_in_use_is_not_resumed(run):
+    with (
+        runs.lock(run.logdir),
+        pytest.raises(UserError, match=r"in use|another process"),
+    ):
         tfb.train(resume=run.logdir, steps=600)
-        assert read_config(run)["steps"] == 600
-        events = read_events(run.logdir)
-        changed = [event["changed"] for event in events if event["event"] == "options"]
-        assert changed == [{"steps": [300, 600]}]
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"steps": 100}, r"steps is 100, but the run already has \d+"),
-            ({"steps": 600, "env": "Acrobot-v1"}, "'CartPole-v1', not on 'Acrobot-v1'"),
-        ],
-    )
-    def test_unusable_arguments_of_resume_are_refused(self, run, options, message):
-        with pytest.raises(UserError, match=message):
-            tfb.train(resume=run.logdir, **options)
-
-    def test_a_folder_in_use_is_refused(self, run):
-        with (
-            runs.lock(run.logdir),
-            pytest.raises(UserError, match=r"in use|another process"),
-        ):
-            tfb.train(resume=run.logdir, steps=600)
 
 
 def test_a_run_folder_cannot_make_the_program_import_code(run, tmp_path):
@@ -341,11 +339,6 @@ def test_worker_variables_reach_every_worker_and_no_file(tmp_path):
     assert not [path for path in files if b"s3cr3t!" in path.read_bytes()]
 
 
-def test_a_resumed_run_keeps_its_env_kwargs(run):
-    with pytest.raises(UserError, match=r"env_kwargs is .*but the run has"):
-        tfb.train(resume=run.logdir, env_kwargs={"x": 1})
-
-
 def test_runs_have_different_folders_and_do_not_seed_global_generators(
     shared_run, capsys
 ):
@@ -360,18 +353,6 @@ def test_runs_have_different_folders_and_do_not_seed_global_generators(
     assert pathlib.Path(run.logdir).parent == folder.parent
     assert run.logdir != shared_run.logdir
     assert "of TensorFlow on" in capsys.readouterr().err
-
-
-def test_a_list_of_functions_is_a_batch_and_is_evaluated(tmp_path):
-    def make(length):
-        return lambda: CountingEnv(length=length)
-
-    options = {k: v for k, v in SMALL.items() if k not in ("num_envs", "num_workers")}
-    options |= {"eval_every": 200, "eval_episodes": 10}
-    envs = [make(5)] * 3
-    run = tfb.train("linear", env=envs, num_workers=0, logdir=tmp_path, **options)
-    assert run.metrics["eval/return_mean"] == 15
-    assert read_config(run)["num_envs"] == 3
 
 
 LEVELS = []
@@ -396,14 +377,6 @@ def test_evaluate_plays_levels_that_training_never_used(tmp_path):
     tfb.evaluate(run.logdir, 25, env=Levels)
     assert len(LEVELS) >= 25
     assert not trained.intersection(LEVELS)
-
-
-def test_another_environment_does_not_get_the_env_kwargs_of_the_run(tmp_path):
-    options = SMALL | {"env_kwargs": {"sutton_barto_reward": True}}
-    run = tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **options)
-    assert tfb.evaluate(run.logdir, 2).mean_return < 0  # -1 at the end
-    result = tfb.evaluate(run.logdir, 2, env_kwargs={"sutton_barto_reward": False})
-    assert result.mean_return > 5
 
 
 @pytest.mark.any_backend
@@ -461,29 +434,25 @@ class TestResources:
 
 
 @pytest.mark.any_backend
-class TestOverlap:
-    def run(self, folder, **options):
-        options = SMALL | {"overlap": True, "num_workers": 1} | options
-        return tfb.train("linear", env="CartPole-v1", logdir=folder, **options)
+def test_overlapped_runs_are_repeatable_profiled_resumed_and_played(tmp_path, capsys):
+    options = SMALL | {"overlap": True, "logdir": tmp_path}
 
-    def test_equal_seeds_give_equal_lines_for_any_number_of_workers(self, tmp_path):
-        lines = [
-            of_the_seed(self.run(tmp_path, num_workers=workers)) for workers in (1, 2)
-        ]
-        assert lines[0] == lines[1]
-        lags = [line["lag/updates"] for line in lines[0]]
-        assert lags == [0] + [1] * (len(lags) - 1)
+    def train(**more):
+        return tfb.train("linear", env="CartPole-v1", **options | more)
 
-    def test_a_run_is_profiled_resumed_and_played(self, tmp_path, capsys):
-        run = self.run(tmp_path, profile=True)
-        report = json.loads(pathlib.Path(run.logdir, "profile.json").read_text())
-        event = read_events(run.logdir)[-1]
-        assert event["event"] == "profile"
-        assert event["shares"] == report["shares"]
-        assert "environment " in capsys.readouterr().err
-        more = tfb.train(resume=run.logdir, steps=run.step + 300)
-        assert more.step >= run.step + 300
-        assert tfb.evaluate(more.logdir, episodes=2).episodes == 2
+    run = train(num_workers=1, profile=True)
+    lines = of_the_seed(run)
+    assert lines == of_the_seed(train(num_workers=2))
+    lags = [line["lag/updates"] for line in lines]
+    assert lags == [0] + [1] * (len(lags) - 1)
+    report = json.loads(pathlib.Path(run.logdir, "profile.json").read_text())
+    event = read_events(run.logdir)[-1]
+    assert event["event"] == "profile"
+    assert event["shares"] == report["shares"]
+    assert "environment " in capsys.readouterr().err
+    more = tfb.train(resume=run.logdir, steps=run.step + 300)
+    assert more.step >= run.step + 300
+    assert tfb.evaluate(more.logdir, episodes=2).episodes == 2
 
 
 class TestPrecision:
@@ -508,17 +477,13 @@ class TestPrecision:
         assert not list(tmp_path.iterdir())
 
 
-class TestProfile:
-    def test_a_failed_profile_does_not_fail_the_run(
-        self, tmp_path, capsys, monkeypatch
-    ):
-        def fail(*_):
-            raise EnvError("env 0 raised")
+def test_a_failed_profile_does_not_fail_the_run(tmp_path, capsys, monkeypatch):
+    def fail(*_):
+        raise EnvError("env 0 raised")
 
-        monkeypatch.setattr("tfagents_batch.training.analysis.profile.run", fail)
-        run = tfb.train(
-            "linear", env="CartPole-v1", logdir=tmp_path, profile=True, **SMALL
-        )
-        assert run.finished
-        assert read_events(run.logdir)[-1]["event"] == "profile_failed"
-        assert "there is no profile: env 0 raised" in capsys.readouterr().err
+    monkeypatch.setattr("tfagents_batch.training.analysis.profile.run", fail)
+    options = SMALL | {"logdir": tmp_path, "profile": True}
+    run = tfb.train("linear", env="CartPole-v1", **options)
+    assert run.finished
+    assert read_events(run.logdir)[-1]["event"] == "profile_failed"
+    assert "there is no profile: env 0 raised" in capsys.readouterr().err

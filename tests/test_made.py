@@ -3,6 +3,7 @@ file with environments has moved."""
 
 import functools
 import json
+import pathlib
 import shutil
 import textwrap
 
@@ -109,17 +110,15 @@ def test_settings_of_the_run_do_not_apply_to_existing_instances(kind, tmp_path):
         getattr(each, "close", lambda: None)()
 
 
-def test_an_eval_env_of_the_same_name_gets_the_same_arguments(tmp_path):
+def test_environments_of_the_same_name_get_the_arguments_of_the_run(tmp_path):
     options = SMALL | {"num_envs": 2, "num_workers": 0, "logdir": tmp_path}
-    options |= {"eval_every": 100, "eval_episodes": 2}
-    run = tfb.train(
-        "linear",
-        env="CartPole-v1",
-        eval_env="CartPole-v1",
-        env_kwargs={"sutton_barto_reward": True},
-        **options,
-    )
-    assert run.metrics["eval/return_mean"] == -1
+    options |= {"eval_every": 100, "eval_episodes": 2, "eval_env": "CartPole-v1"}
+    options |= {"env_kwargs": {"sutton_barto_reward": True}}
+    run = tfb.train("linear", env="CartPole-v1", **options)
+    assert run.metrics["eval/return_mean"] == -1  # at the end
+    assert tfb.evaluate(run.logdir, 2, env="CartPole-v1").mean_return == -1
+    result = tfb.evaluate(run.logdir, 2, env_kwargs={"sutton_barto_reward": False})
+    assert result.mean_return > 5
 
 
 def test_a_refused_environment_is_not_closed(tmp_path):
@@ -151,6 +150,8 @@ def test_every_environment_of_a_list_is_evaluated(tmp_path):
     run = tfb.train("linear", env=envs, eval_episodes=5, **options)
     assert run.metrics["eval/episodes"] == 8
     assert run.metrics["eval/return_mean"] == (1 + 3 + 6 + 10) / 4
+    saved = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
+    assert saved["config"]["num_envs"] == 4
     played = tfb.evaluate(run.logdir, 4, env=envs)
     assert sorted(played.returns) == [1, 3, 6, 10]
     shorter = tfb.evaluate(run.logdir, 3, env=envs[:3])
