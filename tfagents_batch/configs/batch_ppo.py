@@ -8,14 +8,30 @@ rewards are not scaled; see ``docs/migrating/batch-ppo.md``.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import replace
-from tfagents_batch.nn import batch_ppo
+from tfagents_batch.nn import networks
 from tfagents_batch.schedules import Constant
 from tfagents_batch.training.config import RunConfig, with_options
+
+# Policy and value are two ReLU networks of 200 and 100 units with Glorot kernels. The
+# mean of a Box policy lies within the bounds of actions, or within -1 and 1 if these
+# are not finite; its initial standard deviation is 0.35 halves of this range.
+FEED_FORWARD = networks.Config(
+    hidden=(200, 100),
+    activation="relu",
+    initializer="glorot",
+    policy_scale=0.1,
+    mean="tanh",
+    std="softplus",
+    init_std=0.35,
+)
+# A GRU of 100 units in the policy; the value sees only the current observation.
+RECURRENT = dataclasses.replace(FEED_FORWARD, core="gru", value_core="none")
 
 SETTINGS = ppo.Config(
     objective="kl",
@@ -37,7 +53,7 @@ SETTINGS = ppo.Config(
     normalize_return="per_step",
     reward_clip=10.0,
     normalize_epsilon=1e-4,
-    network=batch_ppo.FEED_FORWARD,
+    network=FEED_FORWARD,
 )
 
 
