@@ -12,6 +12,7 @@ from tfagents_batch import machine, nest, spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import encoder, networks, q_network
 from tfagents_batch.nn.encoder import Encoder
+from tfagents_batch.nn.settings import ACTIVATIONS
 
 CONVOLVED = {"image", "channels_first", "grey"}  # smaller ones are patches
 
@@ -45,15 +46,15 @@ def test_every_action_space_has_a_policy(name):
     assert heads.policy.log_prob(action).shape == (4, 2)
 
 
-def test_vectors_have_two_towers_and_images_one_shared_trunk():
+def test_vectors_have_two_towers_and_images_one_shared_encoder():
     # CartPole: two towers of 64 x 64 on 4 inputs, heads of 2 and 1.
     network = networks.actor_critic(make_spec(gs.Box(-1, 1, (4,)), gs.Discrete(2)))
     assert network.count_params() == 2 * (4 * 64 + 64 + 64 * 64 + 64) + 130 + 65
     # Nature CNN on 84 x 84 x 4, 512 features, heads of 6 and 1.
     space = OBSERVATIONS["channels_first"]
     network = networks.actor_critic(make_spec(space, gs.Discrete(6)))
-    trunk = 8224 + 32832 + 36928 + 3136 * 512 + 512
-    assert network.count_params() == trunk + 513 * 7
+    encoded = 8224 + 32832 + 36928 + 3136 * 512 + 512
+    assert network.count_params() == encoded + 513 * 7
 
 
 class HiddenConvolution(keras.layers.Layer):
@@ -100,8 +101,8 @@ def test_invalid_settings_are_refused_by_name(settings, message):
 
 
 def test_every_allowed_activation_works_in_a_layer():
-    assert {"tanh", "relu", "silu", "linear"} <= networks.ACTIVATIONS
-    for name in networks.ACTIVATIONS:
+    assert {"tanh", "relu", "silu", "linear"} <= ACTIVATIONS
+    for name in ACTIVATIONS:
         networks.Config(activation=name).check()
         layer = keras.layers.Dense(4, name)
         assert layer(tf.ones([2, 3])).shape == (2, 4), name

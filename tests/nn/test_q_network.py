@@ -29,7 +29,7 @@ def test_advantages_of_a_dueling_network_have_a_mean_of_zero():
     config = q_network.Config(dueling=True)
     network = q_network.q_network(SPEC, config)
     features = network.body.encoder(make_steps(VECTOR, 1, 5).observation[0])
-    value = network.body.streams[0](features)
+    value = network.body.towers[0](features)
     q = network.body(make_steps(VECTOR, 1, 5).observation[0])
     np.testing.assert_allclose(tf.reduce_mean(q, 1), value, rtol=1e-4, atol=1e-5)
 
@@ -41,7 +41,7 @@ def test_the_mean_of_advantages_is_over_valid_actions():
     state = make_steps(VECTOR, 1, 2).observation[0]
     mask = tf.constant([[True, False, True], [False, False, False]])
     q = network._heads({"state": state}, mask).q
-    value = network.body.streams[0](network.body.encoder({"state": state}))[:, 0]
+    value = network.body.towers[0](network.body.encoder({"state": state}))[:, 0]
     np.testing.assert_allclose((q[0, 0] + q[0, 2]) / 2, value[0], rtol=1e-4)
     np.testing.assert_allclose(tf.reduce_mean(q[1]), value[1], rtol=1e-4)
 
@@ -119,7 +119,7 @@ def test_noisy_layers_compute_in_float32_whatever_the_precision():
         network = q_network.q_network(SPEC, q_network.Config(noisy=True, dueling=True))
     finally:
         keras.config.set_dtype_policy(before)
-    stacks = [stream.stack for stream in network.body.streams]
+    stacks = [tower.stack for tower in network.body.towers]
     assert {layer.compute_dtype for stack in stacks for layer in stack} == {"float32"}
 
 

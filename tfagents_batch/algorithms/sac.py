@@ -58,8 +58,8 @@ class SAC(tf.Module):
     Args:
       config: settings.
       spec: spec of the environments; their actions are a bounded Box, or Discrete.
-      network: the user's ``keras.Model`` or builder of features, see ``actor.torso``;
-        None uses the built-in networks.
+      network: the user's ``keras.Model`` or builder of features, see
+        ``actor.encoder_and_hidden``; None uses the built-in networks.
 
     Attributes:
       policy: policy that learns.

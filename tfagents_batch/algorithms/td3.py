@@ -69,8 +69,8 @@ class TD3(tf.Module):
     Args:
       config: settings.
       spec: spec of the environments; their actions are a bounded Box.
-      network: the user's ``keras.Model`` or builder of features, see ``actor.torso``;
-        None uses the built-in networks.
+      network: the user's ``keras.Model`` or builder of features, see
+        ``actor.encoder_and_hidden``; None uses the built-in networks.
 
     Attributes:
       policy: policy that learns.

@@ -12,8 +12,9 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.config import option
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.encoder import CNN, Encoder
+from tfagents_batch.nn.encoder import Encoder
 from tfagents_batch.nn.layers import blocks, kernels
+from tfagents_batch.nn.settings import Settings
 from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
@@ -22,7 +23,7 @@ _SCALE = 0.01  # of the last kernel: actions begin near the middle of their boun
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """Shape of the networks of an actor and its critics."""
 
     hidden: tuple[int, ...] | None = option(
@@ -30,23 +31,6 @@ class Config:
         "units of the hidden layers of actor and critics; none: 256,256",
         least=1,
     )
-    activation: str = option("relu", "Keras activation of the hidden layers")
-    initializer: kernels.Kind = option("orthogonal", "initializer of the kernels")
-    cnn: CNN = option(
-        "auto",
-        "CNN for images; auto: small if a side has less than 36 pixels, else nature",
-    )
-
-    def check(self, path: str = "") -> Config:
-        """Return the config, each value converted to its declared type.
-
-        Args:
-          path: prefix of the names in errors.
-
-        Raises:
-          UserError: for a setting that is invalid; names it.
-        """
-        return networks.checked(self, path)
 
 
 class Actor(keras.Model):
@@ -56,7 +40,7 @@ class Actor(keras.Model):
       spec: spec of the environments.
       config: shape of the network.
       heads: number of outputs by name.
-      network: the user's network of features, see ``torso``.
+      network: the user's network of features, see ``encoder_and_hidden``.
 
     Attributes:
       convolves: True if a convolution is among its operations.
@@ -70,7 +54,7 @@ class Actor(keras.Model):
         network: Any = None,
     ):
         super().__init__(name="actor", dtype="float32")
-        self.encoder, hidden = torso(spec, config, network)
+        self.encoder, hidden = encoder_and_hidden(spec, config, network)
         kind, self.names = config.initializer, tuple(heads)
         self.tower = blocks.mlp(hidden, config.activation, kind, "tower")
         self.heads = [
@@ -108,7 +92,7 @@ class Actor(keras.Model):
         return {name: head(features) for name, head in pairs}
 
 
-def torso(
+def encoder_and_hidden(
     spec: EnvSpec, config: Config, network: Any, critic: bool = False
 ) -> tuple[keras.layers.Layer, tuple[int, ...]]:
     """Return the encoder of observations, and the hidden layers that follow it.

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.actor import Config, torso
+from tfagents_batch.nn.actor import Config, encoder_and_hidden
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.types import EnvSpec, TimeStep
 
@@ -26,7 +26,7 @@ class Critics(keras.Model):
       count: K.
       inputs: A, entries of an action that is an input; 0 for Q of all actions.
       outputs: number of actions if they are no input, else 1.
-      network: the user's network of features, see ``actor.torso``.
+      network: the user's network of features, see ``actor.encoder_and_hidden``.
 
     Attributes:
       convolves: True if a convolution is among its operations.
@@ -42,7 +42,7 @@ class Critics(keras.Model):
         network: Any = None,
     ):
         super().__init__(name="critics", dtype="float32")
-        self.encoder, hidden = torso(spec, config, network, critic=True)
+        self.encoder, hidden = encoder_and_hidden(spec, config, network, critic=True)
         kind = config.activation, config.initializer
         self.towers = EnsembleMLP(count, hidden, outputs, *kind)
         step = nest.map(lambda x: x[0], networks.dummy_steps(spec))

@@ -10,11 +10,11 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.config import check, option, unknown
+from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActorCriticHeads
-from tfagents_batch.nn.encoder import ACTION_MASK, CNN, Encoder
-from tfagents_batch.nn.layers import kernels
+from tfagents_batch.nn.encoder import ACTION_MASK, Encoder
+from tfagents_batch.nn.settings import Settings
 from tfagents_batch.nn.std import Std, TrainedStd
 from tfagents_batch.nn.towers import (
     POLICY_SCALE,
@@ -26,20 +26,13 @@ from tfagents_batch.nn.towers import (
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
-# Functions in keras.activations that are not elementwise activations.
-_NOT_ACTIVATIONS = {"get", "serialize", "deserialize", "glu", "threshold"}
-ACTIVATIONS = {
-    name
-    for name in dir(keras.activations)
-    if not name.startswith("_") and name not in _NOT_ACTIVATIONS
-}
 HIDDEN = (64, 64)  # for vector observations
 CORE_BEHIND_IMAGE = (256,)  # as in IMPALA (Espeholt et al. 2018)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    """Shape of the built-in networks."""
+class Config(Settings):
+    """Shape of the built-in actor-critics."""
 
     hidden: tuple[int, ...] | None = option(
         None,
@@ -76,7 +69,6 @@ class Config:
         "mean of a Box policy; tanh keeps it within the bounds of actions, or within "
         "-1 and 1 where they are not scaled",
     )
-    initializer: kernels.Kind = option("orthogonal", "initializer of the kernels")
     policy_scale: float = option(
         POLICY_SCALE,
         "initial scale of the last kernel of the policy",
@@ -89,21 +81,10 @@ class Config:
         "own",
         "recurrent layer of the value: its own, the same as the policy's, or none",
     )
-    cnn: CNN = option(
-        "auto",
-        "CNN for images; auto: small if a side has less than 36 pixels, else nature",
-    )
 
     def check(self, path: str = "") -> Config:
-        """Return the config, each value converted to its declared type.
-
-        Args:
-          path: prefix of the setting's name in errors.
-
-        Raises:
-          UserError: names the setting.
-        """
-        config = checked(self, path)
+        """Return the checked settings; see ``Settings.check``."""
+        config = super().check(path)
         if config.min_std >= config.init_std:
             raise UserError(
                 f"{path}min_std is {config.min_std}; expected less than "
@@ -125,22 +106,6 @@ class Config:
                 f"core's number of units to {path}hidden"
             )
         return config
-
-
-def checked(config: Any, path: str) -> Any:
-    """Return a network's config with its values converted to their declared types.
-
-    Args:
-      config: config with an ``activation``.
-      path: prefix of the setting's name in errors.
-
-    Raises:
-      UserError: for a setting that is invalid; names it.
-    """
-    config = check(config, path)
-    if config.activation not in ACTIVATIONS:
-        raise UserError(unknown(f"{path}activation", config.activation, ACTIVATIONS))
-    return config
 
 
 class ActorCritic(keras.Model):

@@ -2,131 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import keras
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import nest, seeds
-from tfagents_batch.config import option
+from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import ActionValueHeads
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.encoder import CNN, Encoder, feature_space, numbers
-from tfagents_batch.nn.layers import blocks, kernels
-from tfagents_batch.nn.layers.noisy import NoisyDense
+from tfagents_batch.nn.encoder import Encoder, feature_space, numbers
+from tfagents_batch.nn.q_body import ACTION_FEATURES, Config, QBody
 from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.ops.value_distributions import Distribution, Mean
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 HIDDEN = (128, 128)  # for vector observations
-_MEAN = Mean()
-ACTION_FEATURES = "action_features"  # key in a Dict observation: a row for each action
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """Shape of a network of action values."""
-
-    hidden: tuple[int, ...] | None = option(
-        None,
-        "units of the hidden layers; none: 128,128, or no layer after a CNN",
-        least=1,
-    )
-    activation: str = option("relu", "Keras activation of the hidden layers")
-    dueling: bool = option(
-        False, "add a state value and advantages, each with its own hidden layers"
-    )
-    noisy: bool = option(
-        False, "explore by noise in the weights of all layers but CNNs"
-    )
-    initializer: kernels.Kind = option("orthogonal", "initializer of the kernels")
-    cnn: CNN = option(
-        "auto",
-        "CNN for images; auto: small if a side has less than 36 pixels, else nature",
-    )
-
-    def check(self, path: str = "") -> Config:
-        """Return the config, each value converted to its declared type.
-
-        Args:
-          path: prefix of the names in errors.
-
-        Raises:
-          UserError: for a setting that is invalid; names it.
-        """
-        return networks.checked(self, path)
-
-
-class QBody(keras.Model):
-    """Map observations ``[N, ...]`` to outputs of actions ``[N, A, n]``.
-
-    Dueling networks (Wang et al. 2016, arXiv:1511.06581, eq. 9) add a state value and
-    advantages: Q(s, a) = V(s) + A(s, a) - mean over valid actions of A(s, .).
-
-    If actions have features, these are an input, and each action has one pass through
-    the layers: Q(s, a) of any set of actions.
-
-    Args:
-      encoder: layer or model from observations to features ``[N, F]``.
-      hidden: units of the hidden layers, of each stream if there are two.
-      actions: A, number of actions.
-      outputs: n, outputs of an action.
-      config: activation, initializer, ``dueling`` and ``noisy``.
-      action_encoder: layer that flattens ``ACTION_FEATURES`` ``[N, A, ...]`` of
-        observations and scales integers; None if there are none.
-    """
-
-    def __init__(
-        self,
-        encoder,
-        hidden: tuple[int, ...],
-        actions: int,
-        outputs: int,
-        config: Config,
-        action_encoder: keras.layers.Layer | None = None,
-    ):
-        super().__init__(name="q_network", dtype="float32")
-        self.encoder, self.action_encoder = encoder, action_encoder
-        self.actions, self.width = actions, outputs
-        each = actions if action_encoder is None else 1
-        sizes = {"q": each * outputs}
-        if config.dueling:
-            sizes = {"value": outputs, "advantage": each * outputs}
-        self.streams = [_stream(hidden, n, config, name) for name, n in sizes.items()]
-
-    def call(self, observation, valid=None, noise=()):
-        if self.action_encoder is None:
-            features = rows = self.encoder(observation)
-        else:
-            rest = {k: v for k, v in observation.items() if k != ACTION_FEATURES}
-            features = self.encoder(rest)
-            own = self.action_encoder(observation[ACTION_FEATURES])
-            own = tf.reshape(own, [-1, own.shape[1] // self.actions])
-            rows = tf.concat([tf.repeat(features, self.actions, 0), own], -1)
-        noise = noise or [()] * len(self.streams)
-        shape = [-1, self.actions, self.width]
-        last = tf.reshape(self.streams[-1](rows, self._per_action(noise[-1])), shape)
-        if len(self.streams) == 1:
-            return last
-        value = self.streams[0](features, noise[0])[:, tf.newaxis]
-        return value + last - _mean_over_actions(last, valid)
-
-    def noise(self, shape, key: tf.Tensor) -> Nest:
-        """Draw the noise of layers that are noisy, see ``QNetwork.noise``."""
-        keys = seeds.split(key, len(self.streams))
-        pairs = zip(self.streams, keys, strict=True)
-        return tuple(stream.noise(shape, key) for stream, key in pairs)
-
-    def _per_action(self, noise: Nest) -> Nest:
-        """Repeat noise of rows for all actions of a row; one row is for all."""
-        if self.action_encoder is None:
-            return noise
-        return nest.map(
-            lambda x: x if x.shape[0] == 1 else tf.repeat(x, self.actions, 0), noise
-        )
+_DEFAULTS, _MEAN = Config(), Mean()
 
 
 class QNetwork(keras.Model):
@@ -149,7 +42,7 @@ class QNetwork(keras.Model):
     ):
         super().__init__(name="action_values", dtype="float32")
         self.body, self.size = body, number_of_actions(spec)
-        self.noisy = isinstance(body, QBody) and body.streams[0].noisy
+        self.noisy = isinstance(body, QBody) and body.towers[0].noisy
         self.distribution = distribution
         # Weights exist before the first program is traced, and shapes are checked.
         steps = networks.dummy_steps(spec)
@@ -200,7 +93,7 @@ class QNetwork(keras.Model):
 
 def q_network(
     spec: EnvSpec,
-    config: Config = Config(),
+    config: Config = _DEFAULTS,
     network: Any = None,
     distribution: Distribution = _MEAN,
 ) -> QNetwork:
@@ -275,52 +168,6 @@ def has_action_features(spec: EnvSpec) -> bool:
             "features of the state"
         )
     return True
-
-
-class _Stream(blocks.Stack):
-    """Hidden layers and a linear head, ``[N, F] -> [N, units]``; maybe all noisy."""
-
-    def __init__(self, layers: list, noisy: bool, **kwargs):
-        super().__init__(layers, **kwargs)
-        self.noisy = noisy
-
-    def call(self, x, noise=()):
-        if not noise:
-            return super().call(x)
-        for layer, each in zip(self.stack, noise, strict=True):
-            x = layer(x, each)
-        return x
-
-    def noise(self, shape, key: tf.Tensor) -> Nest:
-        keys = seeds.split(key, len(self.stack))
-        pairs = zip(self.stack, keys, strict=True)
-        return tuple(layer.noise(shape, key) for layer, key in pairs)
-
-
-def _stream(hidden: tuple[int, ...], units: int, config: Config, name: str) -> _Stream:
-    kind, activation = config.initializer, config.activation
-    if config.noisy:
-        layers = [
-            NoisyDense(int(size), activation, kernel_initializer=kernels.hidden(kind))
-            for size in hidden
-        ]
-        head = NoisyDense(units, kernel_initializer=kernels.value(kind), name=name)
-    else:
-        layers = blocks.mlp(hidden, activation, kind, name).stack
-        head = blocks.Head(units, kernels.value(kind), name)
-    return _Stream(
-        [*layers, head], config.noisy, name=f"{name}_stream", dtype="float32"
-    )
-
-
-def _mean_over_actions(advantage: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
-    """Return the mean over valid actions, f32 ``[N, 1, n]`` of ``[N, A, n]``."""
-    if mask is None:
-        return tf.reduce_mean(advantage, 1, keepdims=True)
-    mask = mask | ~tf.reduce_any(mask, -1, keepdims=True)
-    share = tf.cast(mask, tf.float32)
-    share /= tf.reduce_sum(share, -1, keepdims=True)
-    return tf.reduce_sum(advantage * share[..., tf.newaxis], 1, keepdims=True)
 
 
 def number_of_actions(spec: EnvSpec) -> int:
