@@ -35,7 +35,7 @@ DEFAULTS = {
     "gae_lambda": 1.0,  # not set in the original: Monte Carlo
     "value_target": "return",
     "learning_rate": 1e-4,
-    "adam_epsilon": 1e-8,  # default of TensorFlow 1
+    "optimizer_epsilon": 1e-8,  # default of TensorFlow 1
     "epochs": 25,
     "gradient_norm": None,
     "entropy_scale": 0.0,

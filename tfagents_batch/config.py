@@ -70,6 +70,49 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def number(default: Any, help: str, **arguments: Any) -> Any:
+    """Return a field whose number is an input of a program, see ``graph.inputs``.
+
+    Use it for numbers that change no shape and that no Python code compares: another
+    value then uses the same compiled program.
+
+    Args:
+      default: number or schedule, or None.
+      help, **arguments: as of ``option``.
+    """
+    return option(default, help, **arguments, number=True)
+
+
+def is_number(field: dataclasses.Field) -> bool:
+    """Return whether a field was made by ``number``."""
+    return field.metadata.get("number", False)
+
+
+def has_numbers(value: Any) -> bool:
+    """Return whether a value is a config with fields made by ``number``."""
+    return dataclasses.is_dataclass(value) and any(
+        is_number(field) or has_numbers(getattr(value, field.name))
+        for field in dataclasses.fields(value)
+    )
+
+
+def structure(config: Any) -> dict[str, Any]:
+    """Return the settings as JSON data, without the values of numbers.
+
+    What is left decides which program is traced: None, or the kind of a schedule.
+    """
+    found = to_dict(config)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if has_numbers(value):
+            found[field.name] = structure(value)
+        elif is_number(field) and value is not None:
+            # A piecewise schedule has as many numbers as points.
+            points = len(getattr(value, "points", ()))
+            found[field.name] = [type(value).__name__, points]
+    return found
+
+
 def marked(config: type, mark: str) -> tuple[str, ...]:
     """Return the names of the settings with a mark, in the order of the fields."""
     return tuple(

@@ -55,9 +55,19 @@ class Constant:
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         """Return the value, f32 scalar."""
+        return self.at(step, *self.numbers())
+
+    def numbers(self) -> tuple[float]:
+        """Return the numbers that ``at`` takes."""
+        return (self.value,)
+
+    @staticmethod
+    def at(step: int | tf.Tensor, value: Any) -> tf.Tensor:
+        """Return the value, f32 scalar; the number may be a tensor."""
         import tensorflow as tf  # here, so that configs load without it
 
-        return tf.constant(self.value, tf.float32)
+        del step
+        return tf.convert_to_tensor(value, tf.float32)
 
     def __str__(self) -> str:
         return _text(self.value)
@@ -83,16 +93,29 @@ class Linear:
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         """Return (1 - x) start + x end, f32; x = step / steps, clipped to [0, 1]."""
-        import tensorflow as tf
+        return self.at(step, *self.numbers())
 
+    def numbers(self) -> tuple[float, float, int]:
+        """Return the numbers that ``at`` takes.
+
+        Raises:
+          UserError: if the number of steps is not known yet.
+        """
         if self.steps is None:
             raise UserError(
                 f"{self} lasts for the whole run, but its length is not set; call "
                 "schedules.resolve(config, total_steps), or pass steps"
             )
-        part = tf.cast(step, tf.float32) / tf.constant(self.steps, tf.float32)
+        return self.start, self.end, self.steps
+
+    @staticmethod
+    def at(step: int | tf.Tensor, start: Any, end: Any, steps: Any) -> tf.Tensor:
+        """Return the value of ``__call__``; the numbers may be tensors."""
+        import tensorflow as tf
+
+        part = tf.cast(step, tf.float32) / tf.cast(steps, tf.float32)
         part = tf.clip_by_value(part, 0.0, 1.0)
-        return (1.0 - part) * self.start + part * self.end
+        return (1.0 - part) * start + part * end
 
     def __str__(self) -> str:
         steps = "" if self.steps is None else f", {self.steps}"
@@ -123,12 +146,21 @@ class Piecewise:
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         """Return the value, f32 scalar."""
+        return self.at(step, *self.numbers())
+
+    def numbers(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Return the numbers that ``at`` takes: all steps, and all values."""
+        return tuple(zip(*self.points, strict=True))
+
+    @staticmethod
+    def at(step: int | tf.Tensor, steps: Any, values: Any) -> tf.Tensor:
+        """Return the value of ``__call__``; the numbers may be tensors."""
         import tensorflow as tf
 
-        steps, values = zip(*self.points, strict=True)
-        reached = tf.cast(step, tf.int64) >= tf.constant(steps[1:], tf.int64)
-        index = tf.reduce_sum(tf.cast(reached, tf.int32))
-        return tf.gather(tf.constant(values, tf.float32), index)
+        steps = tf.convert_to_tensor(steps, tf.int64)
+        reached = tf.cast(step, tf.int64) >= steps
+        index = tf.reduce_sum(tf.cast(reached, tf.int32)) - 1  # step 0 is reached
+        return tf.gather(tf.convert_to_tensor(values, tf.float32), index)
 
     def __str__(self) -> str:
         points = (f"{step}: {_text(value)}" for step, value in self.points)

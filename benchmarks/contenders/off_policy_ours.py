@@ -102,7 +102,7 @@ def _settings(work: OffPolicy) -> dict[str, Any]:
     from tfagents_batch.schedules import Linear
 
     names = [
-        *("gamma", "learning_rate", "adam_epsilon", "batch_size", "train_every"),
+        *("gamma", "learning_rate", "optimizer_epsilon", "batch_size", "train_every"),
         *("train_updates", "warmup_steps", "target_tau", "gradient_norm"),
     ]
     own: dict[str, Any] = {"network": {"hidden": work.hidden}}

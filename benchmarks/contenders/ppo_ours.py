@@ -89,10 +89,9 @@ def _settings(work: Training) -> dict[str, Any]:
     names = ["gamma", "gae_lambda", "learning_rate", "gradient_norm", "entropy_scale"]
     network: dict[str, Any] = {"hidden": None if work.network != "mlp" else work.hidden}
     own = {"value_scale": 2 * work.value_scale, "network": network}  # of half the error
-    if work.algorithm == "a2c":
-        own["optimizer_epsilon"] = work.adam_epsilon
-    else:
-        names += ["adam_epsilon", "epochs", "minibatch_size"]
+    own["optimizer_epsilon"] = work.adam_epsilon
+    if work.algorithm != "a2c":
+        names += ["epochs", "minibatch_size"]
     if isinstance(work, PresetTraining):
         names += ["kl_target", "kl_cutoff_factor", "kl_cutoff_scale", "kl_init_penalty"]
         network |= {"activation": "relu", "init_std": work.init_std}

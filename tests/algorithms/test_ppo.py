@@ -496,7 +496,7 @@ def test_the_weight_of_the_entropy_bonus_follows_its_schedule():
 
 
 def test_the_epsilon_of_adam_is_a_setting():
-    assert make(adam_epsilon=1e-8).optimizer.rule.epsilon == 1e-8
+    assert make(optimizer_epsilon=1e-8).optimizer.rule.epsilon == 1e-8
     assert make().optimizer.rule.epsilon == 1e-5
 
 

@@ -20,7 +20,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.algorithms.shared import on_policy, single_step
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import DefaultSource, Updated
 from tfagents_batch.metrics import Metrics
@@ -37,8 +37,8 @@ class Config(single_step.Settings):
 
     source: ClassVar[DefaultSource] = "rollout", {"length": 5}
 
-    learning_rate: Schedule = option(Constant(7e-4), "step size", least=0)
-    gae_lambda: float = option(
+    learning_rate: Schedule = number(Constant(7e-4), "step size", least=0)
+    gae_lambda: float = number(
         1.0, "lambda of GAE; 1 gives n-step returns", least=0, most=1
     )
     correction: Literal["none", "vtrace", "clip", "log_floor"] = option(
@@ -47,9 +47,9 @@ class Config(single_step.Settings):
         "PPO, GA3C's lower bound of 1e-6 for probabilities in ln pi, or none; all are "
         "equal if it is not older and no probability is smaller",
     )
-    clip_ratio: float = option(0.2, "clip range of correction=clip", above=0)
-    rho_max: float = option(1.0, "upper limit of V-trace's ratio in errors", above=0)
-    c_max: float = option(1.0, "upper limit of V-trace's ratio in traces", above=0)
+    clip_ratio: float = number(0.2, "clip range of correction=clip", above=0)
+    rho_max: float = number(1.0, "upper limit of V-trace's ratio in errors", above=0)
+    c_max: float = number(1.0, "upper limit of V-trace's ratio in traces", above=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +84,8 @@ class A2C(tf.Module):
         self.config = config = config.check()
         _check_correction(config, spec)
         self.alarms = config.alarms(spec)
-        rule = config.optimizer_epsilon, config.optimizer
-        self.learner = learner = on_policy.Learner(config, spec, network, *rule)
+        self.learner = learner = on_policy.Learner(config, spec, network)
+        self.inputs = learner.inputs
         self.policy, self.network = learner.policy, learner.network
         self.optimizer, self.compilable = learner.optimizer, learner.compilable
         self.make_policy = learner.make_policy
@@ -95,7 +95,7 @@ class A2C(tf.Module):
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Take a gradient step on a trajectory ``[T, B]``."""
         del seed
-        config, mask = self.config, trajectory.mask
+        config, mask = self.inputs, trajectory.mask
         steps = self.learner.begin(trajectory, step)
         action, acted = on_policy.actions(trajectory), trajectory.behavior["log_prob"]
         reward = self.learner.rewards(trajectory.reward)
@@ -145,7 +145,7 @@ class A2C(tf.Module):
         mask: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the advantages and the targets of values, f32 ``[T, B]`` each."""
-        config, data = self.config, (reward, discount, value)
+        config, data = self.inputs, (reward, discount, value)
         if config.correction == "vtrace":
             advantage, target = returns.vtrace(
                 *data,
@@ -167,7 +167,7 @@ class A2C(tf.Module):
     ) -> tuple[tf.Tensor, Metrics]:
         """Return the policy gradient's loss, or PPO's with ``correction=clip``."""
         if self.config.correction == "clip":
-            clip = self.config.clip_ratio
+            clip = self.inputs.clip_ratio
             data = log_prob, acted, advantage, clip, mask
             loss, share = losses.clipped_surrogate(*data)
             return loss, {"policy/clip_fraction": share}

@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.dqn_settings import Config
 from tfagents_batch.algorithms.shared import alarms, off_policy
+from tfagents_batch.graph.inputs import Inputs, InputSchedule
 from tfagents_batch.interfaces import Limit, Updated
 from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
@@ -87,6 +88,7 @@ class DQN(tf.Module):
         self.named_variables = self.learner.named_variables
         self.histograms = self.learner.histograms
         self.optimizer = self.learner.optimizers["network"]
+        self.inputs = self.learner.inputs
 
     @property
     def compilable(self) -> bool:
@@ -95,14 +97,13 @@ class DQN(tf.Module):
 
     def make_policy(self) -> EpsilonGreedy:
         """Return a policy with variables of its own, like the one that learns."""
-        config = self.config
         network = self._make_network()  # refuses other actions than Discrete
         return EpsilonGreedy(
             network,
             self._spec.action_space.start,
-            config.exploration,
-            config.warmup_steps,
-            config.temperature,
+            InputSchedule(self.config.exploration),
+            self.config.warmup_steps,
+            Inputs(self.config).temperature,
         )
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
@@ -110,7 +111,7 @@ class DQN(tf.Module):
 
         A truncated episode bootstraps from its last state, a terminated one does not.
         """
-        config, values = self.config, self.network.distribution
+        config, values = self.inputs, self.network.distribution
         metrics = self.learner.set_learning_rate(step)
         keys = seeds.split(seeds.key(seed, "network"), 3)
         noise = _Noise(*(self.network.noise([1], key) for key in keys))
@@ -161,7 +162,7 @@ class DQN(tf.Module):
 
     def _transition(self, trajectory: Trajectory, noise: _Noise) -> windows.Transition:
         """Return the transitions that the windows begin with."""
-        config, bonus = self.config, None
+        config, bonus = self.inputs, None
         if config.target == "munchausen":
             bonus = self._bonus(trajectory, noise)
         batch = windows.transition(trajectory, config.n_step, config.gamma, bonus)
@@ -176,7 +177,7 @@ class DQN(tf.Module):
         self, trajectory: Trajectory, batch: windows.Transition, noise: _Noise
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the targets: m returns with probabilities, f32 ``[N, m]`` each."""
-        config = self.config
+        config = self.inputs
         _, valid = networks.split_mask(batch.next.observation)
         heads = self.target(batch.next, (), noise.target)[0]
         returns, probability = self.target.distribution.returns(heads.outputs)
@@ -200,7 +201,7 @@ class DQN(tf.Module):
 
     def _bonus(self, trajectory: Trajectory, noise: _Noise) -> tf.Tensor:
         """Return alpha times the clipped tau ln pi(a | s), f32 ``[n, N]``."""
-        config, n = self.config.munchausen, self.config.n_step
+        config, n = self.inputs.munchausen, self.inputs.n_step
         steps = trajectory.steps._replace(info={})
         rows = nest.fold(nest.map(lambda x: x[:n], steps))
         _, valid = networks.split_mask(rows.observation)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from tfagents_batch import config
 from tfagents_batch.algorithms.shared.off_policy import Settings
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import UpdateSize
 from tfagents_batch.nn import q_network
@@ -25,11 +25,11 @@ from tfagents_batch.schedules import Constant, Linear, Schedule
 class Munchausen:
     """Settings of Munchausen targets."""
 
-    alpha: float = option(0.9, "weight of the log-policy in rewards", least=0, most=1)
-    temperature: float = option(
+    alpha: float = number(0.9, "weight of the log-policy in rewards", least=0, most=1)
+    temperature: float = number(
         0.03, "temperature tau of the policy softmax(Q / tau)", above=0
     )
-    clip: float = option(-1.0, "smallest log-policy term tau ln pi", most=0)
+    clip: float = number(-1.0, "smallest log-policy term tau ln pi", most=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,27 +43,27 @@ class Config(Settings):
     """
 
     n_step: int = option(3, "rewards in a target, n", least=1, most=1000)
-    learning_rate: Schedule = option(
+    learning_rate: Schedule = number(
         Linear(1e-3, 1e-4, 100_000), "Adam's step size", least=0
     )
-    gradient_norm: float | None = option(
+    gradient_norm: float | None = number(
         10.0, "largest global norm of the gradient; none disables clipping", above=0
     )
     batch_size: int = option(128, "transitions per update", least=1)
     train_every: int = option(
         4, "environment steps between trainings", least=1, most=1_000_000
     )
-    target_tau: float = option(
+    target_tau: float = number(
         0.01, "share by which the target network moves; 1 copies", above=0, most=1
     )
-    epsilon: Schedule | None = option(
+    epsilon: Schedule | None = number(
         None,
         "probability of a random action; none: linear(1, 0.05, 10000), or 0 if noisy "
         "networks or a temperature explore",
         least=0,
         most=1,
     )
-    temperature: Schedule | None = option(
+    temperature: Schedule | None = number(
         None,
         "temperature of softmax exploration; none: actions of the largest value",
         above=0,

@@ -57,8 +57,8 @@ class PPO(tf.Module):
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        epsilon = config.adam_epsilon
-        self.learner = learner = on_policy.Learner(config, spec, network, epsilon)
+        self.learner = learner = on_policy.Learner(config, spec, network)
+        self.inputs = learner.inputs
         self.policy, self.network = learner.policy, learner.network
         self.optimizer, self.compilable = learner.optimizer, learner.compilable
         self.make_policy = learner.make_policy
@@ -71,7 +71,7 @@ class PPO(tf.Module):
         start = self.network.initial_state(2)
         self._type = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
         self.network.extra_loss()  # clears the losses of this call
-        self.penalty = AdaptiveKL(config)
+        self.penalty = AdaptiveKL(self.inputs)
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
@@ -89,7 +89,7 @@ class PPO(tf.Module):
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train policy and value on one trajectory ``[T, B]``."""
-        config, mask = self.config, trajectory.mask
+        config, mask = self.inputs, trajectory.mask
         batch = self._batch(trajectory, self.learner.begin(trajectory, step))
         length = config.sequence_length or (mask.shape[0] if self._sequential else None)
         state = trajectory.behavior["state"] if self.recurrent else ()
@@ -124,7 +124,7 @@ class PPO(tf.Module):
           trajectory: ``[T, B]``.
           seen: its steps, with normalized observations.
         """
-        config, mask = self.config, trajectory.mask
+        config, mask = self.inputs, trajectory.mask
         reward = self.learner.rewards(trajectory.reward)
         discount = trajectory.discount(config.gamma)
         value = forward.values(self.network, seen, trajectory.state[0])
@@ -156,7 +156,7 @@ class PPO(tf.Module):
 
     def _epochs(self, rows: Batch, valid: tf.Tensor, seed, step) -> Metrics:
         """Run all optimizer steps on rows ``[N, ...]``; return the means of metrics."""
-        config = self.config
+        config = self.inputs
         entropy_scale = config.entropy_scale(step)
         names = METRICS if config.objective == "clip" else METRICS + KL_METRICS
         size = config.minibatch_size
@@ -191,7 +191,7 @@ class PPO(tf.Module):
 
     def _loss(self, batch: Batch, mask: tf.Tensor, entropy_scale):
         """Return the scalar loss of one minibatch, and its metrics."""
-        config = self.config
+        config = self.inputs
         heads = forward.heads(self.network, batch)
         network_loss = self.network.extra_loss()
         log_prob = heads.policy.log_prob(batch.action)

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal
 
 from tfagents_batch.algorithms.shared import on_policy
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import UpdateSize
 from tfagents_batch.nn import adaptive_kl, networks
@@ -16,15 +16,14 @@ from tfagents_batch.nn import adaptive_kl, networks
 class Config(adaptive_kl.Settings, on_policy.Settings):
     """Settings of PPO, including those of the KL penalty."""
 
-    clip_ratio: float = option(
+    clip_ratio: float = number(
         0.2,
         "clip range of the probability ratio, 1 - clip_ratio to 1 + clip_ratio",
         above=0,
     )
-    gae_lambda: float = option(
+    gae_lambda: float = number(
         0.95, "lambda of GAE; 1 gives Monte Carlo advantages", least=0, most=1
     )
-    adam_epsilon: float = option(1e-5, "Adam's epsilon", above=0)
     epochs: int = option(10, "passes over a trajectory", least=1)
     minibatch_size: int | None = option(
         64, "minibatch size in transitions; none uses the whole batch", least=1
@@ -38,10 +37,10 @@ class Config(adaptive_kl.Settings, on_policy.Settings):
         "steps per training sequence; none: the rollout if recurrent, else 1",
         least=1,
     )
-    value_scale: float = option(
+    value_scale: float = number(
         1.0, "weight of the value loss, which is half the mean squared error", least=0
     )
-    value_clip: float | None = option(
+    value_clip: float | None = number(
         None, "largest change of a value per update; none disables clipping", above=0
     )
     value_target: Literal["gae", "return"] = option(
@@ -52,7 +51,7 @@ class Config(adaptive_kl.Settings, on_policy.Settings):
         "correction of advantages, and of targets with value_target=gae, if the policy "
         "that acted is older, as with rollout.wait_for and overlap",
     )
-    kl_stop: float | None = option(
+    kl_stop: float | None = number(
         None,
         "KL in nats at which an update skips its remaining epochs; none: never",
         above=0,

@@ -15,7 +15,7 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch.algorithms.shared import on_policy, single_step
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Accepts, DefaultSource, Rollouts, Updated
 from tfagents_batch.nn.optimizer import Rule
@@ -30,14 +30,14 @@ class Config(single_step.Settings):
 
     source: ClassVar[DefaultSource] = "rollout", {"episodes": 16}
 
-    learning_rate: Schedule = option(Constant(1e-2), "step size", least=0)
+    learning_rate: Schedule = number(Constant(1e-2), "step size", least=0)
     optimizer: Rule = option("adam", "rule of the gradient step")
     baseline: Literal["none", "average", "time_step", "value"] = option(
         "value",
         "baseline of returns: none, a moving average, the mean at each time step of "
         "the batch's episodes (an ended one counts as 0), or a learned value",
     )
-    average_rate: float = option(
+    average_rate: float = number(
         0.05, "share of a batch in the moving average", above=0, most=1
     )
     loss: Literal["log_likelihood", "squared_error"] = option(
@@ -78,8 +78,8 @@ class Reinforce(tf.Module):
                 "needs Discrete actions, use log_likelihood"
             )
         self.alarms = config.alarms(spec)
-        rule = config.optimizer_epsilon, config.optimizer
-        self.learner = learner = on_policy.Learner(config, spec, network, *rule)
+        self.learner = learner = on_policy.Learner(config, spec, network)
+        self.inputs = learner.inputs
         self.policy, self.network = learner.policy, learner.network
         self.optimizer, self.compilable = learner.optimizer, learner.compilable
         self.make_policy = learner.make_policy
@@ -93,7 +93,7 @@ class Reinforce(tf.Module):
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Take a gradient step on a trajectory ``[T, B]``."""
         del seed
-        config, mask = self.config, trajectory.mask
+        config, mask = self.inputs, trajectory.mask
         steps = self.learner.begin(trajectory, step)
         reward = self.learner.rewards(trajectory.reward)
         action, learns_value = on_policy.actions(trajectory), config.baseline == "value"
@@ -147,7 +147,7 @@ class Reinforce(tf.Module):
         It ends with the learned value of a truncated state, if there is one.
         """
         end = value if self.config.baseline == "value" else tf.zeros_like(value)
-        discount = trajectory.discount(self.config.gamma)
+        discount = trajectory.discount(self.inputs.gamma)
         if self.config.reset_return:
             discount = tf.where(reward == 0, discount, 0.0)
         return returns.discounted(reward, discount, end, trajectory.mask)
@@ -168,7 +168,7 @@ class Reinforce(tf.Module):
         self, found: tf.Tensor, value: tf.Tensor, mask: tf.Tensor
     ) -> tf.Tensor:
         """Return the baseline of returns ``[T, B]``, of a shape that broadcasts."""
-        config = self.config
+        config = self.inputs
         if config.baseline == "value":
             return value[:-1]
         if config.baseline == "time_step":

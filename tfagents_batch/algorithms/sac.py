@@ -20,7 +20,7 @@ from tfagents_batch.algorithms.shared.actor_critic import (
     critic_metrics,
     of_actor,
 )
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Updated
 from tfagents_batch.metrics import Metrics
@@ -39,13 +39,13 @@ _DISCRETE_SHARE = 0.98  # of the largest entropy, as in Christodoulou 2019
 class Config(Settings):
     """Settings of SAC."""
 
-    temperature: float | None = option(
+    temperature: float | None = number(
         None, "temperature alpha of the entropy; none: learned", least=0
     )
     start_temperature: float = option(
         1.0, "temperature at the start, if it is learned", above=0
     )
-    target_entropy: float | None = option(
+    target_entropy: float | None = number(
         None,
         "entropy that a learned temperature aims at, in nats, with actions scaled to "
         "-1 to 1; none: -A for A numbers, 0.98 ln A for A Discrete actions",
@@ -100,7 +100,7 @@ class SAC(tf.Module):
                 "log_temperature": self._log_temperature,
             },
         )
-        self._optimizers = self.learner.optimizers
+        self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
         self.compile_parts = self.learner.compile_parts
         self.named_variables = self.learner.named_variables
         self.histograms = self.learner.histograms
@@ -128,7 +128,7 @@ class SAC(tf.Module):
 
         A truncated episode bootstraps from its last state, a terminated one does not.
         """
-        config = self.config
+        config = self.inputs
         batch = windows.transition(trajectory, config.n_step, config.gamma)
         metrics = self.learner.set_learning_rate(step)
         more, error = self._update_critics(batch, trajectory.weight, seed)
@@ -233,14 +233,14 @@ class SAC(tf.Module):
 
     def _temperature(self) -> tf.Tensor:
         """Return alpha, f32 ``[]``: the setting, or what was learned."""
-        if self.config.temperature is not None:
-            return tf.constant(self.config.temperature, tf.float32)
+        if self.inputs.temperature is not None:
+            return tf.convert_to_tensor(self.inputs.temperature)
         return tf.exp(self._log_temperature.value)
 
     def _target_entropy(self, batch: windows.Transition) -> tf.Tensor | float:
         """Return the entropy that the temperature aims at, f32 ``[]`` or ``[N]``."""
-        if self.config.target_entropy is not None:
-            return self.config.target_entropy
+        if self.inputs.target_entropy is not None:
+            return self.inputs.target_entropy
         if not self._discrete:
             return -float(self.policy.bounds.size)
         _, valid = networks.split_mask(batch.step.observation)

@@ -18,8 +18,9 @@ from tfagents_batch.algorithms.shared.actor_critic import (
     critic_metrics,
     of_actor,
 )
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
 from tfagents_batch.graph import loops
+from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import Updated
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.nn import actor, networks, user
@@ -38,18 +39,20 @@ class Config(Settings):
     target_every: int = option(
         1, "updates of the actor between moves of the target networks", least=1
     )
-    learning_rate: Schedule = option(Constant(1e-3), "Adam's step size", least=0)
+    learning_rate: Schedule = number(Constant(1e-3), "Adam's step size", least=0)
     policy_delay: int = option(
         2, "updates of the critics between updates of the actor", least=1
     )
-    noise: Schedule = option(
+    noise: Schedule = number(
         Constant(0.1), "scale of the noise that is added to actions", least=0
     )
     exploration: Exploration = option(
         "gaussian", "noise: gaussian, or ou: Ornstein-Uhlenbeck, correlated in time"
     )
-    target_noise: float = option(0.2, "scale of the noise in targets", least=0)
-    target_clip: float = option(0.5, "largest noise in targets", least=0)
+    target_noise: float | None = number(
+        0.2, "scale of the noise in targets; none: no noise", least=0
+    )
+    target_clip: float = number(0.5, "largest noise in targets", least=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +63,9 @@ class DDPGConfig(Config):
     policy_delay: int = option(
         1, "updates of the critics between updates of the actor", least=1
     )
-    target_noise: float = option(0.0, "scale of the noise in targets", least=0)
+    target_noise: float | None = number(
+        None, "scale of the noise in targets; none: no noise", least=0
+    )
 
 
 class TD3(tf.Module):
@@ -107,7 +112,7 @@ class TD3(tf.Module):
             },
             delay=config.policy_delay,
         )
-        self._optimizers = self.learner.optimizers
+        self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
         self.compile_parts = self.learner.compile_parts
         self.named_variables = self.learner.named_variables
         self.histograms = self.learner.histograms
@@ -124,7 +129,11 @@ class TD3(tf.Module):
             self._spec, config.network, {"action": limits.size}, self._given
         )
         return Deterministic(
-            network, limits, config.warmup_steps, config.noise, config.exploration
+            network,
+            limits,
+            config.warmup_steps,
+            Inputs(config).noise,
+            config.exploration,
         )
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
@@ -132,7 +141,7 @@ class TD3(tf.Module):
 
         A truncated episode bootstraps from its last state, a terminated one does not.
         """
-        config, target = self.config, self.learner.target
+        config, target = self.inputs, self.learner.target
         batch = windows.transition(trajectory, config.n_step, config.gamma)
         metrics = self.learner.set_learning_rate(step)
         more, error = self._update_critics(batch, trajectory.weight, seed)
@@ -159,9 +168,9 @@ class TD3(tf.Module):
 
         Returns the metrics, and f32 ``[N]`` absolute errors.
         """
-        config, mask = self.config, batch.mask
+        config, mask = self.inputs, batch.mask
         action = self.policy.unit(batch.next, self._target_actor)
-        if config.target_noise:
+        if config.target_noise is not None:
             noise = seeds.normal(action.shape, seeds.key(seed, "target"))
             noise *= config.target_noise
             noise = tf.clip_by_value(noise, -config.target_clip, config.target_clip)

@@ -44,7 +44,7 @@ _MINATAR_RAINBOW = {
     "train_every": 4,
     "warmup_steps": 5000,
     "learning_rate": 2.5e-4,
-    "adam_epsilon": 1.5e-4,
+    "optimizer_epsilon": 1.5e-4,
     "epsilon": 0.0,
     "target_every": 1000,
     "network": {"cnn": "small", "dueling": True, "noisy": True},

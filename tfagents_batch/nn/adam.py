@@ -86,7 +86,7 @@ class Adam:
         correction = 1 - beta_2**step
         # Created once, not per weight, to shorten tracing.
         to_mean, to_square = (tf.constant(1 - beta, tf.float32) for beta in self._betas)
-        epsilon = tf.constant(self.epsilon, tf.float32)
+        epsilon = tf.convert_to_tensor(self.epsilon, tf.float32)
         slots = zip(
             *(gradients, self._weights, self._momentums, self._velocities), strict=True
         )

@@ -13,7 +13,7 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import losses, masked
@@ -28,23 +28,23 @@ class Settings:
     objective: Literal["clip", "kl", "both"] = option(
         "clip", "limit of an update: clipped ratio, KL penalty, or both"
     )
-    kl_target: float = option(
+    kl_target: float = number(
         0.01, "target KL divergence of an update, for the penalty; nats", above=0
     )
-    kl_init_penalty: float = option(1.0, "initial weight of the KL penalty", above=0)
-    kl_adapt_low: float = option(
+    kl_init_penalty: float = number(1.0, "initial weight of the KL penalty", above=0)
+    kl_adapt_low: float = number(
         0.7, "ratio KL / kl_target below which the penalty is lowered", above=0
     )
-    kl_adapt_high: float = option(
+    kl_adapt_high: float = number(
         1.3, "ratio KL / kl_target above which the penalty is raised", above=0
     )
-    kl_adapt_factor: float = option(
+    kl_adapt_factor: float = number(
         1.5, "factor by which the penalty is raised or lowered", above=1
     )
-    kl_cutoff_factor: float = option(
+    kl_cutoff_factor: float = number(
         2.0, "ratio KL / kl_target above which a squared cutoff is added", above=0
     )
-    kl_cutoff_scale: float = option(1000.0, "weight of the squared cutoff", least=0)
+    kl_cutoff_scale: float = number(1000.0, "weight of the squared cutoff", least=0)
     kl_reduction: Literal["batch", "sequence"] = option(
         "batch",
         "average the KL over a minibatch, or over each sequence, before the penalty",

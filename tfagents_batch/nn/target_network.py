@@ -20,7 +20,7 @@ class TargetNetwork(tf.Module):
     Args:
       target, learned: weights in the same order; the target starts as a copy.
       every: number of updates.
-      tau: in (0, 1].
+      tau: in (0, 1], a number or a variable.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class TargetNetwork(tf.Module):
         target: Sequence[keras.Variable],
         learned: Sequence[keras.Variable],
         every: int,
-        tau: float,
+        tau: float | tf.Variable,
     ):
         super().__init__()
         self._pairs = lambda: list(zip(target, learned, strict=True))
@@ -44,7 +44,8 @@ class TargetNetwork(tf.Module):
         moves = count % self._every == 0
         for target, learned in self._pairs():
             old, new = target.value, learned.value
-            if self._tau < 1 and new.dtype.is_floating:
-                new = old + self._tau * (new - old)
+            if new.dtype.is_floating:
+                mean = old + self._tau * (new - old)
+                new = tf.where(self._tau < 1, mean, new)  # a copy is exact
             # A select instead of a branch, because branches are slow.
             target.assign(tf.where(moves, new, old))

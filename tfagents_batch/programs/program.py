@@ -273,8 +273,8 @@ def _variables(
 ) -> dict[str, Any]:
     """Return the variables that a call may read or write, by name.
 
-    Those that no checkpoint has, such as the indices of a replay's newest sample, are
-    named by their position.
+    Those that no checkpoint has, such as numbers of the settings, are named by their
+    position.
     """
     found = {
         **algorithm.named_variables(),
@@ -282,6 +282,8 @@ def _variables(
         "policy/version": algorithm.policy.version,
         "step": step,
     }
-    named = {id(each) for each in found.values()}
-    others = (each for each in source.variables if id(each) not in named)
-    return found | {f"source/other/{i}": each for i, each in enumerate(others)}
+    named = {id(variable) for variable in found.values()}
+    for part, module in (("source", source), ("algorithm", algorithm)):
+        others = (x for x in module.variables if id(x) not in named)
+        found |= {f"{part}/other/{i}": x for i, x in enumerate(others)}
+    return found

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, ClassVar, Self
 
 from tfagents_batch import config, machine
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.schedules import Linear, Schedule
@@ -39,13 +39,13 @@ class ReplaySettings:
     prioritized: bool = option(
         False, "sample by priority (Schaul et al. 2016) instead of uniformly"
     )
-    alpha: float = option(
+    alpha: float = number(
         0.6, "exponent of priorities, alpha; 0 samples uniformly", least=0, most=1
     )
-    beta: Schedule = option(
+    beta: Schedule = number(
         Linear(0.4, 1.0), "exponent of importance weights, beta", least=0, most=1
     )
-    epsilon: float = option(
+    epsilon: float = number(
         1e-6, "constant added to the absolute TD error, epsilon", above=0
     )
 

@@ -90,18 +90,28 @@ def test_settings_that_change_the_name_are_not_marked_as_same_program():
 
 
 @pytest.mark.parametrize(
-    "changes", [{"seed": 5}, {"eval_every": 10}, {"steps": 5000}, {"log_every": 10}]
+    "changes",
+    [
+        *({"seed": 5}, {"eval_every": 10}, {"steps": 5000}, {"log_every": 10}),
+        {"settings": ppo.Config(learning_rate=0.1, clip_ratio=0.3).check()},
+    ],
 )
 def test_settings_that_a_program_does_not_use_do_not_change_its_name(store, changes):
     other = dataclasses.replace(CONFIG, **changes)
     assert name(other, Batch()) == name(CONFIG, Batch())
 
 
-def test_steps_change_the_name_if_a_schedule_depends_on_them(store):
-    settings = ppo.Config(learning_rate="linear(1e-3, 0)").check()
-    falling = dataclasses.replace(CONFIG, settings=settings)
-    longer = dataclasses.replace(falling, steps=2000)
-    assert name(falling, Batch()) != name(longer, Batch())
+def test_the_kind_of_a_schedule_changes_the_name_but_not_its_numbers(store):
+    def of(schedule, steps=1000):
+        settings = ppo.Config(learning_rate=schedule).check()
+        return name(
+            dataclasses.replace(CONFIG, settings=settings, steps=steps), Batch()
+        )
+
+    falling = of("linear(1e-3, 0)")
+    assert falling == of("linear(2e-3, 1e-5)", steps=2000)
+    assert falling not in (of("1e-3"), of("piecewise(0: 1e-3, 50: 0)"))
+    assert of("piecewise(0: 1e-3, 50: 0)") != of("piecewise(0: 1e-3, 50: 0, 60: 1)")
 
 
 @pytest.mark.parametrize(

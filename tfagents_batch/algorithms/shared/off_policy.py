@@ -10,7 +10,8 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
+from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import (
     Accepts,
     DefaultSource,
@@ -21,7 +22,7 @@ from tfagents_batch.interfaces import (
 )
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import summary
-from tfagents_batch.nn.optimizer import Optimizer
+from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.target_network import TargetNetwork
 from tfagents_batch.schedules import Constant, Ratio, Schedule
 
@@ -30,11 +31,12 @@ from tfagents_batch.schedules import Constant, Ratio, Schedule
 class Settings:
     """Settings that all algorithms with a replay have."""
 
-    gamma: float = option(0.99, "discount factor per step", least=0, most=1)
+    gamma: float = number(0.99, "discount factor per step", least=0, most=1)
     n_step: int = option(1, "rewards in a target, n", least=1, most=1000)
-    learning_rate: Schedule = option(Constant(3e-4), "Adam's step size", least=0)
-    adam_epsilon: float = option(1e-8, "Adam's epsilon", above=0)
-    gradient_norm: float | None = option(
+    learning_rate: Schedule = number(Constant(3e-4), "step size", least=0)
+    optimizer: Rule = option("adam", "rule of the gradient step, see nn.optimizer")
+    optimizer_epsilon: float = number(1e-8, "epsilon of the rule", above=0)
+    gradient_norm: float | None = number(
         None, "largest global norm of the gradient; none disables clipping", above=0
     )
     batch_size: int = option(256, "transitions per update", least=1)
@@ -48,7 +50,7 @@ class Settings:
     target_every: int = option(
         1, "updates between moves of the target networks", least=1
     )
-    target_tau: float = option(
+    target_tau: float = number(
         0.005, "share by which the target networks move; 1 copies", above=0, most=1
     )
     histograms: bool = option(
@@ -69,7 +71,7 @@ class Settings:
         return windows | ({"rows": Rows(self.batch_size)} if self.window == 2 else {})
 
 
-class Learner:
+class Learner(tf.Module):
     """Optimizers and target networks of an algorithm, and its checkpoint.
 
     Args:
@@ -81,6 +83,7 @@ class Learner:
       delay: multiplies ``target_every``.
 
     Attributes:
+      inputs: the settings as inputs of a program.
       optimizers: optimizer of each name.
       target: moves the target networks.
     """
@@ -94,15 +97,17 @@ class Learner:
         variables: Mapping[str, Any],
         delay: int = 1,
     ):
-        self._config, self._policy, self._variables = config, policy, variables
-        clip, epsilon = config.gradient_norm, config.adam_epsilon
+        super().__init__()
+        self._policy, self._variables = policy, lambda: variables
+        self.inputs = inputs = Inputs(config)
+        rule = inputs.gradient_norm, inputs.optimizer_epsilon, inputs.optimizer
         self.optimizers = {
-            name: Optimizer(weights, clip, epsilon) for name, weights in trained.items()
+            name: Optimizer(weights, *rule) for name, weights in trained.items()
         }
         sides = zip(*target, strict=True)  # all targets, and all learned networks
         sides = [[x for model in side for x in model.variables] for side in sides]
         every = config.target_every * delay
-        self.target = TargetNetwork(*sides, every, config.target_tau)
+        self.target = TargetNetwork(*sides, every, inputs.target_tau)
 
     def compile_parts(self, on: bool) -> None:
         """Compile the optimizer steps, alone or as parts of the update."""
@@ -111,7 +116,7 @@ class Learner:
 
     def set_learning_rate(self, step: tf.Tensor) -> Metrics:
         """Set the step size of all optimizers; return metrics of an update."""
-        rate = self._config.learning_rate(step)
+        rate = self.inputs.learning_rate(step)
         for each in self.optimizers.values():
             each.set_learning_rate(rate)
         return {"grad/learning_rate": tf.identity(rate), "grad/updates": tf.ones([])}
@@ -119,13 +124,13 @@ class Learner:
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
         named = {name: x.named_variables() for name, x in self.optimizers.items()}
-        learner = dict(self._variables) | {"optimizer": named}
+        learner = dict(self._variables()) | {"optimizer": named}
         learner["updates"] = self.target.updates
         return self._policy.named_variables() | nest.prefixed("learner", learner)
 
     def histograms(self) -> Metrics:
         """Return histograms of weights and gradients, but not of a single number."""
-        if not self._config.histograms:
+        if not self.inputs.histograms:
             return {}
         trained = [x for x in self.optimizers.values() if len(x.trained) > 1]
         return summary.weight_histograms(*trained)

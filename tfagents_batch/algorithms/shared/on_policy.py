@@ -9,7 +9,8 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import config, nest
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
+from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import (
     VERSION,
     Accepts,
@@ -30,16 +31,18 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 class Settings:
     """Settings that all on-policy algorithms have."""
 
-    gamma: float = option(0.99, "discount factor per step", least=0, most=1)
-    learning_rate: Schedule = option(Constant(3e-4), "step size", least=0)
-    gradient_norm: float | None = option(
+    gamma: float = number(0.99, "discount factor per step", least=0, most=1)
+    learning_rate: Schedule = number(Constant(3e-4), "step size", least=0)
+    gradient_norm: float | None = number(
         0.5, "largest global norm of the gradient; none disables clipping", above=0
     )
-    entropy_scale: Schedule = option(Constant(0.0), "weight of the entropy bonus")
+    optimizer: Rule = option("adam", "rule of the gradient step, see nn.optimizer")
+    optimizer_epsilon: float = number(1e-5, "epsilon of the rule", above=0)
+    entropy_scale: Schedule = number(Constant(0.0), "weight of the entropy bonus")
     normalize_observation: bool = option(
         True, "normalize observations by a running mean and standard deviation"
     )
-    observation_clip: float = option(
+    observation_clip: float = number(
         10.0, "largest magnitude of a normalized observation", above=0
     )
     normalize_floor: float = option(
@@ -55,7 +58,7 @@ class Settings:
         "divide rewards by the std of returns (true) or of rewards (per_step), then "
         "clip them; clip: only clip them; false: leave them",
     )
-    reward_clip: float = option(
+    reward_clip: float = number(
         10.0, "largest magnitude of a reward, unless normalize_return is false", above=0
     )
     histograms: bool = option(
@@ -91,37 +94,8 @@ class Settings:
         """Return the size of an update on everything that was collected."""
         return UpdateSize(collected, self.network.hidden or networks.HIDDEN)
 
-    def make_policy(self, spec: EnvSpec, given: Any) -> ActorCriticPolicy:
-        """Return a policy with variables of its own.
 
-        Args:
-          spec: spec of the environments.
-          given: the user's ``keras.Model`` or builder, see ``nn.user``; None for the
-            built-in network.
-        """
-        network = (
-            networks.actor_critic(spec, self.network)
-            if given is None
-            else user.actor_critic(given, spec, self.network)
-        )
-        observations = moments.ObservationNormalizer(
-            spec.observation_space,
-            self.observation_clip,
-            self.normalize_floor,
-            self.normalize_epsilon,
-            enabled=self.normalize_observation,
-            integers=given is None,  # a user's network may look them up in a table
-        )
-        return ActorCriticPolicy(network, observations, self.gamma)
-
-    def reward_normalizer(self) -> moments.RewardNormalizer:
-        """Return the normalizer of rewards."""
-        return moments.RewardNormalizer(
-            self.normalize_return, self.reward_clip, self.normalize_epsilon
-        )
-
-
-class Learner:
+class Learner(tf.Module):
     """Policy, normalizers and optimizer of an on-policy algorithm, and its checkpoint.
 
     Args:
@@ -129,31 +103,30 @@ class Learner:
       spec: spec of the environments.
       network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
         built-in network.
-      epsilon, rule: of the optimizer.
 
     Attributes:
+      inputs: the settings as inputs of a program.
       policy: policy that learns.
       network, observations: those of the policy.
       optimizer, rewards: optimizer and normalizer of rewards.
       compilable: True if XLA makes the update faster: not with convolutions on a CPU.
     """
 
-    def __init__(
-        self,
-        config: Settings,
-        spec: EnvSpec,
-        network: Any,
-        epsilon: float,
-        rule: Rule = "adam",
-    ):
+    def __init__(self, config: Settings, spec: EnvSpec, network: Any):
+        super().__init__()
         self.config, self._spec = config, spec
+        self.inputs = inputs = Inputs(config)
         self._given = user.distinct(network)
         self.policy = self.make_policy()
         self.network, self.observations = self.policy.network, self.policy.observations
         self.compilable = not self.network.convolves
         weights = self.network.trainable_variables
-        self.optimizer = Optimizer(weights, config.gradient_norm, epsilon, rule)
-        self.rewards = config.reward_normalizer()
+        self.optimizer = Optimizer(
+            *(weights, inputs.gradient_norm, inputs.optimizer_epsilon, config.optimizer)
+        )
+        self.rewards = moments.RewardNormalizer(
+            config.normalize_return, inputs.reward_clip, config.normalize_epsilon
+        )
 
     def compile_parts(self, on: bool) -> None:
         """Compile the optimizer step, alone or as a part of the update."""
@@ -161,7 +134,21 @@ class Learner:
 
     def make_policy(self) -> ActorCriticPolicy:
         """Return a policy with variables of its own, like the one that learns."""
-        return self.config.make_policy(self._spec, self._given)
+        spec, given, inputs = self._spec, self._given, Inputs(self.config)
+        network = (
+            networks.actor_critic(spec, inputs.network)
+            if given is None
+            else user.actor_critic(given, spec, inputs.network)
+        )
+        observations = moments.ObservationNormalizer(
+            spec.observation_space,
+            inputs.observation_clip,
+            inputs.normalize_floor,
+            inputs.normalize_epsilon,
+            enabled=inputs.normalize_observation,
+            integers=given is None,  # a user's network may look them up in a table
+        )
+        return ActorCriticPolicy(network, observations, inputs.gamma)
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
@@ -176,8 +163,8 @@ class Learner:
 
         Acting does not use rewards, so their statistics are updated first.
         """
-        self.optimizer.set_learning_rate(self.config.learning_rate(step))
-        self.rewards.update(trajectory, self.config.gamma)
+        self.optimizer.set_learning_rate(self.inputs.learning_rate(step))
+        self.rewards.update(trajectory, self.inputs.gamma)
         observation = self.observations(trajectory.steps.observation)
         return trajectory.steps._replace(observation=observation, info={})
 

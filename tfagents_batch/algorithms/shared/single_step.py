@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms, on_policy
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
 from tfagents_batch.graph.batches import Batch
 from tfagents_batch.interfaces import VERSION, Distribution, Limit
 from tfagents_batch.metrics import Metrics
@@ -27,8 +27,7 @@ class Settings(on_policy.Settings):
         "rmsprop",
         "rule of the gradient step; rmsprop as in PyTorch, rmsprop_tf as in GA3C",
     )
-    optimizer_epsilon: float = option(1e-5, "epsilon of the rule", above=0)
-    value_scale: float = option(
+    value_scale: float = number(
         0.5, "weight of the value loss, which is half the mean squared error", least=0
     )
     normalize_advantage: bool = option(False, "standardize the advantages of an update")

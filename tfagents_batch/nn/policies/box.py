@@ -22,7 +22,7 @@ from tfagents_batch.ops.distributions.gaussian import (
     TanhNormal,
     log_upper_tail,
 )
-from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Nest, TimeStep
 
 Exploration = Literal["gaussian", "ou"]
@@ -152,7 +152,7 @@ class Deterministic(_BoxPolicy):
         return self._warm(tf.clip_by_value(noisy, -1.0, 1.0), noise, step), {}, state
 
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
-        if self._scale == Constant(0.0):
+        if str(self._scale) == "0":
             raise UserError(
                 "the log density of actions is not available without noise: an action "
                 "has a probability of 1 and no density; set --algorithm.noise above 0"

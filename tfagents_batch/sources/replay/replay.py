@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfagents_batch import config as configs
 from tfagents_batch import machine, nest, seeds
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.schedules import Ratio
@@ -102,7 +103,7 @@ class Replay(tf.Module):
         self._stacked = _variable(tf.constant(True))
         self._tree = None
         if config.prioritized:
-            config.beta(0)  # raises if the length of its ramp is not known
+            self._inputs = Inputs(config)
             self._tree = prioritized.SumTree(batch * sizes.rows)
             self._largest = _variable(tf.constant(1.0))
             self._drawn = _variable(tf.fill([batch_size], batch * sizes.rows))
@@ -351,15 +352,15 @@ class Replay(tf.Module):
             weight,
             self._tree.total(),
             self._size.read_value(),
-            self.config.beta(step),
+            self._inputs.beta(step),
             valid,
         )
         env = tf.minimum(leaf // sizes.rows, sizes.batch - 1)
         return env, leaf % sizes.rows, valid, weight
 
     def _learn_priorities(self, priority: tf.Tensor) -> None:
-        config, sizes, drawn = self.config, self._sizes(), self._drawn.read_value()
-        weight = tf.pow(tf.abs(priority) + config.epsilon, config.alpha)
+        inputs, sizes, drawn = self._inputs, self._sizes(), self._drawn.read_value()
+        weight = tf.pow(tf.abs(priority) + inputs.epsilon, inputs.alpha)
         largest = self._largest.read_value()
         # A number that is not finite would stay in all sums above it.
         weight = tf.where(tf.math.is_finite(weight), weight, largest)

@@ -83,8 +83,8 @@ def name(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> str:
         return ""
     try:
         source = _source()
-        # The number of steps matters only through the schedules.
-        settings = configs.to_dict(config.resolved())
+        # Numbers, also those of schedules, are inputs of the program.
+        settings = configs.structure(config.resolved())
         skipped = configs.marked(type(config), "same_program")
         parts = {
             "source": source,
