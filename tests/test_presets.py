@@ -41,14 +41,14 @@ DEFAULTS = {
     "entropy_scale": 0.0,
     "value_scale": 1.0,
     "value_clip": None,
-    "kl_target": 0.01,
-    "kl_init_penalty": 1.0,
-    "kl_adapt_low": 0.7,
-    "kl_adapt_high": 1.3,
-    "kl_adapt_factor": 1.5,
-    "kl_cutoff_factor": 2.0,
-    "kl_cutoff_scale": 1000.0,
-    "kl_reduction": "sequence",
+    "kl.target": 0.01,
+    "kl.init_penalty": 1.0,
+    "kl.adapt_low": 0.7,
+    "kl.adapt_high": 1.3,
+    "kl.adapt_factor": 1.5,
+    "kl.cutoff_factor": 2.0,
+    "kl.cutoff_scale": 1000.0,
+    "kl.reduction": "sequence",
     "kl_stop": None,
     "normalize_advantage": "batch",
     "normalize_observation": True,
@@ -157,7 +157,7 @@ def test_a_preset_of_batch_ppo_has_the_settings_of_the_original(name):
     assert settings["sequence_length"] == length
     assert settings["minibatch_size"] == (None if chunks is None else chunks * length)
     assert settings["drop_last"] == (chunks is not None)
-    assert differs(settings, DEFAULTS) == {}
+    assert differs(config.flat(settings), DEFAULTS) == {}
     assert differs(settings["network"], NETWORK) == {}
 
 

@@ -12,6 +12,7 @@ from tests.algorithms.cases import B, T, assert_same, collect, make_ppo, update
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.algorithms.ppo_penalty import Settings
 from tfagents_batch.graph import chunks, forward
 from tfagents_batch.interfaces import VERSION
 from tfagents_batch.nn import networks
@@ -170,7 +171,7 @@ def test_padding_changes_nothing(network, length, reduction):
             network,
             action="box",
             objective="both",
-            kl_reduction=reduction,
+            kl=Settings(reduction=reduction),
             normalize_advantage="batch",
             sequence_length=length,
             minibatch_size=None,
@@ -448,9 +449,16 @@ def test_kl_stop_ends_the_epochs():
 @pytest.mark.parametrize(
     ("settings", "beta"),
     [
-        ({"learning_rate": Constant(1e-7), "kl_adapt_factor": 4.0}, 1 / 4),
+        ({"learning_rate": Constant(1e-7), "kl": Settings(adapt_factor=4.0)}, 1 / 4),
         ({"learning_rate": Constant(0.1), "epochs": 3}, 1.5),
-        ({"learning_rate": Constant(0.1), "epochs": 3, "kl_adapt_high": 1e9}, 1),
+        (
+            {
+                "learning_rate": Constant(0.1),
+                "epochs": 3,
+                "kl": Settings(adapt_high=1e9),
+            },
+            1,
+        ),
     ],
 )
 def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
@@ -461,7 +469,7 @@ def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
 
 
 def test_the_penalty_of_sequences_is_the_mean_over_sequences():
-    agent = make("gru", objective="kl", kl_reduction="sequence", epochs=2)
+    agent = make("gru", objective="kl", kl=Settings(reduction="sequence"), epochs=2)
     kl = tf.constant([[0.1, 0.2, np.nan], [0.3, np.nan, np.nan]])
     mask = tf.constant([[True, True, False], [True, False, False]])
     mean, counts = agent.penalty.mean(kl, mask)
@@ -477,7 +485,7 @@ def test_short_and_long_sequences_have_equal_weight_in_the_kl():
     kl = tf.constant([[1.0, 0.0], [1.0, 0.0], [9.0, 0.0], [9.0, 0.0]])
     mask = tf.constant([[True, True], [True, True], [False, True], [False, True]])
     for reduction, expected in (("sequence", 1 / 2), ("batch", 1 / 3)):
-        agent = make(objective="kl", kl_reduction=reduction)
+        agent = make(objective="kl", kl=Settings(reduction=reduction))
         found = agent.penalty.mean(kl, mask)
         assert float(tf.reduce_mean(found[0])) == pytest.approx(expected)
 

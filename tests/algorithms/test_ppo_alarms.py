@@ -11,6 +11,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import config
 from tfagents_batch.algorithms import ppo, ppo_alarms
+from tfagents_batch.algorithms.ppo_penalty import Settings
 from tfagents_batch.interfaces import Limit
 from tfagents_batch.nn import networks
 from tfagents_batch.sources import on_policy
@@ -104,8 +105,8 @@ def test_one_update_that_loses_the_policy_is_enough():
 
 def test_the_kl_limit_follows_the_target_of_the_penalty():
     lines = [line(i, policy__approx_kl=0.5) for i in range(40)]
-    assert raised(lines, rows(objective="kl", kl_target=0.1)) == ["kl"]
-    assert raised(lines, rows(objective="kl", kl_target=0.2)) == []
+    assert raised(lines, rows(objective="kl", kl=Settings(target=0.1))) == ["kl"]
+    assert raised(lines, rows(objective="kl", kl=Settings(target=0.2))) == []
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 
 from tests.algorithms.cases import collect, make_ppo, update
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.algorithms.ppo_penalty import Settings
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.schedules import Constant, Linear
@@ -18,8 +19,14 @@ from tfagents_batch.schedules import Constant, Linear
         ({"gamma": 1.01}, "gamma is 1.01; expected at least 0 and at most 1"),
         ({"learning_rate": Linear(1e-3, -1e-3)}, "learning_rate is linear(0.001, -0"),
         ({"entropy_scale": np.inf}, "entropy_scale is inf; expected"),
-        ({"kl_adapt_low": 2.0}, "kl_adapt_low is 2.0; expected at most kl_adapt_high"),
-        ({"kl_adapt_factor": 1.0}, "kl_adapt_factor is 1.0; expected more than 1"),
+        (
+            {"kl": Settings(adapt_low=2.0)},
+            "kl.adapt_low is 2.0; expected at most kl.adapt_high",
+        ),
+        (
+            {"kl": Settings(adapt_factor=1.0)},
+            "kl.adapt_factor is 1.0; expected more than 1",
+        ),
         ({"drop_last": True, "minibatch_size": None}, "drop_last is true, but"),
         ({"objective": "clp"}, "objective is 'clp'; expected clip or kl or both"),
         ({"normalize_advantage": "row"}, "expected true or false or batch"),
@@ -50,7 +57,7 @@ def test_a_minibatch_of_one_transition_cannot_standardize_advantages():
     for more in (
         {"normalize_advantage": "batch"},
         {"normalize_advantage": False},
-        {"kl_reduction": "sequence"},
+        {"kl": Settings(reduction="sequence")},
         {"network": networks.Config(core="gru")},
     ):
         make_ppo(minibatch_size=1, **more)

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo_alarms
+from tfagents_batch.algorithms.ppo_penalty import AdaptiveKL
 from tfagents_batch.algorithms.ppo_settings import Config
 from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.errors import UserError
@@ -20,7 +21,6 @@ from tfagents_batch.graph.batches import Batch
 from tfagents_batch.interfaces import VERSION, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import networks, summary
-from tfagents_batch.nn.adaptive_kl import AdaptiveKL
 from tfagents_batch.ops import histograms, losses, masked, returns
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
@@ -65,13 +65,13 @@ class PPO(tf.Module):
         self.compile_parts = learner.compile_parts
         self.alarms = ppo_alarms.rows(config, spec)
         self.recurrent = self.policy.recurrent
-        self._sequential = self.recurrent or config.kl_reduction == "sequence"
+        self._sequential = self.recurrent or config.kl.reduction == "sequence"
         self._check_minibatches()
         # Only its type is used; a batch supplies the parameters.
         start = self.network.initial_state(2)
         self._type = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
         self.network.extra_loss()  # clears the losses of this call
-        self.penalty = AdaptiveKL(self.inputs)
+        self.penalty = AdaptiveKL(self.inputs.kl)
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""

@@ -24,7 +24,7 @@ def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
       spec: spec of the environments; None disables the limit of the entropy.
     """
     scaled = config.normalize_return is True
-    kl = 0.2 if config.objective == "clip" else max(0.2, 4 * config.kl_target)
+    kl = 0.2 if config.objective == "clip" else max(0.2, 4 * config.kl.target)
     return (
         alarms.value_loss(config, "; --algorithm.value_clip=0.2"),
         Limit(  # -0.7 in single lines, -25 if all returns and values are equal

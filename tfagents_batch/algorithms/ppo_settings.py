@@ -5,17 +5,24 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from tfagents_batch.algorithms import ppo_penalty
 from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import UpdateSize
-from tfagents_batch.nn import adaptive_kl, networks
+from tfagents_batch.nn import networks
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(adaptive_kl.Settings, on_policy.Settings):
-    """Settings of PPO, including those of the KL penalty."""
+class Config(on_policy.Settings):
+    """Settings of PPO."""
 
+    objective: Literal["clip", "kl", "both"] = option(
+        "clip", "limit of an update: clipped ratio, KL penalty, or both"
+    )
+    kl: ppo_penalty.Settings = option(
+        ppo_penalty.Settings(), "settings of the KL penalty"
+    )
     clip_ratio: float = number(
         0.2,
         "clip range of the probability ratio, 1 - clip_ratio to 1 + clip_ratio",
@@ -63,7 +70,7 @@ class Config(adaptive_kl.Settings, on_policy.Settings):
 
     def check(self) -> Config:
         config = super().check()
-        config.check_limits()
+        config = dataclasses.replace(config, kl=config.kl.check("kl."))
         if config.drop_last and config.minibatch_size is None:
             raise UserError(
                 "drop_last is true, but minibatch_size is none: everything is one "

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 from typing import Any
 
-from tfagents_batch.algorithms import ppo
+from tfagents_batch.algorithms import ppo, ppo_penalty
 from tfagents_batch.config import replace
 from tfagents_batch.nn import networks
 from tfagents_batch.schedules import Constant
@@ -43,11 +43,13 @@ SETTINGS = ppo.Config(
     epochs=25,
     minibatch_size=None,  # each epoch is one step on the whole batch
     gradient_norm=None,
-    kl_target=0.01,
-    kl_init_penalty=1.0,
-    kl_cutoff_factor=2.0,
-    kl_cutoff_scale=1000.0,
-    kl_reduction="sequence",
+    kl=ppo_penalty.Settings(
+        target=0.01,
+        init_penalty=1.0,
+        cutoff_factor=2.0,
+        cutoff_scale=1000.0,
+        reduction="sequence",
+    ),
     normalize_advantage="batch",
     observation_clip=5.0,
     normalize_return="per_step",

@@ -1,8 +1,7 @@
-"""The adaptive KL penalty: its settings, its equations and its weight.
+"""The adaptive KL penalty of PPO: its settings, its equations and its weight.
 
 Schulman et al. 2017 (arXiv:1707.06347), section 4, with the cutoff of Hafner et al.
-2017 (arXiv:1709.02878). An algorithm's config extends ``Settings``, so these settings
-become flags of the algorithm.
+2017 (arXiv:1709.02878).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
+from tfagents_batch import config
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Metrics
@@ -23,51 +23,53 @@ MINIMUM, MAXIMUM = 1e-4, 1e3  # bounds of the weight
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Settings of the KL penalty, and the objective that may use it."""
+    """Settings of the KL penalty, used if PPO's ``objective`` is "kl" or "both"."""
 
-    objective: Literal["clip", "kl", "both"] = option(
-        "clip", "limit of an update: clipped ratio, KL penalty, or both"
+    target: float = number(
+        0.01,
+        "target KL divergence of an update; nats (TF-Agents: adaptive_kl_target)",
+        above=0,
     )
-    kl_target: float = number(
-        0.01, "target KL divergence of an update, for the penalty; nats", above=0
+    init_penalty: float = number(1.0, "initial weight of the penalty", above=0)
+    adapt_low: float = number(
+        0.7, "ratio KL / target below which the weight is lowered", above=0
     )
-    kl_init_penalty: float = number(1.0, "initial weight of the KL penalty", above=0)
-    kl_adapt_low: float = number(
-        0.7, "ratio KL / kl_target below which the penalty is lowered", above=0
+    adapt_high: float = number(
+        1.3, "ratio KL / target above which the weight is raised", above=0
     )
-    kl_adapt_high: float = number(
-        1.3, "ratio KL / kl_target above which the penalty is raised", above=0
+    adapt_factor: float = number(
+        1.5, "factor by which the weight is raised or lowered", above=1
     )
-    kl_adapt_factor: float = number(
-        1.5, "factor by which the penalty is raised or lowered", above=1
+    cutoff_factor: float = number(
+        2.0, "ratio KL / target above which a squared cutoff is added", above=0
     )
-    kl_cutoff_factor: float = number(
-        2.0, "ratio KL / kl_target above which a squared cutoff is added", above=0
-    )
-    kl_cutoff_scale: float = number(1000.0, "weight of the squared cutoff", least=0)
-    kl_reduction: Literal["batch", "sequence"] = option(
+    cutoff_scale: float = number(1000.0, "weight of the squared cutoff", least=0)
+    reduction: Literal["batch", "sequence"] = option(
         "batch",
         "average the KL over a minibatch, or over each sequence, before the penalty",
     )
 
-    def check_limits(self) -> None:
-        """Check that the weight is not raised and lowered at once.
+    def check(self, path: str) -> Settings:
+        """Return the checked settings; ``path`` is the prefix of names in errors.
 
         Raises:
-          UserError: if one KL divergence would do both.
+          UserError: for an invalid setting, or if one KL divergence would raise and
+            lower the weight at once.
         """
-        if self.kl_adapt_low > self.kl_adapt_high:
+        checked = config.check(self, path)
+        if self.adapt_low > self.adapt_high:
             raise UserError(
-                f"kl_adapt_low is {self.kl_adapt_low}; expected at most "
-                f"kl_adapt_high, {self.kl_adapt_high}"
+                f"{path}adapt_low is {self.adapt_low}; expected at most "
+                f"{path}adapt_high, {self.adapt_high}"
             )
+        return checked
 
 
 class AdaptiveKL(tf.Module):
     """KL penalty with a weight that adapts to keep the KL near its target.
 
     Args:
-      settings: checked settings.
+      settings: the settings, or these as inputs of a program.
 
     Attributes:
       beta: f32 ``[]``, the weight.
@@ -77,7 +79,7 @@ class AdaptiveKL(tf.Module):
         super().__init__()
         self._settings = settings
         self.beta = keras.Variable(
-            settings.kl_init_penalty, dtype="float32", trainable=False
+            settings.init_penalty, dtype="float32", trainable=False
         )
 
     def loss(self, kl: tf.Tensor, mask: tf.Tensor) -> losses.KLPenalty:
@@ -96,9 +98,9 @@ class AdaptiveKL(tf.Module):
         bound = losses.kl_penalty(
             mean,
             self.beta.value,
-            target=self._settings.kl_target,
-            cutoff_factor=self._settings.kl_cutoff_factor,
-            cutoff_coef=self._settings.kl_cutoff_scale,
+            target=self._settings.target,
+            cutoff_factor=self._settings.cutoff_factor,
+            cutoff_coef=self._settings.cutoff_scale,
         )
         return losses.KLPenalty(*(masked.mean(x, counts) for x in bound))
 
@@ -112,10 +114,10 @@ class AdaptiveKL(tf.Module):
         beta = losses.adapt_penalty(
             self.beta.value,
             mean,
-            target=self._settings.kl_target,
-            low=self._settings.kl_adapt_low,
-            high=self._settings.kl_adapt_high,
-            factor=self._settings.kl_adapt_factor,
+            target=self._settings.target,
+            low=self._settings.adapt_low,
+            high=self._settings.adapt_high,
+            factor=self._settings.adapt_factor,
             minimum=MINIMUM,
             maximum=MAXIMUM,
         )
@@ -126,6 +128,6 @@ class AdaptiveKL(tf.Module):
 
     def mean(self, kl: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return K of the batch, ``[]``, or of each sequence, ``[n]``, and its mask."""
-        if self._settings.kl_reduction == "batch":
+        if self._settings.reduction == "batch":
             return masked.mean(kl, mask), tf.constant(True)
         return masked.mean_over_time(kl, mask), tf.reduce_any(mask, 0)
