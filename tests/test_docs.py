@@ -9,9 +9,8 @@ import runpy
 import pytest
 
 import tfagents_batch as tfb
-from tests.nn.cases import make_spec
 from tfagents_batch import config
-from tfagents_batch.algorithms import dqn, ppo, ppo_alarms
+from tfagents_batch.algorithms import dqn, ppo
 from tfagents_batch.interfaces import Limit
 from tfagents_batch.training.diagnostics import alarms
 from tfagents_batch.training.log.logger import read_events, read_metrics
@@ -149,8 +148,7 @@ def test_every_metric_and_event_of_a_run_is_explained(
 
 def test_every_alarm_is_explained():
     shared = [row for row in vars(alarms).values() if isinstance(row, Limit)]
-    rows = [*ppo_alarms.rows(ppo.Config()), *shared]
-    rows += dqn.DQN(dqn.Config(), make_spec()).alarms
+    rows = *ppo.Config().alarms(), *dqn.Config().alarms(), *shared
     section = WATCHING.partition("## Alarms")[2].partition("\n## ")[0]
     named = re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE)
     assert sorted(row.name for row in rows) == sorted(named)

@@ -362,13 +362,14 @@ class Algorithm(Protocol):
         that change shapes need not be among them.
       check() -> Config: raises ``UserError``; needs no environment.
       accepts() -> Accepts: what it learns from, "rollouts", "windows" or "rows".
+      alarms(spec) -> tuple[Limit, ...]: limits of its metrics that raise alarms; None
+        as spec gives those that hold for any environment.
       update_size(transitions) -> UpdateSize: ``transitions`` are those of an update.
 
     Attributes:
       config: checked settings.
       policy: the policy that learns. It also acts, except beside an update.
       compilable: whether XLA makes ``update`` faster; false also if XLA cannot.
-      alarms: limits of its metrics that raise alarms.
 
     Optional members:
       compile_parts(on: bool): called before ``update`` is traced; whether XLA compiles
@@ -383,7 +384,6 @@ class Algorithm(Protocol):
     config: Any
     policy: Policy
     compilable: bool
-    alarms: tuple[Limit, ...]
 
     def make_policy(self) -> Policy:
         """Return another policy of the same kind, with variables of its own."""

@@ -121,7 +121,7 @@ def test_it_satisfies_the_protocol(name):
 def test_tiny_returns_raise_an_alarm_unless_rewards_are_normalized(name):
     agent = learned(name).agent
     divides = getattr(agent.config, "normalize_return", False)
-    rows = [row for row in agent.alarms if row.name == "small_returns"]
+    rows = [row for row in agent.config.alarms() if row.name == "small_returns"]
     assert len(rows) == (0 if divides else 1)
     if not divides:
         assert raised(rows, -1e-5, 1e-4) and raised(rows, -1e-4, -1e-5)

@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces as gs
 
 from tfagents_batch import config
-from tfagents_batch.algorithms import ppo, ppo_alarms
+from tfagents_batch.algorithms import ppo
 from tfagents_batch.algorithms.ppo_penalty import Settings
 from tfagents_batch.interfaces import Limit
 from tfagents_batch.nn import networks
@@ -42,7 +42,7 @@ SPACES = {
 
 def rows(action=TWO, observation=VECTOR, **settings):
     spec = EnvSpec(8, observation, action, {}, 500)
-    return ppo_alarms.rows(ppo.Config(**settings), spec)
+    return ppo.Config(**settings).alarms(spec)
 
 
 def line(number, rising=True, **changes):

@@ -35,6 +35,9 @@ class Config:
     def check(self) -> Config:
         return check(self)
 
+    def alarms(self, spec=None):
+        return ()
+
     def accepts(self):
         return {"rollouts": Rollouts()}
 
@@ -93,7 +96,6 @@ class Linear(tf.Module):
 
     compilable = True
     several_seeds = True
-    alarms = ()
 
     def __init__(self, config, spec, network=None):
         super().__init__()

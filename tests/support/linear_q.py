@@ -24,6 +24,9 @@ class Config:
 
     source, OF_AGENT = ("replay", {}), ()
 
+    def alarms(self, spec=None):
+        return ()
+
     def accepts(self):
         ratio = Ratio(updates=1, steps=1, start=50)
         return {"windows": Windows(batch_size=16, length=2, ratio=ratio)}
@@ -51,7 +54,7 @@ class Greedy(tf.Module):
 
 
 class LinearQ(tf.Module):
-    compilable, alarms = True, ()
+    compilable = True
 
     def __init__(self, config, spec, network=None):
         super().__init__()

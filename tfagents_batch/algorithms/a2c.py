@@ -83,7 +83,6 @@ class A2C(tf.Module):
         super().__init__()
         self.config = config = config.check()
         _check_correction(config, spec)
-        self.alarms = config.alarms(spec)
         self.learner = learner = on_policy.Learner(config, spec, network)
         self.inputs = learner.inputs
         self.policy, self.network = learner.policy, learner.network

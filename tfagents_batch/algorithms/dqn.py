@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.dqn_settings import Config
-from tfagents_batch.algorithms.shared import alarms, off_policy
+from tfagents_batch.algorithms.shared import off_policy
 from tfagents_batch.graph.inputs import Inputs, InputSchedule
-from tfagents_batch.interfaces import Limit, Updated
+from tfagents_batch.interfaces import Updated
 from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
 from tfagents_batch.ops import histograms, masked, td, windows
@@ -63,16 +63,6 @@ class DQN(tf.Module):
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        self.alarms = (
-            off_policy.diverging_values(
-                10,
-                config.gamma,
-                "rewards of about 1; lower --algorithm.learning_rate; "
-                "--algorithm.target=double; a larger --algorithm.target_every",
-            ),
-            _OUTSIDE,
-            *alarms.small_returns(),
-        )
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
@@ -211,14 +201,3 @@ class DQN(tf.Module):
         log = td.chosen(td.log_policy(q, config.temperature, valid), taken)
         bonus = tf.clip_by_value(config.temperature * log, config.clip, 0.0)
         return config.alpha * tf.reshape(bonus, action.shape)
-
-
-_OUTSIDE = Limit(
-    "returns_outside_bounds",
-    "value/outside",
-    above=0.2,
-    lines=3,
-    text="{value/outside:.0%} of the targets lie outside of C51's bounds, so values "
-    "cannot be right. What to try: --algorithm.v_min and --algorithm.v_max that "
-    "contain all discounted returns; --algorithm.distribution=qr, which has no bounds",
-)

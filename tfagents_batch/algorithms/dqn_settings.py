@@ -6,10 +6,10 @@ import dataclasses
 from typing import ClassVar, Literal
 
 from tfagents_batch import config
-from tfagents_batch.algorithms.shared.off_policy import Settings
+from tfagents_batch.algorithms.shared import alarms, off_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import UpdateSize
+from tfagents_batch.interfaces import Limit, UpdateSize
 from tfagents_batch.nn import q_network
 from tfagents_batch.ops import td
 from tfagents_batch.ops.value_distributions import (
@@ -19,6 +19,17 @@ from tfagents_batch.ops.value_distributions import (
     Quantiles,
 )
 from tfagents_batch.schedules import Constant, Linear, Schedule
+from tfagents_batch.types import EnvSpec
+
+_OUTSIDE = Limit(
+    "returns_outside_bounds",
+    "value/outside",
+    above=0.2,
+    lines=3,
+    text="{value/outside:.0%} of the targets lie outside of C51's bounds, so values "
+    "cannot be right. What to try: --algorithm.v_min and --algorithm.v_max that "
+    "contain all discounted returns; --algorithm.distribution=qr, which has no bounds",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +44,7 @@ class Munchausen:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(Settings):
+class Config(off_policy.Settings):
     """Settings of DQN.
 
     The defaults are tuned on CartPole-v1, Acrobot-v1 and LunarLander-v3, so that the
@@ -123,6 +134,20 @@ class Config(Settings):
             checked,
             munchausen=config.check(checked.munchausen, "munchausen."),
             network=checked.network.check("network."),
+        )
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        """Return the limits of metrics, see ``interfaces.Algorithm``."""
+        del spec
+        return (
+            off_policy.diverging_values(
+                10,
+                self.gamma,
+                "rewards of about 1; lower --algorithm.learning_rate; "
+                "--algorithm.target=double; a larger --algorithm.target_every",
+            ),
+            _OUTSIDE,
+            *alarms.small_returns(),
         )
 
     def update_size(self, collected: int) -> UpdateSize:

@@ -11,7 +11,6 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.algorithms import ppo_alarms
 from tfagents_batch.algorithms.ppo_penalty import AdaptiveKL
 from tfagents_batch.algorithms.ppo_settings import Config
 from tfagents_batch.algorithms.shared import on_policy
@@ -63,7 +62,6 @@ class PPO(tf.Module):
         self.optimizer, self.compilable = learner.optimizer, learner.compilable
         self.make_policy = learner.make_policy
         self.compile_parts = learner.compile_parts
-        self.alarms = ppo_alarms.rows(config, spec)
         self.recurrent = self.policy.recurrent
         self._sequential = self.recurrent or config.kl.reduction == "sequence"
         self._check_minibatches()

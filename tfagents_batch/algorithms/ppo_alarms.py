@@ -16,7 +16,7 @@ from tfagents_batch.interfaces import Limit
 from tfagents_batch.types import EnvSpec
 
 
-def rows(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+def limits(config: Any, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
     """Return the limits of a run.
 
     Args:

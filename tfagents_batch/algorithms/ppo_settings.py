@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from tfagents_batch.algorithms import ppo_penalty
+from tfagents_batch.algorithms import ppo_alarms, ppo_penalty
 from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import UpdateSize
+from tfagents_batch.interfaces import Limit, UpdateSize
 from tfagents_batch.nn import networks
+from tfagents_batch.types import EnvSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +78,10 @@ class Config(on_policy.Settings):
                 "minibatch; set minibatch_size, or leave drop_last out"
             )
         return config
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        """Return the limits of metrics, see ``interfaces.Algorithm``."""
+        return ppo_alarms.limits(self, spec)
 
     def update_size(self, collected: int) -> UpdateSize:
         """Return the size of a minibatch, see ``interfaces.Algorithm``."""

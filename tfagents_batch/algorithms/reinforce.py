@@ -77,7 +77,6 @@ class Reinforce(tf.Module):
                 f"loss is squared_error, but the action space is {self._space}; it "
                 "needs Discrete actions, use log_likelihood"
             )
-        self.alarms = config.alarms(spec)
         self.learner = learner = on_policy.Learner(config, spec, network)
         self.inputs = learner.inputs
         self.policy, self.network = learner.policy, learner.network

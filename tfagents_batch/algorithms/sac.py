@@ -75,7 +75,6 @@ class SAC(tf.Module):
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        self.alarms = config.alarms()
         self._spec, self._given = spec, user.distinct(network)
         self._discrete = isinstance(spec.action_space, gs.Discrete)
         self.policy = self.make_policy()

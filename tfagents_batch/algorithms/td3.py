@@ -91,7 +91,6 @@ class TD3(tf.Module):
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        self.alarms = config.alarms()
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network

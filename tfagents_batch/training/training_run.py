@@ -74,7 +74,7 @@ def run(
     start, settings = state["step"] if state else 0, experiment.config
     inherited = runs.STARTED_FROM in runs.facts(folder)
     alarms = Alarms(
-        experiment.algorithm.alarms,
+        experiment.algorithm.config.alarms(experiment.spec),
         settings.steps,
         settings.num_envs,
         experiment.spec.max_episode_steps,

@@ -14,6 +14,7 @@ from tfagents_batch.interfaces import Limit, UpdateSize
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor
 from tfagents_batch.ops import histograms, masked
+from tfagents_batch.types import EnvSpec
 
 # Metrics of an update of the actor.
 ACTOR_METRICS = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")
@@ -38,8 +39,9 @@ class Settings(off_policy.Settings):
         checked = config.check(self)
         return dataclasses.replace(checked, network=checked.network.check("network."))
 
-    def alarms(self) -> tuple[Limit, ...]:
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         """Return the limits of metrics, see ``interfaces.Algorithm``."""
+        del spec
         return (
             off_policy.diverging_values(
                 100,

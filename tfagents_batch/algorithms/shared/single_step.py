@@ -36,7 +36,7 @@ class Settings(on_policy.Settings):
         "mean over the transitions of an update, or sum, whose step grows with them",
     )
 
-    def alarms(self, spec: EnvSpec) -> tuple[Limit, ...]:
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         """Return the limits of metrics, see ``interfaces.Algorithm``."""
         return (
             alarms.value_loss(self),

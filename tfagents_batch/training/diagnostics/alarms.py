@@ -1,6 +1,6 @@
 """Alarms: warnings about problems of a training run, while it runs.
 
-    alarms = Alarms(algorithm.alarms, steps=200_000, num_envs=8)
+    alarms = Alarms(algorithm.config.alarms(spec), steps=200_000, num_envs=8)
     for alarm in alarms.check(metrics, step):
         print(alarm.text)
 

@@ -76,7 +76,7 @@ def run_seeds(
             )
             stack.enter_context(logger)
             alarms = Alarms(
-                experiment.algorithm.alarms,
+                experiment.algorithm.config.alarms(experiment.spec),
                 config.steps,
                 config.num_envs,
                 experiment.spec.max_episode_steps,
