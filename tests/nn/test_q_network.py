@@ -8,6 +8,7 @@ from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
+from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.layers import noisy
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
 from tfagents_batch.nn.target_network import TargetNetwork
@@ -179,7 +180,7 @@ def test_actions_that_are_not_discrete_are_refused(kind):
 def make_policy(epsilon=0.0, warmup=0, temperature=None):
     network = q_network.q_network(SPEC)
     temperature = temperature and Constant(temperature)
-    return EpsilonGreedy(network, 2, Constant(epsilon), warmup, temperature)
+    return EpsilonGreedy(network, 2, Constant(epsilon), Warmup(warmup), temperature)
 
 
 def act(policy, step=0, explore=True, size=200):

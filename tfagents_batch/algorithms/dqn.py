@@ -92,7 +92,7 @@ class DQN(tf.Module):
             network,
             self._spec.action_space.start,
             InputSchedule(self.config.exploration),
-            self.config.warmup_steps,
+            self.config.warmup(),
             Inputs(self.config).temperature,
         )
 

@@ -116,11 +116,11 @@ class SAC(tf.Module):
             space = spec.action_space
             heads = {"logits": int(space.n)}
             network = actor.Actor(spec, config.network, heads, given)
-            return Softmax(network, int(space.n), space.start, config.warmup_steps)
+            return Softmax(network, int(space.n), space.start, config.warmup())
         limits = bounds(spec)
         heads = {"mean": limits.size, "log_std": limits.size}
         network = actor.Actor(spec, config.network, heads, given)
-        return SquashedNormal(network, limits, config.warmup_steps)
+        return SquashedNormal(network, limits, config.warmup(), config.action_noise())
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.

@@ -20,13 +20,13 @@ from tfagents_batch.algorithms.shared.actor_critic import (
 )
 from tfagents_batch.config import number, option
 from tfagents_batch.graph import loops
-from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import Updated
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
-from tfagents_batch.nn.policies.box import Deterministic, Exploration
+from tfagents_batch.nn.exploration import Kind
+from tfagents_batch.nn.policies.box import Deterministic
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec, Trajectory
@@ -43,11 +43,8 @@ class Config(Settings):
     policy_delay: int = option(
         2, "updates of the critics between updates of the actor", least=1
     )
-    noise: Schedule = number(
-        Constant(0.1), "scale of the noise that is added to actions", least=0
-    )
-    exploration: Exploration = option(
-        "gaussian", "noise: gaussian, or ou: Ornstein-Uhlenbeck, correlated in time"
+    exploration: Kind = option(
+        "gaussian", "noise on actions: gaussian, or ou: Ornstein-Uhlenbeck, correlated"
     )
     target_noise: float | None = number(
         0.2, "scale of the noise in targets; none: no noise", least=0
@@ -127,13 +124,7 @@ class TD3(tf.Module):
         network = actor.Actor(
             self._spec, config.network, {"action": limits.size}, self._given
         )
-        return Deterministic(
-            network,
-            limits,
-            config.warmup_steps,
-            Inputs(config).noise,
-            config.exploration,
-        )
+        return Deterministic(network, limits, config.warmup(), config.action_noise())
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
@@ -151,7 +142,8 @@ class TD3(tf.Module):
         made = tf.cast(due, tf.float32)  # of only some updates
         metrics |= {name: Mean(x, made) for name, x in found.items()}
         target.update()
-        metrics["policy/noise"] = self.policy.scale(step)
+        if self.policy.action_noise is not None:
+            metrics["policy/noise"] = self.policy.action_noise.scale(step)
         return Updated(metrics, error)
 
     def _make_critics(self) -> Critics:

@@ -15,6 +15,7 @@ from tests.nn.policies.cases import (
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.bounds import Bounds, bounds
+from tfagents_batch.nn.exploration import Warmup, action_noise
 from tfagents_batch.nn.policies.box import Deterministic, SquashedNormal
 from tfagents_batch.schedules import Constant, Linear
 from tfagents_batch.types import EnvSpec
@@ -25,12 +26,13 @@ UNEVEN = Bounds(np.float32([-2.611573]), np.float32([1.6531452]))
 
 
 def squashed(limits=LIMITS, warmup=100):
-    return SquashedNormal(actor("mean", "log_std"), limits, warmup)
+    return SquashedNormal(actor("mean", "log_std"), limits, Warmup(warmup))
 
 
 def deterministic(limits=LIMITS, warmup=100, scale=0.5, exploration="gaussian"):
     scale = scale if isinstance(scale, Linear) else Constant(scale)
-    return Deterministic(actor("action"), limits, warmup, scale, exploration)
+    noise = action_noise(exploration, scale)
+    return Deterministic(actor("action"), limits, Warmup(warmup), noise)
 
 
 def normal_step(mean, std, rows, size=1):

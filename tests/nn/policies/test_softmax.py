@@ -14,12 +14,13 @@ from tests.nn.policies.cases import (
     sample,
     scores,
 )
+from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.softmax import Softmax
 
 
 def make():
     return Softmax(
-        lambda step: ({"logits": step.observation["outputs"]}, ()), 4, 3, 100
+        lambda step: ({"logits": step.observation["outputs"]}, ()), 4, 3, Warmup(100)
     )
 
 

@@ -9,11 +9,14 @@ import tensorflow as tf
 
 from tfagents_batch import config
 from tfagents_batch.algorithms.shared import alarms, off_policy
-from tfagents_batch.config import option
+from tfagents_batch.config import number, option
+from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import Limit, UpdateSize
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor
+from tfagents_batch.nn.exploration import ActionNoise, Kind, action_noise
 from tfagents_batch.ops import histograms, masked
+from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec
 
 # Metrics of an update of the actor.
@@ -25,6 +28,12 @@ class Settings(off_policy.Settings):
     """Settings that all algorithms with an actor and critics have."""
 
     critics: int = option(2, "critics; the smallest value counts", least=1, most=10)
+    exploration: Kind = option(
+        "none", "noise on actions: gaussian, or ou: Ornstein-Uhlenbeck, correlated"
+    )
+    noise: Schedule = number(
+        Constant(0.1), "scale of the noise, in units of half an action's range", least=0
+    )
     network: actor.Config = option(actor.Config(), "shape of the networks")
 
     # Settings that change the meaning of saved weights, see ``training.warm_start``.
@@ -38,6 +47,10 @@ class Settings(off_policy.Settings):
         """
         checked = config.check(self)
         return dataclasses.replace(checked, network=checked.network.check("network."))
+
+    def action_noise(self) -> ActionNoise | None:
+        """Return the noise that is added to actions of a Box."""
+        return action_noise(self.exploration, Inputs(self).noise)
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         """Return the limits of metrics, see ``interfaces.Algorithm``."""

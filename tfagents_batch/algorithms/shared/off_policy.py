@@ -22,6 +22,7 @@ from tfagents_batch.interfaces import (
 )
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import summary
+from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.target_network import TargetNetwork
 from tfagents_batch.schedules import Constant, Ratio, Schedule
@@ -63,6 +64,10 @@ class Settings:
     def window(self) -> int:
         """Steps of a window: those around the n rewards of a target."""
         return self.n_step + 1
+
+    def warmup(self) -> Warmup:
+        """Return the warm-up with random actions."""
+        return Warmup(self.warmup_steps)
 
     def accepts(self) -> Accepts:
         """Return that it learns from windows, and with n = 1 also from rows."""

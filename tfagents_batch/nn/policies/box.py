@@ -1,39 +1,39 @@
-"""Policies of bounded Box actions: stochastic ones, and deterministic ones with noise.
+"""Policies of bounded Box actions: stochastic and deterministic ones (SAC, TD3).
 
-Both take uniform random actions during the warm-up.
+Both take uniform random actions during the warm-up, and may add noise to actions.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph import constants
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.bounds import Bounds
+from tfagents_batch.nn.exploration import ActionNoise, Warmup
 from tfagents_batch.nn.policies.base import NetworkPolicy
-from tfagents_batch.ops.distributions.gaussian import (
-    DiagNormal,
-    TanhNormal,
-    log_upper_tail,
-)
-from tfagents_batch.schedules import Schedule
+from tfagents_batch.ops.distributions.gaussian import TanhNormal, log_upper_tail
 from tfagents_batch.types import Nest, TimeStep
 
-Exploration = Literal["gaussian", "ou"]
-_THETA = 0.15  # of Ornstein-Uhlenbeck noise, as in Lillicrap et al. 2016
 _LOG_STD = (-20.0, 2.0)  # bounds of a log standard deviation, as in Haarnoja et al.
 
 
 class Noise(NamedTuple):
-    """Random numbers of an action, f32 ``[..., A]``: normal, and uniform in [-1, 1]."""
+    """Random numbers of an action, f32 ``[..., A]`` each.
 
-    normal: tf.Tensor
+    Attributes:
+      action: normal, of a sampled action.
+      noise: normal, of the noise that is added.
+      uniform: in [-1, 1], a random action.
+    """
+
+    action: tf.Tensor
+    noise: tf.Tensor
     uniform: tf.Tensor
 
 
@@ -44,19 +44,35 @@ class _BoxPolicy(NetworkPolicy):
 
     Args:
       network: actor.
-      bounds: of the actions.
-      warmup: environment steps with random actions only.
+      bounds: bounds of the actions.
+      warmup: warm-up with random actions.
+      noise: noise that is added to actions; None for none.
     """
 
-    def __init__(self, network: Actor, bounds: Bounds, warmup: int):
+    def __init__(
+        self,
+        network: Actor,
+        bounds: Bounds,
+        warmup: Warmup,
+        noise: ActionNoise | None = None,
+    ):
         super().__init__(network)
-        self.bounds, self._warmup = bounds, warmup
+        # tf.Module would replace the named tuples that it holds.
+        self.bounds, self._warmup = bounds, lambda: warmup
+        self.action_noise = noise
+
+    def initial_state(self, batch: int) -> Nest:
+        """Return the state of the noise before the first step."""
+        if self.action_noise is None:
+            return ()
+        return self.action_noise.initial_state(batch, self.bounds.size)
 
     def noise(self, shape, seed) -> Noise:
         """Draw the random numbers of a rollout."""
         shape = [*shape, self.bounds.size]
         return Noise(
             seeds.normal(shape, seeds.key(seed, "action")),
+            seeds.normal(shape, seeds.key(seed, "noise")),
             2 * seeds.uniform(shape, seeds.key(seed, "explore")) - 1,
         )
 
@@ -67,14 +83,22 @@ class _BoxPolicy(NetworkPolicy):
         low, high = self.bounds.flat
         action = tf.reshape(action, [-1, self.bounds.size])
         log = self._log_density(timestep, state, action, step)
-        uniform = -np.sum(np.log(np.float64(high) - low))
-        log = tf.where(step < self._warmup, tf.constant(uniform, tf.float32), log)
+        uniform = tf.constant(-np.sum(np.log(np.float64(high) - low)), tf.float32)
+        log = tf.where(self._warmup().is_on(step), uniform, log)
         outside = tf.reduce_any((action < low) | (action > high), -1)
         return tf.where(outside, -math.inf, log)
 
-    def _warm(self, unit: tf.Tensor, noise: Noise, step) -> tf.Tensor:
-        """Return the action of a step of training, from one in [-1, 1]."""
-        return self.bounds.action(tf.where(step < self._warmup, noise.uniform, unit))
+    def _explore(
+        self, unit: tf.Tensor, timestep: TimeStep, state: Nest, noise: Noise, step
+    ) -> tuple[tf.Tensor, Nest]:
+        """Return the action of a training step, from one in [-1, 1], and the state."""
+        if self.action_noise is not None:
+            policy = self.action_noise.distribution(unit, timestep, state, step)
+            noisy = policy.sample(noise.noise)
+            state = self.action_noise.next_state(noisy - unit)
+            unit = tf.clip_by_value(noisy, -1.0, 1.0)
+        unit = tf.where(self._warmup().is_on(step), noise.uniform, unit)
+        return self.bounds.action(unit), state
 
 
 class SquashedNormal(_BoxPolicy):
@@ -94,9 +118,17 @@ class SquashedNormal(_BoxPolicy):
         policy = self.distribution(timestep)
         if not explore:
             return self.bounds.action(policy.mode()), {}, state
-        return self._warm(policy.sample(noise.normal), noise, step), {}, state
+        unit = policy.sample(noise.action)
+        action, state = self._explore(unit, timestep, state, noise, step)
+        return action, {}, state
 
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
+        if self.action_noise is not None:
+            raise UserError(
+                "the log density of actions is not available with noise: the sum of a "
+                "squashed action and noise has no closed form; set "
+                "--algorithm.exploration=none"
+            )
         return self.distribution(timestep, *self.bounds.flat).log_prob(action)
 
 
@@ -104,29 +136,7 @@ class Deterministic(_BoxPolicy):
     """Deterministic actions with added noise (DDPG, TD3).
 
     The actor's output is ``action``; tanh squashes it into the bounds.
-
-    Args:
-      network, bounds, warmup: as for all policies.
-      scale: schedule of the noise's scale, in units of half the range of an action.
-      exploration: independent normal noise ("gaussian"), or Ornstein-Uhlenbeck noise
-        x <- (1 - theta) x + scale N(0, 1) with theta 0.15 ("ou"; Lillicrap et al. 2016,
-        arXiv:1509.02971, section 7), which starts at 0 in every episode.
     """
-
-    def __init__(
-        self,
-        network: Actor,
-        bounds: Bounds,
-        warmup: int,
-        scale: Schedule,
-        exploration: Exploration,
-    ):
-        super().__init__(network, bounds, warmup)
-        self._scale, self._correlated = scale, exploration == "ou"
-
-    def initial_state(self, batch: int) -> Nest:
-        """Return the noise before the first step, ``[batch, A]``; ``()`` if normal."""
-        return constants.zeros([batch, self.bounds.size]) if self._correlated else ()
 
     def unit(self, timestep: TimeStep, network: Actor | None = None) -> tf.Tensor:
         """Return actions without noise, scaled to [-1, 1], f32 ``[N, A]``.
@@ -137,27 +147,23 @@ class Deterministic(_BoxPolicy):
         """
         return tf.tanh((network or self.network)(timestep)[0]["action"])
 
-    def scale(self, step) -> tf.Tensor:
-        """Return the scale of the noise, f32 ``[]``."""
-        return self._scale(step)
-
     def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
         """Return the actor's actions, with noise if ``explore``."""
         unit = self.unit(timestep)
         if not explore:
             return self.bounds.action(unit), {}, state
-        noisy = self._unclipped(unit, timestep, state, step).sample(noise.normal)
-        if self._correlated:
-            state = noisy - unit
-        return self._warm(tf.clip_by_value(noisy, -1.0, 1.0), noise, step), {}, state
+        action, state = self._explore(unit, timestep, state, noise, step)
+        return action, {}, state
 
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
-        if str(self._scale) == "0":
+        if self.action_noise is None or str(self.action_noise.scale) == "0":
             raise UserError(
                 "the log density of actions is not available without noise: an action "
-                "has a probability of 1 and no density; set --algorithm.noise above 0"
+                "has a probability of 1 and no density; set --algorithm.exploration, "
+                "and --algorithm.noise above 0"
             )
-        policy = self._unclipped(self.unit(timestep), timestep, state, step)
+        unit = self.unit(timestep)
+        policy = self.action_noise.distribution(unit, timestep, state, step)
         low, high = self.bounds.flat
         log = policy.log_prob(self.bounds.unit(action)) - np.log(high / 2 - low / 2)
         # The probabilities of numbers that are clipped to a bound.
@@ -165,15 +171,3 @@ class Deterministic(_BoxPolicy):
         above = log_upper_tail((1 - policy.mean) / policy.std)
         log = tf.where(action <= low, below, tf.where(action >= high, above, log))
         return tf.reduce_sum(tf.where(policy.std > 0, log, math.nan), -1)
-
-    def _unclipped(self, unit: tf.Tensor, timestep: TimeStep, state: Nest, step):
-        """Return the distribution of noisy actions before clipping, ``[N, A]``.
-
-        Args:
-          unit: actions without noise.
-          timestep, state, step: of ``act``.
-        """
-        if self._correlated:
-            before = tf.where(timestep.first[:, tf.newaxis], 0.0, state)
-            unit += (1 - _THETA) * before
-        return DiagNormal(unit, self.scale(step), event_ndims=0)

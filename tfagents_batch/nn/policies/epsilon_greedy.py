@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
+from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked
@@ -42,7 +43,7 @@ class EpsilonGreedy(NetworkPolicy):
       network: network of action values. If it is noisy, each row has its own noise.
       start: smallest action of the Discrete space.
       epsilon: schedule of the probability over environment steps.
-      warmup: environment steps with random actions only.
+      warmup: warm-up with random actions.
       temperature: schedule over environment steps; None for the largest value.
     """
 
@@ -51,11 +52,11 @@ class EpsilonGreedy(NetworkPolicy):
         network: QNetwork,
         start: int,
         epsilon: Schedule,
-        warmup: int,
+        warmup: Warmup,
         temperature: Schedule | None = None,
     ):
         super().__init__(network)
-        self._start, self._warmup = int(start), warmup
+        self._start, self._warmup = int(start), lambda: warmup
         self._epsilon, self._temperature = epsilon, temperature
 
     def noise(self, shape, seed) -> Noise:
@@ -97,7 +98,7 @@ class EpsilonGreedy(NetworkPolicy):
 
     def epsilon(self, step) -> tf.Tensor:
         """Return the probability of a random action, f32 ``[]``."""
-        return tf.where(step < self._warmup, 1.0, self._epsilon(step))
+        return tf.where(self._warmup().is_on(step), 1.0, self._epsilon(step))
 
     def index(self, action: tf.Tensor) -> tf.Tensor:
         """Return the place of actions among the values, int32."""

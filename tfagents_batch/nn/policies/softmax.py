@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import Actor
+from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.distributions.categorical import Categorical, gumbel_noise
 from tfagents_batch.types import Nest, TimeStep
@@ -20,12 +21,12 @@ class Softmax(NetworkPolicy):
       network: actor with the output ``logits``.
       size: A, number of actions.
       start: smallest action of the Discrete space.
-      warmup: environment steps with random actions only.
+      warmup: warm-up with random actions.
     """
 
-    def __init__(self, network: Actor, size: int, start: int, warmup: int):
+    def __init__(self, network: Actor, size: int, start: int, warmup: Warmup):
         super().__init__(network)
-        self.size, self._start, self._warmup = size, int(start), warmup
+        self.size, self._start, self._warmup = size, int(start), lambda: warmup
 
     def noise(self, shape, seed) -> tf.Tensor:
         """Draw the Gumbel noise of a rollout."""
@@ -46,7 +47,7 @@ class Softmax(NetworkPolicy):
         return action - self._start
 
     def _exploring(self, timestep: TimeStep, step) -> Categorical:
-        return self._distribution(timestep, step < self._warmup)
+        return self._distribution(timestep, self._warmup().is_on(step))
 
     def _distribution(self, timestep: TimeStep, warm=None) -> Categorical:
         _, mask = networks.split_mask(timestep.observation)

@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import config as configs
-from tfagents_batch import machine, nest, seeds
+from tfagents_batch import machine, nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.schedules import Ratio
-from tfagents_batch.sources.replay import breaks, draws, frames, layout, memory
-from tfagents_batch.sources.replay import priorities as prioritized
+from tfagents_batch.sources.replay import breaks, frames, layout, memory
 from tfagents_batch.sources.replay.layout import Span
+from tfagents_batch.sources.replay.prioritized import Prioritized
+from tfagents_batch.sources.replay.sampler import Ring
 from tfagents_batch.sources.replay.storage import Storage
+from tfagents_batch.sources.replay.uniform import Uniform
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
 
 _CHECKED = 1000  # steps of an environment whose frame stacks are checked
@@ -101,16 +102,14 @@ class Replay(tf.Module):
         self._age = _variable(tf.constant(0.0))
         self._start = _variable(tf.constant(ratio.start, tf.int64))
         self._stacked = _variable(tf.constant(True))
-        self._tree = None
-        if config.prioritized:
-            self._inputs = Inputs(config)
-            self._tree = prioritized.SumTree(batch * sizes.rows)
-            self._largest = _variable(tf.constant(1.0))
-            self._drawn = _variable(tf.fill([batch_size], batch * sizes.rows))
+        self._sampler = (
+            Prioritized(config, sizes, batch_size)
+            if config.prioritized
+            else Uniform(batch_size)
+        )
         compiled = {"jit_compile": True, "autograph": False}
         self._store = tf.function(self._store_steps, **compiled)
         self._draw = tf.function(self._draw_windows, **compiled)
-        self._learn = tf.function(self._learn_priorities, **compiled)
 
     @property
     def envs(self) -> tuple:
@@ -164,24 +163,17 @@ class Replay(tf.Module):
         Args:
           priority: f32 ``[N]``, absolute TD errors.
         """
-        if self._tree is not None:
-            self._learn(priority)
+        self._sampler.feedback(priority)
 
     def metrics(self) -> Metrics:
-        """Return the size, the mean age of the newest sample, and priorities.
+        """Return the size, the age of the newest sample, and metrics of the sampler.
 
-        The age of a transition is the number of environment steps since it was made; 0
-        before the first sample. Priorities are the mean and maximum of
-        (abs(TD) + epsilon)^alpha.
+        The mean age of transitions counts of environment steps since it was made; 0
+        before the first sample.
         """
         size = tf.cast(self._size.read_value(), tf.float32)
-        found = {"replay/size": size, "replay/age": self._age.read_value()}
-        if self._tree is None:
-            return found
-        return found | {
-            "replay/priority_mean": tf.math.divide_no_nan(self._tree.total(), size),
-            "replay/priority_max": self._largest.read_value(),
-        }
+        metrics = {"replay/size": size, "replay/age": self._age.read_value()}
+        return metrics | self._sampler.metrics(size)
 
     def check(self) -> None:
         """Raise the failure of a program that has returned; not for use in a graph.
@@ -224,7 +216,7 @@ class Replay(tf.Module):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the storage, the position in it and the inner source's variables."""
-        found = {
+        return {
             "head": self._head,
             "filled": self._filled,
             "broken": self._broken,
@@ -235,13 +227,8 @@ class Replay(tf.Module):
             **nest.prefixed("steps", self._steps.named_variables()),
             **nest.prefixed("taken", self._taken.named_variables()),
             **nest.prefixed("inner", self.inner.named_variables()),
+            **self._sampler.named_variables(),
         }
-        if self._tree is not None:
-            found |= {
-                "largest": self._largest,
-                **nest.prefixed("tree", self._tree.named_variables()),
-            }
-        return found
 
     def _store_steps(self, trajectory: Trajectory, ok: tf.Tensor) -> tf.Tensor:
         """Store a collect; return bool ``[]``: whether it is one that counts."""
@@ -297,16 +284,14 @@ class Replay(tf.Module):
             index.append(tf.reshape(leaf, [-1]))
         gone, came = (tf.reduce_sum(tf.cast(x, tf.int32)) for x in valid)
         self._size.assign_add(came - gone)
-        if self._tree is not None:
-            weight = tf.where(valid[1], self._largest.read_value(), 0.0)
-            weight = tf.reshape(weight, [-1])
-            weights = tf.concat([tf.zeros_like(weight), weight], 0)
-            self._tree.write(tf.concat(index, 0), weights)
+        entered = tf.reshape(tf.stack([tf.zeros_like(valid[1]), valid[1]]), [-1])
+        self._sampler.change(tf.concat(index, 0), entered)
 
     def _draw_windows(self, seed: tf.Tensor, step: tf.Tensor) -> Trajectory:
-        draw = self._draw_uniformly if self._tree is None else self._draw_by_priority
-        env, row, valid, weight = draw(seed, step)
         sizes, stacks = self._sizes(), self._stacks()
+        span = Span(self._head.read_value(), self._filled.read_value())
+        ring = Ring(sizes, span, self._size.read_value(), self._is_transition)
+        env, row, valid, weight = self._sampler.draw(ring, seed, step)
         age = (self._head.read_value() - row) % sizes.rows * sizes.batch
         self._age.assign(masked.mean(tf.cast(age, tf.float32), valid))
         before = sizes.stack - 1
@@ -321,52 +306,6 @@ class Replay(tf.Module):
         steps = steps._replace(first=steps.first | ignored)
         taken = self._taken.read(sizes.index(env, row), sizes.window - 1)
         return Trajectory(steps, taken.action, taken.behavior, (), weight)
-
-    def _draw_uniformly(self, seed: tf.Tensor, step: tf.Tensor) -> tuple:
-        del step
-        sizes = self._sizes()
-        span = Span(self._head.read_value(), self._filled.read_value())
-        first, count = layout.starts(sizes, span)
-        each = tf.maximum(count, 1)
-
-        def place(numbers):
-            return numbers // each, first + numbers % each
-
-        numbers, valid = draws.rejected(
-            self.batch_size,
-            seeds.key(seed, "replay"),
-            tf.where(self._size.read_value() > 0, sizes.batch * count, 0),
-            lambda numbers: self._is_transition(*place(numbers)),
-        )
-        return *place(numbers), valid, tf.ones([self.batch_size])
-
-    def _draw_by_priority(self, seed: tf.Tensor, step: tf.Tensor) -> tuple:
-        sizes = self._sizes()
-        part = prioritized.strata(self.batch_size, seeds.key(seed, "replay"))
-        leaf = self._tree.find(part)
-        weight = self._tree.read(leaf)
-        valid = weight > 0
-        leaf = tf.where(valid, leaf, sizes.batch * sizes.rows)
-        self._drawn.assign(leaf)
-        weight = prioritized.importance(
-            weight,
-            self._tree.total(),
-            self._size.read_value(),
-            self._inputs.beta(step),
-            valid,
-        )
-        env = tf.minimum(leaf // sizes.rows, sizes.batch - 1)
-        return env, leaf % sizes.rows, valid, weight
-
-    def _learn_priorities(self, priority: tf.Tensor) -> None:
-        inputs, sizes, drawn = self._inputs, self._sizes(), self._drawn.read_value()
-        weight = tf.pow(tf.abs(priority) + inputs.epsilon, inputs.alpha)
-        largest = self._largest.read_value()
-        # A number that is not finite would stay in all sums above it.
-        weight = tf.where(tf.math.is_finite(weight), weight, largest)
-        weight = tf.where(drawn < sizes.batch * sizes.rows, weight, 0.0)
-        self._largest.assign(tf.maximum(largest, tf.reduce_max(weight)))
-        self._tree.write(drawn, weight)
 
     def _is_transition(self, env: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
         """Return bool: whether a transition leads from a row to the next one."""

@@ -1,4 +1,4 @@
-"""Random draws of rows: exact integers, and uniform rows by rejection."""
+"""Uniform sampling of stored transitions, by rejection."""
 
 from __future__ import annotations
 
@@ -7,9 +7,56 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfagents_batch import seeds
+from tfagents_batch.metrics import Metrics
+from tfagents_batch.sources.replay import layout
+from tfagents_batch.sources.replay.sampler import Drawn, Ring
 
 # Even if half of the rows are no transitions, one slot of 10^7 batches stays invalid.
 _TRIES = 10_000  # enough for one valid number among thousands
+
+
+class Uniform(tf.Module):
+    """Sampler that draws every stored transition with the same probability.
+
+    Args:
+      batch_size: N, transitions of a sample.
+    """
+
+    def __init__(self, batch_size: int):
+        super().__init__()
+        self._batch_size = batch_size
+
+    def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> Drawn:
+        """Draw N transitions, see ``sampler.Sampler``."""
+        del step
+        first, count = layout.starts(ring.sizes, ring.span)
+        rows = tf.maximum(count, 1)
+
+        def place(numbers):
+            return numbers // rows, first + numbers % rows
+
+        numbers, valid = rejected(
+            self._batch_size,
+            seeds.key(seed, "replay"),
+            tf.where(ring.size > 0, ring.sizes.batch * count, 0),
+            lambda numbers: ring.is_transition(*place(numbers)),
+        )
+        return Drawn(*place(numbers), valid, tf.ones([self._batch_size]))
+
+    def change(self, leaves: tf.Tensor, entered: tf.Tensor) -> None:
+        """Do nothing: all transitions are alike."""
+
+    def feedback(self, priority: tf.Tensor) -> None:
+        """Do nothing: priorities are not used."""
+
+    def metrics(self, size: tf.Tensor) -> Metrics:
+        """Return no metrics."""
+        del size
+        return {}
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Return no variables: it has no state."""
+        return {}
 
 
 def integers(count: int, key: tf.Tensor, high: tf.Tensor) -> tf.Tensor:

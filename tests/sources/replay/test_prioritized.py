@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfagents_batch import seeds
-from tfagents_batch.sources.replay import draws, priorities
+from tfagents_batch.sources.replay import prioritized, sum_tree, uniform
 
-TREES = {size: priorities.SumTree(size) for size in (5, 16, 300)}
+TREES = {size: sum_tree.SumTree(size) for size in (5, 16, 300)}
 compiled = tf.function(
     lambda tree, index, weight: tree.write(index, weight), jit_compile=True
 )
@@ -41,20 +41,20 @@ def test_the_tree_is_the_list_of_its_weights(size, data):
 
 
 def test_a_part_of_almost_1_finds_the_last_leaf_with_a_weight():
-    tree = priorities.SumTree(300)
+    tree = sum_tree.SumTree(300)
     tree.write(tf.constant([3, 40, 270]), tf.constant([0.1, 1e-6, 0.7]))
     part = tf.constant([0.0, 1 - 2.0**-40, 1 - 2.0**-53], tf.float64)
     np.testing.assert_array_equal(tree.find(part), [3, 270, 270])
 
 
 def test_strata_have_one_number_each():
-    found = priorities.strata(50, seeds.key(3, "test")).numpy()
+    found = prioritized.strata(50, seeds.key(3, "test")).numpy()
     np.testing.assert_array_equal(np.floor(found * 50), range(50))
 
 
 def test_importance_weights_are_those_of_the_formula():
     weight, valid = np.array([1, 4, 2, 0], np.float32), [True, True, True, False]
-    found = priorities.importance(
+    found = prioritized.importance(
         tf.constant(weight), tf.constant(20.0), tf.constant(6), tf.constant(0.7), valid
     )
     expected = (6 * weight[:3] / 20) ** -0.7
@@ -63,10 +63,10 @@ def test_importance_weights_are_those_of_the_formula():
 
 def test_integers_are_exact_and_cover_large_ranges_evenly():
     high = 10**7 + 3
-    found = draws.integers(100_000, seeds.key(1, "test"), tf.constant(high)).numpy()
+    found = uniform.integers(100_000, seeds.key(1, "test"), tf.constant(high)).numpy()
     assert found.min() >= 0 and found.max() < high
     counts = np.bincount(found * np.int64(10) // high, minlength=10)
     assert (abs(counts - 10_000) < 500).all()
     assert len({*(found % 2)}) == 2
-    small = draws.integers(100, seeds.key(1, "test"), tf.constant(1)).numpy()
+    small = uniform.integers(100, seeds.key(1, "test"), tf.constant(1)).numpy()
     assert not small.any()

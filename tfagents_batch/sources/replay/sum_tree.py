@@ -1,4 +1,4 @@
-"""Priorities of Schaul et al. 2016 (arXiv:1511.05952) in a sum tree.
+"""Sum tree: weights, drawn in proportion to their size.
 
 Each level of the tree is a variable ``[n]``, whose groups of ``_WIDTH`` entries are
 the children of one entry of the next level. The sums are recomputed from the children,
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-
-from tfagents_batch import seeds
 
 _WIDTH = 16
 _BELOW_1 = 1 - 2.0**-30
@@ -72,35 +70,6 @@ class SumTree(tf.Module):
             index = index * _WIDTH + tf.minimum(child, _WIDTH - 1)  # if all are 0
             rest -= tf.reduce_max(tf.where(below, prefix, 0.0), -1)
         return index
-
-
-def strata(count: int, key: tf.Tensor) -> tf.Tensor:
-    """Draw f64 ``[count]``, number i uniformly from [i, i + 1) / count."""
-    bits = tf.cast(tf.cast(seeds.words([count], key), tf.int64), tf.float64)
-    return (tf.range(count, dtype=tf.float64) + bits * 2.0**-32) / count
-
-
-def importance(
-    weight: tf.Tensor,
-    total: tf.Tensor,
-    size: tf.Tensor,
-    beta: tf.Tensor,
-    valid: tf.Tensor,
-) -> tf.Tensor:
-    """Return the importance weights (size P)^-beta, divided by their maximum.
-
-    Schaul et al. 2016, section 3.4, with P = weight / total.
-
-    Args:
-      weight: f32 ``[N]``, weights of the drawn leaves.
-      total: f32 ``[]``, sum of all weights.
-      size: int32 ``[]``, number of leaves with a weight.
-      beta: f32 ``[]``.
-      valid: bool ``[N]``; the result is 0 where it is false.
-    """
-    scaled = tf.where(valid, weight / total * tf.cast(size, tf.float32), 1.0)
-    found = tf.where(valid, tf.pow(scaled, -beta), 0.0)
-    return tf.math.divide_no_nan(found, tf.reduce_max(found))
 
 
 def _level(size: int) -> tf.Variable:

@@ -1,0 +1,114 @@
+"""Prioritized sampling of stored transitions (Schaul et al. 2016, arXiv:1511.05952)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfagents_batch import nest, seeds
+from tfagents_batch.graph.inputs import Inputs
+from tfagents_batch.metrics import Metrics
+from tfagents_batch.sources.replay.layout import Layout
+from tfagents_batch.sources.replay.sampler import Drawn, Ring
+from tfagents_batch.sources.replay.sum_tree import SumTree
+
+
+class Prioritized(tf.Module):
+    """Sampler that draws a transition in proportion to its weight.
+
+    The weight is (abs(TD) + epsilon)^alpha after the first update from a transition,
+    before that the largest weight so far.
+
+    Args:
+      config: settings with ``alpha``, ``beta`` and ``epsilon``.
+      sizes: sizes of the storage.
+      batch_size: N, transitions of a sample.
+
+    Raises:
+      UserError: if the length of beta's schedule is not known.
+    """
+
+    def __init__(self, config: Any, sizes: Layout, batch_size: int):
+        super().__init__()
+        self._inputs, self._batch_size = Inputs(config), batch_size
+        self._rows, self._leaves = sizes.rows, sizes.batch * sizes.rows
+        self._tree = SumTree(self._leaves)
+        self._largest = tf.Variable(1.0, trainable=False)
+        # Leaves of the newest sample; where nothing was drawn, the one behind the last.
+        nothing = tf.fill([batch_size], self._leaves)
+        self._drawn = tf.Variable(nothing, trainable=False)
+        self._learn = tf.function(self._set, jit_compile=True, autograph=False)
+
+    def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> Drawn:
+        """Draw N transitions, see ``sampler.Sampler``."""
+        part = strata(self._batch_size, seeds.key(seed, "replay"))
+        leaf = self._tree.find(part)
+        weight = self._tree.read(leaf)
+        valid = weight > 0
+        leaf = tf.where(valid, leaf, self._leaves)
+        self._drawn.assign(leaf)
+        beta = self._inputs.beta(step)
+        weight = importance(weight, self._tree.total(), ring.size, beta, valid)
+        env = tf.minimum(leaf // self._rows, ring.sizes.batch - 1)
+        return Drawn(env, leaf % self._rows, valid, weight)
+
+    def change(self, leaves: tf.Tensor, entered: tf.Tensor) -> None:
+        """Give transitions that entered the largest weight, and the others none."""
+        weight = tf.where(entered, self._largest.read_value(), 0.0)
+        self._tree.write(leaves, weight)
+
+    def feedback(self, priority: tf.Tensor) -> None:
+        """Set the weights of the newest sample from its absolute TD errors, f32 [N]."""
+        self._learn(priority)
+
+    def metrics(self, size: tf.Tensor) -> Metrics:
+        """Return the mean and the maximum of (abs(TD) + epsilon)^alpha."""
+        return {
+            "replay/priority_mean": tf.math.divide_no_nan(self._tree.total(), size),
+            "replay/priority_max": self._largest.read_value(),
+        }
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Return the weights and their largest so far."""
+        tree = nest.prefixed("tree", self._tree.named_variables())
+        return {"largest": self._largest, **tree}
+
+    def _set(self, priority: tf.Tensor) -> None:
+        inputs, drawn = self._inputs, self._drawn.read_value()
+        weight = tf.pow(tf.abs(priority) + inputs.epsilon, inputs.alpha)
+        largest = self._largest.read_value()
+        # A number that is not finite would stay in all sums above it.
+        weight = tf.where(tf.math.is_finite(weight), weight, largest)
+        weight = tf.where(drawn < self._leaves, weight, 0.0)
+        self._largest.assign(tf.maximum(largest, tf.reduce_max(weight)))
+        self._tree.write(drawn, weight)
+
+
+def strata(count: int, key: tf.Tensor) -> tf.Tensor:
+    """Draw f64 ``[count]``, number i uniformly from [i, i + 1) / count."""
+    bits = tf.cast(tf.cast(seeds.words([count], key), tf.int64), tf.float64)
+    return (tf.range(count, dtype=tf.float64) + bits * 2.0**-32) / count
+
+
+def importance(
+    weight: tf.Tensor,
+    total: tf.Tensor,
+    size: tf.Tensor,
+    beta: tf.Tensor,
+    valid: tf.Tensor,
+) -> tf.Tensor:
+    """Return the importance weights (size P)^-beta, divided by their maximum.
+
+    Schaul et al. 2016, section 3.4, with P = weight / total.
+
+    Args:
+      weight: f32 ``[N]``, weights of the drawn leaves.
+      total: f32 ``[]``, sum of all weights.
+      size: int32 ``[]``, number of leaves with a weight.
+      beta: f32 ``[]``.
+      valid: bool ``[N]``; the result is 0 where it is false.
+    """
+    scaled = tf.where(valid, weight / total * tf.cast(size, tf.float32), 1.0)
+    found = tf.where(valid, tf.pow(scaled, -beta), 0.0)
+    return tf.math.divide_no_nan(found, tf.reduce_max(found))
