@@ -217,3 +217,34 @@ def test_the_log_density_of_a_sample_is_that_of_its_action():
     policy = TanhNormal(mean, std, -1.0, 1.0)
     action, log_prob = policy.sample_with_log_prob(tf.constant([[0.7, -0.2]]))
     np.testing.assert_allclose(log_prob, policy.log_prob(action), rtol=1e-4)
+
+
+def test_noise_is_added_to_sampled_actions_and_has_no_density():
+    plain, noisy = make(), make(exploration="ou", noise=0.05)
+    steps = at(experience(plain), 0)
+    rows = steps.first.shape[0]
+    noise = nest.map(lambda x: x[0], plain.policy.noise((1, rows), 1))
+    before = plain.policy.act(steps, (), noise, STEP, True)[0]
+    state = noisy.policy.initial_state(rows)
+    after, _, state = noisy.policy.act(steps, state, noise, STEP, True)
+    np.testing.assert_allclose(state, 0.05 * noise.noise, atol=1e-6)
+    np.testing.assert_allclose(after, np.clip(before + state, -1, 1), atol=1e-6)
+    mode = noisy.policy.act(steps, state, noise, STEP, False)[0]
+    np.testing.assert_array_equal(mode, plain.policy.act(steps, (), (), STEP, False)[0])
+    with pytest.raises(UserError, match=r"no closed form; set --algorithm.exploration"):
+        noisy.policy.log_density(steps, state, after, STEP)
+    with pytest.raises(UserError, match=r"exploration is ou, but .* Box only"):
+        make(ACTIONS["discrete"], exploration="ou")
+
+
+def test_another_rule_of_the_gradient_step_can_be_chosen():
+    agent = make(optimizer="rmsprop", optimizer_epsilon=0.1)
+    batch = experience(agent)
+    weights = agent.critics.trainable_variables
+    before = [x.numpy() for x in weights]
+    rate = float(agent.update(batch, 0, STEP).metrics["grad/learning_rate"])
+    squares = agent.learner.optimizers["critics"].rule.variables[2:]
+    for x, was, square in zip(weights, before, squares, strict=True):
+        root = np.sqrt(square)  # 0.1 |gradient| after the first step
+        step = rate * root / 0.1 / (root + 0.1)
+        np.testing.assert_allclose(abs(x.numpy() - was), step, rtol=0.05, atol=1e-7)

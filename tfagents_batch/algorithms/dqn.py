@@ -74,16 +74,13 @@ class DQN(tf.Module):
             target=[(self.target, self.network)],
             variables={"target": networks.named_variables(self.target)},
         )
+        # XLA makes convolutions on a CPU slower.
+        self.compilable = not self.network.convolves
         self.compile_parts = self.learner.compile_parts
         self.named_variables = self.learner.named_variables
         self.histograms = self.learner.histograms
         self.optimizer = self.learner.optimizers["network"]
         self.inputs = self.learner.inputs
-
-    @property
-    def compilable(self) -> bool:
-        """True if XLA speeds the update up; with convolutions on a CPU it does not."""
-        return not self.network.convolves
 
     def make_policy(self) -> EpsilonGreedy:
         """Return a policy with variables of its own, like the one that learns."""

@@ -1,7 +1,6 @@
 """Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905), for Box actions.
 
-For Discrete actions it is the variant of Christodoulou 2019 (arXiv:1910.07207), where
-expectations over actions are sums.
+Discrete actions are in ``sac_discrete.py``.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch import seeds
+from tfagents_batch.algorithms import sac_discrete
 from tfagents_batch.algorithms.shared import off_policy
 from tfagents_batch.algorithms.shared.actor_critic import (
     Settings,
@@ -31,8 +31,6 @@ from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.nn.policies.softmax import Softmax
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
-
-_DISCRETE_SHARE = 0.98  # of the largest entropy, as in Christodoulou 2019
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,23 +98,17 @@ class SAC(tf.Module):
             },
         )
         self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
+        # XLA makes convolutions on a CPU slower.
+        self.compilable = not (self.network.convolves or self.critics.convolves)
         self.compile_parts = self.learner.compile_parts
         self.named_variables = self.learner.named_variables
         self.histograms = self.learner.histograms
-
-    @property
-    def compilable(self) -> bool:
-        """True if XLA speeds the update up; with convolutions on a CPU it does not."""
-        return not (self.network.convolves or self.critics.convolves)
 
     def make_policy(self) -> SquashedNormal | Softmax:
         """Return a policy with variables of its own, like the one that learns."""
         config, spec, given = self.config, self._spec, self._given
         if self._discrete:
-            space = spec.action_space
-            heads = {"logits": int(space.n)}
-            network = actor.Actor(spec, config.network, heads, given)
-            return Softmax(network, int(space.n), space.start, config.warmup())
+            return sac_discrete.make_policy(config, spec, given)
         limits = bounds(spec)
         heads = {"mean": limits.size, "log_std": limits.size}
         network = actor.Actor(spec, config.network, heads, given)
@@ -191,26 +183,18 @@ class SAC(tf.Module):
 
         Of Discrete actions, they are the expectations over all actions.
         """
-        if not self._discrete:
-            policy = self.policy.distribution(step)
-            noise = seeds.normal([step.first.shape[0], self.policy.bounds.size], key)
-            action, log_prob = policy.sample_with_log_prob(noise)
-            return tf.reduce_min(critics(step, action), 0), log_prob
-        _, valid = networks.split_mask(step.observation)
-        log_prob = td.log_policy(self.network(step)[0]["logits"], 1.0, valid)
-        probability = tf.exp(log_prob)
-        q = tf.reduce_min(critics(step), 0)
-        if valid is not None:  # 0 times an infinite value or log would be NaN
-            log_prob = masked.safe(log_prob, probability > 0)
-        products = probability * q, probability * log_prob
-        return tuple(tf.reduce_sum(x, -1) for x in products)
+        if self._discrete:
+            return sac_discrete.soft_value(self.policy, critics, step)
+        policy = self.policy.distribution(step)
+        noise = seeds.normal([step.first.shape[0], self.policy.bounds.size], key)
+        action, log_prob = policy.sample_with_log_prob(noise)
+        return tf.reduce_min(critics(step, action), 0), log_prob
 
     def _values(self, step: TimeStep, action: tf.Tensor) -> tf.Tensor:
         """Return Q_k of actions, f32 ``[K, N]``."""
-        if not self._discrete:
-            return self.critics(step, self.policy.bounds.unit(action))
-        hot = tf.one_hot(self.policy.index(action), self.policy.size)
-        return tf.reduce_sum(self.critics(step) * hot, -1)
+        if self._discrete:
+            return sac_discrete.values(self.policy, self.critics, step, action)
+        return self.critics(step, self.policy.bounds.unit(action))
 
     def _check_target_entropy(self) -> None:
         """Refuse a target that no policy reaches: the temperature would not end."""
@@ -240,11 +224,6 @@ class SAC(tf.Module):
         """Return the entropy that the temperature aims at, f32 ``[]`` or ``[N]``."""
         if self.inputs.target_entropy is not None:
             return self.inputs.target_entropy
-        if not self._discrete:
-            return -float(self.policy.bounds.size)
-        _, valid = networks.split_mask(batch.step.observation)
-        if valid is None:
-            return _DISCRETE_SHARE * math.log(self.policy.size)
-        number = tf.reduce_sum(tf.cast(valid, tf.float32), -1)
-        number = tf.where(number > 0, number, float(self.policy.size))
-        return _DISCRETE_SHARE * tf.math.log(number)
+        if self._discrete:
+            return sac_discrete.target_entropy(self.policy, batch.step)
+        return -float(self.policy.bounds.size)

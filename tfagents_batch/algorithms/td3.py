@@ -109,14 +109,11 @@ class TD3(tf.Module):
             delay=config.policy_delay,
         )
         self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
+        # XLA makes convolutions on a CPU slower.
+        self.compilable = not (self.network.convolves or self.critics.convolves)
         self.compile_parts = self.learner.compile_parts
         self.named_variables = self.learner.named_variables
         self.histograms = self.learner.histograms
-
-    @property
-    def compilable(self) -> bool:
-        """True if XLA speeds the update up; with convolutions on a CPU it does not."""
-        return not (self.network.convolves or self.critics.convolves)
 
     def make_policy(self) -> Deterministic:
         """Return a policy with variables of its own, like the one that learns."""
