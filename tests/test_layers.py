@@ -129,7 +129,7 @@ def violations(module: str, source: str) -> list[str]:
                 wrong = folder(target) not in {mine, "kernel"} | ALLOWED[mine]
                 if mine == folder(target) == "algorithms":  # its own parts are allowed
                     registry = module == f"{PACKAGE}.{mine}"
-                    wrong = not (registry or _family(target) == _family(module))
+                    wrong = not (registry or _is_part(target, module))
         elif name.split(".")[0] not in sys.stdlib_module_names:
             top = (mine or "").partition("/")[0]
             graph_side = top == "envs" and is_graph_side(module)
@@ -141,9 +141,12 @@ def violations(module: str, source: str) -> list[str]:
     return found
 
 
-def _family(module: str) -> str:
-    """Return the algorithm whose file a module is: ``ppo`` of ``ppo_settings``."""
-    return module.rpartition(".")[2].partition("_")[0]
+def _is_part(target: str, module: str) -> bool:
+    """Return whether a module is a part of the other one's algorithm.
+
+    ``ppo_alarms`` is a part for ``ppo`` and for ``ppo_settings``.
+    """
+    return target.startswith(f"{module.partition('_settings')[0]}_")
 
 
 def test_modules_import_only_what_their_folders_may():

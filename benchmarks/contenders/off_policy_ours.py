@@ -102,10 +102,11 @@ def _settings(work: OffPolicy) -> dict[str, Any]:
     from tfagents_batch.schedules import Linear
 
     names = [
-        *("gamma", "learning_rate", "optimizer_epsilon", "batch_size", "train_every"),
-        *("train_updates", "warmup_steps", "target_tau", "gradient_norm"),
+        *("gamma", "learning_rate", "batch_size", "train_every", "train_updates"),
+        *("warmup_steps", "target_tau", "gradient_norm"),
     ]
     own: dict[str, Any] = {"network": {"hidden": work.hidden}}
+    own["optimizer_epsilon"] = work.adam_epsilon
     if work.network == "small_cnn":
         own["network"] = {"cnn": "small"}
     if work.algorithm == "dqn":

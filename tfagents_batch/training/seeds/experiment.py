@@ -14,6 +14,7 @@ import numpy as np
 from tfagents_batch import algorithms, nest, seeds
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, TrainingError, UserError
+from tfagents_batch.graph import inputs
 from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training import experiment
 from tfagents_batch.training.config import RunConfig
@@ -83,10 +84,9 @@ class SeedsExperiment:
         cache_off = experiment.prepare_devices(config, self.resources, "cpu")
         self.report = experiment.report(self.resources, cache_off)
         self.report["seeds"] = self.run_seeds
-        agents = [
-            experiment.create_algorithm(dataclasses.replace(config, seed=seed), spec)
-            for seed in self.run_seeds
-        ]
+        seeded = [dataclasses.replace(config, seed=seed) for seed in self.run_seeds]
+        with inputs.constant():
+            agents = [experiment.create_algorithm(each, spec) for each in seeded]
         self.algorithm = agents[0]
         self.population = Population(
             agents, train_env, self.run_seeds, config.source.length
