@@ -87,7 +87,7 @@ def test_vtrace_scales_the_gradient_of_unlikely_actions_down():
     metrics = update(agents[1], trajectory._replace(behavior=behavior), 0)
     np.testing.assert_allclose(metrics["lag/ratio"], 0.5, rtol=1e-4)
     assert float(metrics["lag/ratio_above_1"]) == 0
-    ratios = metrics["lag/row_ratio"].numpy()
+    ratios = metrics["histogram/ratio"].numpy()
     np.testing.assert_allclose(ratios[np.isfinite(ratios)], 0.5, rtol=1e-3)
     pairs = (agent.optimizer.rule.mean_gradients() for agent in agents)
     for one, half in zip(*pairs, strict=True):

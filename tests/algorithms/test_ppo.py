@@ -115,7 +115,7 @@ def test_ratio_is_one_and_kl_zero_before_the_first_step(network, length, action)
     assert float(metrics["policy/clip_fraction"]) == 0  # within 1 +- 1e-5
     assert abs(float(metrics["policy/approx_kl"])) <= 1e-8
     assert abs(float(metrics["policy/kl"])) <= 1e-6
-    rows = metrics["policy/row_kl"].numpy()
+    rows = metrics["histogram/kl"].numpy()
     assert np.sum(np.isfinite(rows)) == np.sum(trajectory.mask)
 
 
@@ -273,8 +273,8 @@ def test_targets_do_not_depend_on_the_sequence_length(network):
         )
         trajectory = collect(agent, state=moving_state(agent))
         metrics = update(agent, trajectory, 1)
-        targets.append(metrics["value/target"])
-        gradients.append(metrics["grad/all"])
+        targets.append(metrics["histogram/target"])
+        gradients.append(metrics["histogram/gradient"])
     for target, gradient in zip(targets, gradients, strict=True):
         np.testing.assert_allclose(target, targets[0], rtol=1e-5, atol=1e-5)
         if network == "feed_forward":
@@ -347,7 +347,7 @@ def test_recurrent_values_start_from_the_acting_state():
         0.95,
         trajectory.mask,
     )
-    target = update(agent, trajectory, 1)["value/target"].numpy()
+    target = update(agent, trajectory, 1)["histogram/target"].numpy()
     expected = (advantage + tf.stack(value)[:-1]).numpy()[trajectory.mask.numpy()]
     np.testing.assert_allclose(
         target[np.isfinite(target)], expected, rtol=1e-4, atol=1e-5
@@ -550,7 +550,7 @@ def test_the_value_target_may_be_the_return_for_any_lambda():
     targets = {}
     for kind, lambda_ in (("gae", 1.0), ("return", 0.3), ("gae", 0.3)):
         agent = make(value_target=kind, gae_lambda=lambda_, histograms=True)
-        target = update(agent, collect(agent), 1)["value/target"].numpy()
+        target = update(agent, collect(agent), 1)["histogram/target"].numpy()
         targets[kind, lambda_] = target[np.isfinite(target)]
     np.testing.assert_allclose(
         targets["return", 0.3], targets["gae", 1.0], rtol=1e-5, atol=1e-5
@@ -617,7 +617,7 @@ class TestActionMask:
         assert np.all(taken == 1)
         metrics = update(agent, trajectory, 1)
         assert_finite(metrics)
-        entropy = metrics["policy/row_entropy"].numpy()
+        entropy = metrics["histogram/entropy"].numpy()
         most = np.log(masks[:-1].sum(-1))[trajectory.mask.numpy()]
         assert np.all(entropy[np.isfinite(entropy)] <= most + 1e-5)
 

@@ -8,12 +8,12 @@ from tests.nn.cases import ACTIONS
 from tfagents_batch.schedules import Constant
 
 HISTOGRAMS = (
-    *("policy/action", "policy/mode", "policy/log_prob", "policy/row_entropy"),
-    *("policy/row_kl", "value/target", "value/row_loss"),
-    *("weights/all", "weights/policy", "weights/value"),
-    *("grad/all", "grad/policy", "grad/value"),
-    *("normalize/observation_seen", "normalize/observation_mean"),
-    "normalize/observation_std",
+    *("histogram/action", "histogram/mode", "histogram/log_prob", "histogram/entropy"),
+    *("histogram/kl", "histogram/target", "histogram/value_loss"),
+    *("histogram/weights", "histogram/weights_policy", "histogram/weights_value"),
+    *("histogram/gradient", "histogram/gradient_policy", "histogram/gradient_value"),
+    *("histogram/observation", "histogram/observation_mean"),
+    "histogram/observation_std",
 )
 
 
@@ -42,11 +42,11 @@ def test_masked_rows_are_nan_in_histograms(action):
     trajectory = collect(agent)
     metrics = update(agent, trajectory, 1)
     mask = trajectory.mask.numpy()
-    taken = metrics["policy/action"].numpy()
+    taken = metrics["histogram/action"].numpy()
     expected = trajectory.action.numpy()[mask].ravel()
     np.testing.assert_array_equal(taken[np.isfinite(taken)], expected)
     assert taken.dtype == np.float32 and len(taken) == trajectory.action.numpy().size
-    finite = np.isfinite(metrics["value/target"].numpy())
+    finite = np.isfinite(metrics["histogram/target"].numpy())
     np.testing.assert_array_equal(finite, mask.ravel())
 
 
@@ -77,23 +77,23 @@ def test_means_of_histograms_equal_the_scalars():
         return metrics[name][np.isfinite(metrics[name])]
 
     np.testing.assert_allclose(
-        np.linalg.norm(finite("grad/all")), metrics["grad/norm"], rtol=1e-5
+        np.linalg.norm(finite("histogram/gradient")), metrics["grad/norm"], rtol=1e-5
     )
-    assert len(finite("grad/all")) == agent.network.count_params()
-    for name in ("grad", "weights"):
-        parts = [finite(f"{name}/{group}") for group in ("policy", "value")]
-        assert sum(map(len, parts)) == len(finite(f"{name}/all"))
-    entropy = finite("policy/row_entropy")
+    assert len(finite("histogram/gradient")) == agent.network.count_params()
+    for name in ("histogram/gradient", "histogram/weights"):
+        parts = [finite(f"{name}_{group}") for group in ("policy", "value")]
+        assert sum(map(len, parts)) == len(finite(name))
+    entropy = finite("histogram/entropy")
     assert len(entropy) == mask.sum()
     assert entropy.mean() == pytest.approx(metrics["policy/entropy"], rel=1e-5)
-    assert finite("value/row_loss").mean() == pytest.approx(
+    assert finite("histogram/value_loss").mean() == pytest.approx(
         metrics["loss/value"], rel=1e-4
     )
-    assert len(finite("policy/row_kl")) == mask.sum()
-    assert finite("policy/row_kl").mean() == pytest.approx(
+    assert len(finite("histogram/kl")) == mask.sum()
+    assert finite("histogram/kl").mean() == pytest.approx(
         metrics["policy/kl"], rel=1e-5
     )
     log_prob = trajectory.behavior["log_prob"].numpy()[mask]
-    np.testing.assert_allclose(finite("policy/log_prob"), log_prob, rtol=1e-6)
+    np.testing.assert_allclose(finite("histogram/log_prob"), log_prob, rtol=1e-6)
     mean = trajectory.behavior["policy"]["mean"].numpy()[mask].ravel()
-    np.testing.assert_array_equal(finite("policy/mode"), mean)
+    np.testing.assert_array_equal(finite("histogram/mode"), mean)

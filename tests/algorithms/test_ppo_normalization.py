@@ -42,7 +42,7 @@ def test_rewards_may_be_divided_by_their_own_std():
     std = np.std(rewards, ddof=1)
     assert float(metrics["normalize/reward_std"]) == pytest.approx(std, rel=1e-5)
     assert float(metrics["normalize/reward"]) == pytest.approx(rewards.mean(), rel=1e-4)
-    target = metrics["value/target"].numpy()
+    target = metrics["histogram/target"].numpy()
     np.testing.assert_allclose(
         target[np.isfinite(target)], rewards / std, rtol=1e-4, atol=1e-6
     )
@@ -85,7 +85,7 @@ def test_observations_are_clipped_at_the_configured_bound():
         agent = make_ppo(observation_clip=clip)
         update(agent, collect(agent), 1)
         metrics = update(agent, collect(agent, seed=1), 2)
-        seen = metrics["normalize/observation_seen"].numpy()
+        seen = metrics["histogram/observation"].numpy()
         size = np.abs(seen[np.isfinite(seen)])
         assert np.max(size) <= clip
         assert (np.max(size) == clip) == (clip == 0.5)
@@ -106,7 +106,7 @@ def test_rewards_are_clipped_at_the_configured_bound():
             found = metrics["normalize/reward_scaled"]
             np.testing.assert_allclose(found, expected, rtol=1e-5)
             assert "normalize/reward_std" not in metrics
-        target = metrics["value/target"].numpy()
+        target = metrics["histogram/target"].numpy()
         size = np.abs(target[np.isfinite(target)])  # equals rewards up to rounding
         assert (size.max() == pytest.approx(clip)) == (clip == 0.5)
         share = np.mean(size >= clip - 1e-5)

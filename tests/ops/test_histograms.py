@@ -32,20 +32,3 @@ def test_large_tensors_are_sampled_evenly(monkeypatch):
 def test_small_tensors_are_kept_whole():
     parts = [tf.constant(2.0), tf.reshape(tf.range(6), [2, 3])]
     np.testing.assert_array_equal(histograms.tensors(parts), [2, 0, 1, 2, 3, 4, 5])
-
-
-def test_groups_are_chosen_by_the_paths_of_weights():
-    paths = [
-        *("net/towers/policy_tower/dense/kernel", "net/towers/value_core/gates"),
-        *("net/towers/shared_tower/dense/kernel", "net/log_std", "policy/bias"),
-    ]
-    parts = [tf.constant(float(i)) for i in range(5)]
-    found = histograms.by_group("grad", parts, paths)
-    assert {name: list(x.numpy()) for name, x in found.items()} == {
-        "grad/all": [0, 1, 2, 3, 4],
-        "grad/policy": [0, 3, 4],
-        "grad/value": [1],
-    }
-    assert list(histograms.by_group("grad", parts[:1], ["dense/kernel"])) == [
-        "grad/all"
-    ]

@@ -89,7 +89,9 @@ def test_metrics_of_a_call_are_merged_over_its_rounds():
         mean = np.mean([each[name] for each in lines])
         assert line[name] == pytest.approx(mean, rel=1e-6), name
     # The newest of the vectors.
-    np.testing.assert_array_equal(merged["weights/all"], single[-1]["weights/all"])
+    np.testing.assert_array_equal(
+        merged["histogram/weights"], single[-1]["histogram/weights"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ class Linear(tf.Module):
             "grad/skipped": tf.cast(~tf.math.is_finite(tf.norm(gradient)), tf.float32),
             "grad/learning_rate": rate,
             "grad/updates": tf.constant(1.0),
-            "weights/all": tf.reshape(self.weights.value, [-1]),
+            "histogram/weights": tf.reshape(self.weights.value, [-1]),
         }
         return Updated(metrics)
 

@@ -19,7 +19,7 @@ def test_every_callback_is_called_in_order_with_its_event(tmp_path):
         on_evaluation=calls.append,
         on_checkpoint=calls.append,
     )
-    metrics = {"loss/total": np.float32(2), "policy/action": np.ones(3)}
+    metrics = {"loss/total": np.float32(2), "histogram/action": np.ones(3)}
     each.iteration(10, lambda: metrics)
     each.evaluation(20, evaluation(3.0), best=True)
     each.checkpoint(30, tmp_path / "checkpoints" / "x", best=False)

@@ -427,11 +427,11 @@ def test_training_goes_on_after_an_evaluation_whose_episodes_never_end():
 
 def test_an_interval_has_means_of_numbers_and_the_newest_vectors():
     interval = Interval()
-    interval.add({"policy/action": np.ones(3), "loss/total": 2.0})
-    interval.add({"policy/action": np.zeros(3), "loss/total": 4.0})
+    interval.add({"histogram/action": np.ones(3), "loss/total": 2.0})
+    interval.add({"histogram/action": np.zeros(3), "loss/total": 4.0})
     summary = interval.summary()
     assert summary["loss/total"] == 3
-    np.testing.assert_array_equal(summary["policy/action"], 0)
+    np.testing.assert_array_equal(summary["histogram/action"], 0)
 
 
 def test_lines_have_system_metrics_and_one_program_is_traced_once(whole):

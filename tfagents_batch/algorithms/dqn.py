@@ -120,10 +120,10 @@ class DQN(tf.Module):
         error = masked.safe(mean - q, mask)
         if config.histograms:
             rows = {
-                "policy/action": batch.action,
-                "value/row_q": q,
-                "value/row_target": mean,
-                "value/row_td_error": error,
+                "histogram/action": batch.action,
+                "histogram/q": q,
+                "histogram/target": mean,
+                "histogram/td_error": error,
             }
             metrics |= {name: histograms.rows(x, mask) for name, x in rows.items()}
         if config.distribution == "c51":

@@ -103,7 +103,7 @@ class PPO(tf.Module):
             kl, counts = forward.divergence(self.network, rows, valid)
             metrics |= self.penalty.adapt(kl, counts)
             if config.histograms:
-                metrics["policy/row_kl"] = histograms.rows(kl, counts)
+                metrics["histogram/kl"] = histograms.rows(kl, counts)
         if config.histograms:
             policy, observations = self._type, self.learner.observations
             metrics |= summary.update_histograms(

@@ -181,9 +181,9 @@ class ObservationNormalizer(tf.Module):
             "normalize/observation_clipped": _share(
                 tf.concat(clipped, -1), self.clip, mask
             ),
-            "normalize/observation_seen": tf.concat(rows, 0),
-            "normalize/observation_mean": histograms.tensors(means),
-            "normalize/observation_std": histograms.tensors(
+            "histogram/observation": tf.concat(rows, 0),
+            "histogram/observation_mean": histograms.tensors(means),
+            "histogram/observation_std": histograms.tensors(
                 [moments.std(*self._bounds) for moments in used]
             ),
         }

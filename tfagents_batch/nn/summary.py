@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -14,6 +15,12 @@ from tfagents_batch.nn.moments import ObservationNormalizer
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.ops import histograms
 from tfagents_batch.types import Trajectory
+
+# A weight belongs to the group whose words its path contains; other weights to none.
+_GROUPS = {
+    "policy": ("policy", "log_std", "raw_std", "actor/"),
+    "value": ("value", "critics/"),
+}
 
 
 def update_histograms(
@@ -35,12 +42,12 @@ def update_histograms(
     mask = trajectory.mask
     rows = functools.partial(histograms.rows, mask=mask)
     metrics = {
-        "policy/action": rows(nest.flatten(batch.action)[0]),
-        "policy/mode": rows(nest.flatten(policy.mode())[0]),
-        "policy/log_prob": rows(batch.log_prob),
-        "policy/row_entropy": rows(policy.entropy()),
-        "value/target": rows(batch.target),
-        "value/row_loss": rows(tf.square(batch.value - batch.target) / 2),
+        "histogram/action": rows(nest.flatten(batch.action)[0]),
+        "histogram/mode": rows(nest.flatten(policy.mode())[0]),
+        "histogram/log_prob": rows(batch.log_prob),
+        "histogram/entropy": rows(policy.entropy()),
+        "histogram/target": rows(batch.target),
+        "histogram/value_loss": rows(tf.square(batch.value - batch.target) / 2),
     }
     metrics |= weight_histograms(optimizer)
     raw = nest.map(lambda x: x[:-1], trajectory.steps.observation)
@@ -54,7 +61,22 @@ def weight_histograms(*optimizers: Optimizer) -> Metrics:
         weights += [tf.convert_to_tensor(x.value) for x in each.trained]
         gradients += each.rule.mean_gradients()
         paths += [x.path for x in each.trained]
-    found = histograms.by_group("weights", weights, paths)
-    if gradients:
-        found |= histograms.by_group("grad", gradients, paths)
-    return found
+    metrics = by_group("weights", weights, paths)
+    return metrics | (by_group("gradient", gradients, paths) if gradients else {})
+
+
+def by_group(name: str, parts: Sequence[tf.Tensor], paths: Sequence[str]) -> Metrics:
+    """Return histograms of all weights (or gradients), the policy's and the value's.
+
+    Args:
+      name: name of the first one; the others have "_policy" and "_value" behind it.
+      parts: one tensor for each weight.
+      paths: paths of the weights. A group without weights is omitted.
+    """
+    metrics = {f"histogram/{name}": histograms.tensors(parts)}
+    for group, words in _GROUPS.items():
+        pairs = zip(parts, paths, strict=True)
+        members = [part for part, path in pairs if any(x in path for x in words)]
+        if members:
+            metrics[f"histogram/{name}_{group}"] = histograms.tensors(members)
+    return metrics

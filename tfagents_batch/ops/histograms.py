@@ -9,15 +9,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 
 MOST = 2**14  # largest size of a histogram, in numbers
-# A weight belongs to the group whose words its path contains; other weights to none.
-GROUPS = {
-    "policy": ("policy", "log_std", "raw_std", "actor/"),
-    "value": ("value", "critics/"),
-}
 
 
 def rows(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -30,27 +24,6 @@ def rows(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 def tensors(parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """Sample tensors of any shape to one f32 ``[n]``, the same share of each."""
     return _joined([_flat(part) for part in parts])
-
-
-def by_group(prefix: str, parts: Sequence[tf.Tensor], paths: Sequence[str]) -> Metrics:
-    """Return histograms of all weights (or gradients), the policy's and the value's.
-
-    Args:
-      prefix: prefix of the names, such as "weights" for ``weights/all``.
-      parts: one tensor for each weight.
-      paths: paths of the weights. A group without weights is omitted.
-    """
-    parts = [_flat(part) for part in parts]
-    found = {f"{prefix}/all": _joined(parts)}
-    for group, words in GROUPS.items():
-        own = [
-            part
-            for part, path in zip(parts, paths, strict=True)
-            if any(word in path for word in words)
-        ]
-        if own:
-            found[f"{prefix}/{group}"] = _joined(own)
-    return found
 
 
 def _flat(x: tf.Tensor) -> tf.Tensor:

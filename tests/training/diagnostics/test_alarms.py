@@ -67,8 +67,8 @@ def test_lines_outside_when_are_healthy_and_lines_without_the_metric_are_ignored
 
 
 def test_numpy_numbers_are_checked_and_vectors_are_ignored():
-    line = {"x": np.float32(0.5), "policy/action": np.ones(3)}
-    assert names([line] * 5, [ROW, ROW._replace(metric="policy/action")]) == ["far"]
+    line = {"x": np.float32(0.5), "histogram/action": np.ones(3)}
+    assert names([line] * 5, [ROW, ROW._replace(metric="histogram/action")]) == ["far"]
 
 
 @pytest.mark.parametrize(("limit", "after"), [(500, 2 * 501 * 8), (None, 10_000 * 8)])

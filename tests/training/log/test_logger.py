@@ -114,12 +114,12 @@ def test_a_value_that_is_not_a_number_is_refused_with_its_name(tmp_path, value):
 def test_vectors_become_histograms_and_stay_out_of_the_lines(tmp_path):
     vector = tf.constant([0.0, 0.0, 1.0, 3.0, math.nan, math.inf])
     with Logger(tmp_path) as log:
-        log.write({"policy/log_prob": vector, "loss/x": 1.0}, 5)
+        log.write({"histogram/log_prob": vector, "loss/x": 1.0}, 5)
         log.write({"policy/empty": np.zeros([0])}, 6)
     assert [*lines(tmp_path)[1]] == ["step", "loss/x"]
     found = tensorboard(tmp_path)
     assert "policy/empty" not in found
-    ((step, buckets),) = found["policy/log_prob"]
+    ((step, buckets),) = found["histogram/log_prob"]
     assert step == 5
     assert buckets[0, 0] == 0.0
     assert buckets[-1, 1] == 3.0

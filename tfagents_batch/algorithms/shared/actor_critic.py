@@ -89,8 +89,8 @@ def critic_metrics(
         "value/td_error": masked.mean(error, mask),
     }
     if rows:
-        found["value/row_q"] = histograms.rows(q[0], mask)
-        found["value/row_target"] = histograms.rows(target, mask)
+        found["histogram/q"] = histograms.rows(q[0], mask)
+        found["histogram/target"] = histograms.rows(target, mask)
     return found
 
 

@@ -193,7 +193,7 @@ class Learner(tf.Module):
             "lag/max": Max(tf.reduce_max(masked.safe(lag, mask))),
         }
         if self.config.histograms:
-            found["lag/row_updates"] = histograms.rows(lag, mask)
+            found["histogram/lag"] = histograms.rows(lag, mask)
         return found
 
 

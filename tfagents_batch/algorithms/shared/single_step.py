@@ -105,7 +105,7 @@ def _ratio_metrics(
         "lag/ratio_above_1": masked.mean(tf.cast(ratio > 1, tf.float32), mask),
     }
     if keep_rows:
-        found["lag/row_ratio"] = histograms.rows(ratio, mask)
+        found["histogram/ratio"] = histograms.rows(ratio, mask)
     return found
 
 
