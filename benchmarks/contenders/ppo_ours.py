@@ -93,7 +93,8 @@ def _settings(work: Training) -> dict[str, Any]:
     if work.algorithm != "a2c":
         names += ["epochs", "minibatch_size"]
     if isinstance(work, PresetTraining):
-        names += ["kl_target", "kl_cutoff_factor", "kl_cutoff_scale", "kl_init_penalty"]
+        penalty = ("target", "cutoff_factor", "cutoff_scale", "init_penalty")
+        own["kl"] = {name: getattr(work, f"kl_{name}") for name in penalty}
         network |= {"activation": "relu", "init_std": work.init_std}
         own["objective"] = "kl"
     else:

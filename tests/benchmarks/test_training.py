@@ -95,7 +95,7 @@ def test_ours_has_the_losses_of_the_peers():
     assert not settings.normalize_observation and not settings.normalize_return
     assert config.eval_every == 0 and not config.compile_cache
     preset = ours.config(PRESET, "float32", False).settings
-    assert preset.objective == "kl" and preset.kl_target == PRESET.kl_target
+    assert preset.objective == "kl" and preset.kl.target == PRESET.kl_target
     a2c = ours.config(rows.ROWS["a2c-cartpole"].work, "float32", False).settings
     assert a2c.optimizer_epsilon == TINY.adam_epsilon
 
