@@ -14,8 +14,8 @@ import tfagents_batch as tfb
 from tests.support.linear import Linear
 from tests.support.lines import of_the_seed, saved
 from tests.support.space_env import SpaceEnv
+from tests.training.log.test_hyperparameters import rows
 from tests.training.log.test_trackers import fake  # noqa: F401
-from tests.training.test_hyperparameters import rows
 from tests.training.video.test_clips import Falling, Shown
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Limit
