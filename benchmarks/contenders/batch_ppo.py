@@ -112,13 +112,13 @@ class Agent:
         updates, rows = self._session.run([algorithm.updates, algorithm.rows])
         steps, rest = divmod(int(updates), self._iterations)
         assert rest == 0, "iterations took different numbers of gradient steps"
-        found = work.same(size, steps, int(rows))
-        environment = found["environment"]
+        fields = work.same(size, steps, int(rows))
+        environment = fields["environment"]
         wrapped = {
             "wrappers": self._layers + environment["wrappers"],
             "time_limit": min(work.rollout_length, environment["time_limit"]),
         }
-        return found | {
+        return fields | {
             "environment": environment | wrapped,
             "advantages": "standardised over the episodes",
             "objective": OBJECTIVE,
@@ -191,12 +191,12 @@ def _counting(tf: Any, algorithm: type) -> type:
 
 def _layers(env: Any) -> list[str]:
     """Return the names of an environment's wrappers from the outside in; close it."""
-    found = []
+    names = []
     while not isinstance(env, old_tensorflow.OldEnv):
-        found.append(type(env).__name__)
+        names.append(type(env).__name__)
         env = vars(env)["_env"]
     env.close()
-    return [name for name in found if name not in OF_A_BATCH]
+    return [name for name in names if name not in OF_A_BATCH]
 
 
 if __name__ == "__main__":

@@ -23,19 +23,19 @@ def start(work: OffPolicy, in_graph: bool = False) -> trained.Trained:
     run = config(work, in_graph)
 
     def same(algorithm: Any) -> dict[str, Any]:
-        found = _same(work, algorithm)
-        return found | {"environment": described(run)} if in_graph else found
+        fields = _same(work, algorithm)
+        return fields | {"environment": described(run)} if in_graph else fields
 
-    found = trained.Trained(
+    contender = trained.Trained(
         run,
         same,
         lambda *counts: check(work, *counts),
         lambda step: (step + (work.block_steps if step else work.first_block), _ROUNDS),
         differs={"environment": IN_GRAPH} if in_graph else {},
     )
-    found.own["num_envs"] = work.num_envs
-    found.own["env_steps_between_trainings"] = work.num_envs * work.rollout_steps
-    return found
+    contender.own["num_envs"] = work.num_envs
+    contender.own["env_steps_between_trainings"] = work.num_envs * work.rollout_steps
+    return contender
 
 
 def check(

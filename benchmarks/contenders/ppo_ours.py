@@ -35,16 +35,16 @@ def start(
     env, kwargs = (work.env, {}) if in_graph else (run.env, run.env_kwargs)
 
     def same(algorithm: Any) -> dict[str, Any]:
-        found = work.same(
+        fields = work.same(
             trained.parameters(algorithm.network),
             work.gradient_steps(work.batch),
             min(work.minibatch_size, work.batch),
             registry.constructor(env, kwargs),
         )
         if isinstance(work, PresetTraining):
-            found["objective"] = OBJECTIVE
-            found["minibatches"] = f"{work.minibatch_size} steps"
-        return found | {"precision": precision}
+            fields["objective"] = OBJECTIVE
+            fields["minibatches"] = f"{work.minibatch_size} steps"
+        return fields | {"precision": precision}
 
     differs = {
         "precision": FASTER if precision != "float32" else "",

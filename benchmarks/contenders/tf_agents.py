@@ -124,13 +124,13 @@ def finished(
       restart: ``[B, frames]``, whether a frame is a restart row, without a reward.
       last: ``[B, frames]``, whether the next observation is an episode's last.
     """
-    found: list[float] = []
+    returns: list[float] = []
     reward = np.where(restart, 0.0, reward)
     for column, over in zip(reward.T, (last & ~restart).T, strict=True):
         sums += column
-        found += sums[over].tolist()
+        returns += sums[over].tolist()
         sums[over] = 0.0
-    return found
+    return returns
 
 
 def _agent(work: Training, env: Any) -> Any:

@@ -20,9 +20,9 @@ def resident() -> dict[str, Any]:
 
     Shared pages, such as the rows of the environments, count for every process.
     """
-    found = workers()
+    processes = workers()
     return {
         "learner_rss_mib": psutil.Process().memory_info().rss / MIB,
-        "workers_rss_mib": sum(child.memory_info().rss for child in found) / MIB,
-        "workers": len(found),
+        "workers_rss_mib": sum(child.memory_info().rss for child in processes) / MIB,
+        "workers": len(processes),
     }

@@ -56,9 +56,9 @@ def module() -> types.ModuleType:
     v1 = tensorflow.compat.v1
     distributions = tensorflow_probability.distributions
     contrib = types.SimpleNamespace(distributions=distributions, layers=_layers(v1))
-    found = types.ModuleType("tensorflow", "TensorFlow 1's interface.")
-    found.__dict__.update(contrib=contrib, __getattr__=lambda name: getattr(v1, name))
-    return found
+    old = types.ModuleType("tensorflow", "TensorFlow 1's interface.")
+    old.__dict__.update(contrib=contrib, __getattr__=lambda name: getattr(v1, name))
+    return old
 
 
 @contextlib.contextmanager

@@ -158,9 +158,9 @@ def flags(*works: type) -> tuple[Any, dict[str, Any]]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--work", required=True, type=json.loads)
     parser.add_argument("--options", default={}, type=json.loads)
-    found = parser.parse_args()
+    arguments = parser.parse_args()
     types = {each.__name__: each for each in works}
-    return types[found.work.pop("kind")](**found.work), found.options
+    return types[arguments.work.pop("kind")](**arguments.work), arguments.options
 
 
 def figures(

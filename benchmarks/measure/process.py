@@ -60,18 +60,18 @@ def alternate(
       run: function that runs a contender in the round of a number from 1.
       needed: if this one failed, nothing else runs.
     """
-    found = Played({name: [] for name in names}, {})
+    played = Played({name: [] for name in names}, {})
     for number in range(1, count + 1):
         for name in names if number % 2 else names[::-1]:
-            if {name, needed} & {*found.failures}:
+            if {name, needed} & {*played.failures}:
                 continue
             result = run(name, number)
             if isinstance(result, Failure):
-                found.failures[name] = result
+                played.failures[name] = result
                 report(f"failed: {result}")
             else:
-                found.results[name].append(result)
-    return found
+                played.results[name].append(result)
+    return played
 
 
 def run_contender(

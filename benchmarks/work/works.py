@@ -330,13 +330,13 @@ def describe(env: gymnasium.Env) -> dict[str, Any]:
 
 def versions(*packages: str) -> dict[str, str]:
     """Return the versions of Python and of those packages that are installed."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in packages:
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def last_mean(returns: Sequence[float]) -> float | None:
