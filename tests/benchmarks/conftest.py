@@ -11,7 +11,12 @@ def preset(linear, monkeypatch):
 
     def make():
         return RunConfig(
-            linear, "CartPole-v1", num_envs=2, num_workers=1, settings=Settings()
+            linear,
+            "CartPole-v1",
+            num_envs=2,
+            num_workers=1,
+            compile="off",
+            settings=Settings(),
         )
 
     monkeypatch.setitem(PRESETS, "cartpole", make)

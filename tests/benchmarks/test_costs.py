@@ -10,7 +10,7 @@ from benchmarks.measure import results, tables
 
 
 def test_a_run_is_measured_after_its_first_iteration(preset):
-    work = grown.Growing({"config": preset, "steps": 2000}, every_seconds=0.001)
+    work = grown.Growing({"config": preset, "steps": 1000}, every_seconds=0.001)
     figures = grown.measure(work)
     assert figures["env_steps_per_second"] > 0
     assert figures["learner_rss_mib"] > figures["workers_rss_mib"] > 0
