@@ -77,7 +77,7 @@ class Open:
         self.spec, self.init, self.step, self.ok = env.spec, env.init, env.step, env.ok
 
 
-@for_each([BACKENDS[0], BACKENDS[2]])  # nested spaces are on all backends
+@for_each(BACKENDS[:1])  # the environments below are on other backends
 class TestCartPole(Case):
     __test__ = True
 

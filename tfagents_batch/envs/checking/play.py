@@ -123,8 +123,8 @@ def has_ended(read: Mapping[str, Any]) -> bool:
 
 def digest(read: Mapping[str, Any]) -> dict[str, int]:
     """Return hashes of ``parts`` by field, one for each leaf of nested values."""
-    parts = [snapshot(part, name) for name, part in read.items() if name != "info"]
-    return {name: hash(content) for part in parts for name, content in part.items()}
+    contents = [snapshot(part, name) for name, part in read.items() if name != "info"]
+    return {name: hash(x) for content in contents for name, x in content.items()}
 
 
 def snapshot(value: Any, name: str = "observation") -> dict[str, Any]:

@@ -179,12 +179,10 @@ def _takes(thing: Any, method: str, count: int) -> bool:
         parameters = inspect.signature(getattr(thing, method)).parameters.values()
     except (AttributeError, TypeError, ValueError):
         return False
-    needed = [
-        parameter
-        for parameter in parameters
-        if parameter.default is parameter.empty
-        and parameter.kind
-        in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
+    positional = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    )
+    needed = [x for x in parameters if x.default is x.empty and x.kind in positional]
     unbound = isinstance(thing, type) and inspect.isfunction(function)
     return len(needed) == count + unbound
