@@ -9,10 +9,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium
-
 from tfagents_batch import spaces
-from tfagents_batch.envs.shared import actions, arguments, layout
+from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.shared.options import AUTO, NATIVE, PORTABLE
 from tfagents_batch.errors import UserError
 
@@ -47,59 +45,6 @@ def choose(backend: str, num_workers: int) -> tuple[Any, str]:
     if backend == NATIVE:
         raise UserError(f"backend='native' is unavailable: {reason}")
     return None, reason
-
-
-def engine(
-    library: Any,
-    executor: Any,
-    plan: layout.Layout,
-    memory: Any,
-    descriptor: int,
-    *,
-    action_space: gymnasium.Space,
-    info: dict[str, str],
-    seconds: tuple[float | None, float | None],
-    poll: int,
-    replaces: bool,
-) -> Any:
-    """Return the backend that steps the environments, ``Native`` or ``Portable``.
-
-    Args:
-      library: the loaded library of the native hub; None for the portable backend.
-      executor: commands the workers, which have attached to the memory.
-      plan: layout of the memory.
-      memory: shared memory of the pool.
-      descriptor: file descriptor of the memory; -1 without workers.
-      action_space: action space of one environment.
-      info: ``{column: dtype}``.
-      seconds: deadlines of a reset and of a step.
-      poll: time that the hub polls before it sleeps, see ``cpus.choose``.
-      replaces: whether lost workers are replaced.
-    """
-    arrays = layout.views(plan, memory)
-    if library is None:
-        from tfagents_batch.envs.processes.portable_backend import Portable
-
-        learner = layout.control(memory, plan.num_workers)
-        return Portable(executor, arrays, learner, action_space, info, seconds)
-    from tfagents_batch.envs.native.hub import Hub
-    from tfagents_batch.envs.processes.native_backend import Native
-
-    writer = actions.ActionWriter(action_space, arrays.action)
-    rows = [worker.rows.start for worker in executor.workers]
-    hub = Hub(
-        library,
-        plan,
-        descriptor,
-        writer,
-        [*rows, len(arrays.reward)],
-        seconds,
-        executor.requests.sequence,
-        poll,
-        replaces,
-    )
-    executor.drive(hub, report_ends=not replaces)
-    return Native(executor, hub, replaces, arrays, action_space, writer)
 
 
 def refuse_groups(num_groups: int, reason: str) -> None:

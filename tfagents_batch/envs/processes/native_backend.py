@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,15 @@ class Native:
     """Errors and counters of a hub, which programs call by its handle (see ``op``).
 
     Args:
-      executor: workers that the hub commands.
-      hub: hub that uses the pool's memory.
-      replaces: whether lost workers are replaced.
-      arrays: views of the shared memory.
+      library: the loaded library of the native hub.
+      executor: workers that the hub commands, attached to the memory.
+      plan: layout of the memory.
+      memory: shared memory of the pool.
       action_space: action space of one environment.
-      writer: describes invalid actions.
+      descriptor: file descriptor of the memory.
+      seconds: deadlines of a reset and of a step.
+      poll: time that the hub polls before it sleeps, see ``cpus.choose``.
+      replaces: whether lost workers are replaced.
 
     Attributes:
       hub: the hub.
@@ -42,24 +46,32 @@ class Native:
 
     def __init__(
         self,
+        library: Any,
         executor: ProcessExecutor,
-        hub: Hub,
-        replaces: bool,
-        arrays: layout.Arrays,
+        plan: layout.Layout,
+        memory: Any,
         action_space: Any,
-        writer: actions.ActionWriter,
+        descriptor: int,
+        seconds: Sequence[float | None],
+        poll: int,
+        replaces: bool,
     ):
         self.history: str | None = None
-        self.handle = hub.handle
         self._fault: BaseException | None = None
         self._executor = executor
         self._replaces = replaces
-        self.hub = hub
         self._space = action_space
+        arrays = layout.views(plan, memory)
         self._arrays: layout.Arrays | None = arrays
         self._num_envs = len(arrays.reward)
         self._shapes = [array.shape[1:] for array in arrays.action]
-        self._writer = writer
+        self._writer = writer = actions.ActionWriter(action_space, arrays.action)
+        rows = [*(worker.rows.start for worker in executor.workers), self._num_envs]
+        last = executor.requests.sequence
+        options = writer, rows, seconds, last, poll, replaces
+        self.hub = Hub(library, plan, descriptor, *options)
+        self.handle = self.hub.handle
+        executor.drive(self.hub, report_ends=not replaces)
         self._record_lock = threading.RLock()
         self._has_read_record = False
 

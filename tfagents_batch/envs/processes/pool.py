@@ -25,6 +25,7 @@ from tfagents_batch.envs.processes import (
 )
 from tfagents_batch.envs.processes.in_process import LocalExecutor
 from tfagents_batch.envs.processes.owner_thread import Owner
+from tfagents_batch.envs.processes.portable_backend import Portable
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.processes.stragglers import Stragglers
 from tfagents_batch.envs.shared import (
@@ -283,18 +284,7 @@ class Pool:
             options["native"] = not self.reason
             attached = self._executor.attach(plan, self._memory, descriptor, options)
             _raise_first(attached)
-            self.engine = backends.engine(
-                None if self.reason else self._library,
-                self._executor,
-                plan,
-                self._memory,
-                descriptor,
-                action_space=self.action_space,
-                info=self.info,
-                seconds=self._seconds,
-                poll=self._waiting.hub,
-                replaces=self._budget is not None,
-            )
+            self.engine = self._make_engine(plan, descriptor)
             self.handle = self.engine.handle
             if self._budget is not None:
                 self._budget.give_up = self.engine.give_up
@@ -307,6 +297,16 @@ class Pool:
         attached.log_notes()
         self._words = [layout.control(self._memory, i) for i in range(lines)]
         self._timing = layout.views(plan, self._memory).timing
+
+    def _make_engine(self, plan: layout.Layout, descriptor: int) -> Any:
+        """Return the backend that steps the environments."""
+        attached = self._executor, plan, self._memory, self.action_space
+        if self.reason:
+            return Portable(*attached, self.info, self._seconds)
+        from tfagents_batch.envs.processes.native_backend import Native
+
+        options = self._seconds, self._waiting.hub, self._budget is not None
+        return Native(self._library, *attached, descriptor, *options)
 
     def _replace_lost(self, *recipe: Any) -> None:
         """Replace lost workers from now on."""

@@ -22,9 +22,9 @@ class Portable:
     """Stepping of environments in worker processes or in this process.
 
     Args:
-      executor: ``ProcessExecutor`` or ``LocalExecutor``, attached.
-      arrays: views of the executor's shared memory.
-      learner: control words of the learner in that memory.
+      executor: ``ProcessExecutor`` or ``LocalExecutor``, attached to the memory.
+      plan: layout of the memory.
+      memory: shared memory of the pool.
       action_space: action space of one environment.
       info: ``{column: dtype}``.
       seconds: deadlines of a reset and of a step.
@@ -40,8 +40,8 @@ class Portable:
     def __init__(
         self,
         executor: Any,
-        arrays: layout.Arrays,
-        learner: Any,
+        plan: layout.Layout,
+        memory: Any,
         action_space: Any,
         info: dict[str, str],
         seconds: Sequence[float | None],
@@ -53,6 +53,7 @@ class Portable:
         self._info = info
         self._seconds = seconds
         self._lock = threading.Lock()
+        arrays = layout.views(plan, memory)
         self._arrays: layout.Arrays | None = arrays
         self._writer = actions.ActionWriter(action_space, arrays.action)
         self._last = [np.zeros_like(array) for array in arrays.observation]
@@ -60,7 +61,7 @@ class Portable:
         self._over = np.ones(self._num_envs, bool)
         self._lost = np.zeros(self._num_envs, np.int64)
         self._seed: int | None = None
-        self._learner = learner
+        self._learner: Any = layout.control(memory, plan.num_workers)
         self._wait_seconds = self._steps = 0
 
     def reset(self, seed: int) -> StepBatch:
