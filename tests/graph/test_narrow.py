@@ -6,7 +6,7 @@ from tfagents_batch.graph import narrow
 
 
 @pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("width", [1, 2, narrow.WIDEST, narrow.WIDEST + 1])
+@pytest.mark.parametrize("width", [1, narrow.WIDEST, narrow.WIDEST + 1])
 def test_products_and_gradients_agree_with_matmul(width, jit):
     random = np.random.default_rng(width)
     x, kernel, weight = (

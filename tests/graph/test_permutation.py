@@ -13,7 +13,7 @@ def order(size, count, seed):
     return permutation.random_order(size, tf.constant(count), key).numpy()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(1, 300), st.integers(0, 2**31 - 1))
 def test_an_order_contains_every_number_below_the_count_once(data, size, seed):
     count = data.draw(st.integers(0, size))
@@ -30,14 +30,14 @@ def test_different_seeds_give_different_orders():
 
 
 @pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("count", [1, 2, 33, 40])
-def test_compiled_graph_and_eager_orders_agree(jit, count):
+def test_compiled_graph_and_eager_orders_agree(jit):
     @tf.function(jit_compile=jit, autograph=False)
     def program(count):
         return permutation.random_order(40, count, seeds.key(3, "test"))
 
-    found = program(tf.constant(count))
-    np.testing.assert_array_equal(found[:count], order(40, count, 3)[:count])
+    for count in (1, 2, 33, 40):
+        found = program(tf.constant(count))
+        np.testing.assert_array_equal(found[:count], order(40, count, 3)[:count])
 
 
 @pytest.mark.parametrize("size", [13, 16])

@@ -6,8 +6,7 @@ import tensorflow as tf
 from tfagents_batch.nn.adam import Adam
 
 
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("epsilon", [1e-8, 1e-2])
+@pytest.mark.parametrize("epsilon, jit", [(1e-8, True), (1e-2, False)])
 def test_steps_follow_algorithm_1_of_the_paper(epsilon, jit):
     random = np.random.default_rng(0)
     gradients = random.normal(size=(200, 3)) * [1e-4, 1e-2, 1.0]

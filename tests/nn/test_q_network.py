@@ -50,8 +50,7 @@ def test_the_mean_of_advantages_is_over_valid_actions():
 PARAMETRIC = gs.Dict(state=VECTOR, action_features=gs.Box(-1, 1, (3, 2)))
 
 
-@pytest.mark.parametrize("noisy", [False, True])
-@pytest.mark.parametrize("dueling", [False, True])
+@pytest.mark.parametrize("dueling, noisy", [(False, False), (True, True)])
 def test_the_value_of_an_action_with_features_depends_on_them_and_not_on_its_place(
     dueling, noisy
 ):
@@ -177,49 +176,19 @@ def test_actions_that_are_not_discrete_are_refused(kind):
         q_network.q_network(make_spec(VECTOR, ACTIONS[kind]))
 
 
-def make_policy(epsilon=0.0, warmup=0, temperature=None):
+def make_policy(epsilon=0.0):
     network = q_network.q_network(SPEC)
-    temperature = temperature and Constant(temperature)
-    return EpsilonGreedy(network, 2, Constant(epsilon), Warmup(warmup), temperature)
-
-
-def act(policy, step=0, explore=True, size=200):
-    steps = tf.nest.map_structure(lambda x: x[0], make_steps(VECTOR, 1, size))
-    noise = tf.nest.map_structure(lambda x: x[0], policy.noise((1, size), 3))
-    step = tf.constant(step, tf.int64)
-    greedy = 2 + tf.argmax(policy.network(steps)[0].q, -1, tf.int32)
-    return policy.act(steps, (), noise, step, explore)[0].numpy(), greedy.numpy()
+    return EpsilonGreedy(network, 2, Constant(epsilon), Warmup(0))
 
 
 def test_the_policy_is_greedy_without_exploration_and_with_epsilon_zero():
-    for found, greedy in (act(make_policy(1.0), explore=False), act(make_policy(0.0))):
-        np.testing.assert_array_equal(found, greedy)
-
-
-def test_epsilon_is_the_share_of_random_actions():
-    found, greedy = act(make_policy(0.3), size=5000)
-    # A random action is the greedy one in a third of the cases.
-    assert np.mean(found != greedy) == pytest.approx(0.2, abs=0.02)
-    assert set(found) == {2, 3, 4}
-
-
-def test_a_temperature_draws_from_the_softmax_of_values():
-    policy = make_policy(temperature=0.5)
-    steps = nest.map(lambda x: tf.repeat(x[0], 20_000, 0), make_steps(VECTOR, 1, 1))
-    noise = nest.map(lambda x: x[0], policy.noise((1, 20_000), 3))
-    found = policy.act(steps, (), noise, tf.constant(0, tf.int64), True)[0].numpy()
-    q = policy.network(steps)[0].q[0]
-    counts = np.bincount(found - 2, minlength=3) / found.size
-    np.testing.assert_allclose(counts, tf.nn.softmax(q / 0.5), atol=0.02)
-
-
-def test_actions_of_the_warmup_are_random():
-    policy = make_policy(0.0, warmup=100)
-    early, greedy = act(policy, step=99, size=5000)
-    counts = np.bincount(early - 2, minlength=3) / early.size
-    np.testing.assert_allclose(counts, 1 / 3, atol=0.03)
-    late, greedy = act(policy, step=100)
-    np.testing.assert_array_equal(late, greedy)
+    steps = nest.map(lambda x: x[0], make_steps(VECTOR, 1, 200))
+    step = tf.constant(0, tf.int64)
+    for policy, explore in ((make_policy(1.0), False), (make_policy(0.0), True)):
+        noise = nest.map(lambda x: x[0], policy.noise((1, 200), 3))
+        actions, *_ = policy.act(steps, (), noise, step, explore)
+        greedy = 2 + tf.argmax(policy.network(steps)[0].q, -1, tf.int32)
+        np.testing.assert_array_equal(actions, greedy)
 
 
 def test_only_valid_actions_are_selected_and_a_row_without_one_counts_as_all_valid():

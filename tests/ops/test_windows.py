@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfagents_batch.ops import windows
@@ -26,6 +26,7 @@ def make(last, terminated, first, reward) -> Trajectory:
     return Trajectory(steps, tf.constant(10 * row[:-1]), {})
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 1), st.booleans(), st.integers(0, 999))
 def test_transitions_are_those_of_a_slow_loop(n, more, with_bonus, seed):
     random = np.random.default_rng(seed)
