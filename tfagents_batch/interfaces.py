@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import tensorflow as tf
 
+from tfagents_batch.clocks import Ratio
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.schedules import Ratio
 from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
 
 State = Any

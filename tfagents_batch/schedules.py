@@ -1,14 +1,10 @@
-"""Schedules of numbers over a run, and clocks for periodic work.
+"""Schedules of numbers over a run.
 
 A schedule is a frozen object: ``schedule(step)`` is its value, ``str(schedule)`` its
-text, and ``parse`` reads that text. A clock is called with the step and returns whether
-the work is due; its ``state()`` is plain JSON and is saved in checkpoints.
+text, and ``parse`` reads that text.
 
     >>> parse("linear(3e-4, 0, 200000)")
     Linear(start=0.0003, end=0.0, steps=200000)
-    >>> should_log = Every(1000)
-    >>> [step for step in range(0, 5000, 768) if should_log(step)]
-    [1536, 3072, 4608]
 """
 
 from __future__ import annotations
@@ -18,9 +14,7 @@ import dataclasses
 import math
 import numbers
 import re
-import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tfagents_batch.errors import UserError
 
@@ -89,7 +83,7 @@ class Linear:
     def __post_init__(self):
         _set(self, start=finite(self.start, "start"), end=finite(self.end, "end"))
         if self.steps is not None:
-            _set(self, steps=_whole(self.steps, "steps", least=1))
+            _set(self, steps=whole(self.steps, "steps", least=1))
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         """Return (1 - x) start + x end, f32; x = step / steps, clipped to [0, 1]."""
@@ -134,8 +128,7 @@ class Piecewise:
 
     def __post_init__(self):
         points = tuple(
-            (_whole(step, "step"), finite(value, "value"))
-            for step, value in self.points
+            (whole(step, "step"), finite(value, "value")) for step, value in self.points
         )
         _set(self, points=points)
         steps = [step for step, _ in points]
@@ -214,104 +207,6 @@ def resolve(config: Any, total_steps: int) -> Any:
     return dataclasses.replace(config, **changes)
 
 
-class Ratio(NamedTuple):
-    """Number of updates per environment step, as a fraction of integers.
-
-    Attributes:
-      updates: p, updates per ``steps`` environment steps.
-      steps: q.
-      start: L, environment steps before the first update.
-    """
-
-    updates: int
-    steps: int
-    start: int
-
-    def due(self, start: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
-        """Return the number of updates due for steps ``before`` to ``after``, int32.
-
-        max(0, (n' - L) p // q) - max(0, (n - L) p // q). The sum over many collects is
-        exact and does not depend on their sizes.
-
-        Args:
-          start: i64 ``[]``, L; a resumed run may begin later than ``self.start``.
-          before, after: i64 ``[]``, n and n'.
-        """
-        import tensorflow as tf
-
-        def total(step):
-            return tf.maximum((step - start) * self.updates // self.steps, 0)
-
-        return tf.cast(total(after) - total(before), tf.int32)
-
-
-class Every:
-    """Clock that is true when ``n`` or more steps have passed since it was last true.
-
-    It does not miss multiples of ``n`` that batched steps jump over.
-
-    Args:
-      n: steps; 0 means never.
-      first: whether the first call returns true.
-    """
-
-    def __init__(self, n: int, first: bool = False):
-        self.n = _whole(n, "n")
-        self._last: int | None = None if first else 0
-
-    def __call__(self, step: int) -> bool:
-        if not self.due(step):
-            return False
-        self._last = int(step)
-        return True
-
-    def due(self, step: int) -> bool:
-        """Return what a call would return, without changing the clock."""
-        return self.next is not None and step >= self.next
-
-    @property
-    def next(self) -> int | None:
-        """First step at which it is due; None means never."""
-        if not self.n:
-            return None
-        return 0 if self._last is None else self._last + self.n
-
-    def state(self) -> dict[str, int | None]:
-        return {"last": self._last}
-
-    def restore(self, state: dict[str, int | None]) -> None:
-        self._last = state["last"]
-
-
-class EverySeconds:
-    """Clock that is true when ``seconds`` have passed since it was true or created.
-
-    Args:
-      seconds: 0 means never.
-      clock: returns the time in seconds; only differences are used.
-      first: whether the first call returns true.
-    """
-
-    def __init__(
-        self,
-        seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-        first: bool = False,
-    ):
-        self.seconds = finite(seconds, "seconds")
-        if self.seconds < 0:
-            raise UserError(f"seconds is {seconds}; expected at least 0")
-        self._clock = clock
-        self._last = -math.inf if first else clock()
-
-    def __call__(self) -> bool:
-        now = self._clock()
-        if not self.seconds or now - self._last < self.seconds:
-            return False
-        self._last = now
-        return True
-
-
 def _set(schedule: Any, **values: Any) -> None:
     for name, value in values.items():
         object.__setattr__(schedule, name, value)  # the dataclass is frozen
@@ -330,7 +225,12 @@ def finite(value: Any, name: str) -> float:
     raise UserError(f"{name} is {value!r}; expected a finite number")
 
 
-def _whole(value: Any, name: str, least: int = 0) -> int:
+def whole(value: Any, name: str, least: int = 0) -> int:
+    """Return a whole number of at least ``least`` as an int.
+
+    Raises:
+      UserError: for anything else; the message has ``name``.
+    """
     number = finite(value, name)
     if number != int(number) or number < least:
         raise UserError(

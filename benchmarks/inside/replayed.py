@@ -94,7 +94,7 @@ def measure(work: Replaying) -> dict[str, Any]:
 
 
 def _replay(work: Replaying) -> Any:
-    from tfagents_batch.schedules import Ratio
+    from tfagents_batch.clocks import Ratio
     from tfagents_batch.sources.off_policy import ReplaySettings
     from tfagents_batch.sources.replay.replay import Replay, outline
 

@@ -10,8 +10,9 @@ from benchmarks.measure import process, rows
 from benchmarks.work import environments
 from benchmarks.work.off_policy import OffPolicy
 from tests.support import peers
+from tfagents_batch.clocks import Ratio
 from tfagents_batch.envs.tf import names
-from tfagents_batch.schedules import Linear, Ratio
+from tfagents_batch.schedules import Linear
 
 TINY = OffPolicy(
     "CartPole-v1",

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfagents_batch.clocks import Every
 from tfagents_batch.errors import UserError
-from tfagents_batch.schedules import Every
 from tfagents_batch.training.evaluate import Evaluation
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfagents_batch import seeds
+from tfagents_batch.clocks import EverySeconds
 from tfagents_batch.errors import (
     EnvError,
     SaveError,
@@ -14,7 +15,6 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
-from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tfagents_batch.clocks import Every
 from tfagents_batch.envs.shared import layout
 from tfagents_batch.errors import TrainingError
 from tfagents_batch.metrics import Interval, Mean, Metrics
-from tfagents_batch.schedules import Every
 from tfagents_batch.training.log.console import speed_name
 
 if TYPE_CHECKING:

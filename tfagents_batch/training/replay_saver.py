@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tfagents_batch.clocks import EverySeconds
 from tfagents_batch.errors import SaveError
 from tfagents_batch.interfaces import Source
-from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training.run_folder import replay_file
 
 _RATE = 200e6  # bytes per second, until the first replay is written

@@ -12,8 +12,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.sources.replay.scripted import KINDS, Case, Script, Slow, stream, uid
+from tfagents_batch.clocks import Ratio
 from tfagents_batch.errors import UserError
-from tfagents_batch.schedules import Linear, Ratio
+from tfagents_batch.schedules import Linear
 from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay import replay as replays
 from tfagents_batch.sources.replay.replay import Replay

@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 from tests.sources.cases import Counter
+from tfagents_batch.clocks import Ratio
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
-from tfagents_batch.schedules import Ratio
 from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay import replay as replays
 from tfagents_batch.sources.rollout import Rollout

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import (
@@ -25,7 +26,7 @@ from tfagents_batch.nn import summary
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.target_network import TargetNetwork
-from tfagents_batch.schedules import Constant, Ratio, Schedule
+from tfagents_batch.schedules import Constant, Schedule
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 from tfagents_batch import config as configs
 from tfagents_batch import machine, nest
+from tfagents_batch.clocks import Ratio
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
-from tfagents_batch.schedules import Ratio
 from tfagents_batch.sources.replay import breaks, frames, layout, memory
 from tfagents_batch.sources.replay.layout import Span
 from tfagents_batch.sources.replay.prioritized import Prioritized

@@ -42,8 +42,8 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.util import tensor_util
 
 from tfagents_batch import config
+from tfagents_batch.clocks import EverySeconds
 from tfagents_batch.errors import UserError
-from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training.log import writers
 from tfagents_batch.training.log.trackers import Tracker
 from tfagents_batch.training.log.writers import RetryingFile

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tfagents_batch import algorithms, nest, seeds
+from tfagents_batch.clocks import EverySeconds
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, TrainingError, UserError
 from tfagents_batch.graph import inputs
-from tfagents_batch.schedules import EverySeconds
 from tfagents_batch.training import experiment
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.output import Output

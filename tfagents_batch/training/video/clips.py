@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch import seeds
+from tfagents_batch.clocks import Every
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import Stopped
 from tfagents_batch.interfaces import Actor
-from tfagents_batch.schedules import Every
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.video.film import Camera, player
 
