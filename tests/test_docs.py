@@ -11,7 +11,7 @@ import pytest
 import tfagents_batch as tfb
 from tfagents_batch import config
 from tfagents_batch.algorithms import dqn, ppo
-from tfagents_batch.interfaces import Limit
+from tfagents_batch.metrics import Limit
 from tfagents_batch.training.diagnostics import alarms
 from tfagents_batch.training.log.logger import read_events, read_metrics
 

@@ -15,8 +15,7 @@ stateless ops from it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import tensorflow as tf
@@ -258,34 +257,6 @@ class Policy(Actor, Protocol):
         """Return ``{"policy/...": variable, "statistics/...": variable}``."""
 
 
-class Limit(NamedTuple):
-    """Limit of a metric; an alarm is raised when the metric stays beyond it.
-
-    NaN is beyond every limit.
-
-    Attributes:
-      name: one word for the alarm.
-      metric: log name; lines of metrics without it are ignored.
-      text: the observation, why it matters and what to try. Metrics of the line are
-        filled in by name, as in "a KL of {policy/approx_kl:.3g} nats".
-      above, below: the limits; values equal to them are healthy.
-      lines: number of consecutive lines beyond the limit before the alarm.
-      part: fraction of the run that these lines have to span.
-      at_once: a value above it raises the alarm at its first line.
-      when: function of a line beyond the limit; False ignores that line.
-    """
-
-    name: str
-    metric: str
-    text: str
-    above: float = math.inf
-    below: float = -math.inf
-    lines: int = 1
-    part: float = 0.0
-    at_once: float = math.inf
-    when: Callable[[Mapping[str, float]], bool] = lambda line: True
-
-
 class Updated(NamedTuple):
     """Result of one update.
 
@@ -362,8 +333,8 @@ class Algorithm(Protocol):
         that change shapes need not be among them.
       check() -> Config: raises ``UserError``; needs no environment.
       accepts() -> Accepts: what it learns from, "rollouts", "windows" or "rows".
-      alarms(spec) -> tuple[Limit, ...]: limits of its metrics that raise alarms; None
-        as spec gives those that hold for any environment.
+      alarms(spec) -> tuple[Limit, ...]: limits of its metrics, see ``metrics.py``;
+        None as spec gives those that hold for any environment.
       update_size(transitions) -> UpdateSize: ``transitions`` are those of an update.
 
     Attributes:

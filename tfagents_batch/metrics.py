@@ -7,14 +7,14 @@ A metric of one update or one collect is one of these:
 * ``Mean``, ``Sum``, ``Min``, ``Max`` or ``Median``, see there.
 
 The functions ``start``, ``merge`` and ``finish`` work on tensors, in a program.
-``Interval`` works on numbers, between programs.
+``Interval`` works on numbers, between programs. ``Limit`` is for alarms.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -254,3 +254,31 @@ def _value(metric: Metric) -> Any:
 def _rounded(mean: float) -> float:
     """Round to float32, because the last bits of a sum depend on the order."""
     return float(str(np.float32(mean)))
+
+
+class Limit(NamedTuple):
+    """Limit of a metric; an alarm is raised when the metric stays beyond it.
+
+    NaN is beyond every limit.
+
+    Attributes:
+      name: one word for the alarm.
+      metric: log name; lines of metrics without it are ignored.
+      text: the observation, why it matters and what to try. Metrics of the line are
+        filled in by name, as in "a KL of {policy/approx_kl:.3g} nats".
+      above, below: the limits; values equal to them are healthy.
+      lines: number of consecutive lines beyond the limit before the alarm.
+      part: fraction of the run that these lines have to span.
+      at_once: a value above it raises the alarm at its first line.
+      when: function of a line beyond the limit; False ignores that line.
+    """
+
+    name: str
+    metric: str
+    text: str
+    above: float = math.inf
+    below: float = -math.inf
+    lines: int = 1
+    part: float = 0.0
+    at_once: float = math.inf
+    when: Callable[[Mapping[str, float]], bool] = lambda line: True

@@ -12,7 +12,7 @@ from gymnasium import spaces as gs
 from tfagents_batch import config
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.algorithms.ppo_penalty import Settings
-from tfagents_batch.interfaces import Limit
+from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.config import RunConfig

@@ -18,7 +18,7 @@ from tests.training.log.test_hyperparameters import rows
 from tests.training.log.test_trackers import fake  # noqa: F401
 from tests.training.video.test_clips import Falling, Shown
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Limit
+from tfagents_batch.metrics import Limit
 from tfagents_batch.training.log.logger import read_events, read_metrics
 
 QUICK = {

@@ -9,7 +9,8 @@ from tfagents_batch import config
 from tfagents_batch.algorithms.shared import alarms, off_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Limit, UpdateSize
+from tfagents_batch.interfaces import UpdateSize
+from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import q_network
 from tfagents_batch.ops import td
 from tfagents_batch.ops.value_distributions import (

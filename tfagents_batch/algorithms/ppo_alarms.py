@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfagents_batch.algorithms.shared import alarms
-from tfagents_batch.interfaces import Limit
+from tfagents_batch.metrics import Limit
 from tfagents_batch.types import EnvSpec
 
 

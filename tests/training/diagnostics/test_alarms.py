@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfagents_batch.interfaces import Limit
+from tfagents_batch.metrics import Limit
 from tfagents_batch.training.diagnostics.alarms import Alarms
 
 STEPS = 100_000

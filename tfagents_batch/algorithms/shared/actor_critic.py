@@ -11,8 +11,8 @@ from tfagents_batch import config
 from tfagents_batch.algorithms.shared import alarms, off_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import Limit, UpdateSize
-from tfagents_batch.metrics import Metrics
+from tfagents_batch.interfaces import UpdateSize
+from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import actor
 from tfagents_batch.nn.exploration import ActionNoise, Kind, action_noise
 from tfagents_batch.ops import histograms, masked

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.interfaces import Limit
+from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import moments
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec

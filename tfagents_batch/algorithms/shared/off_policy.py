@@ -13,15 +13,8 @@ from tfagents_batch import nest
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import (
-    Accepts,
-    DefaultSource,
-    Limit,
-    Policy,
-    Rows,
-    Windows,
-)
-from tfagents_batch.metrics import Metrics
+from tfagents_batch.interfaces import Accepts, DefaultSource, Policy, Rows, Windows
+from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.optimizer import Optimizer, Rule

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tfagents_batch.interfaces import Limit
+from tfagents_batch.metrics import Limit
 
 CALM = 5  # consecutive lines within the limit before an alarm may be raised again
 # Limit of the steps without the end of an episode, if the time limit is unknown: ten

@@ -13,7 +13,7 @@ from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.config import RunConfig, with_options
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 
 # From the last version of the original's configs.py, with newer environments and a new
 # time limit of Reacher: env, max_length, steps, episodes per update, discount,
