@@ -176,9 +176,7 @@ class TestUserCode:
         ({"algorithm": "pppo"}, "unknown algorithm 'pppo'; did you mean 'ppo'"),
         ({"config": "cartpol"}, "unknown config 'cartpol'; did you mean 'cartpole'"),
         ({"env": "CartPole-v1", "stepz": 3}, "'stepz'; did you mean 'steps'"),
-        ({"env": "CartPole-v1", "settings": {"epoch": 3}}, "did you mean 'epochs'"),
         ({"env": "CartPole-v1", "num_envs": 10**9}, "num_envs is.*at most 1000000"),
-        ({"env": "CartPole-v1", "threads": 10**6}, "threads is.*at most 1024"),
         ({"env": "CartPole-v1", "steps": 10**400}, "steps is 1000.*a whole number"),
         (
             {"env": "CartPole-v1", "num_envs": 9999, "envs_per_worker": 1},
@@ -210,7 +208,6 @@ def test_unusable_arguments_are_refused_and_leave_no_folder(
     [
         ("config.algorithm", ["ppo"], r"unknown algorithm \['ppo'\]"),
         ("config.num_envs", -1, "config.json of the run: num_envs is -1"),
-        ("config.num_envs", 10**9, "config.json of the run: num_envs is 1000000000"),
         ("config.steps", 10**400, "config.json of the run: steps is 1000"),
         ("config.settings", [], r"config.json of the run: the config is \[\]"),
         (

@@ -157,7 +157,7 @@ def parameter(cell, *others, names, slow):
 
 def trained_parameters():
     first = capabilities.cells(1)
-    quick = [first[i] for i in (0, 2, 3)]
+    quick = first[2:4]
     for cell in dict.fromkeys(first + capabilities.cells(2)):
         # Quick tests of others: several seeds in tests/training/seeds, bfloat16 and
         # overlap in tests/test_api.py, observations in tests/nn/test_networks.py.

@@ -107,19 +107,6 @@ def test_errors_and_gradients_are_those_of_a_slow_loop(target, terminate, n):
     assert_gradients(loss, agent.optimizer)
 
 
-def test_windows_that_are_no_transition_change_nothing():
-    agents = [make(), make()]
-    batch = experience(agents[0])
-    mask = batch.mask.numpy()[0]
-    assert not mask.all()
-    wild = tf.where(batch.mask[0], batch.steps.reward, np.nan)
-    agents[0].update(batch, 0, STEP)
-    agents[1].update(batch._replace(steps=batch.steps._replace(reward=wild)), 0, STEP)
-    first, second = map(named, agents)
-    for name, value in first.items():
-        np.testing.assert_array_equal(second[name], value, err_msg=name)
-
-
 def test_a_batch_without_a_transition_keeps_the_weights():
     agent = make()
     batch = experience(agent)
@@ -152,12 +139,6 @@ def test_importance_weights_scale_the_loss():
     loss = one.update(batch, 0, STEP).metrics["loss/td"]
     twice = two.update(batch._replace(weight=2 * batch.weight), 0, STEP)
     assert float(twice.metrics["loss/td"]) == pytest.approx(2 * float(loss), rel=1e-5)
-
-
-@pytest.mark.parametrize("kind", sorted({*ACTIONS} - {"discrete"}))
-def test_actions_that_are_not_discrete_are_refused(kind):
-    with pytest.raises(UserError, match=r"need Discrete actions.*or ppo"):
-        make(ACTIONS[kind])
 
 
 def train(folder, **options):

@@ -18,7 +18,6 @@ from tfagents_batch.interfaces import VERSION
 from tfagents_batch.nn import networks
 from tfagents_batch.ops import returns
 from tfagents_batch.schedules import Constant, Linear
-from tfagents_batch.training.seeds import functional
 from tfagents_batch.types import TimeStep
 
 NETWORKS = {
@@ -369,40 +368,6 @@ def test_compiled_and_uncompiled_updates_agree():
     assert_same(agents, rtol=2e-3, atol=2e-5)
 
 
-@pytest.mark.slow
-def test_vectorized_copies_learn_what_each_learns_alone():
-    """Several seeds in one program need this."""
-    agents = [make("lstm", seed=seed, sequence_length=5) for seed in range(2)]
-    trajectories = [collect(agent, seed=7) for agent in agents]
-    variables = list(agents[0].named_variables().values())
-    each = [[np.array(x.numpy()) for x in a.named_variables().values()] for a in agents]
-    values = [tf.constant(np.stack(pair)) for pair in zip(*each, strict=True)]
-    rows = nest.map(lambda *xs: tf.stack(xs), *trajectories)
-
-    def learn(row):
-        learner = functools.partial(update, agents[0])
-        return functional.call(variables, row[0], learner, row[1], row[2])
-
-    @tf.function(jit_compile=True, autograph=False)
-    def together(values, rows, seeds):
-        return tf.vectorized_map(
-            learn, (values, rows, seeds), fallback_to_while_loop=False
-        )
-
-    after, metrics = together(values, rows, tf.constant([3, 4]))
-    for index, agent in enumerate(agents):
-        alone = update(agent, trajectories[index], 3 + index)
-        for (name, wanted), got in zip(
-            agent.named_variables().items(), after, strict=True
-        ):
-            np.testing.assert_allclose(
-                got[index], wanted, rtol=1e-3, atol=1e-5, err_msg=name
-            )
-        np.testing.assert_allclose(
-            metrics["loss/value"][index], alone["loss/value"], rtol=1e-4
-        )
-
-
 @pytest.mark.parametrize(
     ("network", "name", "limit"),
     [("feed_forward", "ROWS", 7), ("gru", "NUMBERS", chunks.LAYER * 2 * (T + 1))],
@@ -469,25 +434,21 @@ def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
 
 
 def test_the_penalty_of_sequences_is_the_mean_over_sequences():
-    agent = make("gru", objective="kl", kl=Settings(reduction="sequence"), epochs=2)
+    """Short and long sequences have equal weight, unlike in the mean over a batch."""
     kl = tf.constant([[0.1, 0.2, np.nan], [0.3, np.nan, np.nan]])
     mask = tf.constant([[True, True, False], [True, False, False]])
+    agent = make("gru", objective="kl", kl=Settings(reduction="sequence"), epochs=2)
     mean, counts = agent.penalty.mean(kl, mask)
     np.testing.assert_allclose(mean, [0.2, 0.2, 0], rtol=1e-6)
     np.testing.assert_array_equal(counts, [True, True, False])
     metrics = update(agent, collect(agent), 1)
     assert np.isfinite(metrics["policy/kl"])
     assert int(metrics["grad/updates"]) == 2 * 2  # two streams per minibatch
-
-
-def test_short_and_long_sequences_have_equal_weight_in_the_kl():
-    """The short sequence has a KL of 1 in every step, the long one of 0."""
-    kl = tf.constant([[1.0, 0.0], [1.0, 0.0], [9.0, 0.0], [9.0, 0.0]])
-    mask = tf.constant([[True, True], [True, True], [False, True], [False, True]])
+    kl, mask = tf.constant([[1.0, 0.0], [9.0, 0.0]]), tf.constant([[1, 1], [0, 1]]) > 0
     for reduction, expected in (("sequence", 1 / 2), ("batch", 1 / 3)):
         agent = make(objective="kl", kl=Settings(reduction=reduction))
-        found = agent.penalty.mean(kl, mask)
-        assert float(tf.reduce_mean(found[0])) == pytest.approx(expected)
+        mean, _ = agent.penalty.mean(kl, mask)
+        assert float(tf.reduce_mean(mean)) == pytest.approx(expected)
 
 
 def test_the_weight_of_the_entropy_bonus_follows_its_schedule():

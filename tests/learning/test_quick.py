@@ -7,7 +7,15 @@ from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
 
+PPO = {"num_workers": 0, "rollout": {"length": 64}}
 SETTINGS = {"learning_rate": 1e-3, "epochs": 8, "gamma": 0.5, "histograms": False}
+
+
+def train_and_play(algorithm, env, folder, episodes=16, actions="mode", **options):
+    """Train without evaluations; return the mean return of the agent afterwards."""
+    options |= {"eval_every": 0, "logdir": folder}
+    run = tfb.train(algorithm, env=env, **options)
+    return tfb.evaluate(run.logdir, episodes, env=env, actions=actions).mean_return
 
 
 class Identity(gymnasium.Env):
@@ -52,23 +60,9 @@ class Identity(gymnasium.Env):
     ids=["discrete", "multi_discrete", "multi_binary", "box"],
 )
 def test_identity_is_learned_for_every_action_space(space, steps, threshold, tmp_path):
-    def make():
-        return Identity(space)
-
-    run = tfb.train(
-        "ppo",
-        env=make,
-        steps=steps,
-        seed=1,
-        num_envs=8,
-        num_workers=0,
-        rollout={"length": 64},
-        eval_every=0,
-        logdir=tmp_path,
-        settings=SETTINGS,
-    )
-    result = tfb.evaluate(run.logdir, episodes=16, env=make)
-    assert result.mean_return >= threshold
+    options = PPO | {"steps": steps, "seed": 1, "num_envs": 8, "settings": SETTINGS}
+    mean = train_and_play("ppo", lambda: Identity(space), tmp_path, **options)
+    assert mean >= threshold
 
 
 class Masked(gymnasium.Env):
@@ -100,18 +94,9 @@ class Masked(gymnasium.Env):
 
 
 def test_masked_actions_are_never_taken_during_training(tmp_path):
-    run = tfb.train(
-        "ppo",
-        env=Masked,
-        steps=8_000,
-        num_workers=0,
-        rollout={"length": 64},
-        eval_every=0,
-        logdir=tmp_path,
-        settings=SETTINGS | {"learning_rate": 3e-3},
-    )
+    options = PPO | {"steps": 8_000, "settings": SETTINGS | {"learning_rate": 3e-3}}
     # The best return without the state is 5.
-    assert tfb.evaluate(run.logdir, episodes=16, env=Masked).mean_return >= 9.5
+    assert train_and_play("ppo", Masked, tmp_path, **options) >= 9.5
 
 
 class Corridor(gymnasium.Env):
@@ -143,20 +128,9 @@ class Corridor(gymnasium.Env):
     [(1, 12_000), pytest.param(10, 24_000, marks=pytest.mark.slow)],
 )
 def test_ga3c_learns_from_the_last_step_of_an_episode(length, steps, tmp_path):
-    def make():
-        return Corridor(length)
-
-    run = tfb.train(
-        "ga3c",
-        env=make,
-        steps=steps,
-        seed=1,
-        num_envs=8,
-        num_workers=2,
-        eval_every=0,
-        logdir=tmp_path,
-        settings={"learning_rate": 2e-3, "histograms": False},
-    )
+    options = {"steps": steps, "seed": 1, "num_envs": 8, "num_workers": 2}
+    options |= {"settings": {"learning_rate": 2e-3, "histograms": False}}
+    options |= {"episodes": 100, "actions": "sample"}
     # The mean return of random actions is 1 / (1 + length).
-    result = tfb.evaluate(run.logdir, 100, env=make, actions="sample")
-    assert result.mean_return >= 0.95
+    mean = train_and_play("ga3c", lambda: Corridor(length), tmp_path, **options)
+    assert mean >= 0.95

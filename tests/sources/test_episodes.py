@@ -338,22 +338,6 @@ def numbers(x):
     return np.asarray(x).astype(int).tolist()
 
 
-def test_fast_and_slow_environments_play_equally_many_episodes():
-    with counting((1, 2, 3, 4)) as env:
-        source = Episodes(env, Counter(), 8, max_length=5)
-        collected = collect(source, 1)
-    trajectory, logged = collected.trajectory, collected.metrics
-    assert numbers(tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)) == [
-        *(1, 2, 3, 4),
-        *(1, 2, 3, 4),
-    ]
-    episode = trajectory.steps.observation[..., 0].numpy()
-    np.testing.assert_array_equal(episode, np.broadcast_to([0] * 4 + [1] * 4, (6, 8)))
-    # They finish in rows 3, 5, 7 and 9.
-    assert logged["env/idle_steps"] == 6 + 4 + 2
-    assert logged["env/missing_episodes"] == 0
-
-
 def traced(source):
     """Return what the traced collect of a source returns."""
     program = tf.function(functools.partial(collect, source), autograph=False)
