@@ -103,10 +103,11 @@ def _settings(work: OffPolicy) -> dict[str, Any]:
 
     names = [
         *("gamma", "learning_rate", "batch_size", "train_every", "train_updates"),
-        *("warmup_steps", "target_tau", "gradient_norm"),
+        *("warmup_steps", "target_tau"),
     ]
     own: dict[str, Any] = {"network": {"hidden": work.hidden}}
     own["optimizer_epsilon"] = work.adam_epsilon
+    own["max_gradient_norm"] = work.gradient_norm
     if work.network == "small_cnn":
         own["network"] = {"cnn": "small"}
     if work.algorithm == "dqn":

@@ -86,10 +86,11 @@ def config(work: Training, precision: str, in_graph: bool) -> Any:
 
 
 def _settings(work: Training) -> dict[str, Any]:
-    names = ["gamma", "gae_lambda", "learning_rate", "gradient_norm", "entropy_scale"]
+    names = ["gamma", "gae_lambda", "learning_rate", "entropy_scale"]
     network: dict[str, Any] = {"hidden": None if work.network != "mlp" else work.hidden}
     own = {"value_scale": 2 * work.value_scale, "network": network}  # of half the error
     own["optimizer_epsilon"] = work.adam_epsilon
+    own["max_gradient_norm"] = work.gradient_norm
     if work.algorithm != "a2c":
         names += ["epochs", "minibatch_size"]
     if isinstance(work, PresetTraining):

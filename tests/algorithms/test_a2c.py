@@ -15,7 +15,7 @@ from tfagents_batch.training.config import RunConfig
 
 PLAIN = {
     "optimizer": "adam",  # keeps its gradient
-    "gradient_norm": None,
+    "max_gradient_norm": None,
     "normalize_observation": False,
     "normalize_return": False,
     "learning_rate": Constant(0.0),

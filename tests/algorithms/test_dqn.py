@@ -58,7 +58,7 @@ def test_errors_and_gradients_are_those_of_a_slow_loop(target, terminate, n):
         gamma=0.9,
         learning_rate=Constant(0.0),
         loss="squared",
-        gradient_norm=None,
+        max_gradient_norm=None,
     )
     for variable in agent.target.trainable_variables:  # a target of its own
         variable.assign(variable + 0.1)

@@ -67,7 +67,7 @@ def test_means_of_histograms_equal_the_scalars():
         minibatch_size=None,
         action=ACTIONS["box"],
         objective="both",
-        gradient_norm=None,
+        max_gradient_norm=None,
     )
     trajectory = collect(agent)
     metrics = {k: x.numpy() for k, x in update(agent, trajectory, 1).items()}

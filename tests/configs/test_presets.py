@@ -37,7 +37,7 @@ DEFAULTS = {
     "learning_rate": 1e-4,
     "optimizer_epsilon": 1e-8,  # default of TensorFlow 1
     "epochs": 25,
-    "gradient_norm": None,
+    "max_gradient_norm": None,
     "entropy_scale": 0.0,
     "value_scale": 1.0,
     "value_clip": None,
@@ -193,7 +193,7 @@ def test_the_presets_of_ga3cs_paper_have_its_settings():
                 "gamma": 0.99,
                 "learning_rate": 3e-4,
                 "entropy_scale": 0.01,
-                "gradient_norm": None,
+                "max_gradient_norm": None,
                 "optimizer": "rmsprop_tf",
                 "optimizer_epsilon": 0.1,
                 "reduction": "sum",

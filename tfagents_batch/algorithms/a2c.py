@@ -37,7 +37,9 @@ class Config(single_step.Settings):
 
     source: ClassVar[DefaultSource] = "rollout", {"length": 5}
 
-    learning_rate: Schedule = number(Constant(7e-4), "step size", least=0)
+    learning_rate: Schedule = number(
+        Constant(7e-4), "learning rate of the optimizer", least=0
+    )
     gae_lambda: float = number(
         1.0, "lambda of GAE; 1 gives n-step returns", least=0, most=1
     )
@@ -48,8 +50,12 @@ class Config(single_step.Settings):
         "equal if it is not older and no probability is smaller",
     )
     clip_ratio: float = number(0.2, "clip range of correction=clip", above=0)
-    rho_max: float = number(1.0, "upper limit of V-trace's ratio in errors", above=0)
-    c_max: float = number(1.0, "upper limit of V-trace's ratio in traces", above=0)
+    rho_max: float = number(
+        1.0, "upper limit of V-trace's importance ratio (rho)", above=0
+    )
+    c_max: float = number(
+        1.0, "upper limit of V-trace's trace coefficients (c)", above=0
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,19 +54,25 @@ class Config(off_policy.Settings):
     that moves slowly and a learning rate that decreases keep what was learned.
     """
 
-    n_step: int = option(3, "rewards in a target, n", least=1, most=1000)
+    n_step: int = option(3, "number of rewards in a target, n", least=1, most=1000)
     learning_rate: Schedule = number(
-        Linear(1e-3, 1e-4, 100_000), "Adam's step size", least=0
+        Linear(1e-3, 1e-4, 100_000), "learning rate of the optimizer", least=0
     )
-    gradient_norm: float | None = number(
-        10.0, "largest global norm of the gradient; none disables clipping", above=0
+    max_gradient_norm: float | None = number(
+        10.0, "largest global norm of the gradient; none: any", above=0
     )
     batch_size: int = option(128, "transitions per update", least=1)
     train_every: int = option(
-        4, "environment steps between trainings", least=1, most=1_000_000
+        4,
+        "environment steps per training (Stable-Baselines3: train_freq)",
+        least=1,
+        most=1_000_000,
     )
     target_tau: float = number(
-        0.01, "share by which the target network moves; 1 copies", above=0, most=1
+        0.01,
+        "step of the target network to the learned one (Stable-Baselines3: tau)",
+        above=0,
+        most=1,
     )
     epsilon: Schedule | None = number(
         None,
@@ -82,15 +88,13 @@ class Config(off_policy.Settings):
     )
     target: Literal["max", "double", "sarsa", "munchausen"] = option(
         "double",
-        "value of a target's last state: its largest; that of the action that the "
-        "learned network selects (double DQN); that of the action taken (SARSA); or "
-        "that of a soft policy, with a bonus in rewards (Munchausen)",
+        "bootstrap: max (Q-learning), double (double DQN), sarsa or munchausen",
     )
     munchausen: Munchausen = option(Munchausen(), "settings of Munchausen targets")
     distribution: Literal["mean", "c51", "qr"] = option(
-        "mean", "what is learned of returns: mean, categories (C51) or quantiles (QR)"
+        "mean", "learned statistic of returns: mean, categories (c51) or quantiles (qr)"
     )
-    atoms: int = option(51, "categories or quantiles of an action", least=2)
+    atoms: int = option(51, "number of categories or quantiles", least=2)
     v_min: float = option(-10.0, "smallest return of C51")
     v_max: float = option(10.0, "largest return of C51")
     loss: td.Loss = option("huber", "loss of the TD error; not for C51 and QR")

@@ -20,22 +20,28 @@ class Config(on_policy.Settings):
     """Settings of PPO."""
 
     objective: Literal["clip", "kl", "both"] = option(
-        "clip", "limit of an update: clipped ratio, KL penalty, or both"
+        "clip", "surrogate objective: clipped ratio (clip), KL penalty (kl), or both"
     )
     kl: ppo_penalty.Settings = option(
         ppo_penalty.Settings(), "settings of the KL penalty"
     )
     clip_ratio: float = number(
         0.2,
-        "clip range of the probability ratio, 1 - clip_ratio to 1 + clip_ratio",
+        "clip range e: ratios of 1 - e to 1 + e (Stable-Baselines3: clip_range)",
         above=0,
     )
     gae_lambda: float = number(
         0.95, "lambda of GAE; 1 gives Monte Carlo advantages", least=0, most=1
     )
-    epochs: int = option(10, "passes over a trajectory", least=1)
+    epochs: int = option(
+        10,
+        "passes over each batch of experience (Stable-Baselines3: n_epochs)",
+        least=1,
+    )
     minibatch_size: int | None = option(
-        64, "minibatch size in transitions; none uses the whole batch", least=1
+        64,
+        "transitions per minibatch; none: all (Stable-Baselines3: batch_size)",
+        least=1,
     )
     drop_last: bool = option(
         False,
@@ -50,7 +56,9 @@ class Config(on_policy.Settings):
         1.0, "weight of the value loss, which is half the mean squared error", least=0
     )
     value_clip: float | None = number(
-        None, "largest change of a value per update; none disables clipping", above=0
+        None,
+        "largest change of a value; none: any (Stable-Baselines3: clip_range_vf)",
+        above=0,
     )
     value_target: Literal["gae", "return"] = option(
         "gae", "target of the value: GAE advantage plus value, or the discounted return"
@@ -62,7 +70,7 @@ class Config(on_policy.Settings):
     )
     kl_stop: float | None = number(
         None,
-        "KL in nats at which an update skips its remaining epochs; none: never",
+        "KL in nats that ends an update; none: any (Stable-Baselines3: 1.5 target_kl)",
         above=0,
     )
     normalize_advantage: Literal[True, False, "batch"] = option(

@@ -30,8 +30,12 @@ class Config(single_step.Settings):
 
     source: ClassVar[DefaultSource] = "rollout", {"episodes": 16}
 
-    learning_rate: Schedule = number(Constant(1e-2), "step size", least=0)
-    optimizer: Rule = option("adam", "rule of the gradient step")
+    learning_rate: Schedule = number(
+        Constant(1e-2), "learning rate of the optimizer", least=0
+    )
+    optimizer: Rule = option(
+        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
+    )
     baseline: Literal["none", "average", "time_step", "value"] = option(
         "value",
         "baseline of returns: none, a moving average, the mean at each time step of "

@@ -38,7 +38,9 @@ class Config(Settings):
     """Settings of SAC."""
 
     temperature: float | None = number(
-        None, "temperature alpha of the entropy; none: learned", least=0
+        None,
+        "temperature alpha of the entropy; none: learned (Stable-Baselines3: ent_coef)",
+        least=0,
     )
     start_temperature: float = option(
         1.0, "temperature at the start, if it is learned", above=0
@@ -212,7 +214,7 @@ class SAC(tf.Module):
     def _make_critics(self) -> Critics:
         config, spec = self.config, self._spec
         size = (0, self.policy.size) if self._discrete else (self.policy.bounds.size, 1)
-        return Critics(spec, config.network, config.critics, *size, self._given)
+        return Critics(spec, config.network, config.num_critics, *size, self._given)
 
     def _temperature(self) -> tf.Tensor:
         """Return alpha, f32 ``[]``: the setting, or what was learned."""

@@ -37,31 +37,44 @@ class Config(Settings):
     """Settings of TD3; scales of noise are in units of half an action's range."""
 
     target_every: int = option(
-        1, "updates of the actor between moves of the target networks", least=1
+        1, "updates of the actor per update of the target networks", least=1
     )
-    learning_rate: Schedule = number(Constant(1e-3), "Adam's step size", least=0)
+    learning_rate: Schedule = number(
+        Constant(1e-3), "learning rate of the optimizer", least=0
+    )
     policy_delay: int = option(
-        2, "updates of the critics between updates of the actor", least=1
+        2, "updates of the critics per update of the actor", least=1
     )
     exploration: Kind = option(
         "gaussian", "noise on actions: gaussian, or ou: Ornstein-Uhlenbeck, correlated"
     )
     target_noise: float | None = number(
-        0.2, "scale of the noise in targets; none: no noise", least=0
+        0.2,
+        "scale of noise in targets; none: 0 (Stable-Baselines3: target_policy_noise)",
+        least=0,
     )
-    target_clip: float = number(0.5, "largest noise in targets", least=0)
+    target_clip: float = number(
+        0.5, "largest noise in targets (Stable-Baselines3: target_noise_clip)", least=0
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class DDPGConfig(Config):
     """Settings of DDPG; scales of noise are in units of half an action's range."""
 
-    critics: int = option(1, "critics; the smallest value counts", least=1, most=10)
+    num_critics: int = option(
+        1,
+        "number of critics; targets use their minimum (Stable-Baselines3: n_critics)",
+        least=1,
+        most=10,
+    )
     policy_delay: int = option(
-        1, "updates of the critics between updates of the actor", least=1
+        1, "updates of the critics per update of the actor", least=1
     )
     target_noise: float | None = number(
-        None, "scale of the noise in targets; none: no noise", least=0
+        None,
+        "scale of noise in targets; none: 0 (Stable-Baselines3: target_policy_noise)",
+        least=0,
     )
 
 
@@ -146,7 +159,7 @@ class TD3(tf.Module):
     def _make_critics(self) -> Critics:
         config, size = self.config, self.policy.bounds.size
         return Critics(
-            self._spec, config.network, config.critics, size, network=self._given
+            self._spec, config.network, config.num_critics, size, network=self._given
         )
 
     def _update_critics(

@@ -73,7 +73,7 @@ PRESETS = {
         gamma=0.95,
         learning_rate=5e-3,
         optimizer="rmsprop_tf",
-        gradient_norm=None,
+        max_gradient_norm=None,
         baseline="time_step",
         network={"hidden": (10,)},
     ),

@@ -53,7 +53,7 @@ def _paper(env: str) -> Preset:
         {"env_kwargs": {"preprocess": "ga3c"}},
         gamma=0.99,
         learning_rate=3e-4,
-        gradient_norm=None,
+        max_gradient_norm=None,
         entropy_scale=0.01,
         optimizer="rmsprop_tf",
         optimizer_epsilon=0.1,

@@ -28,9 +28,13 @@ class ReplaySettings:
     takes_turns: ClassVar[bool] = False
 
     capacity: int = option(
-        1_000_000, "capacity in transitions of all environments together", least=1
+        1_000_000,
+        "transitions of all environments together (Stable-Baselines3: buffer_size)",
+        least=1,
     )
-    steps: int = option(1, "env steps per environment and collect, k", least=1)
+    steps: int = option(
+        1, "steps of each environment between updates of the replay", least=1
+    )
     stack: int | None = option(
         None,
         "frames per observation if it is a frame stack: stores each frame once",

@@ -54,7 +54,7 @@ class RunConfig:
     )
     steps: int = option(
         1_000_000,
-        "length of the run in environment steps",
+        "length of the run in environment steps (Stable-Baselines3: total_timesteps)",
         least=1,
         resumable=True,
         same_program=True,
@@ -134,9 +134,7 @@ class RunConfig:
         "float32", "precision of convolutions; weights and losses stay float32"
     )
     compile_cache: bool = _log_option(True, "save compiled programs for later starts")
-    device: Literal["cpu", "gpu"] = _machine_option(
-        "cpu", "device of the updates; gpu has not been tried yet"
-    )
+    device: Literal["cpu", "gpu"] = _machine_option("cpu", "device of the updates")
     on_fault: Literal["raise", "restart"] = _machine_option(
         "raise", "if an environment fails: end the run, or restart the environment"
     )

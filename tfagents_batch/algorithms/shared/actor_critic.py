@@ -27,7 +27,12 @@ ACTOR_METRICS = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")
 class Settings(off_policy.Settings):
     """Settings that all algorithms with an actor and critics have."""
 
-    critics: int = option(2, "critics; the smallest value counts", least=1, most=10)
+    num_critics: int = option(
+        2,
+        "number of critics; targets use their minimum (Stable-Baselines3: n_critics)",
+        least=1,
+        most=10,
+    )
     exploration: Kind = option(
         "none", "noise on actions: gaussian, or ou: Ornstein-Uhlenbeck, correlated"
     )

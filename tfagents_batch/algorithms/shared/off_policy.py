@@ -27,26 +27,45 @@ class Settings:
     """Settings that all algorithms with a replay have."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
-    n_step: int = option(1, "rewards in a target, n", least=1, most=1000)
-    learning_rate: Schedule = number(Constant(3e-4), "step size", least=0)
-    optimizer: Rule = option("adam", "rule of the gradient step, see nn.optimizer")
-    optimizer_epsilon: float = number(1e-8, "epsilon of the rule", above=0)
-    gradient_norm: float | None = number(
-        None, "largest global norm of the gradient; none disables clipping", above=0
+    n_step: int = option(1, "number of rewards in a target, n", least=1, most=1000)
+    learning_rate: Schedule = number(
+        Constant(3e-4), "learning rate of the optimizer", least=0
+    )
+    optimizer: Rule = option(
+        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
+    )
+    optimizer_epsilon: float = number(1e-8, "epsilon of the optimizer", above=0)
+    max_gradient_norm: float | None = number(
+        None, "largest global norm of the gradient; none: any", above=0
     )
     batch_size: int = option(256, "transitions per update", least=1)
     train_every: int = option(
-        1, "environment steps between trainings", least=1, most=1_000_000
+        1,
+        "environment steps per training (Stable-Baselines3: train_freq)",
+        least=1,
+        most=1_000_000,
     )
-    train_updates: int = option(1, "updates per training", least=1, most=1_000_000)
+    train_updates: int = option(
+        1,
+        "updates per training (Stable-Baselines3: gradient_steps)",
+        least=1,
+        most=1_000_000,
+    )
     warmup_steps: int = option(
-        1000, "environment steps with random actions before training", least=0
+        1000,
+        "random environment steps before training (Stable-Baselines3: learning_starts)",
+        least=0,
     )
     target_every: int = option(
-        1, "updates between moves of the target networks", least=1
+        1,
+        "updates per update of targets (Stable-Baselines3: target_update_interval)",
+        least=1,
     )
     target_tau: float = number(
-        0.005, "share by which the target networks move; 1 copies", above=0, most=1
+        0.005,
+        "step of target networks to the learned ones (Stable-Baselines3: tau)",
+        above=0,
+        most=1,
     )
     histograms: bool = option(
         True, "log histograms, such as those of values, weights and gradients"
@@ -99,7 +118,7 @@ class Learner(tf.Module):
         super().__init__()
         self._policy, self._variables = policy, lambda: variables
         self.inputs = inputs = Inputs(config)
-        rule = inputs.gradient_norm, inputs.optimizer_epsilon, inputs.optimizer
+        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, inputs.optimizer
         self.optimizers = {
             name: Optimizer(weights, *rule) for name, weights in trained.items()
         }

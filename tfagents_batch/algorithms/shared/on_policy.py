@@ -32,13 +32,21 @@ class Settings:
     """Settings that all on-policy algorithms have."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
-    learning_rate: Schedule = number(Constant(3e-4), "step size", least=0)
-    gradient_norm: float | None = number(
-        0.5, "largest global norm of the gradient; none disables clipping", above=0
+    learning_rate: Schedule = number(
+        Constant(3e-4), "learning rate of the optimizer", least=0
     )
-    optimizer: Rule = option("adam", "rule of the gradient step, see nn.optimizer")
-    optimizer_epsilon: float = number(1e-5, "epsilon of the rule", above=0)
-    entropy_scale: Schedule = number(Constant(0.0), "weight of the entropy bonus")
+    max_gradient_norm: float | None = number(
+        0.5,
+        "largest norm of the gradient; none: any (Stable-Baselines3: max_grad_norm)",
+        above=0,
+    )
+    optimizer: Rule = option(
+        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
+    )
+    optimizer_epsilon: float = number(1e-5, "epsilon of the optimizer", above=0)
+    entropy_scale: Schedule = number(
+        Constant(0.0), "weight of the entropy bonus (Stable-Baselines3: ent_coef)"
+    )
     normalize_observation: bool = option(
         True, "normalize observations by a running mean and standard deviation"
     )
@@ -122,7 +130,12 @@ class Learner(tf.Module):
         self.compilable = not self.network.convolves
         weights = self.network.trainable_variables
         self.optimizer = Optimizer(
-            *(weights, inputs.gradient_norm, inputs.optimizer_epsilon, config.optimizer)
+            *(
+                weights,
+                inputs.max_gradient_norm,
+                inputs.optimizer_epsilon,
+                config.optimizer,
+            )
         )
         self.rewards = moments.RewardNormalizer(
             config.normalize_return, inputs.reward_clip, config.normalize_epsilon

@@ -25,7 +25,7 @@ class Settings(on_policy.Settings):
 
     optimizer: Rule = option(
         "rmsprop",
-        "rule of the gradient step; rmsprop as in PyTorch, rmsprop_tf as in GA3C",
+        "adam, rmsprop as in PyTorch, or rmsprop_tf as in GA3C",
     )
     value_scale: float = number(
         0.5, "weight of the value loss, which is half the mean squared error", least=0
