@@ -28,15 +28,19 @@ def test_gradient_steps_lead_to_the_distribution_of_the_target(kind):
     probability = tf.constant([[0.75, 0.25]])
     outputs = tf.Variable(random(1, 1, kind.size))
     optimizer = tf.keras.optimizers.Adam(0.1)
+    optimizer.build([outputs])
 
     @tf.function(autograph=False)
-    def step():
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(kind.losses(outputs, returns, probability))
-        optimizer.apply_gradients([(tape.gradient(loss, outputs), outputs)])
+    def train():
+        def step(index):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(kind.losses(outputs, returns, probability))
+            optimizer.apply_gradients([(tape.gradient(loss, outputs), outputs)])
+            return (index + 1,)
 
-    for _ in range(1500):
-        step()
+        tf.while_loop(lambda index: index < 1500, step, (0,))
+
+    train()
     found = kind.returns(outputs)[0].numpy()[0]
     chance = kind.returns(outputs)[1].numpy()[0]
     assert kind.mean(outputs)[0].numpy() == pytest.approx(7.5, abs=0.8)

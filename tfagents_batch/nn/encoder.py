@@ -56,7 +56,7 @@ class Encoder(keras.layers.Layer):
         or nature if the image is large enough for it and small otherwise (auto).
 
     Attributes:
-      has_weights: True if a part has weights, that is, if there is an image.
+      is_single_image: True if the observation is one image and nothing else.
     """
 
     def __init__(self, space: gymnasium.Space, cnn: CNN = "auto", **kwargs):
@@ -68,8 +68,7 @@ class Encoder(keras.layers.Layer):
                 "give it another shape, or pass your own network"
             )
         self.parts = [_leaf_encoder(leaf, cnn) for leaf in spaces.leaves(self.space)]
-        self.has_weights = any(isinstance(part, _Image) for part in self.parts)
-        self.is_single_image = len(self.parts) == 1 and self.has_weights
+        self.is_single_image = [type(part) for part in self.parts] == [_Image]
 
     def check_size(self, units: int) -> None:
         """Check that the largest layer on an observation fits into memory.
@@ -82,14 +81,14 @@ class Encoder(keras.layers.Layer):
         """
         available = machine.available_bytes()
         for part, leaf in zip(self.parts, spaces.leaves(self.space), strict=True):
-            inputs, own = encoding.features(leaf.space), units
+            inputs, outputs = encoding.features(leaf.space), units
             if isinstance(part, _Image):
-                inputs, own = part.dense_size()
-            needed = inputs * own * _WEIGHT_BYTES
+                inputs, outputs = part.dense_size()
+            needed = inputs * outputs * _WEIGHT_BYTES
             if available is not None and needed > PART * available:
                 raise UserError(
                     f"{spaces.field(leaf.path)}, {leaf.space}, needs a layer of "
-                    f"{inputs:,} inputs and {own} units, which is at least "
+                    f"{inputs:,} inputs and {outputs} units, which is at least "
                     f"{machine.amount(needed)} with its gradient and its optimizer, "
                     f"but {machine.amount(available)} are available; expected at most "
                     f"{PART:.0%} of them: make the observation smaller, for example by "

@@ -65,10 +65,10 @@ class QBody(keras.Model):
         super().__init__(name="q_network", dtype="float32")
         self.encoder, self.action_encoder = encoder, action_encoder
         self.actions, self.width = actions, outputs
-        each = actions if action_encoder is None else 1
-        sizes = {"q": each * outputs}
+        width = outputs * (actions if action_encoder is None else 1)
+        sizes = {"q": width}
         if config.dueling:
-            sizes = {"value": outputs, "advantage": each * outputs}
+            sizes = {"value": outputs, "advantage": width}
         self.towers = [_tower(hidden, n, config, name) for name, n in sizes.items()]
 
     def call(self, observation, valid=None, noise=()):
@@ -77,9 +77,9 @@ class QBody(keras.Model):
         else:
             rest = {k: v for k, v in observation.items() if k != ACTION_FEATURES}
             features = self.encoder(rest)
-            own = self.action_encoder(observation[ACTION_FEATURES])
-            own = tf.reshape(own, [-1, own.shape[1] // self.actions])
-            rows = tf.concat([tf.repeat(features, self.actions, 0), own], -1)
+            by_action = self.action_encoder(observation[ACTION_FEATURES])
+            by_action = tf.reshape(by_action, [-1, by_action.shape[1] // self.actions])
+            rows = tf.concat([tf.repeat(features, self.actions, 0), by_action], -1)
         noise = noise or [()] * len(self.towers)
         shape = [-1, self.actions, self.width]
         last = tf.reshape(self.towers[-1](rows, self._per_action(noise[-1])), shape)
@@ -113,8 +113,8 @@ class _Tower(blocks.Stack):
     def call(self, x, noise=()):
         if not noise:
             return super().call(x)
-        for layer, each in zip(self.stack, noise, strict=True):
-            x = layer(x, each)
+        for layer, layer_noise in zip(self.stack, noise, strict=True):
+            x = layer(x, layer_noise)
         return x
 
     def noise(self, shape, key: tf.Tensor) -> Nest:

@@ -113,10 +113,10 @@ def q_network(
       UserError: if the actions are not Discrete, or the network does not fit.
     """
     actions, outputs = number_of_actions(spec), distribution.size
-    parametric, own = has_action_features(spec), None
+    parametric, action_encoder = has_action_features(spec), None
     space = feature_space(spec.observation_space)
     if parametric:
-        own = numbers(space[ACTION_FEATURES])
+        action_encoder = numbers(space[ACTION_FEATURES])
         space = gs.Dict({k: v for k, v in space.items() if k != ACTION_FEATURES})
     hidden = config.hidden
     if network is not None:
@@ -142,7 +142,7 @@ def q_network(
             single = encoder.is_single_image and not parametric
             hidden = () if single else HIDDEN
         encoder.check_size(hidden[0] if hidden else actions * outputs)
-    body = QBody(encoder, hidden, actions, outputs, config, own)
+    body = QBody(encoder, hidden, actions, outputs, config, action_encoder)
     return QNetwork(body, spec, distribution)
 
 

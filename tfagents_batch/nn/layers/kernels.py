@@ -19,34 +19,29 @@ Initializer = Callable[..., tf.Tensor]
 def hidden(kind: Kind) -> Initializer:
     """Return a hidden layer's initializer: orthogonal (Saxe et al. 2014), common in
     PPO, or uniform: Glorot and Bengio 2010, or +-1 / sqrt(inputs), as in A3C."""
-    if kind == "orthogonal":
-        return keras.initializers.Orthogonal(math.sqrt(2))
-    if kind == "fan_in":
-        return _fan_in()
-    return keras.initializers.GlorotUniform()
+    return _initializer(kind, gain=math.sqrt(2))
 
 
 def policy(kind: Kind, scale: float) -> Initializer:
     """Return a policy head's initializer: orthogonal times ``scale``, +-1 /
     sqrt(inputs), or a truncated normal with variance ``scale`` / inputs."""
-    if kind == "orthogonal":
-        return keras.initializers.Orthogonal(scale)
-    if kind == "fan_in":
-        return _fan_in()
-    return keras.initializers.VarianceScaling(scale, "fan_in", "truncated_normal")
+    if kind == "glorot":
+        return keras.initializers.VarianceScaling(scale, "fan_in", "truncated_normal")
+    return _initializer(kind, gain=scale)
 
 
 def value(kind: Kind) -> Initializer:
     """Return the initializer of a value head."""
+    return _initializer(kind, gain=1.0)
+
+
+def _initializer(kind: Kind, gain: float) -> Initializer:
+    """Return the initializer of a kind; ``gain`` is the scale of orthogonal kernels."""
     if kind == "orthogonal":
-        return keras.initializers.Orthogonal(1.0)
+        return keras.initializers.Orthogonal(gain)
     if kind == "fan_in":
-        return _fan_in()
+        return keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
     return keras.initializers.GlorotUniform()
-
-
-def _fan_in() -> Initializer:
-    return keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
 
 
 def recurrent(kind: Kind, inputs: int) -> Initializer:
