@@ -342,11 +342,7 @@ def visualize(
         raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
     found = playing.trained(logdir, env, env_kwargs, wrappers, network).in_process()
     found = found._replace(config=dataclasses.replace(found.config, seed=seed))
-    options = found.config.env_options
-    recipe = found.recipe
-    shown = filming.Camera(
-        recipe.env, dict(recipe.env_kwargs), recipe.wrappers, **options
-    )
+    shown = filming.Camera(found.recipe, **found.config.env_options)
     with (
         contextlib.closing(shown.env),
         playing.loaded(found, shown.env.spec, network, checkpoint) as (agent, _),

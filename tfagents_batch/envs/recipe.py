@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -135,6 +136,25 @@ class EnvRecipe:
         if not isinstance(self.env, (list, tuple)):
             return self
         return dataclasses.replace(self, env=self.env[start : start + count])
+
+    def first(self) -> Self:
+        """Return the recipe of one environment, the first one of a list."""
+        if not isinstance(self.env, (list, tuple)):
+            return self
+        return dataclasses.replace(self, env=self.env[0])
+
+    def has_argument(self, name: str) -> bool:
+        """Return whether its function or class has an argument of this name.
+
+        Every environment that is registered with Gymnasium has ``render_mode``.
+        """
+        env = registry.attribute(self.env) if isinstance(self.env, str) else self.env
+        if env is None:
+            return name == "render_mode"
+        try:
+            return name in inspect.signature(env).parameters
+        except (TypeError, ValueError):
+            return False
 
     def without_close(self) -> Self:
         """Return it so that closing environments does not close an instance."""

@@ -96,13 +96,8 @@ class Experiment:
             self.evaluator = self._make_evaluator(stack, config, eval_recipe)
             self.clips = None
             if config.log_video_every:
-                shown = recipe.whole_games()
-                self.clips = Clips(
-                    shown.env,
-                    dict(shown.env_kwargs),
-                    self.algorithm.policy,
-                    shown.wrappers,
-                )
+                policy = self.algorithm.policy
+                self.clips = Clips(recipe.whole_games(), policy)
                 stack.callback(self.clips.close)
             self._stack = stack.pop_all()
 

@@ -285,7 +285,7 @@ def test_videos_show_wrapped_environments(run, tmp_path):
     assert episode.length == 5
     config = RunConfig(env="CartPole-v1", num_envs=1, eval_every=0, wrappers=LIMITED)
     with Experiment(config, config.recipe()) as experiment:
-        clips = Clips("CartPole-v1", {}, experiment.algorithm.policy, LIMITED)
+        clips = Clips(config.recipe(), experiment.algorithm.policy)
         assert clips(1)[1]["length"] == 5
         clips.close()
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tests.support import linear
 from tfagents_batch import seeds
+from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.config import RunConfig
@@ -89,7 +90,8 @@ def make(experiment):
     opened = []
 
     def make(env, env_kwargs=None):
-        opened.append(Clips(env, env_kwargs or {}, experiment.algorithm.policy))
+        recipe = EnvRecipe(env, env_kwargs or {})
+        opened.append(Clips(recipe, experiment.algorithm.policy))
         return opened[-1]
 
     yield make
@@ -157,7 +159,7 @@ def test_an_environment_that_cannot_be_filmed_is_refused(experiment):
             return (), np.zeros(1, np.float32), 1.0, False
 
     with pytest.raises(UserError, match=r"Dark has no render\(state\)"):
-        Clips(Dark, {}, experiment.algorithm.policy)
+        Clips(EnvRecipe(Dark), experiment.algorithm.policy)
 
 
 @pytest.mark.parametrize(

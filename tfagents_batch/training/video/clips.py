@@ -15,7 +15,7 @@ import numpy as np
 
 from tfagents_batch import seeds
 from tfagents_batch.clocks import Every
-from tfagents_batch.envs.wrappers import named
+from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped
 from tfagents_batch.interfaces import Actor
 from tfagents_batch.training.log.logger import Logger
@@ -31,11 +31,8 @@ class Clips:
     """Plays episodes of an agent and records their pictures.
 
     Args:
-      env: the training environment: a name, a callable, or an environment written in
-        TensorFlow.
-      env_kwargs: arguments of the environment.
+      recipe: the training environment.
       actor: policy that selects actions; its mode is played.
-      wrappers: wrappers of the environment.
 
     Attributes:
       fps: pictures per second for playback.
@@ -45,14 +42,8 @@ class Clips:
       EnvError: if it cannot be created.
     """
 
-    def __init__(
-        self,
-        env: Any,
-        env_kwargs: dict[str, Any],
-        actor: Actor,
-        wrappers: named.Wrappers = (),
-    ):
-        self._camera = Camera(env, env_kwargs, wrappers)
+    def __init__(self, recipe: EnvRecipe, actor: Actor):
+        self._camera = Camera(recipe)
         self._play, self.fps = player(self._camera, actor), self._camera.fps
 
     def __call__(

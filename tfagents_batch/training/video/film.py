@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.envs import make, recipe, registry
-from tfagents_batch.envs.adapters.adapt import adapt
-from tfagents_batch.envs.wrappers import named
+from tfagents_batch.envs import make
+from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.interfaces import Actor
 from tfagents_batch.training.evaluate import LONGEST
@@ -45,10 +43,8 @@ class Camera:
     """An environment in this process that renders pictures.
 
     Args:
-      env: name or callable as in ``make_env``, or an environment written in TensorFlow.
-      env_kwargs: arguments of the environment; ``render_mode="rgb_array"`` is added if
-        it has this argument.
-      wrappers: wrappers of the environment.
+      recipe: environment; ``render_mode="rgb_array"`` is added to its arguments if it
+        has this one.
       **options: options of ``make_env``.
 
     Attributes:
@@ -60,25 +56,17 @@ class Camera:
       EnvError: if it cannot be created.
     """
 
-    def __init__(
-        self,
-        env: Any,
-        env_kwargs: dict[str, Any],
-        wrappers: named.Wrappers = (),
-        **options: Any,
-    ):
-        if recipe.EnvRecipe(env).exists:
+    def __init__(self, recipe: EnvRecipe, **options: Any):
+        if recipe.exists:
             raise UserError(
-                f"cannot record videos: env is one {type(env).__name__} instance, and "
-                "a second instance cannot be created; pass a name or a function that "
-                "creates an environment, or leave out --log_video_every"
+                f"cannot record videos: env is one {type(recipe.env).__name__} "
+                "instance, and a second instance cannot be created; pass a name or a "
+                "function that creates an environment, or leave out --log_video_every"
             )
-        if isinstance(env, (list, tuple)):
-            env = env[0]
+        recipe = recipe.first()
         self._inner: gymnasium.Env | None = None
-        if make.tensor_env(env, env_kwargs) is not None:
-            options |= {"env_kwargs": env_kwargs, "wrappers": wrappers}
-            self.env = make.make_env(env, 1, **options)
+        if recipe.in_graph:
+            self.env = recipe.make(1, **options)
             inner = self.env.env
             if not hasattr(inner, "render"):
                 raise UserError(
@@ -87,12 +75,11 @@ class Camera:
                 )
             self.fps = getattr(inner, "render_fps", FPS)
             return
-        if _has_render_mode(env):
-            env_kwargs = {_MODE: "rgb_array"} | env_kwargs
-        constructor = named.wrapped(registry.constructor(env, env_kwargs), wrappers)
+        wanted = {_MODE: "rgb_array"} if recipe.has_argument(_MODE) else {}
+        constructor = recipe.constructor(**wanted | dict(recipe.env_kwargs))
 
         def construct() -> gymnasium.Env:
-            self._inner = adapt(constructor())
+            self._inner = constructor()
             return self._inner
 
         self.env = make.make_env(construct, 1, 0, **options)
@@ -251,15 +238,3 @@ def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
             if writer is not None:
                 writer.close()
         stack.pop_all()
-
-
-def _has_render_mode(env: Any) -> bool:
-    """Check for a ``render_mode`` argument; every registered id has one."""
-    if isinstance(env, str):
-        env = registry.attribute(env)
-        if env is None:
-            return True
-    try:
-        return _MODE in inspect.signature(env).parameters
-    except (TypeError, ValueError):
-        return False
