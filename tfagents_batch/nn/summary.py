@@ -11,7 +11,7 @@ from tfagents_batch import nest
 from tfagents_batch.graph.batches import Batch
 from tfagents_batch.interfaces import Distribution
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.nn.moments import ObservationNormalizer
+from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.ops import histograms
 from tfagents_batch.types import Trajectory

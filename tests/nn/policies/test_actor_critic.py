@@ -17,7 +17,7 @@ from tests.nn.policies.cases import (
     scores,
 )
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn.moments import ObservationNormalizer
+from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
 from tfagents_batch.ops.distributions import families
 

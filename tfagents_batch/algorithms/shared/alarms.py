@@ -14,7 +14,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.metrics import Limit
-from tfagents_batch.nn import moments
+from tfagents_batch.nn import normalizers
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec
 
@@ -40,7 +40,7 @@ def value_loss(config: Any, further: str = "") -> Limit:
     )
 
 
-def small_returns(kind: moments.RewardKind | None = None) -> tuple[Limit, ...]:
+def small_returns(kind: normalizers.RewardKind | None = None) -> tuple[Limit, ...]:
     """Return the limit of returns too small to learn from; none if rewards are divided.
 
     Args:

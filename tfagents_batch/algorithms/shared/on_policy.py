@@ -19,7 +19,7 @@ from tfagents_batch.interfaces import (
     UpdateSize,
 )
 from tfagents_batch.metrics import Max, Metrics
-from tfagents_batch.nn import moments, networks, user
+from tfagents_batch.nn import moments, networks, normalizers, user
 from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
 from tfagents_batch.ops import histograms, masked
@@ -61,7 +61,7 @@ class Settings:
     normalize_epsilon: float = option(
         0.0, "constant added to the variance before its square root", least=0
     )
-    normalize_return: moments.RewardKind = option(
+    normalize_return: normalizers.RewardKind = option(
         True,
         "divide rewards by the std of returns (true) or of rewards (per_step), then "
         "clip them; clip: only clip them; false: leave them",
@@ -137,7 +137,7 @@ class Learner(tf.Module):
                 config.optimizer,
             )
         )
-        self.rewards = moments.RewardNormalizer(
+        self.rewards = normalizers.RewardNormalizer(
             config.normalize_return, inputs.reward_clip, config.normalize_epsilon
         )
 
@@ -153,7 +153,7 @@ class Learner(tf.Module):
             if given is None
             else user.actor_critic(given, spec, inputs.network)
         )
-        observations = moments.ObservationNormalizer(
+        observations = normalizers.ObservationNormalizer(
             spec.observation_space,
             inputs.observation_clip,
             inputs.normalize_floor,

@@ -11,7 +11,7 @@ from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import constants
 from tfagents_batch.interfaces import Distribution, Network
-from tfagents_batch.nn.moments import ObservationNormalizer
+from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.distributions.categorical import Categorical
 from tfagents_batch.ops.distributions.gaussian import DiagNormal, TanhNormal

@@ -1,0 +1,198 @@
+"""Normalizers of observations and of rewards.
+
+Statistics change only on request, so acting and learning use the same statistics for
+a batch.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import gymnasium
+import keras
+import tensorflow as tf
+
+from tfagents_batch import encoding, nest, spaces
+from tfagents_batch.metrics import Metrics
+from tfagents_batch.nn.encoder import ACTION_MASK
+from tfagents_batch.nn.moments import FLOOR, Moments
+from tfagents_batch.ops import histograms, masked
+from tfagents_batch.types import Nest, Trajectory
+
+RewardKind = Literal[True, False, "per_step", "clip"]
+
+
+class ObservationNormalizer(tf.Module):
+    """Normalizer of the numbers of observations: mean 0, variance 1, clipped.
+
+    Images, flags, Discrete and MultiDiscrete and the action mask pass through
+    unchanged; see ``encoding.kind``.
+
+    Args:
+      space: observation space of one environment.
+      clip: largest magnitude of a normalized number.
+      floor, epsilon: see ``Moments.std``.
+      enabled: if false, observations pass through and statistics do not change.
+      integers: if false, integers pass through.
+    """
+
+    def __init__(
+        self,
+        space: gymnasium.Space,
+        clip: float = 10.0,
+        floor: float = FLOOR,
+        epsilon: float = 0.0,
+        enabled: bool = True,
+        integers: bool = True,
+    ):
+        super().__init__()
+        self.clip = clip
+        self.enabled = enabled
+        self._bounds = floor, epsilon
+        kinds = {"floats", "integers"} if integers else {"floats"}
+        self.moments = [
+            Moments(leaf.shape)
+            if encoding.kind(leaf.space) in kinds and ACTION_MASK not in leaf.path
+            else None
+            for leaf in spaces.leaves(space)
+        ]
+
+    def __call__(self, observation: Nest) -> Nest:
+        """Normalize ``[..., *leaf]`` observations with the current statistics."""
+        if not self.enabled:
+            return observation
+
+        def normalize(x, moments):
+            if moments is None:
+                return x
+            # float32 does not have every integer, so these are shifted in float64.
+            dtype = tf.float32 if x.dtype.is_floating else tf.float64
+            x = tf.cast(x, dtype) - tf.cast(moments.mean.value, dtype)
+            x = tf.cast(x, tf.float32) / moments.std(*self._bounds)
+            return tf.clip_by_value(x, -self.clip, self.clip)
+
+        leaves = zip(nest.flatten(observation), self.moments, strict=True)
+        return tf.nest.pack_sequence_as(
+            observation, [normalize(x, moments) for x, moments in leaves]
+        )
+
+    def normalized(self, observation: Nest) -> list[tf.Tensor]:
+        """Return the leaves of an observation that are normalized, as f32."""
+        leaves = zip(nest.flatten(observation), self.moments, strict=True)
+        return [tf.cast(x, tf.float32) for x, moments in leaves if moments is not None]
+
+    def metrics(self, raw: Nest, seen: Nest, mask: tf.Tensor) -> Metrics:
+        """Return the mean of raw observations, the share clipped, and histograms.
+
+        Empty if no leaf is normalized.
+
+        Args:
+          raw: observations ``[T, B, ...]``.
+          seen: the same observations, normalized.
+          mask: bool ``[T, B]``.
+        """
+        used = [moments for moments in self.moments if moments is not None]
+        if not (self.enabled and used):
+            return {}
+        flat = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(raw)]
+        rows = [histograms.rows(x, mask) for x in self.normalized(seen)]
+        clipped = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(seen)]
+        means = [tf.convert_to_tensor(moments.mean.value) for moments in used]
+        return {
+            "normalize/observation": masked.mean(tf.concat(flat, -1), mask),
+            "normalize/observation_clipped": _share(
+                tf.concat(clipped, -1), self.clip, mask
+            ),
+            "histogram/observation": tf.concat(rows, 0),
+            "histogram/observation_mean": histograms.tensors(means),
+            "histogram/observation_std": histograms.tensors(
+                [moments.std(*self._bounds) for moments in used]
+            ),
+        }
+
+    def update(self, observation: Nest, mask: tf.Tensor) -> None:
+        """Add the ``[..., *leaf]`` observations where ``mask`` to the statistics."""
+        if not self.enabled:
+            return
+        for x, moments in zip(nest.flatten(observation), self.moments, strict=True):
+            if moments is not None:
+                moments.update(x, mask)
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        return {
+            f"{index}/{name}": variable
+            for index, moments in enumerate(self.moments)
+            if moments is not None
+            for name, variable in moments.named_variables().items()
+        }
+
+
+class RewardNormalizer(tf.Module):
+    """Normalizer that divides rewards by a standard deviation, or only clips them.
+
+    The mean is not subtracted, so rewards keep their sign.
+
+    Args:
+      kind: True to divide by the std of running discounted returns, "per_step" by that
+        of the rewards themselves, as batch-ppo does (sparse rewards become large),
+        "clip" to only clip them, False to leave rewards unchanged.
+      clip: largest magnitude of a scaled reward.
+      epsilon: see ``Moments.std``.
+    """
+
+    def __init__(self, kind: RewardKind, clip: float = 10.0, epsilon: float = 0.0):
+        super().__init__()
+        self.kind = kind
+        self.clip = clip
+        self._epsilon = epsilon
+        self.moments = Moments(())
+
+    def update(self, trajectory: Trajectory, gamma: float) -> None:
+        """Add all rewards of a trajectory to the statistics.
+
+        Call it before the rewards are learned from; acting does not use them.
+
+        Args:
+          trajectory: ``behavior["return"]`` is the running discounted return at each
+            step with an action.
+          gamma: the discount factor of that return.
+        """
+        if self.kind == "per_step":
+            self.moments.update(trajectory.reward, trajectory.mask)
+        elif self.kind is True:
+            reached = gamma * trajectory.behavior["return"] + trajectory.reward
+            self.moments.update(reached, trajectory.mask)
+
+    def __call__(self, reward: tf.Tensor) -> tf.Tensor:
+        """Scale f32 rewards with the current statistics."""
+        if not self.kind:
+            return reward
+        # Without statistics, as with "clip", the scale is 1.
+        scale = self.moments.scale(self._epsilon)
+        return tf.clip_by_value(reward / scale, -self.clip, self.clip)
+
+    def metrics(self, reward: tf.Tensor, mask: tf.Tensor) -> Metrics:
+        """Return the mean of raw and of scaled rewards ``[T, B]``, the share clipped,
+        and the mean and the divisor from the statistics."""
+        scaled = self(reward)
+        metrics = {
+            "normalize/reward": masked.mean(reward, mask),
+            "normalize/reward_scaled": masked.mean(scaled, mask),
+        }
+        if self.kind:
+            metrics["normalize/reward_clipped"] = _share(scaled, self.clip, mask)
+        if self.kind in (True, "per_step"):
+            mean = tf.cast(self.moments.mean.value, tf.float32)
+            metrics |= {
+                "normalize/reward_mean": mean,
+                "normalize/reward_std": self.moments.scale(self._epsilon),
+            }
+        return metrics
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        return self.moments.named_variables()
+
+
+def _share(x: tf.Tensor, clip: float, mask: tf.Tensor) -> tf.Tensor:
+    """Return the share of valid numbers ``[T, B, ...]`` that were clipped."""
+    return masked.mean(tf.cast(tf.abs(x) >= clip, tf.float32), mask)
