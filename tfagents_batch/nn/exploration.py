@@ -30,7 +30,7 @@ class Warmup(NamedTuple):
 
 
 class ActionNoise(Protocol):
-    """Noise on actions, which are scaled to [-1, 1].
+    """A tf.Module: noise on actions, which are scaled to [-1, 1].
 
     Attributes:
       scale: schedule of its scale, in units of half the range of an action.
@@ -57,10 +57,11 @@ class ActionNoise(Protocol):
         """Return the state after the noise of a step, f32 ``[N, A]``."""
 
 
-class Gaussian:
+class Gaussian(tf.Module):
     """Independent normal noise; satisfies ``ActionNoise``."""
 
     def __init__(self, scale: Schedule):
+        super().__init__()
         self.scale = scale
 
     def initial_state(self, batch: int, size: int) -> Nest:
@@ -81,7 +82,7 @@ class Gaussian:
         return ()
 
 
-class OrnsteinUhlenbeck:
+class OrnsteinUhlenbeck(tf.Module):
     """Noise x <- (1 - theta) x + scale N(0, 1) with theta 0.15; an ``ActionNoise``.
 
     It is correlated in time and starts at 0 in every episode (Lillicrap et al. 2016,
@@ -89,6 +90,7 @@ class OrnsteinUhlenbeck:
     """
 
     def __init__(self, scale: Schedule):
+        super().__init__()
         self.scale = scale
 
     def initial_state(self, batch: int, size: int) -> Nest:
