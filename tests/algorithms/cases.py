@@ -1,5 +1,7 @@
 """Agents, trajectories and short runs for the tests of algorithms."""
 
+import collections
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -20,7 +22,9 @@ KINDS = {  # of actions, by algorithm, if it does not take all
     "sac": ("box", "discrete"),
     "td3": ("box",),
 }
-RUNS = {  # options of short runs of 4 environments; a new algorithm adds its own
+# Options of short runs of 4 environments, if an algorithm needs others.
+RUNS = collections.defaultdict(lambda: {"settings": BRIEF})
+RUNS |= {
     "dqn": {
         "replay": {"capacity": 400},
         "settings": BRIEF
@@ -41,7 +45,6 @@ RUNS = {  # options of short runs of 4 environments; a new algorithm adds its ow
         }
         for name in ("ddpg", "sac", "td3")
     },
-    "a2c": {"settings": BRIEF},
     "ga3c": {"env": "CartPole-v1", "settings": BRIEF},
     "reinforce": {"rollout": {"episodes": 8}, "settings": BRIEF},
     "ppo": {
