@@ -172,12 +172,12 @@ def engine() -> Result:
 
 def cache() -> Result:
     """Check the store of compiled programs."""
-    from tfagents_batch.training.runtime import compile_cache
+    from tfagents_batch.training import compilation
 
-    reason = compile_cache.enable(threads=1)  # like most runs
+    reason = compilation.enable(threads=1)  # like most runs
     if reason:
         return WARNING, f"off: {reason}", "every run recompiles until this is fixed"
-    return OK, f"in {compile_cache.root()}", ""
+    return OK, f"in {compilation.root()}", ""
 
 
 def workers() -> Result:

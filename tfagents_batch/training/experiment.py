@@ -27,8 +27,6 @@ from tfagents_batch.training import (
 from tfagents_batch.training.config import RunConfig, without_variables
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.runtime import (
-    compile_cache,
-    executables,
     signals,
     threads,
 )
@@ -89,8 +87,7 @@ class Experiment:
             )
             self.remarks = [] if network is not None else remarks(self.spec)
             self.cache_off = prepare_devices(config, self.resources, config.device)
-            stack.enter_context(executables.limited_to_run())
-            stack.callback(compile_cache.publish)
+            stack.enter_context(compilation.during_run())
             self.algorithm = create_algorithm(config, self.spec, network)
             self._evaluated: tuple[Env, ...] = ()
             self.evaluator = self._make_evaluator(stack, config, eval_recipe)
@@ -238,7 +235,7 @@ def prepare_devices(
     if not config.compile_cache:
         placement.claim(device)
         return "compile_cache is false"
-    return compile_cache.enable(resources.threads, lambda: placement.claim(device))
+    return compilation.enable(resources.threads, lambda: placement.claim(device))
 
 
 def report(resources: threads.Resources, cache_off: str) -> dict[str, Any]:

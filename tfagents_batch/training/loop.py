@@ -15,12 +15,12 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
+from tfagents_batch.training import compilation
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.replay_saver import ReplaySaver
 from tfagents_batch.training.rescue import Rescue, rescued
-from tfagents_batch.training.runtime import compile_cache
 from tfagents_batch.training.runtime.signals import Interrupts
 
 SECONDS = 0.2  # target duration of a call; an interrupt may have to wait for its end
@@ -157,7 +157,7 @@ class Loop:
         program = self.experiment.program
         event = {"event": "compiled", "compile": program.mode, "reason": program.reason}
         self._output.event(event | program.origin(), self.step)
-        compile_cache.publish()  # now, because the process may be killed later
+        compilation.publish()  # now, because the process may be killed later
 
     def _iterate(self) -> dict[str, Any]:
         """Call the program once; afterwards choose the number of rounds of a call."""

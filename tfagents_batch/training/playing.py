@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from tfagents_batch import spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.interfaces import Algorithm, Env
-from tfagents_batch.training import experiment
+from tfagents_batch.training import compilation, experiment
 from tfagents_batch.training.config import IN_PROCESS, VARIABLES, RunConfig
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
-from tfagents_batch.training.runtime import compile_cache, executables, signals, threads
+from tfagents_batch.training.runtime import signals, threads
 from tfagents_batch.types import EnvSpec
 
 
@@ -108,8 +108,7 @@ def loaded(
         own = network is not None
         resources = threads.configure(config, spec, own_network=own)
         experiment.prepare_devices(config, resources, config.device)
-        stack.enter_context(executables.limited_to_run())
-        stack.callback(compile_cache.publish)
+        stack.enter_context(compilation.during_run())
         algorithm = experiment.create_algorithm(config, spec, network)
         step, _ = checkpoint.load(found.run.folder, algorithm.named_variables(), which)
         yield algorithm, step

@@ -14,11 +14,10 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import marked
 from tfagents_batch.errors import EnvError
 from tfagents_batch.sources import on_policy
-from tfagents_batch.training.compilation import program_store, stablehlo
+from tfagents_batch.training.compilation import compile_cache, program_store, stablehlo
 from tfagents_batch.training.compilation.program_store import StoredProgram
 from tfagents_batch.training.compilation.stablehlo import Exported
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.runtime import compile_cache
 from tfagents_batch.types import EnvSpec
 
 CONFIG = RunConfig(env="CartPole-v1", steps=1000)

@@ -28,9 +28,8 @@ from tfagents_batch import importing, spaces
 from tfagents_batch.envs import registry
 from tfagents_batch.interfaces import Env
 from tfagents_batch.metrics import Result
-from tfagents_batch.training.compilation import stablehlo
+from tfagents_batch.training.compilation import compile_cache, stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported
-from tfagents_batch.training.runtime import compile_cache
 from tfagents_batch.types import EnvSpec
 
 _PACKAGES = (tf, keras, np, gymnasium)

@@ -16,12 +16,12 @@ from tfagents_batch.clocks import EverySeconds
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, TrainingError, UserError
 from tfagents_batch.graph import inputs
-from tfagents_batch.training import experiment
+from tfagents_batch.training import compilation, experiment
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.rescue import Rescue, rescued
-from tfagents_batch.training.runtime import compile_cache, threads
+from tfagents_batch.training.runtime import threads
 from tfagents_batch.training.runtime.signals import Interrupts
 from tfagents_batch.training.seeds.population import (
     MOST,
@@ -143,7 +143,7 @@ class SeedsExperiment:
                 event = {"event": "compiled", "compile": "full", "reason": REASON}
                 for output in outputs:
                     output.event(event, slowest)
-                compile_cache.publish()
+                compilation.publish()
             seconds += took
             progress(slowest, _mean_returns(records))
             if _evaluation_due(records) and not interrupts.requested:

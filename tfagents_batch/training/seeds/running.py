@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, TrainingError
+from tfagents_batch.training import compilation
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import weights
@@ -19,7 +20,6 @@ from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.run_folder import config_file, runs
-from tfagents_batch.training.runtime import compile_cache, executables
 from tfagents_batch.training.runtime.signals import (
     Interrupts,
     harmless_checkpoint_requests,
@@ -52,9 +52,8 @@ def run_seeds(
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(harmless_checkpoint_requests())
-        stack.enter_context(executables.limited_to_run())
+        stack.enter_context(compilation.during_run())
         experiment = SeedsExperiment(config, seeds, recipe)
-        stack.callback(compile_cache.publish)
         console = stack.enter_context(Console(config.steps))
         interrupts = stack.enter_context(Interrupts(report=console.message))
         console.message(str(experiment.resources))

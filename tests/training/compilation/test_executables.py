@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.runtime import executables
+from tfagents_batch.training.compilation import executables
 
 
 @tf.function(jit_compile=True)

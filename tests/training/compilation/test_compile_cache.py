@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tfagents_batch.training.runtime import compile_cache
-from tfagents_batch.training.runtime.compile_cache import Cache
+from tfagents_batch.training.compilation import compile_cache
+from tfagents_batch.training.compilation.compile_cache import Cache
 
 NAME = "xla_compile_cache__1__2__XLA_CPU_JIT.pb"
 
@@ -199,7 +199,7 @@ def test_the_key_depends_on_everything_that_changes_compiled_code():
 PROGRAM = """if True:
     import sys
     import tensorflow as tf
-    from tfagents_batch.training.runtime import compile_cache
+    from tfagents_batch.training.compilation import compile_cache
     print("off:", compile_cache.enable())
     import os
     assert "persistent_cache" not in os.environ.get("TF_XLA_FLAGS", "")
