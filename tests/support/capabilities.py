@@ -274,7 +274,7 @@ def page() -> str:
     alone = [
         name
         for name, (kind, config) in REGISTRY.items()
-        if not kind.several_seeds or config.source[0] != "rollout"
+        if not getattr(kind, "several_seeds", False) or config.source[0] != "rollout"
     ]
     outro = _OUTRO.format(
         algorithms=_names(alone),

@@ -58,8 +58,6 @@ class DQN(tf.Module):
       UserError: for settings, actions or a network that cannot be used.
     """
 
-    several_seeds = False
-
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()

@@ -29,6 +29,7 @@ from tfagents_batch.training.seeds.population import (
     STEP,
     Population,
     split,
+    supported,
 )
 
 _SECONDS = 0.5  # target duration of a program call, which an interrupt waits for
@@ -249,7 +250,7 @@ def _check_config(config: RunConfig, run_seeds: Sequence[int]) -> None:
                 "program on the CPU, without processes; leave it out"
             )
     kind, _ = algorithms.REGISTRY[config.algorithm]
-    if not kind.several_seeds or config.source.program != "synchronous":
+    if not supported(kind) or config.source.program != "synchronous":
         raise UserError(
             f"{config.algorithm!r} cannot train several seeds in one program; train "
             "one seed after the other"

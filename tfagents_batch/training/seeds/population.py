@@ -313,8 +313,13 @@ def _map_seeds(function, *rows: Nest) -> Nest:
     )
 
 
+def supported(algorithm: Algorithm | type[Algorithm]) -> bool:
+    """Return whether an algorithm, or its class, can train several seeds at once."""
+    return getattr(algorithm, "several_seeds", False)
+
+
 def _check(algorithm: Algorithm) -> None:
-    if not getattr(algorithm, "several_seeds", False):
+    if not supported(algorithm):
         raise UserError(
             f"{type(algorithm).__name__} cannot train several seeds in one program; "
             "train one seed after the other"
