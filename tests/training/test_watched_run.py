@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 )
 
 import tfagents_batch as tfb
-from tests.support.linear import Linear
+from tests.support.linear import Config
 from tests.support.lines import of_the_seed, saved
 from tests.support.space_env import SpaceEnv
 from tests.training.log.test_hyperparameters import rows
@@ -47,7 +47,7 @@ def alarming(monkeypatch):
     """Raise an alarm for every loss."""
     text = "The loss is {loss/total:.3g}"
     row = Limit("much", "loss/total", text, above=-1e9)
-    monkeypatch.setattr(Linear, "alarms", (row,))
+    monkeypatch.setattr(Config, "alarms", lambda config, spec: (row,))
 
 
 def test_an_alarm_is_a_line_on_the_console_and_an_event(tmp_path, capsys, alarming):
