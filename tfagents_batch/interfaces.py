@@ -325,8 +325,10 @@ DefaultSource = tuple[str, Mapping[str, Any]]
 class Algorithm(Protocol):
     """A tf.Module that learns from trajectories; final, never subclassed.
 
-    Its constructor is called with ``(config, spec, network=None)``. Its frozen config
-    has these members:
+    Its constructor is called with ``(config, spec, network=None)``. Numbers of its
+    config, made by ``config.number``, are read from ``graph.inputs.Inputs`` in
+    ``update`` and in the policy, because a stored program is used again with other
+    values. The frozen config has these members:
 
       source: ``DefaultSource`` that it learns from unless the user chooses another one.
       OF_AGENT: names of the settings that change the meaning of saved weights; those

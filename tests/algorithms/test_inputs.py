@@ -18,10 +18,8 @@ from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.experiment import Experiment
 
-PROGRAMS = {
-    name: (name, RUNS[name])
-    for name in ("ppo", "a2c", "reinforce", "dqn", "sac", "td3", "ddpg")
-} | {
+# GA3C is A2C, and its programs are not stored.
+PROGRAMS = {name: (name, RUNS[name]) for name in sorted({*REGISTRY} - {"ga3c"})} | {
     "ppo with every bound": (
         "ppo",
         {
@@ -61,9 +59,31 @@ PROGRAMS = {
             | {"warmup_steps": 100, "temperature": 0.2, "exploration": "ou"},
         },
     ),
+    "sac with a target entropy": (
+        "sac",
+        {
+            "env": "tf/Pendulum-v1",
+            "replay": {"capacity": 400},
+            "settings": BRIEF | {"warmup_steps": 100, "target_entropy": -2.0},
+        },
+    ),
+    "a2c with a clipped ratio": (
+        "a2c",
+        {"settings": BRIEF | {"correction": "clip", "entropy_scale": 0.01}},
+    ),
+    "reinforce with a moving average": (
+        "reinforce",
+        {
+            "rollout": {"episodes": 8},
+            "settings": BRIEF | {"baseline": "average"},
+        },
+    ),
 }
 # Most of their numbers are also those of the other programs.
-COVERED = ("ppo", "a2c", "reinforce", "dqn", "sac", "td3", "ddpg")
+COVERED = {*PROGRAMS} - {
+    *("ppo with every bound", "dqn that explores by values"),
+    *("sac with fixed numbers and noise",),
+}
 
 
 def run(name):
@@ -93,7 +113,7 @@ def other(value):
         return Linear(other(value.start), other(value.end), steps)
     if isinstance(value, Piecewise):
         return Piecewise(tuple((2 * step, other(x)) for step, x in value.points))
-    return 0.9 * value
+    return 0.9 * value + 0.01  # another number also for 0
 
 
 def changed(config):

@@ -121,7 +121,7 @@ def acted(policy, steps, count=1):
         action, _, state = policy.act(steps, state, now, STEP, True)
         found.append(action - plain)
         steps = steps._replace(first=tf.zeros_like(steps.first))
-    return np.array(found), np.array(noise.noise)
+    return np.array(found), np.array(noise.action)
 
 
 def test_gaussian_noise_is_independent_and_ou_noise_follows_its_recursion():

@@ -78,9 +78,9 @@ class AdaptiveKL(tf.Module):
     def __init__(self, settings: Settings):
         super().__init__()
         self._settings = settings
-        self.beta = keras.Variable(
-            settings.init_penalty, dtype="float32", trainable=False
-        )
+        # A tensor, because Keras would share a variable instead of copying it.
+        start = tf.convert_to_tensor(settings.init_penalty, tf.float32)
+        self.beta = keras.Variable(start, dtype="float32", trainable=False)
 
     def loss(self, kl: tf.Tensor, mask: tf.Tensor) -> losses.KLPenalty:
         """Return a minibatch's penalty, and the share of it where the cutoff is active.

@@ -18,6 +18,7 @@ from tfagents_batch.algorithms.shared import off_policy
 from tfagents_batch.algorithms.shared.actor_critic import (
     Settings,
     critic_metrics,
+    noise_metrics,
     of_actor,
 )
 from tfagents_batch.config import number, option
@@ -98,7 +99,7 @@ class SAC(tf.Module):
             },
         )
         self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
-        # XLA makes convolutions on a CPU slower.
+        # XLA slows convolutions down on a CPU.
         self.compilable = not (self.network.convolves or self.critics.convolves)
         self.compile_parts = self.learner.compile_parts
         self.named_variables = self.learner.named_variables
@@ -126,7 +127,7 @@ class SAC(tf.Module):
         metrics |= more | self._update_actor(batch, seed)
         self.learner.target.update()
         metrics["policy/temperature"] = self._temperature()
-        return Updated(metrics, error)
+        return Updated(metrics | noise_metrics(self.policy.action_noise, step), error)
 
     def _update_critics(
         self, batch: windows.Transition, weight: tf.Tensor, seed

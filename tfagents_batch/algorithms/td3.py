@@ -16,6 +16,7 @@ from tfagents_batch.algorithms.shared.actor_critic import (
     ACTOR_METRICS,
     Settings,
     critic_metrics,
+    noise_metrics,
     of_actor,
 )
 from tfagents_batch.config import number, option
@@ -150,8 +151,7 @@ class TD3(tf.Module):
         made = tf.cast(due, tf.float32)  # of only some updates
         metrics |= {name: Mean(x, made) for name, x in found.items()}
         target.update()
-        if self.policy.action_noise is not None:
-            metrics["policy/noise"] = self.policy.action_noise.scale(step)
+        metrics |= noise_metrics(self.policy.action_noise, step)
         return Updated(metrics, error)
 
     def _make_critics(self) -> Critics:

@@ -46,6 +46,9 @@ class Inputs(tf.Module):
 
     Args:
       config: frozen dataclass; nested ones with such fields are converted, too.
+
+    Raises:
+      UserError: for a schedule whose length is not known, see ``schedules.resolve``.
     """
 
     def __init__(self, config: Any):

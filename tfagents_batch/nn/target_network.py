@@ -45,7 +45,7 @@ class TargetNetwork(tf.Module):
         for target, learned in self._pairs():
             old, new = target.value, learned.value
             if new.dtype.is_floating:
-                mean = old + self._tau * (new - old)
+                mean = old + tf.cast(self._tau, new.dtype) * (new - old)
                 new = tf.where(self._tau < 1, mean, new)  # a copy is exact
             # A select instead of a branch, because branches are slow.
             target.assign(tf.where(moves, new, old))

@@ -76,6 +76,11 @@ class Settings(off_policy.Settings):
         return UpdateSize(self.batch_size, self.network.hidden or actor.HIDDEN)
 
 
+def noise_metrics(noise: ActionNoise | None, step) -> Metrics:
+    """Return the scale of the noise on actions; nothing without noise."""
+    return {} if noise is None else {"policy/noise": noise.scale(step)}
+
+
 def critic_metrics(
     q: tf.Tensor, target: tf.Tensor, error: tf.Tensor, mask: tf.Tensor, rows: bool
 ) -> Metrics:

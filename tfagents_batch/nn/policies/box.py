@@ -27,8 +27,8 @@ class Noise(NamedTuple):
     """Random numbers of an action, f32 ``[..., A]`` each.
 
     Attributes:
-      action: normal, of a sampled action.
-      noise: normal, of the noise that is added.
+      action: normal, of a sampled action; of its noise, if nothing is sampled.
+      noise: normal, of the noise that is added to a sampled action.
       uniform: in [-1, 1], a random action.
     """
 
@@ -89,15 +89,27 @@ class _BoxPolicy(NetworkPolicy):
         return tf.where(outside, -math.inf, log)
 
     def _explore(
-        self, unit: tf.Tensor, timestep: TimeStep, state: Nest, noise: Noise, step
+        self,
+        unit: tf.Tensor,
+        timestep: TimeStep,
+        state: Nest,
+        normal: tf.Tensor,
+        uniform: tf.Tensor,
+        step,
     ) -> tuple[tf.Tensor, Nest]:
-        """Return the action of a training step, from one in [-1, 1], and the state."""
+        """Return the action of a training step, and the next state.
+
+        Args:
+          unit: f32 ``[N, A]``, actions in [-1, 1].
+          timestep, state, step: of ``act``.
+          normal, uniform: random numbers of the noise and of the warm-up.
+        """
         if self.action_noise is not None:
             policy = self.action_noise.distribution(unit, timestep, state, step)
-            noisy = policy.sample(noise.noise)
+            noisy = policy.sample(normal)
             state = self.action_noise.next_state(noisy - unit)
             unit = tf.clip_by_value(noisy, -1.0, 1.0)
-        unit = tf.where(self._warmup().is_on(step), noise.uniform, unit)
+        unit = tf.where(self._warmup().is_on(step), uniform, unit)
         return self.bounds.action(unit), state
 
 
@@ -119,7 +131,8 @@ class SquashedNormal(_BoxPolicy):
         if not explore:
             return self.bounds.action(policy.mode()), {}, state
         unit = policy.sample(noise.action)
-        action, state = self._explore(unit, timestep, state, noise, step)
+        numbers = noise.noise, noise.uniform
+        action, state = self._explore(unit, timestep, state, *numbers, step)
         return action, {}, state
 
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
@@ -152,7 +165,8 @@ class Deterministic(_BoxPolicy):
         unit = self.unit(timestep)
         if not explore:
             return self.bounds.action(unit), {}, state
-        action, state = self._explore(unit, timestep, state, noise, step)
+        numbers = noise.action, noise.uniform  # nothing else is drawn at random
+        action, state = self._explore(unit, timestep, state, *numbers, step)
         return action, {}, state
 
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:

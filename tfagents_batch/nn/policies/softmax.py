@@ -24,6 +24,8 @@ class Softmax(NetworkPolicy):
       warmup: warm-up with random actions.
     """
 
+    action_noise = None  # as of policies of a Box
+
     def __init__(self, network: Actor, size: int, start: int, warmup: Warmup):
         super().__init__(network)
         self.size, self._start, self._warmup = size, int(start), lambda: warmup

@@ -168,7 +168,7 @@ class Replay(tf.Module):
     def metrics(self) -> Metrics:
         """Return the size, the age of the newest sample, and metrics of the sampler.
 
-        The mean age of transitions counts of environment steps since it was made; 0
+        The age is the mean number of environment steps since a transition was made; 0
         before the first sample.
         """
         size = tf.cast(self._size.read_value(), tf.float32)
