@@ -18,8 +18,8 @@ ASYNCHRONOUS = {"ga3c"}  # its runs depend on timing
 NAMES = sorted({*REGISTRY} - ASYNCHRONOUS)
 
 
-# The next two are quick for the linear algorithm in tests/test_api.py, and for a replay
-# and whole episodes in tests/algorithms/test_dqn.py and
+# Most of the next two are slow. Quick ones are in tests/test_api.py for the linear
+# algorithm, in tests/algorithms/test_dqn.py for a replay, and in
 # tests/training/test_whole_episodes.py.
 @pytest.mark.slow
 @pytest.mark.any_backend
@@ -34,8 +34,10 @@ def test_weights_do_not_depend_on_the_number_of_workers(name, tmp_path):
     assert_equal(four, one)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=() if x == "ppo" else pytest.mark.slow) for x in NAMES],
+)
 def test_a_stopped_and_resumed_run_in_the_graph_equals_a_straight_one(name, tmp_path):
     straight = train(name, tmp_path / "straight", steps=600, compile="off")
     stopped = train(name, tmp_path / "stopped", steps=300, compile="off")
