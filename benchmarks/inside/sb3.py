@@ -48,7 +48,7 @@ class Learning:
         self.versions = dict(versions)
         self._work, self._model, self._parameters = work, model, parameters
         self._updates, self._target_calls = updates, target_calls
-        # Of the blocks after the first one.
+        # Both count the blocks after the first one.
         self._steps, self._made = 0, collections.Counter[str]()
         model.set_logger(Logger(None, []))
         model.ep_info_buffer = collections.deque()  # of all episodes

@@ -223,7 +223,7 @@ def test_noise_is_added_to_sampled_actions_and_has_no_density():
     plain, noisy = make(), make(exploration="ou", noise=0.05)
     steps = at(experience(plain), 0)
     rows = steps.first.shape[0]
-    noise = nest.map(lambda x: x[0], plain.policy.noise((1, rows), 1))
+    noise = nest.map(lambda x: x[0], noisy.policy.noise((1, rows), 1))
     before = plain.policy.act(steps, (), noise, STEP, True)[0]
     state = noisy.policy.initial_state(rows)
     after, _, state = noisy.policy.act(steps, state, noise, STEP, True)

@@ -28,12 +28,12 @@ class Noise(NamedTuple):
 
     Attributes:
       action: normal, of a sampled action; of its noise, if nothing is sampled.
-      noise: normal, of the noise that is added to a sampled action.
+      noise: normal, of the noise that is added to a sampled action; ``()`` if none is.
       uniform: in [-1, 1], a random action.
     """
 
     action: tf.Tensor
-    noise: tf.Tensor
+    noise: Nest
     uniform: tf.Tensor
 
 
@@ -72,7 +72,7 @@ class _BoxPolicy(NetworkPolicy):
         shape = [*shape, self.bounds.size]
         return Noise(
             seeds.normal(shape, seeds.key(seed, "action")),
-            seeds.normal(shape, seeds.key(seed, "noise")),
+            (),
             2 * seeds.uniform(shape, seeds.key(seed, "explore")) - 1,
         )
 
@@ -124,6 +124,14 @@ class SquashedNormal(_BoxPolicy):
         outputs, _ = self.network(timestep)
         log_std = tf.clip_by_value(outputs["log_std"], *_LOG_STD)
         return TanhNormal(outputs["mean"], tf.exp(log_std), low, high)
+
+    def noise(self, shape, seed) -> Noise:
+        """Draw the random numbers of a rollout."""
+        numbers = super().noise(shape, seed)
+        if self.action_noise is None:
+            return numbers
+        normal = seeds.normal([*shape, self.bounds.size], seeds.key(seed, "noise"))
+        return numbers._replace(noise=normal)
 
     def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
         """Sample actions, or take the squashed means."""

@@ -1,4 +1,4 @@
-"""What a replay asks of a sampler: the transitions of the next batch."""
+"""Protocol of samplers, which choose the transitions of a replay's next batch."""
 
 from __future__ import annotations
 
