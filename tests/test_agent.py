@@ -6,21 +6,13 @@ import pytest
 from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
-from tests.support import growth
+from tests.support import growth, untrained
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 
-SMALL = {
-    "steps": 100,
-    "num_envs": 2,
-    "num_workers": 0,
-    "rollout.length": 50,
-    "eval_every": 0,
-    "compile": "off",
-    "compile_cache": False,
-}
+SMALL = {"num_envs": 2, "num_workers": 0, "eval_every": 0}
 GRU = networks.Config(core="gru", hidden=(8, 8), policy_scale=5.0)
 
 
@@ -47,13 +39,12 @@ class Recorder(gymnasium.Wrapper):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, linear):
     """Return a feed-forward run with Discrete actions, a recurrent one with a Box."""
-    options = SMALL | {"logdir": tmp_path_factory.mktemp("logs")}
-    settings = {"epochs": 1, "minibatch_size": 50, "histograms": False, "network": GRU}
+    logs = tmp_path_factory.mktemp("logs")
     wrappers = [{"name": "LimitDuration", "max_episode_steps": 20}]
-    box = {"env": "Pendulum-v1", "settings": settings, "wrappers": wrappers}
+    recurrent = SMALL | {"settings": {"network": GRU}, "wrappers": wrappers}
     return {
-        "CartPole-v1": tfb.train(linear, env="CartPole-v1", **options),
-        "Pendulum-v1": tfb.train("ppo", **box, **options),
+        "CartPole-v1": untrained.folder(linear, "CartPole-v1", logs, **SMALL),
+        "Pendulum-v1": untrained.folder("ppo", "Pendulum-v1", logs, **recurrent),
     }
 
 
@@ -64,14 +55,14 @@ def recorded(run, env):
     def make():
         return Recorder(gymnasium.make(env), seen)
 
-    tfb.evaluate(run.logdir, 2, env=make)
+    tfb.evaluate(run, 2, env=make)
     return max(seen, key=len)
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 def test_predict_repeats_the_actions_of_an_evaluation(runs, env):
-    agent = tfb.load(runs[env].logdir)
-    assert agent.step == runs[env].step
+    agent = tfb.load(runs[env])
+    assert agent.step == untrained.STEP
     episode, state = recorded(runs[env], env)[:30], None
     assert len(episode) >= 8
     for number, (observation, taken) in enumerate(episode):
@@ -82,7 +73,7 @@ def test_predict_repeats_the_actions_of_an_evaluation(runs, env):
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 def test_rows_of_a_batch_are_independent_and_reset_at_episode_starts(runs, env):
-    agent = tfb.load(runs[env].logdir)
+    agent = tfb.load(runs[env])
     space = agent.observation_space
     space.seed(0)
     rows = np.stack([space.sample() for _ in range(3)])
@@ -96,7 +87,7 @@ def test_rows_of_a_batch_are_independent_and_reset_at_episode_starts(runs, env):
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1"])
 def test_batches_of_any_size_share_programs_and_give_the_same_actions(runs, env):
-    agent = tfb.load(runs[env].logdir)
+    agent = tfb.load(runs[env])
     space = agent.observation_space
     rows = np.random.default_rng(0).uniform(-1, 1, (16, *space.shape))
     rows = rows.astype(np.float32)
@@ -111,7 +102,7 @@ def test_batches_of_any_size_share_programs_and_give_the_same_actions(runs, env)
 
 
 def test_a_state_that_does_not_fit_is_refused(runs):
-    agent = tfb.load(runs["Pendulum-v1"].logdir)
+    agent = tfb.load(runs["Pendulum-v1"])
     rows = np.zeros((5, *agent.observation_space.shape), np.float32)
     _, state = agent.predict(rows)
     for fewer in (rows[0], rows[:2]):
@@ -127,7 +118,7 @@ def test_a_state_that_does_not_fit_is_refused(runs):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_an_observation_that_is_not_finite_is_refused(runs, bad):
-    agent = tfb.load(runs["CartPole-v1"].logdir)
+    agent = tfb.load(runs["CartPole-v1"])
     rows = np.zeros((3, 4), np.float32)
     rows[1, 2] = bad
     with pytest.raises(
@@ -137,18 +128,18 @@ def test_an_observation_that_is_not_finite_is_refused(runs, bad):
 
 
 def test_samples_vary_and_the_mode_does_not(runs):
-    agent = tfb.load(runs["CartPole-v1"].logdir)
+    agent = tfb.load(runs["CartPole-v1"])
     observation = np.array([0.01, 0.02, -0.03, 0.04], np.float32)
     modes = [agent.predict(observation)[0] for _ in range(4)]
     samples = [
         agent.predict(observation, deterministic=False)[0].item() for _ in range(40)
     ]
     assert len({mode.item() for mode in modes}) == 1
-    assert set(samples) == {0, 1}  # hardly trained, so both are about equally likely
+    assert set(samples) == {0, 1}  # not trained, so both are about equally likely
 
 
 def test_make_env_returns_the_environment_of_the_run(runs):
-    agent = tfb.load(runs["Pendulum-v1"].logdir)
+    agent = tfb.load(runs["Pendulum-v1"])
     env = agent.make_env(render_mode="rgb_array")
     observation, _ = env.reset(seed=0)
     for _ in range(20):  # the limit of the run's wrapper
@@ -169,7 +160,7 @@ def test_make_env_returns_the_environment_of_the_run(runs):
 )
 def test_an_observation_that_does_not_fit_is_refused(runs, observation, message):
     with pytest.raises(UserError, match=message):
-        tfb.load(runs["CartPole-v1"].logdir).predict(observation)
+        tfb.load(runs["CartPole-v1"]).predict(observation)
 
 
 def test_predict_supports_nested_observations_and_actions(tmp_path, linear):
@@ -182,10 +173,10 @@ def test_predict_supports_nested_observations_and_actions(tmp_path, linear):
         def make(action=action):
             return SpaceEnv(space, action)
 
-        run = tfb.train(linear, env=make, logdir=tmp_path, **SMALL)
+        run = untrained.folder(linear, make, tmp_path, **SMALL)
         with pytest.raises(UserError, match="your own code"):
-            tfb.load(run.logdir)
-        agent = tfb.load(run.logdir, env=make)
+            tfb.load(run)
+        agent = tfb.load(run, env=make)
         chosen, _ = agent.predict(agent.observation_space.sample())
         assert agent.action_space.contains(chosen)
         with pytest.raises(UserError, match="does not have the structure of"):
@@ -196,9 +187,8 @@ def test_predict_supports_nested_observations_and_actions(tmp_path, linear):
 
 
 def test_make_env_refuses_an_environment_written_in_tensorflow(tmp_path, linear):
-    options = {k: v for k, v in SMALL.items() if k != "num_workers"}
-    run = tfb.train(linear, env="tf/CartPole-v1", logdir=tmp_path, **options)
-    agent = tfb.load(run.logdir)
+    run = untrained.folder(linear, "tf/CartPole-v1", tmp_path, num_envs=2)
+    agent = tfb.load(run)
     env = gymnasium.make("CartPole-v1")
     observation, _ = env.reset(seed=1)
     assert agent.action_space.contains(agent.predict(observation)[0])
@@ -207,6 +197,6 @@ def test_make_env_refuses_an_environment_written_in_tensorflow(tmp_path, linear)
 
 
 def test_predictions_keep_no_memory(runs):
-    agent = tfb.load(runs["CartPole-v1"].logdir)
+    agent = tfb.load(runs["CartPole-v1"])
     observation = np.zeros(4, np.float32)
     assert growth.kept(lambda: agent.predict(observation)) < 0.5

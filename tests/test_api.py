@@ -18,6 +18,7 @@ from tests.support import linear
 from tests.support.fault_env import fault_envs
 from tests.support.lines import of_the_seed, saved
 from tests.support.space_env import SpaceEnv
+from tfagents_batch import api
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.schedules import Constant
@@ -39,11 +40,29 @@ BRIEF = {"epochs": 1, "minibatch_size": 50, "histograms": False}
 pytestmark = pytest.mark.usefixtures("linear")
 
 
+# Options of the run that most tests share.
+SHARED = SMALL | {"num_envs": 3, "eval_every": 300, "eval_episodes": 4}
+SHARED |= {"env": "CartPole-v1", "settings": {"learning_rate": "linear(1e-3, 0)"}}
+
+
+def graphs():
+    """Return the number of graphs in memory; each takes tens of megabytes."""
+    gc.collect()
+    held = (x for x in gc.get_objects() if isinstance(x, tf.__internal__.FuncGraph))
+    return sum(1 for _ in held)
+
+
 @pytest.fixture(scope="module")
-def shared_run(linear, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("logs")
-    options = SMALL | {"settings": {"learning_rate": "linear(1e-3, 0)"}}
-    return tfb.train("linear", env="CartPole-v1", logdir=folder, **options)
+def trained(linear, tmp_path_factory):
+    """Return a finished run, and how many graphs its training left in memory."""
+    before, folder = graphs(), tmp_path_factory.mktemp("logs")
+    run = tfb.train("linear", logdir=folder, **SHARED)
+    return run, graphs() - before
+
+
+@pytest.fixture(scope="module")
+def shared_run(trained):
+    return trained[0]
 
 
 @pytest.fixture
@@ -59,6 +78,17 @@ def read_config(run):
     return json.loads(path.read_text())["config"]
 
 
+def edit_config(run, **changes):
+    path = pathlib.Path(run.logdir) / "config.json"
+    data = json.loads(path.read_text())
+    data["config"] |= changes
+    path.write_text(json.dumps(data))
+
+
+def events_of(run, kind):
+    return [event for event in read_events(run.logdir) if event["event"] == kind]
+
+
 def test_train_creates_a_run_and_evaluate_plays_it(run):
     folder = pathlib.Path(run.logdir)
     assert run.finished
@@ -68,42 +98,63 @@ def test_train_creates_a_run_and_evaluate_plays_it(run):
     assert max(saved(folder)) == run.step
     assert [line["step"] for line in read_metrics(folder)][-1] == run.step
     assert list(folder.glob("events.out.tfevents*"))
+    (event,) = events_of(run, "resources")
+    assert event["num_workers"] == 0
+    assert event["reason"]
+    assert event["compile_cache"].startswith("off: ")
+    before = graphs()
     result = tfb.evaluate(run.logdir, episodes=4)
+    assert graphs() == before
     assert result.episodes == 4
     assert result.mean_return > 5
 
 
-def test_training_leaves_nothing_in_memory(tmp_path):
-    """Each graph would take tens of megabytes."""
-
-    def graphs():
-        gc.collect()
-        held = (x for x in gc.get_objects() if isinstance(x, tf.__internal__.FuncGraph))
-        return sum(1 for _ in held)
-
-    before = graphs()
-    run = tfb.train(
-        "linear", env="CartPole-v1", logdir=tmp_path, eval_episodes=2, **SMALL
-    )
-    tfb.evaluate(run.logdir, episodes=2)
-    del run
-    assert graphs() == before
+def test_training_leaves_no_graph_in_memory(trained):
+    assert trained[1] == 0
 
 
 @pytest.mark.any_backend
-def test_equal_seeds_give_equal_lines_for_any_number_of_workers(tmp_path):
-    def lines(**options):
-        options = {**SMALL, "num_envs": 4, "compile": "update", **options}
-        options |= {"eval_every": 200, "eval_episodes": 4, "logdir": tmp_path}
-        return of_the_seed(tfb.train("linear", env="CartPole-v1", **options))
+def test_equal_seeds_give_equal_lines_for_any_number_of_workers(shared_run, capsys):
+    folder = pathlib.Path(shared_run.logdir)
+    random.seed(1)
+    np.random.seed(1)
+    expected = random.random(), np.random.random()
+    random.seed(1)
+    np.random.seed(1)
+    options = {k: v for k, v in SHARED.items() if k != "num_workers"}
+    options |= {"envs_per_worker": 2, "logdir": folder.parent}
+    run = tfb.train("linear", **options)
+    assert (random.random(), np.random.random()) == expected  # their seeds are kept
+    assert pathlib.Path(run.logdir).parent == folder.parent
+    assert run.logdir != shared_run.logdir
+    assert "of TensorFlow on" in capsys.readouterr().err
+    lines = of_the_seed(run)
+    assert len(lines) >= 3
+    assert lines == of_the_seed(shared_run)
+    (event,) = events_of(run, "resources")
+    assert (event["num_workers"], event["envs_per_worker"]) == (2, 2)
+    more = tfb.train(resume=run.logdir, num_workers=1)  # replaces envs_per_worker
+    assert events_of(more, "resources")[-1]["num_workers"] == 1
+    assert read_config(more)["envs_per_worker"] is None
 
-    expected = lines(num_workers=0)
-    assert len(expected) >= 3
-    assert lines(num_workers=2) == expected
-    assert lines(num_workers=0, seed=1) != expected
+
+def test_another_seed_gives_other_lines_and_a_failed_profile_is_only_reported(
+    shared_run, tmp_path, capsys, monkeypatch
+):
+    def fail(*_):
+        raise EnvError("env 0 raised")
+
+    monkeypatch.setattr("tfagents_batch.training.analysis.profile.run", fail)
+    options = SHARED | {"logdir": tmp_path, "profile": True, "seed": 1}
+    run = tfb.train("linear", **options)
+    assert run.finished
+    assert of_the_seed(run) != of_the_seed(shared_run)
+    assert read_events(run.logdir)[-1]["event"] == "profile_failed"
+    assert "there is no profile: env 0 raised" in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_from_its_newest_checkpoint_with_its_options(run):
+    edit_config(run, eval_every=0)
     more = tfb.train(resume=run.logdir, steps=600)
     assert more.logdir == run.logdir
     assert more.step >= 600
@@ -130,44 +181,71 @@ def test_the_config_is_saved_as_text_and_read_back(run):
     assert data["user_code"] == user
 
 
-class TestUserCode:
-    @staticmethod
+LEVELS = []
+
+
+class Levels(CountingEnv):
+    """Environment that draws a level at each reset; episodes return 15."""
+
+    def reset(self, *, seed=None, options=None):
+        result = super().reset(seed=seed)
+        LEVELS.append(int(self.np_random.integers(2**62)))
+        return result
+
+
+def test_evaluate_plays_levels_that_training_never_used_if_given_the_environment(
+    tmp_path,
+):
+    options = SMALL | {"num_envs": 5, "eval_every": 100, "eval_episodes": 5}
+    LEVELS.clear()
+    run = tfb.train("linear", env=Levels, logdir=tmp_path, **options)
+    trained = set(LEVELS)
+    assert len(trained) == len(LEVELS) > 50
+    LEVELS.clear()
+    with pytest.raises(UserError, match=r"your own code.*pass env"):
+        tfb.evaluate(run.logdir)
+    with pytest.raises(UserError, match=r"your own code.*pass env"):
+        tfb.train(resume=run.logdir, steps=600)
+    assert tfb.evaluate(run.logdir, 25, env=Levels).mean_return == 15
+    assert len(LEVELS) >= 25
+    assert not trained.intersection(LEVELS)
+    assert tfb.train(resume=run.logdir, env=Levels).finished
+
+
+def convolutions(units):
     def build(observation_space, action_space):
-        return keras.Sequential([keras.layers.Dense(8, "tanh")])
+        layers = [keras.layers.Conv2D(2, 3), keras.layers.Flatten()]
+        return keras.Sequential([*layers, keras.layers.Dense(units, "tanh")])
 
-    def train(self, tmp_path, **options):
-        options = SMALL | options
-        if not callable(options["env"]) and not isinstance(options["env"], str):
-            del options["num_workers"]
-        name = "linear"
-        if "network" in options:
-            name, options["settings"] = "ppo", BRIEF
-        return tfb.train(name, logdir=tmp_path, **options)
+    return build
 
-    def test_an_environment_constructor_has_to_be_passed_again(self, tmp_path):
-        run = self.train(tmp_path, env=lambda: CountingEnv(length=7))
-        with pytest.raises(UserError, match=r"your own code.*pass env"):
-            tfb.evaluate(run.logdir)
-        with pytest.raises(UserError, match=r"your own code.*pass env"):
-            tfb.train(resume=run.logdir, steps=600)
-        result = tfb.evaluate(run.logdir, 2, env=lambda: CountingEnv(length=7))
-        assert result.mean_return == 28
-        more = tfb.train(
-            resume=run.logdir, steps=600, env=lambda: CountingEnv(length=7)
-        )
-        assert more.step >= 600
 
-    def test_the_same_network_has_to_be_passed_again(self, tmp_path):
-        run = self.train(tmp_path, env="CartPole-v1", network=self.build)
-        with pytest.raises(UserError, match=r"trained with the network.*again"):
-            tfb.evaluate(run.logdir)
-        assert tfb.evaluate(run.logdir, 2, network=self.build).episodes == 2
+def test_a_network_of_the_user_in_bfloat16_trains_and_has_to_be_passed_again(tmp_path):
+    def pixels():
+        image = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
+        return SpaceEnv(image, gymnasium.spaces.Discrete(2))
 
-        def other(observation_space, action_space):
-            return keras.Sequential([keras.layers.Dense(9, "tanh")])
+    options = SMALL | {"precision": "mixed_bfloat16", "settings": BRIEF}
+    network = convolutions(8)
+    run = tfb.train("ppo", env=pixels, logdir=tmp_path, network=network, **options)
+    assert np.isfinite(run.metrics["loss/total"])
+    with pytest.raises(UserError, match=r"trained with the network.*again"):
+        tfb.evaluate(run.logdir, env=pixels)
+    assert tfb.evaluate(run.logdir, 1, env=pixels, network=network).episodes == 1
+    with pytest.raises(UserError, match="policy/network/"):
+        tfb.evaluate(run.logdir, 1, env=pixels, network=convolutions(9))
 
-        with pytest.raises(UserError, match="policy/network/"):
-            tfb.evaluate(run.logdir, 2, network=other)
+
+def full(*spaces):
+    return keras.Sequential([keras.layers.Dense(4, dtype="float32")])
+
+
+@pytest.mark.parametrize("network", [None, full])
+def test_a_network_without_convolution_is_not_trained_in_bfloat16(tmp_path, network):
+    options = SMALL | {"precision": "mixed_bfloat16", "network": network}
+    with pytest.raises(UserError, match="the network has no convolution"):
+        tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -242,12 +320,12 @@ def test_a_run_without_checkpoint_is_refused(run):
     assert not list(videos.glob("*"))
 
 
-def test_a_config_object_is_a_preset_too(tmp_path):
+def test_a_config_object_is_a_preset_too():
     own = linear.Config(gamma=0.8, learning_rate=Constant(1.0))
     config = RunConfig("linear", env="CartPole-v1", settings=own)
-    changed = {"learning_rate": 0.5}
-    run = tfb.train(config=config, logdir=tmp_path, settings=changed, **SMALL)
-    assert read_config(run)["settings"] == {"gamma": 0.8, "learning_rate": 0.5}
+    found = api.resolve(None, None, config, {"learning_rate": 0.5}, {"steps": 300})
+    assert found.settings == linear.Config(gamma=0.8, learning_rate=Constant(0.5))
+    assert (found.env, found.steps) == ("CartPole-v1", 300)
 
 
 @pytest.mark.parametrize(
@@ -281,13 +359,6 @@ def test_a_run_folder_cannot_make_the_program_import_code(run, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def edit_config(run, **changes):
-    path = pathlib.Path(run.logdir) / "config.json"
-    data = json.loads(path.read_text())
-    data["config"] |= changes
-    path.write_text(json.dumps(data))
-
-
 def test_worker_variables_of_a_folder_are_ignored_until_passed_again(
     run, tmp_path, caplog
 ):
@@ -296,14 +367,15 @@ def test_worker_variables_of_a_folder_are_ignored_until_passed_again(
     (evil / "sitecustomize.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     path = os.pathsep.join([str(evil), *sys.path])
     variables = {"worker_variables": {"PYTHONPATH": path}}
-    edit_config(run, num_workers=1, env_options={"step_seconds": 99.0, **variables})
+    saved_options = {"step_seconds": 99.0, **variables}
+    edit_config(run, num_workers=1, eval_every=0, env_options=saved_options)
     assert tfb.evaluate(run.logdir, 2).episodes == 2
     assert "PYTHONPATH" in caplog.text and "env_options" in caplog.text
     tfb.load(run.logdir)
     message = r'PYTHONPATH.*not saved.*pass.*"step_seconds": 99.0.*"PYTHONPATH"'
     with pytest.raises(UserError, match=message):
         tfb.train(resume=run.logdir, steps=600)
-    again = tfb.train(resume=run.logdir, steps=600, env_options={"step_seconds": 9.0})
+    again = tfb.train(resume=run.logdir, env_options={"step_seconds": 9.0})
     assert again.finished
     data = json.loads((pathlib.Path(run.logdir) / "config.json").read_text())
     assert data["user_code"]["worker_variables"] == []
@@ -328,7 +400,6 @@ def test_worker_variables_reach_every_worker_and_no_file(tmp_path):
         tfb.train(resume=run.logdir, env=FromVariable, steps=600)
     again = {"env": FromVariable, "env_options": variables}
     assert tfb.train(resume=run.logdir, steps=600, **again).step >= 600
-    assert tfb.evaluate(run.logdir, 2, **again).mean_return == 28
     with pytest.raises(UserError, match=r"TFB_TEST_SECRET.*not saved"):
         tfb.train(resume=run.logdir, env=FromVariable, steps=900)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -336,51 +407,11 @@ def test_worker_variables_reach_every_worker_and_no_file(tmp_path):
     assert not [path for path in files if b"s3cr3t!" in path.read_bytes()]
 
 
-def test_runs_have_different_folders_and_do_not_seed_global_generators(
-    shared_run, capsys
-):
-    folder = pathlib.Path(shared_run.logdir)
-    random.seed(1)
-    np.random.seed(1)
-    expected = random.random(), np.random.random()
-    random.seed(1)
-    np.random.seed(1)
-    run = tfb.train("linear", env="CartPole-v1", logdir=folder.parent, **SMALL)
-    assert (random.random(), np.random.random()) == expected
-    assert pathlib.Path(run.logdir).parent == folder.parent
-    assert run.logdir != shared_run.logdir
-    assert "of TensorFlow on" in capsys.readouterr().err
-
-
-LEVELS = []
-
-
-class Levels(CountingEnv):
-    """Environment that draws a level at each reset."""
-
-    def reset(self, *, seed=None, options=None):
-        result = super().reset(seed=seed)
-        LEVELS.append(int(self.np_random.integers(2**62)))
-        return result
-
-
-def test_evaluate_plays_levels_that_training_never_used(tmp_path):
-    options = SMALL | {"num_envs": 5, "eval_every": 100, "eval_episodes": 5}
-    LEVELS.clear()
-    run = tfb.train("linear", env=Levels, logdir=tmp_path, **options)
-    trained = set(LEVELS)
-    assert len(trained) == len(LEVELS) > 50
-    LEVELS.clear()
-    tfb.evaluate(run.logdir, 25, env=Levels)
-    assert len(LEVELS) >= 25
-    assert not trained.intersection(LEVELS)
-
-
 @pytest.mark.any_backend
 def test_a_run_continues_when_an_environment_crashes(tmp_path):
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
     # One worker, so that the run cannot end before its restart.
-    options = {**SMALL, "num_workers": 1, "compile": "auto"}
+    options = {**SMALL, "num_workers": 1}
     del options["num_envs"]
     run = tfb.train("linear", env=envs, logdir=tmp_path, on_fault="restart", **options)
     assert run.finished
@@ -397,7 +428,7 @@ def test_a_run_continues_when_an_environment_crashes(tmp_path):
 
 @pytest.mark.any_backend
 def test_a_run_that_ends_with_a_crash_has_a_checkpoint(tmp_path):
-    options = {**SMALL, "num_workers": 2}
+    options = {**SMALL, "num_workers": 1}
     del options["num_envs"]
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
     with pytest.raises(EnvError, match="SIGKILL"):
@@ -407,37 +438,14 @@ def test_a_run_that_ends_with_a_crash_has_a_checkpoint(tmp_path):
     assert [*saved(folder)] == [0]  # the first iteration is void
 
 
-class TestResources:
-    def events(self, run, kind):
-        return [event for event in read_events(run.logdir) if event["event"] == kind]
-
-    def test_a_run_logs_its_use_of_the_machine(self, run):
-        (event,) = self.events(run, "resources")
-        assert event["num_workers"] == 0
-        assert event["reason"]
-        assert event["compile_cache"].startswith("off: ")
-
-    @pytest.mark.any_backend
-    def test_envs_per_worker_gives_the_number_of_workers(self, tmp_path):
-        options = {k: v for k, v in SMALL.items() if k != "num_workers"}
-        options |= {"num_envs": 3, "envs_per_worker": 2}
-        run = tfb.train("linear", env="CartPole-v1", logdir=tmp_path, **options)
-        (event,) = self.events(run, "resources")
-        assert (event["num_workers"], event["envs_per_worker"]) == (2, 2)
-        # num_workers replaces envs_per_worker.
-        more = tfb.train(resume=run.logdir, steps=600, num_workers=1)
-        assert self.events(more, "resources")[-1]["num_workers"] == 1
-        assert read_config(more)["envs_per_worker"] is None
-
-
 @pytest.mark.any_backend
-def test_overlapped_runs_are_repeatable_profiled_resumed_and_played(tmp_path, capsys):
+def test_overlapped_runs_are_repeatable_profiled_and_resumed(tmp_path, capsys):
     options = SMALL | {"overlap": True, "logdir": tmp_path}
 
     def train(**more):
         return tfb.train("linear", env="CartPole-v1", **options | more)
 
-    run = train(num_workers=1, profile=True)
+    run = train(profile=True)
     lines = of_the_seed(run)
     assert lines == of_the_seed(train(num_workers=2))
     lags = [line["lag/updates"] for line in lines]
@@ -449,38 +457,3 @@ def test_overlapped_runs_are_repeatable_profiled_resumed_and_played(tmp_path, ca
     assert "environment " in capsys.readouterr().err
     more = tfb.train(resume=run.logdir, steps=run.step + 300)
     assert more.step >= run.step + 300
-    assert tfb.evaluate(more.logdir, episodes=2).episodes == 2
-
-
-class TestPrecision:
-    def test_convolutions_in_bfloat16_train_and_play(self, tmp_path):
-        def pixels():
-            image = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
-            return SpaceEnv(image, gymnasium.spaces.Discrete(2))
-
-        options = SMALL | {"precision": "mixed_bfloat16", "settings": BRIEF}
-        run = tfb.train("ppo", env=pixels, logdir=tmp_path, **options)
-        assert np.isfinite(run.metrics["loss/total"])
-        assert tfb.evaluate(run.logdir, episodes=1, env=pixels).episodes == 1
-
-    def full(*spaces):
-        return keras.Sequential([keras.layers.Dense(4, dtype="float32")])
-
-    @pytest.mark.parametrize("network", [None, full])
-    def test_a_network_without_convolution_is_refused(self, tmp_path, network):
-        options = SMALL | {"precision": "mixed_bfloat16", "network": network}
-        with pytest.raises(UserError, match="the network has no convolution"):
-            tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
-        assert not list(tmp_path.iterdir())
-
-
-def test_a_failed_profile_does_not_fail_the_run(tmp_path, capsys, monkeypatch):
-    def fail(*_):
-        raise EnvError("env 0 raised")
-
-    monkeypatch.setattr("tfagents_batch.training.analysis.profile.run", fail)
-    options = SMALL | {"logdir": tmp_path, "profile": True}
-    run = tfb.train("linear", env="CartPole-v1", **options)
-    assert run.finished
-    assert read_events(run.logdir)[-1]["event"] == "profile_failed"
-    assert "there is no profile: env 0 raised" in capsys.readouterr().err

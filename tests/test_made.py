@@ -11,7 +11,7 @@ import gymnasium
 import pytest
 
 import tfagents_batch as tfb
-from tests.support.lines import saved
+from tests.support import untrained
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.log.logger import read_events
@@ -34,7 +34,16 @@ ENV_FILE = """
 """
 
 
+class Closing(CountingEnv):
+    closed = False
+
+    def close(self):
+        self.closed = True
+
+
 def make_instance(kind):
+    if kind == "closing":
+        return Closing()
     if kind == "environment":
         return gymnasium.make("CartPole-v1")
     if kind == "env":
@@ -46,10 +55,8 @@ def counting(length):
     return lambda: CountingEnv(length=length)
 
 
-@pytest.mark.parametrize(
-    "kind", ["environment", "batch", pytest.param("env", marks=SLOW)]
-)
-def test_an_existing_instance_trains_but_is_not_used_for_evaluation(kind, tmp_path):
+@pytest.mark.parametrize("kind", ["closing", "batch", pytest.param("env", marks=SLOW)])
+def test_an_existing_instance_trains_and_is_closed_but_not_evaluated(kind, tmp_path):
     env = make_instance(kind)
     with pytest.raises(UserError, match=r"exists already, so evaluations.*eval_env="):
         tfb.train("linear", env=env, logdir=tmp_path, **SMALL)
@@ -58,12 +65,20 @@ def test_an_existing_instance_trains_but_is_not_used_for_evaluation(kind, tmp_pa
     with pytest.raises(UserError, match="num_envs cannot be chosen"):
         tfb.train("linear", env=env, num_envs=8, logdir=tmp_path, **SMALL)
     assert list(tmp_path.iterdir()) == []
+    assert not getattr(env, "closed", False)
     options = SMALL | {"eval_every": 100, "eval_episodes": 4}
-    other = make_instance(kind)
+    other, mine = make_instance(kind), make_instance(kind)
     run = tfb.train("linear", env=env, eval_env=other, logdir=tmp_path, **options)
-    assert run.metrics["eval/episodes"] == (4 if kind == "environment" else 6)
-    played = tfb.evaluate(run.logdir, 2, env=make_instance(kind))
-    assert played.episodes == (2 if kind == "environment" else 3)
+    assert run.metrics["eval/episodes"] == (4 if kind == "closing" else 6)
+    played = tfb.evaluate(run.logdir, 2, env=mine)
+    assert played.episodes == (2 if kind == "closing" else 3)
+    if kind == "closing":
+        agent = tfb.load(run.logdir, env=mine)
+        assert env.closed and not mine.closed
+        observation, _ = mine.reset()
+        assert mine.action_space.contains(agent.predict(observation)[0])
+        with pytest.raises(UserError, match="use that instance"):
+            agent.make_env()
     env.close()
 
 
@@ -121,29 +136,6 @@ def test_environments_of_the_same_name_get_the_arguments_of_the_run(tmp_path):
     assert result.mean_return > 5
 
 
-def test_a_refused_environment_is_not_closed(tmp_path):
-    class Closing(CountingEnv):
-        closed = False
-
-        def close(self):
-            self.closed = True
-
-    env = Closing()
-    with pytest.raises(UserError, match="eval_env="):
-        tfb.train("linear", env=env, logdir=tmp_path, **SMALL)
-    assert not env.closed
-    run = tfb.train("linear", env=env, eval_env=Closing(), logdir=tmp_path, **SMALL)
-    assert env.closed
-    mine = Closing()
-    assert tfb.evaluate(run.logdir, 2, env=mine).episodes == 2
-    agent = tfb.load(run.logdir, env=mine)
-    assert not mine.closed
-    observation, _ = mine.reset()
-    assert mine.action_space.contains(agent.predict(observation)[0])
-    with pytest.raises(UserError, match="use that instance"):
-        agent.make_env()
-
-
 def test_every_environment_of_a_list_is_evaluated(tmp_path):
     envs = [counting(length) for length in (1, 2, 3, 4)]
     options = SMALL | {"num_workers": 0, "eval_every": 100, "logdir": tmp_path}
@@ -190,6 +182,8 @@ def test_a_file_with_environments_may_be_moved(moved_run, tmp_path, capsys):
     (logdir / "metrics.jsonl").unlink()  # a run can continue without its metrics
     again = tfb.train(resume=logdir, env=env, steps=400)
     assert again.finished and again.metrics["episode/return_mean"] == 21
+    changed = json.loads((logdir / "config.json").read_text())
+    assert (changed["config"]["steps"], changed["config"]["env"]) == (400, env)
     assert "alarms start again" in capsys.readouterr().err
     assert [event["event"] for event in read_events(logdir)][-1] == "finished"
     copy = tmp_path / "mine.py"
@@ -211,14 +205,10 @@ def test_options_of_a_failed_resume_are_not_saved(moved_run, monkeypatch):
         with pytest.raises(UserError, match="it cannot start"):
             tfb.train(resume=logdir, env=env, steps=400, compile="full")
     assert (logdir / "config.json").read_text() == before
-    tfb.train(resume=logdir, env=env, steps=400)
-    changed = json.loads((logdir / "config.json").read_text())
-    assert changed["config"]["steps"] == 400
-    assert changed["config"]["env"] == env
 
 
 def test_env_options_are_applied_and_checked(tmp_path):
-    options = SMALL | {"num_envs": 2, "eval_every": 0, "logdir": tmp_path}
+    options = {"num_envs": 2, "eval_every": 0, "logdir": tmp_path}
     for env_options, message in (
         ({"step_second": 3}, "'step_second'; did you mean 'step_seconds'"),
         ({"step_seconds": "long"}, "step_seconds is 'long'; expected a number"),
@@ -236,15 +226,10 @@ def test_env_options_are_applied_and_checked(tmp_path):
             "linear", env="tf/CartPole-v1", env_options={"step_seconds": 9.0}, **options
         )
     assert list(tmp_path.iterdir()) == []
-    run = tfb.train(
-        "linear",
-        env="CartPole-v1",
-        env_options={"step_seconds": None, "backend": "portable"},
-        num_workers=1,
-        **options,
-    )
-    assert tfb.evaluate(run.logdir, 2).episodes == 2
-    assert tfb.evaluate(run.logdir, 2, env="tf/CartPole-v1").episodes == 2
-    agent = tfb.load(run.logdir)
+    options |= {"num_workers": 1, "env": "CartPole-v1"}
+    options |= {"env_options": {"step_seconds": None, "backend": "portable"}}
+    run = untrained.folder("linear", **options)
+    assert tfb.evaluate(run, 2).episodes == 2
+    assert tfb.evaluate(run, 2, env="tf/CartPole-v1").episodes == 2
+    agent = tfb.load(run)
     assert agent.predict(agent.observation_space.sample())[0] in (0, 1)
-    assert max(saved(run.logdir)) == run.step

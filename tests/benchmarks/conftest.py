@@ -8,16 +8,7 @@ from tfagents_batch.training.config import RunConfig
 @pytest.fixture
 def preset(linear, monkeypatch):
     """Return the name of a preset that trains quickly, because its agent is linear."""
-
-    def make():
-        return RunConfig(
-            linear,
-            "CartPole-v1",
-            num_envs=2,
-            num_workers=1,
-            compile="off",
-            settings=Settings(),
-        )
-
-    monkeypatch.setitem(PRESETS, "cartpole", make)
+    options = {"num_envs": 2, "num_workers": 1, "settings": Settings()}
+    config = RunConfig(linear, "CartPole-v1", compile="off", **options)
+    monkeypatch.setitem(PRESETS, "cartpole", lambda: config)
     return "cartpole"

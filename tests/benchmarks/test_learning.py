@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.contenders import learn_ours, learn_sb3
 from benchmarks.inside.watch import Watch
-from benchmarks.measure import process, rows, tables
+from benchmarks.measure import rows, tables
 from benchmarks.work.works import Learning
 from tests.support import peers
 from tfagents_batch.configs import PRESETS
@@ -38,10 +38,7 @@ def test_our_learner_trains_evaluates_and_ends(preset):
 
 
 def test_the_peers_learner_trains_evaluates_and_ends():
-    peers.require()
-    result = process.run_contender("learn_sb3", short(), 250, peers.PYTHONS)
-    assert not isinstance(result, process.Failure), str(result)
-    check(result)
+    check(peers.run("learn_sb3", short()))
 
 
 def test_rows_have_presets_of_both_sides_that_are_not_longer():

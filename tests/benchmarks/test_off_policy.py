@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.contenders import off_policy_ours as ours
 from benchmarks.inside import session
-from benchmarks.measure import process, rows
+from benchmarks.measure import rows
 from benchmarks.work import environments
 from benchmarks.work.off_policy import OffPolicy
 from tests.support import peers
@@ -85,11 +85,10 @@ def test_our_contender_reports_its_transitions_its_work_and_its_returns(trained)
 
 @pytest.mark.parametrize("library", ["sb3", "sbx"])
 def test_peers_do_the_work_of_our_contender(trained, library):
-    peers.require({"sb3": "stable_baselines3"}.get(library, library))
+    module = {"sb3": "stable_baselines3"}.get(library, library)
     algorithm = trained["algorithm"]
     for name in (f"{algorithm}_{library}", f"{algorithm}_{library}_several"):
-        result = process.run_contender(name, WORKS[algorithm], 200, peers.PYTHONS)
-        assert not isinstance(result, process.Failure), str(result)
+        result = peers.run(name, WORKS[algorithm], module)
         assert result["same"] == trained["same"]
         assert not result.get("differs")
 

@@ -5,31 +5,58 @@ import json
 import os
 import pathlib
 import re
+import runpy
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import types
+from typing import NamedTuple
 
 import psutil
 import pytest
 
 from tests.support import fault_env
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch import api
+from tfagents_batch.errors import SaveError
 from tfagents_batch.scripts import app, evaluate, train
 
 TRAIN = [sys.executable, "-m", "tfagents_batch.scripts.train"]
-EVALUATE = [sys.executable, "-m", "tfagents_batch.scripts.evaluate"]
 QUICK = [
     "--env=CartPole-v1",
     "--num_envs=2",
+    "--algorithm=linear",
     "--rollout.length=64",
     "--num_workers=1",
     "--eval_every=0",
     "--compile=off",
-    "--algorithm.epochs=1",
-    "--algorithm.histograms=false",
 ]
+# Training with the algorithm of support/linear.py, also from a queue. TensorFlow uses
+# oneDNN, and a package that is not needed cannot be imported while the script trains.
+TRAIN_LINEAR = """if True:
+    import platform, sys
+    from tfagents_batch.scripts import app
+
+    def main(argv):
+        assert "matplotlib" not in sys.modules
+        from tensorflow.python.util import _pywrap_util_port as port
+        assert port.IsMklEnabled() or platform.machine() != "x86_64"  # oneDNN
+        from tests.support import linear
+        from tfagents_batch.algorithms import REGISTRY
+        from tfagents_batch.scripts import train
+
+        queued = type("Queued", (linear.Config,), {"source": ("queue", {})})
+        REGISTRY["linear"] = linear.Linear, linear.Config
+        REGISTRY["queued"] = linear.Linear, queued
+        return train.main(argv)
+
+    status = app.run(main, trains=True)
+    import matplotlib  # it can still be imported
+    sys.exit(status)
+"""
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def faulty(**kwargs):
@@ -43,56 +70,117 @@ def run(command, **options):
     )
 
 
-# A package that is not needed cannot be imported while the script trains.
-CHECKED = """if True:
-    import sys
-    sys.path.append(sys.argv.pop())
-    from tfagents_batch.scripts import app
-
-    def main(argv):
-        assert "matplotlib" not in sys.modules
-        from tfagents_batch.scripts import train
-        return train.main(argv)
-
-    status = app.run(main, trains=True)
-    import matplotlib  # it can still be imported
-    sys.exit(status)
-"""
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder, logdir = tmp_path_factory.mktemp("jax"), tmp_path_factory.mktemp("logs")
-    (folder / "jax.py").write_text("raise RuntimeError('not needed')")
-    arguments = [*QUICK, "--steps=1e3", f"--logdir={logdir}", str(folder)]
-    done = run([sys.executable, "-c", CHECKED, *arguments])
-    assert done.returncode == 0, done.stderr
-    return done
-
-
 @pytest.fixture
 def run_here(tmp_path, monkeypatch, capfd):
-    """Return a function that runs training as a script, but in this process."""
+    """Return a function that runs a script in this process, by default training."""
     monkeypatch.chdir(tmp_path)
 
-    def run_here(arguments):
-        monkeypatch.setattr(sys, "argv", ["train", *arguments])
+    def run_here(arguments, script=train):
+        monkeypatch.setattr(sys, "argv", ["script", *arguments])
         handlers = {x: signal.getsignal(x) for x in (signal.SIGTERM, signal.SIGHUP)}
         try:
-            status = app.run(train.main, trains=True)
+            with pytest.raises(SystemExit) as ended:
+                runpy.run_path(script.__file__, run_name="__main__")
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        return status, *capfd.readouterr()
+        return ended.value.code, *capfd.readouterr()
 
     return run_here
 
 
+@contextlib.contextmanager
+def training(folder, flags=QUICK, after="checkpoints/step-*[0-9]"):
+    """Yield a process that trains without end, as soon as its folder has a path.
+
+    By default, this is the checkpoint after the first iteration.
+    """
+    command = [sys.executable, "-c", TRAIN_LINEAR, *flags, "--logdir=logs"]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+    environment.pop("TF_ENABLE_ONEDNN_OPTS", None)
+    process = subprocess.Popen(
+        [*command, "--steps=1e9"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not list(folder.glob(f"logs/*/{after}")):
+            assert process.poll() is None and time.monotonic() < deadline
+            select.select([], [], [], 0.05)
+        yield process
+    finally:
+        process.kill()
+        with contextlib.suppress(ValueError):  # the test has closed the pipes
+            process.communicate()
+
+
+def newest_step(folder, event="stopped"):
+    """Return the step of the newest checkpoint, after checking the last event."""
+    (log,) = folder.glob("logs/*/metrics.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines[-1]["event"] == event
+    saved = sorted(path.name for path in (log.parent / "checkpoints").iterdir())
+    return int(saved[-1].removeprefix("step-"))
+
+
+class Interrupted(NamedTuple):
+    """Training that Ctrl-C has stopped."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("interrupted")
+    (folder / "jax.py").write_text("raise RuntimeError('not needed')")
+    with training(folder) as process:
+        os.kill(process.pid, signal.SIGINT)
+        output = process.communicate(timeout=60)
+    return Interrupted(process.returncode, *output)
+
+
 @pytest.mark.any_backend
-def test_the_last_line_of_training_is_the_runs_folder(trained):
-    lines = trained.stdout.splitlines()
-    assert len(lines) == 1
-    assert pathlib.Path(lines[0], "config.json").is_file()
+def test_ctrl_c_saves_and_the_run_can_be_resumed(interrupted, linear, tmp_path):
+    assert interrupted.status == 130, interrupted.stderr
+    run = pathlib.Path(interrupted.stdout.strip())
+    folder = shutil.copytree(run, tmp_path / "logs" / run.name)
+    step = newest_step(tmp_path)
+    assert train.main([f"--resume={folder}", f"--steps={step + 9}"]) == 0
+    assert newest_step(tmp_path, "finished") > step
+
+
+@pytest.mark.any_backend
+def test_training_prints_its_folder_to_stdout_and_plain_lines_to_stderr(interrupted):
+    (line,) = interrupted.stdout.splitlines()
+    assert pathlib.Path(line, "config.json").is_file()
+    for text in ("steps", "1 thread of TensorFlow"):
+        assert text in interrupted.stderr
+    for text in ("\x1b", "Traceback", "oneDNN", "too late"):  # to set the threads
+        assert text not in interrupted.stderr
+
+
+def test_evaluation_is_one_json_line_and_can_sample_actions(
+    interrupted, linear, run_here
+):
+    flags, lines = [f"--logdir={interrupted.stdout.strip()}", "--episodes=4"], []
+    for actions in ("mode", "sample", "sample"):
+        status, stdout, stderr = run_here([*flags, f"--actions={actions}"], evaluate)
+        assert status == 0, stderr
+        lines.append(stdout)
+    result = json.loads(lines[0])
+    assert result["episodes"] == 4
+    assert result["mean_return"] > 5
+    assert result["std_return"] >= 0
+    assert lines[0] != lines[1] == lines[2]
+    status, _, stderr = run_here([*flags, "--actions=both"], evaluate)
+    assert status == 64 and "--actions" in stderr
 
 
 def test_a_missing_folder_for_temporary_files_is_reported(monkeypatch):
@@ -104,43 +192,16 @@ def test_a_missing_folder_for_temporary_files_is_reported(monkeypatch):
         app.import_tensorflow()
 
 
-def test_several_seeds_print_the_folder_of_each(linear, tmp_path, capsys):
-    flags = ["--env=tf/Bandit-v0", "--num_envs=2", "--rollout.length=8", "--steps=32"]
-    flags += [f"--algorithm={linear}", "--eval_every=0", "--compile_cache=false"]
-    assert train.main([*flags, "--seeds=2", "--seed=5", f"--logdir={tmp_path}"]) == 0
-    folders = capsys.readouterr().out.splitlines()
-    assert [folder[-3:] for folder in folders] == ["-s5", "-s6"]
-    assert all(pathlib.Path(folder, "config.json").is_file() for folder in folders)
+def test_several_seeds_print_the_folder_of_each(monkeypatch, capsys):
+    def train_seeds(*, seeds, seed, **options):
+        assert (options["env"], options["logdir"]) == ("tf/Bandit-v0", "logs")
+        names = [f"run-s{seed + number}" for number in range(seeds)]
+        return [types.SimpleNamespace(logdir=name, finished=True) for name in names]
 
-
-def test_progress_goes_to_stderr_in_plain_lines(trained):
-    assert "steps" in trained.stderr
-    assert "\x1b" not in trained.stderr
-    assert "Traceback" not in trained.stderr
-    assert "oneDNN" not in trained.stderr
-
-
-@pytest.mark.any_backend
-def test_evaluation_is_one_json_line(trained):
-    folder = trained.stdout.strip()
-    done = run([*EVALUATE, f"--logdir={folder}", "--episodes=4"])
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
-    assert result["episodes"] == 4
-    assert result["mean_return"] > 5
-    assert result["std_return"] >= 0
-
-
-def test_evaluate_can_sample_actions(trained, capsys):
-    folder = trained.stdout.strip()
-    lines = []
-    for actions in ("mode", "sample", "sample"):
-        flags = [f"--logdir={folder}", "--episodes=4", f"--actions={actions}"]
-        assert evaluate.main(flags) == 0
-        lines.append(capsys.readouterr().out)
-    assert lines[0] != lines[1] == lines[2]
-    with pytest.raises(UserError, match="--actions"):
-        evaluate.main([f"--logdir={folder}", "--actions=both"])
+    monkeypatch.setattr(api, "train_seeds", train_seeds)
+    flags = ["--env=tf/Bandit-v0", "--seeds=2", "--seed=5", "--logdir=logs"]
+    assert train.main(flags) == 0
+    assert capsys.readouterr().out == "run-s5\nrun-s6\n"
 
 
 @pytest.mark.parametrize(
@@ -174,11 +235,6 @@ def test_bad_input_is_one_line_and_status_64(arguments, message, tmp_path, run_h
     assert not (tmp_path / "logs").exists()
 
 
-def test_threads_are_set_in_time(trained):
-    assert "1 thread of TensorFlow" in trained.stderr
-    assert "too late" not in trained.stderr
-
-
 def test_debug_shows_the_traceback_of_an_error(run_here):
     status, stdout, stderr = run_here(["--config=cartpol", "--debug"])
     assert status == 64
@@ -196,63 +252,15 @@ def test_help_lists_every_flag_with_its_default_even_without_stderr():
 
 @pytest.mark.any_backend
 def test_an_environment_that_fails_is_status_70_with_its_traceback(linear, run_here):
-    arguments = [*faulty(mode="exc", step=5), "--num_envs=1", f"--algorithm={linear}"]
-    arguments += [flag for flag in QUICK[2:] if "algorithm" not in flag]
+    arguments = [*faulty(mode="exc", step=5), "--num_envs=1", *QUICK[2:]]
     status, _, stderr = run_here(arguments)
     assert status == 70, stderr
     assert "env 0 (worker 0" in stderr
     assert "fault_env.py" in stderr  # where it was raised
 
 
-@contextlib.contextmanager
-def training(folder, flags=QUICK):
-    """Yield a process that trains without end, after its first iteration."""
-    command = [*TRAIN, *flags, "--steps=1e9", "--logdir=logs"]
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        # A checkpoint follows the first iteration.
-        deadline = time.monotonic() + 120
-        while not list(folder.glob("logs/*/checkpoints/step-*[0-9]")):
-            assert process.poll() is None and time.monotonic() < deadline
-            select.select([], [], [], 0.05)
-        yield process
-    finally:
-        process.kill()
-        with contextlib.suppress(ValueError):  # the test has closed the pipes
-            process.communicate()
-
-
-def newest_step(folder, event="stopped"):
-    """Return the step of the newest checkpoint, after checking the last event."""
-    (log,) = folder.glob("logs/*/metrics.jsonl")
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert lines[-1]["event"] == event
-    saved = sorted(path.name for path in (log.parent / "checkpoints").iterdir())
-    return int(saved[-1].removeprefix("step-"))
-
-
-@pytest.mark.any_backend
-def test_ctrl_c_saves_and_the_run_can_be_resumed(tmp_path):
-    with training(tmp_path) as process:
-        os.kill(process.pid, signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130, stderr
-    assert "Traceback" not in stderr
-    step = newest_step(tmp_path)
-    folder = tmp_path / stdout.strip()
-    assert train.main([f"--resume={folder}", f"--steps={step + 9}"]) == 0
-    assert newest_step(tmp_path, "finished") > step
-
-
 def test_ctrl_c_ends_asynchronous_training_and_all_its_processes(tmp_path):
-    flags = ["--algorithm=ga3c", *(x for x in QUICK if "." not in x)]
+    flags = [x.replace("linear", "queued") for x in QUICK if "rollout" not in x]
     with training(tmp_path, flags) as process:
         children = psutil.Process(process.pid).children(recursive=True)
         begin = time.monotonic()
@@ -347,25 +355,10 @@ def test_sigusr1_before_training_is_harmless():
 
 @pytest.mark.any_backend
 def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
-    arguments = [*faulty(mode="hang", phase="reset"), "--num_workers=1", "--num_envs=1"]
-    process = subprocess.Popen(
-        [*TRAIN, *arguments, "--eval_every=0"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        logs = tmp_path / "logs"
-        deadline = time.monotonic() + 60
-        # The log is created just before the first reset.
-        while not list(logs.glob("*/metrics.jsonl")):
-            assert time.monotonic() < deadline
-            select.select([], [], [], 0.05)
+    flags = [*faulty(mode="hang", phase="reset"), "--num_envs=1", *QUICK[2:]]
+    # The log is created just before the first reset.
+    with training(tmp_path, flags, "metrics.jsonl") as process:
         os.kill(process.pid, signal.SIGINT)
         _, stderr = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.communicate()
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
