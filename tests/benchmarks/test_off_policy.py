@@ -1,6 +1,7 @@
 """Contenders that train with a replay: ours and the peers'."""
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -116,9 +117,8 @@ def test_the_game_of_the_peers_has_the_spaces_and_the_limit_of_ours():
     assert theirs.spec.max_episode_steps == own.max_episode_steps
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_peers_make_the_updates_of_the_work_with_any_number_of_environments(several):
-    for work in ALL.values():
+def test_peers_make_the_updates_of_the_work_with_any_possible_number_of_environments():
+    for work, several in itertools.product(ALL.values(), (False, True)):
         num_envs = work.num_envs if several else 1
         calls = work.calls(num_envs)
         steps = calls.train_freq * num_envs
@@ -129,9 +129,6 @@ def test_peers_make_the_updates_of_the_work_with_any_number_of_environments(seve
             target = work.target_steps(num_envs)
             assert target * work.train_updates == work.target_every * work.train_every
             assert target % num_envs == 0
-
-
-def test_an_inexact_number_of_updates_is_refused():
     with pytest.raises(ValueError, match="3 environments cannot train 1 times in 4"):
         TINY.calls(3)
     with pytest.raises(ValueError, match="3 environments cannot make 10 updates"):
@@ -141,12 +138,10 @@ def test_an_inexact_number_of_updates_is_refused():
 def test_updates_and_epsilon_are_those_of_our_algorithm():
     ratio = Ratio(TINY.train_updates, TINY.train_every, TINY.warmup_steps)
     for before, after in ((0, 17), (16, 23), (23, 55), (0, 100)):
-        assert TINY.updates_due(before, after) == int(
-            ratio.due(TINY.warmup_steps, before, after)
-        )
+        due = ratio.due(TINY.warmup_steps, before, after)
+        assert TINY.updates_due(before, after) == int(due)
     for step in (0, 1234, 10**6):
-        assert TINY.exploration(step) == pytest.approx(
-            float(Linear(*TINY.epsilon)(step))
-        )
+        epsilon = float(Linear(*TINY.epsilon)(step))
+        assert TINY.exploration(step) == pytest.approx(epsilon)
     for row in rows.DQN.values():  # its ramp ends before the measurement
         assert row.work.exploration(row.work.first_block) == row.work.epsilon[1]
