@@ -35,24 +35,25 @@ def test_training_on_the_cpu_claims_none(calls):
     assert calls == {"visible": ([], "GPU"), "growing": []}
 
 
-def test_devices_are_unchanged_if_tensorflow_has_run_before(calls, monkeypatch):
-    def too_late(*_):
-        raise RuntimeError("cannot be modified after being initialized")
-
-    monkeypatch.setattr(tf.config, "set_visible_devices", too_late)
-    placement.claim("cpu")
-
-
 def test_devices_that_others_have_chosen_are_unchanged(calls, monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["b"])
     placement.claim("gpu")
     assert calls == {"visible": None, "growing": []}
 
 
-def test_gpus_that_others_have_divided_are_unchanged(calls, monkeypatch):
-    def divided(*_):
-        raise ValueError("Cannot set memory growth on device with virtual devices")
+@pytest.mark.parametrize(
+    ("device", "place", "name", "error"),
+    [
+        ("cpu", tf.config, "set_visible_devices", RuntimeError("TensorFlow has run")),
+        ("gpu", tf.config.experimental, "set_memory_growth", ValueError("is divided")),
+    ],
+)
+def test_devices_that_cannot_be_changed_any_more_are_unchanged(
+    calls, monkeypatch, device, place, name, error
+):
+    def too_late(*_):
+        raise error
 
-    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", divided)
-    placement.claim("gpu")
+    monkeypatch.setattr(place, name, too_late)
+    placement.claim(device)
     assert calls["visible"] is None

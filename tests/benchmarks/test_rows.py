@@ -1,12 +1,14 @@
-"""Rows and contenders as data."""
+"""Rows, contenders and their packages as data."""
 
 import dataclasses
 import json
 import pathlib
+import re
 
 import pytest
 
 import benchmarks.contenders
+from benchmarks import make_environments
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import rows
 from benchmarks.work.works import Stepping
@@ -55,3 +57,14 @@ def test_actions_are_valid_and_determined_by_the_seed(name):
     assert all(env.action_space.contains(x) for row in actions for x in row)
     assert (actions == work.actions()).all()
     assert (actions != dataclasses.replace(work, seed=2).actions()).any()
+
+
+def test_the_bench_extra_has_the_packages_that_the_script_installs():
+    text = (
+        (FOLDER.parents[1] / "setup.py")
+        .read_text()
+        .partition('"bench": [')[2]
+        .partition("\n    ]")[0]
+    )
+    names = {*re.findall(r'^ +"([^">]+)', text, re.MULTILINE)}
+    assert names == {*make_environments.PEERS, "torch"}

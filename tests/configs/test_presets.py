@@ -86,6 +86,17 @@ def test_a_preset_is_valid_and_survives_json(name):
     assert config.replace(config.from_dict(RunConfig, plain), parts) == preset
 
 
+def kind_of(preset):
+    """Return what determines the variables of an agent for given spaces."""
+    return preset.algorithm, json.dumps(config.to_dict(preset.settings.network))
+
+
+@pytest.fixture(scope="module")
+def agents():
+    """Return agents by kind and spaces; to create them takes most of the time."""
+    return {}
+
+
 def created():
     """Return all presets; slow are those that need no other code than earlier ones."""
     found, seen = [], set()
@@ -93,7 +104,7 @@ def created():
         preset = make()
         # The games of GA3C have the same settings, so one of them is enough.
         env = "ALE" if name.startswith("ga3c") else preset.env
-        agent = preset.algorithm, json.dumps(config.to_dict(preset.settings.network))
+        agent = kind_of(preset)
         quick = not {env, agent} <= seen or name.startswith("batch_ppo/")
         seen |= {env, agent}
         marks = [] if quick else [pytest.mark.slow]
@@ -104,7 +115,7 @@ def created():
 # Box2D's SWIG module crashes if this warning of its import is an error.
 @pytest.mark.filterwarnings("ignore:builtin type [Ss]wig:DeprecationWarning")
 @pytest.mark.parametrize("name", created())
-def test_a_preset_creates_its_agent_for_its_environment(name):
+def test_a_preset_creates_its_agent_for_its_environment(name, agents):
     """All extras are part of [dev], so a missing package is a failure."""
     preset = PRESETS[name]()
     processes = {} if preset.env.startswith("tf/") else {"num_workers": 0}
@@ -112,7 +123,11 @@ def test_a_preset_creates_its_agent_for_its_environment(name):
     settings = schedules.resolve(preset.settings, preset.steps)
     options = {"env_kwargs": preset.env_kwargs, "wrappers": preset.wrappers}
     with tfb.make_env(preset.env, 1, **processes, **options) as env:
-        agent = kind(settings, env.spec)
+        spaces = env.spec.observation_space, env.spec.action_space
+        key = str((kind_of(preset), spaces))
+        if key not in agents:
+            agents[key] = kind(settings, env.spec)
+        agent = agents[key]
         drawn = make_steps(env.spec.observation_space, 1, 1)
         step = nest.map(lambda x: x[0], drawn)
         policy = agent.policy
@@ -187,26 +202,21 @@ def test_the_presets_of_ga3cs_paper_have_its_settings():
     assert (preset["num_envs"], queue["predictors"], queue["adjust"]) == (32, 2, True)
     assert queue["length"] == queue["train_batch"] == 5  # TIME_MAX; one agent's steps
     assert queue["capacity"] == 100 * 5  # rollouts in the queue
-    assert (
-        differs(
-            settings,
-            {
-                "gamma": 0.99,
-                "learning_rate": 3e-4,
-                "entropy_scale": 0.01,
-                "max_gradient_norm": None,
-                "optimizer": "rmsprop_tf",
-                "optimizer_epsilon": 0.1,
-                "reduction": "sum",
-                "correction": "log_floor",
-                "gae_lambda": 1.0,
-                "value_scale": 1.0,
-                "normalize_return": "clip",
-                "reward_clip": 1.0,
-            },
-        )
-        == {}
-    )
+    expected = {
+        "gamma": 0.99,
+        "learning_rate": 3e-4,
+        "entropy_scale": 0.01,
+        "max_gradient_norm": None,
+        "optimizer": "rmsprop_tf",
+        "optimizer_epsilon": 0.1,
+        "reduction": "sum",
+        "correction": "log_floor",
+        "gae_lambda": 1.0,
+        "value_scale": 1.0,
+        "normalize_return": "clip",
+        "reward_clip": 1.0,
+    }
+    assert differs(settings, expected) == {}
     assert settings["network"]["cnn"] == "ga3c"
     assert settings["network"]["initializer"] == "fan_in"
 

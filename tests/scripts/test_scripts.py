@@ -288,18 +288,6 @@ def test_sigterm_to_all_processes_saves_in_time_although_a_step_hangs(tmp_path):
     assert newest_step(tmp_path) > 0
 
 
-# tests/training/runtime/test_signals.py: SIGHUP stops as other signals do; below: a
-# closed stdout is not a failure.
-@pytest.mark.slow
-def test_a_closed_terminal_saves(tmp_path):
-    with training(tmp_path) as process:
-        process.stdout.close()
-        process.stderr.close()
-        os.kill(process.pid, signal.SIGHUP)
-        assert process.wait(timeout=60) == 128 + signal.SIGHUP
-    assert newest_step(tmp_path) > 0
-
-
 # A script without TensorFlow that ends in different ways.
 SCRIPT = """
 import errno, os, signal, sys
