@@ -23,7 +23,6 @@ from tfagents_batch import api
 from tfagents_batch.errors import SaveError
 from tfagents_batch.scripts import app, evaluate, train
 
-TRAIN = [sys.executable, "-m", "tfagents_batch.scripts.train"]
 QUICK = [
     "--env=CartPole-v1",
     "--num_envs=2",
@@ -210,13 +209,8 @@ def test_several_seeds_print_the_folder_of_each(monkeypatch, capsys):
         (["--confg=cartpole"], "--confg.*--config"),
         (["--env=CartPole-v1", "--algorithm.epoch=3"], "algorithm.epochs"),
         (["--log_dir=x", "--config=cartpole"], "--logdir"),
-        (["--env=CartPool-v1"], "CartPool-v1.*CartPole-v1"),
         ([], "no environment"),
         (["--resume=nowhere", "--logdir=logs"], "logdir"),
-        (
-            ["--env=CartPole-v1", "--num_workers=1", "--envs_per_worker=2"],
-            "num_workers.*envs_per_worker",
-        ),
         (
             ["--env=tf/CartPole-v1", "--seeds=2", "--resume=logs"],
             "resume cannot be used with several seeds",
@@ -242,12 +236,13 @@ def test_debug_shows_the_traceback_of_an_error(run_here):
     assert stdout == ""
 
 
-def test_help_lists_every_flag_with_its_default_even_without_stderr():
-    done = run(["sh", "-c", " ".join([*TRAIN, "--help", "2>&-"])])
-    assert done.returncode == 0
-    for flag in ("--config", "--resume", "--rollout.length", "--algorithm.clip_ratio"):
-        assert flag in done.stdout
-    assert "0.2" in done.stdout
+def test_help_lists_every_flag_with_its_default(run_here):
+    status, stdout, _ = run_here(["--help"])
+    assert status == 0
+    assert stdout.startswith("Train an agent")
+    for flag in ("--config", "--resume", "--rollout.length"):
+        assert flag in stdout
+    assert "--algorithm.clip_ratio=0.2" in stdout
 
 
 @pytest.mark.any_backend
@@ -298,6 +293,14 @@ def main(argv):
 
 sys.exit(app.run(main, tensorflow=False))
 """
+
+
+def test_a_closed_stderr_is_not_a_failure_even_while_tensorflow_is_imported():
+    body = "print('progress', file=sys.stderr); app.show('a result'); return 0"
+    fake = "app.importlib.import_module = lambda name: None\nsys.exit"
+    script = SCRIPT.format(body).replace("sys.exit", fake).replace("False", "True")
+    done = run(["sh", "-c", '"$@" 2>&-', "sh", sys.executable, "-c", script])
+    assert (done.returncode, done.stdout) == (0, "a result\n")
 
 
 def test_a_closed_stdout_is_not_a_failure():
