@@ -110,7 +110,7 @@ def test_indices_and_seeds_give_distinct_keys():
     np.testing.assert_array_equal(seeds.fold(key, tf.constant(0)), key)
 
 
-def test_numbers_are_uniform_and_normal():
+def test_numbers_are_uniform_within_their_bounds_and_normal():
     key, size = seeds.key(1, "test"), [100_000]
     uniform, normal = seeds.uniform(size, key).numpy(), seeds.normal(size, key).numpy()
     assert uniform.dtype == normal.dtype == np.float32
