@@ -1,7 +1,6 @@
 """Tests that the migration guides match the package."""
 
 import contextlib
-import dataclasses
 import functools
 import importlib
 import inspect
@@ -69,15 +68,6 @@ def quoted(cell):
     return re.findall(r"`([^`]+)`", cell)
 
 
-def settings(value, prefix=""):
-    """Yield the dotted name of every setting."""
-    for field in dataclasses.fields(value):
-        current = getattr(value, field.name)
-        yield prefix + field.name
-        if dataclasses.is_dataclass(current):
-            yield from settings(current, f"{prefix}{field.name}.")
-
-
 def named_settings(cell):
     """Return the settings named in a cell, without their values."""
     names = [each for each in quoted(cell) if re.fullmatch(r"[a-z_.]+", each)]
@@ -86,9 +76,9 @@ def named_settings(cell):
 
 def known_settings(algorithm):
     run = RunConfig(algorithm=algorithm.lower())
-    own = settings(run.settings, "algorithm.")
-    source = settings(run.source, f"{run.source.name}.")
-    return {*settings(run), *own, *source}
+    parts = {"": run, "algorithm.": run.settings, f"{run.source.name}.": run.source}
+    names = {prefix: config.flat(config.to_dict(x)) for prefix, x in parts.items()}
+    return {prefix + name for prefix in names for name in names[prefix]}
 
 
 def parts(page):
