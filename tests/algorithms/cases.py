@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
-from tfagents_batch import nest
+from tfagents_batch import config, nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.types import TimeStep, Trajectory
@@ -57,8 +57,14 @@ RUNS |= {
 def make_ppo(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings):
     """Return PPO with two minibatches and one epoch, unless the settings differ."""
     keras.utils.set_random_seed(seed)
-    config = ppo.Config(**{"minibatch_size": 24, "epochs": 1, **settings})
-    return ppo.PPO(config, make_spec(observation, action, B))
+    chosen = ppo.Config(**{"minibatch_size": 24, "epochs": 1, **settings})
+    chosen = chosen if "network" in settings else small(chosen)
+    return ppo.PPO(chosen, make_spec(observation, action, B))
+
+
+def small(settings):
+    """Return an algorithm's settings with a network that is fast in eager code."""
+    return config.replace(settings, {"network": {"hidden": (8,)}})
 
 
 def update(agent, trajectory, seed, step=0) -> Metrics:

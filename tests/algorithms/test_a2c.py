@@ -5,10 +5,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import B, T, assert_gradients, assert_same, collect, update
+from tests.algorithms.cases import (
+    B,
+    T,
+    assert_gradients,
+    assert_same,
+    collect,
+    small,
+    update,
+)
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import a2c
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import VERSION
 from tfagents_batch.schedules import Constant
 from tfagents_batch.training.config import RunConfig
@@ -25,7 +34,7 @@ PLAIN = {
 def make(action="discrete", **settings):
     keras.utils.set_random_seed(0)
     spec = make_spec(VECTOR, ACTIONS[action], B)
-    return a2c.A2C(a2c.Config(**settings), spec)
+    return a2c.A2C(small(a2c.Config(**settings)), spec)
 
 
 def older(trajectory, shift=0.3):
@@ -138,3 +147,8 @@ def test_the_floor_stops_the_gradient_of_actions_that_are_almost_impossible():
     assert float(metrics["policy/log_floor"]) == 1
     for gradient in agent.optimizer.rule.mean_gradients():
         np.testing.assert_array_equal(gradient, 0)
+
+
+def test_a_floor_of_probabilities_needs_discrete_actions():
+    with pytest.raises(UserError, match="log_floor, but the action space is Box"):
+        make("box", correction="log_floor")

@@ -17,6 +17,7 @@ from tests.algorithms.cases import (
     assert_equal,
     experience,
     named,
+    small,
     update,
 )
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
@@ -37,7 +38,6 @@ CASES = {
     },
     "dqn-soft": {"target": "munchausen", "distribution": "qr", "temperature": 0.1},
 }
-SHORT = {"ppo": {"epochs": 2}}
 pytestmark = pytest.mark.parametrize("name", [*REGISTRY, *CASES])
 
 
@@ -55,7 +55,8 @@ def make(name, action=None, histograms=False):
     algorithm = name.partition("-")[0]
     keras.utils.set_random_seed(0)
     spec = make_spec(action=ACTIONS[action or usual_action(name)], num_envs=B)
-    settings = dataclasses.replace(settings_of(name), histograms=histograms)
+    short = {"histograms": histograms} | ({"epochs": 2} if name == "ppo" else {})
+    settings = dataclasses.replace(small(settings_of(name)), **short)
     return REGISTRY[algorithm][0](settings, spec)
 
 
@@ -64,6 +65,7 @@ class Learned(NamedTuple):
 
     agent: interfaces.Algorithm
     trajectory: Trajectory
+    everything: list  # pairs of each variable and its value at the start
     start: dict  # copies of its variables at the start, and after each update
     once: dict
     twice: dict
@@ -72,17 +74,32 @@ class Learned(NamedTuple):
 
 @functools.cache
 def learned(name, action=None):
-    agent = make(name, action, histograms=True)
+    agent = make(name, action, histograms=action is None)
     trajectory, start = experience(agent), named(agent)
+    everything = [(x, x.numpy()) for x in (*agent.variables, *agent.network.variables)]
     update(agent, trajectory, 1)
     once = named(agent)
     metrics = update(agent, trajectory, 2, step=100)
-    return Learned(agent, trajectory, start, once, named(agent), metrics)
+    twice = named(agent)
+    return Learned(agent, trajectory, everything, start, once, twice, metrics)
+
+
+@functools.cache
+def another(name):
+    return make(name)
+
+
+def restored(name, values):
+    """Return another agent, without histograms, with these variables."""
+    agent = another(name)
+    for key, variable in agent.named_variables().items():
+        variable.assign(values[key])
+    return agent
 
 
 def settings_of(name):
     kind = REGISTRY[name.partition("-")[0]][1]
-    return config.from_dict(kind, (SHORT | CASES).get(name, {})).check()
+    return config.from_dict(kind, CASES.get(name, {})).check()
 
 
 def leaves(settings):
@@ -133,10 +150,8 @@ def test_a_builder_that_returns_the_same_weights_again_is_refused(name):
     spec = make_spec(action=ACTIONS[usual_action(name)], num_envs=B)
     kind, settings = REGISTRY[name.partition("-")[0]][0], settings_of(name)
     layer = keras.layers.Dense(4, name="mine")
-    same = keras.Sequential([layer])
-    for build in (lambda *_: same, lambda *_: keras.Sequential([layer])):
-        with pytest.raises(UserError, match=r"shares .*mine.* new model"):
-            kind(settings, spec, build).make_policy()
+    with pytest.raises(UserError, match=r"shares .*mine.* new model"):
+        kind(settings, spec, lambda *_: keras.Sequential([layer])).make_policy()
     new = kind(settings, spec, lambda *_: keras.Sequential([keras.layers.Dense(4)]))
     assert new.make_policy().network is not new.policy.network
 
@@ -159,7 +174,7 @@ def test_updates_are_finite_and_change_weights_but_not_the_version(name, usual):
         with pytest.raises(UserError, match="action space"):
             make(name, action)
         return
-    agent, _, start, _, twice, metrics = learned(name, None if usual else action)
+    agent, _, _, start, _, twice, metrics = learned(name, None if usual else action)
     assert all("/" in key for key in metrics)
     for value in nest.flatten(metrics):
         assert value.dtype == tf.float32 and len(value.shape) <= 1
@@ -170,7 +185,8 @@ def test_updates_are_finite_and_change_weights_but_not_the_version(name, usual):
 
 
 def test_an_update_in_a_program_equals_an_eager_one(name):
-    agent, before = make(name), learned(name)
+    before = learned(name)
+    agent = restored(name, before.start)
     program = functools.partial(update, agent)
     program = tf.function(program, jit_compile=agent.compilable, autograph=False)
     program(before.trajectory, tf.constant(1))
@@ -178,15 +194,14 @@ def test_an_update_in_a_program_equals_an_eager_one(name):
 
 
 def test_an_agent_with_the_variables_of_another_learns_the_same(name):
-    agent, other = make(name), learned(name)
-    for key, variable in agent.named_variables().items():
-        variable.assign(other.once[key])
+    other = learned(name)
+    agent = restored(name, other.once)
     update(agent, other.trajectory, 2, step=100)
     assert_equal(named(agent), other.twice)
 
 
 def test_actions_and_rewards_of_restart_rows_have_no_influence(name):
-    agent, (_, trajectory, _, once, *_) = make(name), learned(name)
+    agent, trajectory = restored(name, learned(name).start), learned(name).trajectory
     masked = ~trajectory.mask
     assert np.any(masked) and not np.all(masked)
     action = trajectory.action
@@ -197,17 +212,13 @@ def test_actions_and_rewards_of_restart_rows_have_no_influence(name):
     poisoned = tf.where(masked, 1e6, reward[1:])
     steps = trajectory.steps._replace(reward=tf.concat([reward[:1], poisoned], 0))
     update(agent, trajectory._replace(action=action, steps=steps), 1)
-    assert_equal(named(agent), once)
+    assert_equal(named(agent), learned(name).once)
 
 
 def test_all_state_is_in_its_named_variables(name):
-    agent = learned(name).agent
+    agent, pairs = learned(name).agent, learned(name).everything
     held = {id(variable) for variable in agent.named_variables().values()}
     held.add(id(agent.policy.version))  # a run starts it at 0
-    fresh = make(name)
-    pairs = zip(
-        *([*x.variables, *x.network.variables] for x in (agent, fresh)), strict=True
-    )
     # Numbers of the settings are variables, too, but no update changes them.
     missing = [v.name for v, start in pairs if id(v) not in held and np.any(v != start)]
     assert not missing

@@ -16,6 +16,7 @@ from tests.algorithms.cases import (
     assert_gradients,
     experience,
     named,
+    small,
     variables,
 )
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
@@ -31,7 +32,7 @@ STEP = tf.constant(5000, tf.int64)
 
 def make(action=ACTIONS["discrete"], seed=0, **settings):
     keras.utils.set_random_seed(seed)
-    return dqn.DQN(dqn.Config(**settings), make_spec(VECTOR, action, B))
+    return dqn.DQN(small(dqn.Config(**settings)), make_spec(VECTOR, action, B))
 
 
 def values(network, observation):

@@ -1,7 +1,5 @@
 """Tests of PPO's normalization of advantages, rewards and observations."""
 
-import itertools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,7 +10,7 @@ from tfagents_batch.ops import masked
 
 def test_advantages_are_standardized_once_or_in_each_minibatch_or_never():
     policy = {}
-    for kind, size in ((True, None), ("batch", None), (True, 8), (False, None)):
+    for kind, size in (("batch", None), (True, 16), (False, None)):
         agent = make_ppo(
             normalize_advantage=kind,
             minibatch_size=size,
@@ -22,13 +20,12 @@ def test_advantages_are_standardized_once_or_in_each_minibatch_or_never():
         )
         policy[kind, size] = float(update(agent, collect(agent), 1)["loss/policy"])
     # Before the first step the ratio is 1, and standardized advantages have mean 0.
-    assert policy[True, None] == pytest.approx(0, abs=1e-6)
     assert policy["batch", None] == pytest.approx(0, abs=1e-6)
-    assert policy[True, 8] == pytest.approx(0, abs=1e-6)
+    assert policy[True, 16] == pytest.approx(0, abs=1e-6)
     assert abs(policy[False, None]) > 1e-3
     losses = {}
     for kind in (True, "batch"):
-        agent = make_ppo(normalize_advantage=kind, minibatch_size=8, histograms=False)
+        agent = make_ppo(normalize_advantage=kind, minibatch_size=16, histograms=False)
         update(agent, collect(agent), 1)
         losses[kind] = named(agent)["policy/network/000-kernel"]
     assert np.any(losses[True] != losses["batch"])
@@ -95,7 +92,7 @@ def test_observations_are_clipped_at_the_configured_bound():
 
 
 def test_rewards_are_clipped_at_the_configured_bound():
-    for kind, clip in itertools.product((True, "clip"), (0.5, 50.0)):
+    for kind, clip in ((True, 0.5), ("clip", 0.5), ("clip", 50.0)):
         options = {"normalize_return": kind, "reward_clip": clip}
         agent = make_ppo(**options, gae_lambda=0.0, gamma=0.0)
         trajectory = collect(agent)

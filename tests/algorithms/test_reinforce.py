@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.algorithms import cases
-from tests.algorithms.cases import B, T, collect, named, update
+from tests.algorithms.cases import B, T, collect, named, small, update
 from tests.algorithms.test_a2c import PLAIN
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
@@ -18,7 +18,7 @@ from tfagents_batch.errors import UserError
 def make(action="discrete", **settings):
     keras.utils.set_random_seed(0)
     spec = make_spec(VECTOR, ACTIONS[action], B)
-    return reinforce.Reinforce(reinforce.Config(**PLAIN | settings), spec)
+    return reinforce.Reinforce(small(reinforce.Config(**PLAIN | settings)), spec)
 
 
 def slow_returns(trajectory, gamma, end, reset=False):
@@ -168,8 +168,8 @@ def test_a_mean_at_each_time_step_needs_whole_episodes(tmp_path):
 
 
 def test_an_agent_of_whole_episodes_is_evaluated_over_any_number(tmp_path):
-    options = {"steps": 60, "settings": {"baseline": "time_step", "histograms": False}}
-    run = cases.train("reinforce", tmp_path, **options, compile="off")
+    settings = cases.BRIEF | {"baseline": "time_step"}
+    run = cases.train("reinforce", tmp_path, steps=60, settings=settings, compile="off")
     # As many environments as episodes, which is no divisor of those of an update.
     assert tfb.evaluate(run.logdir, episodes=3).episodes == 3
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, assert_gradients, experience
+from tests.algorithms.cases import B, assert_gradients, experience, small
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac
@@ -22,7 +22,8 @@ STEP = tf.constant(5000, tf.int64)
 
 def make(action=ACTIONS["box"], network=None, observation=VECTOR, **settings):
     keras.utils.set_random_seed(0)
-    return sac.SAC(sac.Config(**settings), make_spec(observation, action, B), network)
+    config, spec = small(sac.Config(**settings)), make_spec(observation, action, B)
+    return sac.SAC(config, spec, network)
 
 
 def at(batch, row):

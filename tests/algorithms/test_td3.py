@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, assert_gradients, experience
+from tests.algorithms.cases import B, assert_gradients, experience, small
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import td3
@@ -20,7 +20,7 @@ STEP = tf.constant(5000, tf.int64)
 
 def make(kind=td3.Config, action=ACTIONS["box"], **settings):
     keras.utils.set_random_seed(0)
-    return td3.TD3(kind(**settings), make_spec(VECTOR, action, B))
+    return td3.TD3(small(kind(**settings)), make_spec(VECTOR, action, B))
 
 
 def at(batch, row):

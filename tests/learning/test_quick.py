@@ -8,7 +8,8 @@ from gymnasium import spaces as gs
 import tfagents_batch as tfb
 
 PPO = {"num_workers": 0, "rollout": {"length": 64}}
-SETTINGS = {"learning_rate": 1e-3, "epochs": 8, "gamma": 0.5, "histograms": False}
+SMALL = {"network": {"hidden": [32]}, "histograms": False}
+SETTINGS = SMALL | {"learning_rate": 1e-3, "epochs": 8, "gamma": 0.5}
 
 
 def train_and_play(algorithm, env, folder, episodes=16, actions="mode", **options):
@@ -129,7 +130,7 @@ class Corridor(gymnasium.Env):
 )
 def test_ga3c_learns_from_the_last_step_of_an_episode(length, steps, tmp_path):
     options = {"steps": steps, "seed": 1, "num_envs": 8, "num_workers": 2}
-    options |= {"settings": {"learning_rate": 2e-3, "histograms": False}}
+    options |= {"settings": SMALL | {"learning_rate": 2e-3}}
     options |= {"episodes": 100, "actions": "sample"}
     # The mean return of random actions is 1 / (1 + length).
     mean = train_and_play("ga3c", lambda: Corridor(length), tmp_path, **options)

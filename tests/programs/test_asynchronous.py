@@ -1,5 +1,6 @@
 """Asynchronous training: exact counts, failures of any thread, and the queue."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -16,8 +17,11 @@ import tfagents_batch as tfb
 from tests.programs.test_program import PythonInside
 from tests.support import growth, linear
 from tests.support.counting import Counting
+from tfagents_batch import algorithms
 from tfagents_batch.algorithms import a2c
 from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.nn import networks
+from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping
 from tfagents_batch.sources.predictors import Numbers, Predictors
 from tfagents_batch.sources.queue import QueueSettings
@@ -27,14 +31,17 @@ from tfagents_batch.training.experiment import Experiment
 pytestmark = pytest.mark.usefixtures("linear")
 
 
-def make(env=lambda: Counting(), algorithm="linear", **options):
-    """Return an experiment with 4 environments in 4 workers of 2 predictors."""
+def make(
+    env=lambda: Counting(), algorithm="linear", predictors=1, network=None, **options
+):
+    """Return an experiment of predictors with 2 environments, each in a worker."""
     source = QueueSettings(
-        predictors=2, length=6, rollouts_per_call=2, train_batch=10, capacity=40
+        6, predictors, rollouts_per_call=2, train_batch=10, capacity=40
     )
-    config = RunConfig(algorithm, "counting", source=source, num_envs=4, eval_every=0)
-    config = with_options(config, {"compile": "off", **options})
-    return Experiment(config, config.recipe(env))
+    count = 2 * predictors
+    config = RunConfig(algorithm, "counting", source=source, num_envs=count)
+    config = with_options(config, {"eval_every": 0, "compile": "off", **options})
+    return Experiment(config, config.recipe(env), network=network)
 
 
 def numbers(metrics):
@@ -72,10 +79,11 @@ def recording(monkeypatch):
 
 def test_every_transition_is_learned_from_once_while_the_numbers_change(monkeypatch):
     kept, seen = recording(monkeypatch), set()
-    with make(queue={"adjust": True, "adjust_seconds": 0.05}) as experiment:
+    queue = {"adjust": True, "adjust_seconds": 0.001}
+    with make(predictors=2, queue=queue) as experiment:
         experiment.start(0)
         deadline = time.monotonic() + 60
-        while len(seen) < 5 and time.monotonic() < deadline:
+        while len(seen) < 4 and time.monotonic() < deadline:
             seen.add(numbers(experiment.program(10**9, 10)))
         step, traces = experiment.program.step, experiment.program.traces()
     assert traces == 1 and len(seen) > 3
@@ -93,30 +101,33 @@ def test_every_transition_is_learned_from_once_while_the_numbers_change(monkeypa
     assert np.all(np.diff(counts) <= 0)
 
 
-@pytest.mark.parametrize("thread", ["predictor", "fetch"])
-def test_an_exception_in_a_thread_ends_the_run_with_it(thread, monkeypatch):
+def broken(*arguments):
+    raise ZeroDivisionError
+
+
+def test_an_exception_in_a_predictor_ends_the_run_with_it():
     with make() as experiment:
         experiment.start(0)
         experiment.program(10**9, 2)
-        part = experiment.source.parts[0]
-
-        def broken(*arguments):
-            raise ZeroDivisionError(f"in {thread}")
-
-        if thread == "fetch":
-            monkeypatch.setattr(Predictors, "fetch", broken)
-            experiment.source.fetch = broken
-        else:
-            experiment.source._refresh[0] = broken
-        begin = time.monotonic()
+        experiment.source._refresh[0] = broken
         with pytest.raises(ZeroDivisionError):
             experiment.program(10**9, 10**6)
-        assert time.monotonic() - begin < 5
-        pids = part.env._pool.pids
+        pids = experiment.source.parts[0].env._pool.pids
     assert not alive()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_an_exception_while_fetching_ends_the_run_with_it():
+    names = "start", "check", "report", "publish", "close"
+    source = types.SimpleNamespace(fetch=broken)
+    vars(source).update(dict.fromkeys(names, lambda *_: None))
+    algorithm = types.SimpleNamespace(policy=None, update=broken)
+    program = HostProgram(source, algorithm, "off", "", seed=0, step=0, device="cpu")
+    with contextlib.closing(program), pytest.raises(ZeroDivisionError):
+        program(10**9, 10**6)
+    assert not alive()
 
 
 class Single(Counting):
@@ -168,7 +179,6 @@ class Failing(Counting):
 def test_a_failure_beside_an_evaluation_ends_the_run(tmp_path):
     path = tmp_path / "evaluating"
     options = {"num_envs": 2, "eval_episodes": 1, "eval_every": 100, "compile": "off"}
-    begin = time.monotonic()
     with pytest.raises(EnvError, match="during an evaluation"):
         tfb.train(
             "linear",
@@ -179,7 +189,6 @@ def test_a_failure_beside_an_evaluation_ends_the_run(tmp_path):
             logdir=tmp_path / "logs",
             **options,
         )
-    assert time.monotonic() - begin < 60  # an evaluation would take longer
     assert not alive()
 
 
@@ -187,14 +196,10 @@ def test_an_operation_that_xla_refuses_is_named():
     def build(observations, actions):
         return keras.Sequential([keras.layers.Dense(4), PythonInside()])
 
-    config = RunConfig(algorithm="ga3c", env="counting", num_envs=2, eval_every=0)
-    with Experiment(
-        config, config.recipe(lambda: Counting()), network=build
-    ) as experiment:
+    with make(algorithm="ga3c", network=build, compile="auto") as experiment:
         experiment.start(0)
-        with pytest.raises(
-            UserError, match=r"XLA cannot compile .*PyFunc.*compile=off"
-        ):
+        text = r"XLA cannot compile .*PyFunc.*compile=off"
+        with pytest.raises(UserError, match=text):
             experiment.program(10**9, 10)
     assert not alive()
 
@@ -218,7 +223,7 @@ def test_a_killed_worker_ends_the_run_even_while_the_queue_is_full():
 
 
 def test_a_killed_worker_is_replaced():
-    with make(on_fault="restart") as experiment:
+    with make(predictors=2, on_fault="restart") as experiment:
         experiment.start(0)
         experiment.program(10**9, 2)
         os.kill(experiment.source.parts[1].env._pool.pids[0], signal.SIGKILL)
@@ -231,21 +236,20 @@ def test_a_killed_worker_is_replaced():
     assert not alive()
 
 
-def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path):
-    options = {"num_envs": 4, "logdir": tmp_path, "eval_episodes": 4}
-    options |= {"queue": {"length": 8, "train_batch": 16, "capacity": 32}}
-    options |= {"compile": "off", "settings": {"histograms": False}}
-    run = tfb.train("ga3c", env="CartPole-v1", steps=600, eval_every=300, **options)
-    assert run.step >= 600 and run.metrics["eval/return_mean"] > 0
+class Queued(linear.Config):
+    source = "queue", {}
+
+
+def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path, monkeypatch):
+    monkeypatch.setitem(algorithms.REGISTRY, "linear", (linear.Linear, Queued))
+    options = {"num_envs": 2, "logdir": tmp_path, "eval_episodes": 2}
+    options["queue"] = {"length": 8, "train_batch": 16, "capacity": 32}
+    options |= {"steps": 400, "eval_every": 200, "compile": "off"}
+    run = tfb.train("linear", env="CartPole-v1", **options)
+    assert run.step >= 400 and run.metrics["eval/return_mean"] > 0
     assert not alive()
-    resumed = tfb.train(resume=run.logdir, steps=1000, eval_every=0)
-    assert resumed.step >= 1000
-    metrics = resumed.metrics
-    assert metrics["system/traces"] == 1
-    assert 0 <= metrics["lag/updates"] <= metrics["lag/max"]
-    # Programs in work, waiting, fetched and learned from, of 8 updates each.
-    assert metrics["lag/max"] <= 4 * 8
-    assert metrics["async/updates_per_second"] > 0
+    resumed = tfb.train(resume=run.logdir, steps=600, eval_every=0)
+    assert resumed.step >= 600 and resumed.metrics["system/traces"] == 1
     agent = tfb.load(run.logdir)
     assert agent.predict(np.zeros(4, np.float32))[0] in (0, 1)
 
@@ -253,10 +257,11 @@ def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path):
 @pytest.fixture(scope="class")
 def running():
     """Return an experiment whose predictors have traced all their programs."""
-    settings = a2c.GA3CConfig(histograms=False)
+    network = networks.Config(hidden=(8,))
+    settings = a2c.GA3CConfig(network=network, histograms=False)
     with make(algorithm="ga3c", settings=settings) as experiment:
         experiment.start(0)
-        while len(experiment.source._warm) < 2:
+        while not experiment.source._warm:
             experiment.program(2**62, 10)
         yield experiment
 
@@ -272,6 +277,9 @@ class TestRunning:
         rates = [metrics[f"async/{x}_per_second"] for x in ("predictions", "updates")]
         # At least 10 transitions of an update, less those in the queue.
         assert rates[0].sum / rates[1].sum > 1
+        assert metrics["lag/updates"].sum >= 0
+        # Programs in work, two waiting, fetched and learned from, of 2 updates each.
+        assert metrics["lag/max"].value <= 5 * 2
 
     def test_numbers_stay_unless_they_are_adjusted(self, running):
         assert len({numbers(running.program(2**62, 1)) for _ in range(20)}) == 1
@@ -303,10 +311,6 @@ class TestRunning:
         (
             {"queue": {"predict_batch": 8}},
             "queue.predict_batch is 8; expected .*up to 4",
-        ),
-        (
-            {"env": "Pendulum-v1", "settings": {"correction": "log_floor"}},
-            "correction is log_floor, but the action space is Box",
         ),
         ({"num_workers": 3, "queue": {"predictors": 2}}, "multiple of the 2 predict"),
         ({"env_options": {"backend": "portable"}}, "native backend"),
@@ -363,10 +367,8 @@ def test_few_agents_still_make_updates_of_enough_rows(size):
 
 
 def test_each_predictor_has_its_own_part_of_a_list_of_environments():
-    config = RunConfig(algorithm="ga3c", env="counting", num_envs=4, eval_every=0)
-    config = with_options(config, {"queue": {"predictors": 2}, "envs_per_worker": 2})
     makes = [lambda i=i: Counting(life=100 * i) for i in range(4)]
-    with Experiment(config, config.recipe(makes)) as experiment:
+    with make(makes, predictors=2, envs_per_worker=2) as experiment:
         experiment.start(0)
         lives = [part.env.init(0)[1].observation for part in experiment.source.parts]
         workers = [part.env.num_workers for part in experiment.source.parts]
@@ -382,15 +384,13 @@ def test_a_model_that_is_returned_twice_is_refused():
             shared.append(keras.Sequential([keras.layers.Dense(4)]))
         return shared[0]
 
-    for algorithm, options in (("ga3c", {}), ("a2c", {"overlap": True})):
+    config = RunConfig("a2c", "counting", num_envs=2, overlap=True, eval_every=0)
+    recipe = config.recipe(lambda: Counting())
+    text = r"shares .* with the model of an earlier"
+    for start in (
+        lambda: make(algorithm="ga3c", network=build),
+        lambda: Experiment(config, recipe, network=build),
+    ):
         shared.clear()
-        config = RunConfig(
-            algorithm=algorithm, env="counting", num_envs=2, eval_every=0
-        )
-        config = with_options(config, options)
-        recipe = config.recipe(lambda: Counting())
-        with (
-            Experiment(config, recipe, network=build) as experiment,
-            pytest.raises(UserError, match=r"shares .* with the model of an earlier"),
-        ):
+        with start() as experiment, pytest.raises(UserError, match=text):
             experiment.start(0)

@@ -151,8 +151,7 @@ def test_a_failure_while_collecting_raises_but_the_update_counts():
 @pytest.mark.xla
 def test_a_fully_compiled_program_also_lags_by_one():
     with ProcessEnv([lambda: CountingEnv()] * 2, 1, backend="native") as env:
-        settings = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
-        *_, training = build(env, "full", ppo.PPO, settings)
+        *_, training = build(env, "full")
         lags = [once(training)["lag/updates"].sum for _ in range(3)]
     assert lags == [0, 1, 1]
     assert (training.mode, training.traces()) == ("full", 1)

@@ -1,4 +1,5 @@
 import itertools
+from types import SimpleNamespace
 
 import gymnasium
 import keras
@@ -7,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 from tests.algorithms.cases import named
-from tests.support import growth, linear
+from tests.support import growth, linear, linear_q
 from tests.support.fault_env import FaultEnv
 from tests.support.space_env import SpaceEnv
-from tfagents_batch.algorithms import dqn, ppo
+from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
@@ -21,7 +22,6 @@ from tfagents_batch.schedules import Constant
 from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.compilation import stablehlo
-from tfagents_batch.training.config import RunConfig
 
 SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
 
@@ -91,16 +91,18 @@ class PythonInside(keras.layers.Layer):
         return tf.ensure_shape(y, x.shape)
 
 
-def build_refused(env, compile):
-    network = keras.Sequential([keras.layers.Dense(4), PythonInside()])
-    agent = ppo.PPO(SETTINGS, env.spec, lambda *spaces: network)
-    source = Rollout(env, agent.policy, 8, seed=0)
-    return program.build(source, agent, compile)
+class Refused(linear.Linear):
+    """Its updates have an operation that XLA has no kernel for."""
+
+    def update(self, trajectory, seed, step):
+        reward = PythonInside()(trajectory.steps.reward)
+        steps = trajectory.steps._replace(reward=reward)
+        return super().update(trajectory._replace(steps=steps), seed, step)
 
 
 def test_auto_falls_back_with_a_warning_if_xla_refuses(caplog):
     with ProcessEnv([CountingEnv] * 2, num_workers=0) as env:
-        training = build_refused(env, "auto")
+        _, training = build(env, kind=Refused)
         for _ in range(3):
             once(training)
         assert training.step > 0
@@ -110,7 +112,7 @@ def test_auto_falls_back_with_a_warning_if_xla_refuses(caplog):
 
 def test_compile_update_names_the_operation_that_xla_refuses():
     with ProcessEnv([CountingEnv] * 2, num_workers=0) as env:
-        training = build_refused(env, "update")
+        _, training = build(env, kind=Refused, compile="update")
         with pytest.raises(UserError, match=r"=update.*PyFunc.*=auto"):
             once(training)
 
@@ -168,17 +170,20 @@ def test_acting_is_compiled_only_if_the_environment_is_compilable(compile):
         assert program.is_whole(env, agent, compile, "cpu") == whole
 
 
+class Prioritized(linear_q.LinearQ):
+    def update(self, trajectory, seed, step):
+        updated = super().update(trajectory, seed, step)
+        return updated._replace(priority=tf.abs(trajectory.reward[0]))
+
+
 def test_a_program_with_variables_of_its_source_can_be_stored_and_read_again():
-    config = RunConfig(
-        algorithm="dqn",
-        settings=dqn.Config(batch_size=4, histograms=False),
-        source=ReplaySettings(capacity=64, prioritized=True, beta=Constant(0.5)),
-    )
+    settings = ReplaySettings(capacity=64, prioritized=True, beta=Constant(0.5))
+    run = SimpleNamespace(settings=linear_q.Config(), log_info=(), steps=100)
     given = []  # to the function that stores a program
     with make_env("tf/CartPole-v1", 2) as env:
         for _ in range(2):
-            agent = dqn.DQN(config.settings, env.spec)
-            source = config.source.open((env,), agent, 1, config)
+            agent = Prioritized(run.settings, env.spec)
+            source = settings.open((env,), agent, 1, run)
             program.build(source, agent, "full", save=lambda *x: given.append(x))
     (traced, variables, _), (_, others, envs) = given
     assert variables.keys() == others.keys()

@@ -5,14 +5,14 @@ import os
 import signal
 import time
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tests.support import linear
 from tests.support.counting import Counting
-from tfagents_batch import nest
+from tfagents_batch import algorithms, nest
 from tfagents_batch.algorithms import a2c
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.nn import networks
@@ -21,21 +21,18 @@ from tfagents_batch.sources.async_rollout import AsyncRollout
 STEP = tf.constant(0, tf.int64)
 
 
-def start(makes, length, wait_for, compiled=True, core="none", size=1, **options):
-    """Return environments, an agent, and the source's collect in a program."""
+def start(makes, length, wait_for, compiled=False, size=1, policy=None, **options):
+    """Return environments, the source, and its collect in a program."""
     count, workers = len(makes), len(makes) // size
     env = tfb.make_env(makes, count, workers, groups=workers, **options)
-    keras.utils.set_random_seed(0)
-    network = networks.Config(hidden=(8,), core=core)
-    agent = a2c.A2C(a2c.Config(network=network), env.spec)
-    source = AsyncRollout(env, agent.policy, length, wait_for, seed=1)
+    actor = (policy or linear.LinearPolicy)(env.spec)
+    source = AsyncRollout(env, actor, length, wait_for, seed=1)
 
     @tfb.function(envs=[env], jit_compile=compiled, autograph=False)
     def collect(seed):
-        found = source.collect(seed, STEP)
-        return found.steps, found.ok, found.trajectory
+        return source.collect(seed, STEP)
 
-    return env, agent, collect
+    return env, source, collect
 
 
 @pytest.mark.parametrize(
@@ -47,8 +44,9 @@ def test_every_transition_is_in_exactly_one_trajectory(wait_for, size, compiled)
     lives, seen, restarts = np.zeros(4, int), np.zeros(4, int), np.zeros(4, int)
     with env:
         for seed in range(5):
-            steps, ok, trajectory = collect(tf.constant(seed))
-            assert bool(ok) and int(steps) == np.sum(trajectory.mask)
+            collected = collect(tf.constant(seed))
+            trajectory = collected.trajectory
+            assert collected.ok and collected.steps == np.sum(trajectory.mask)
             life, episode = np.moveaxis(trajectory.steps.observation.numpy(), -1, 0)
             mask, last = trajectory.mask.numpy(), trajectory.steps.last.numpy()
             reward = trajectory.reward.numpy()
@@ -77,10 +75,11 @@ def test_a_collect_does_not_wait_for_an_environment_that_does_not_answer(tmp_pat
     makes = [lambda i=i: Counting(gate=gate if i == 0 else None) for i in range(4)]
     env, _, collect = start(makes, 5, 3)
     with env:
-        rows = [np.sum(collect(tf.constant(seed))[2].mask, 0) for seed in range(3)]
+        early = [collect(tf.constant(seed)).trajectory for seed in range(3)]
+        rows = [np.sum(x.mask, 0) for x in early]
         assert all(x[0] == 0 and sorted(x[1:])[1] >= 4 for x in rows)
         open(gate, "w").close()
-        later = [collect(tf.constant(seed))[2] for seed in range(3, 40)]
+        later = [collect(tf.constant(seed)).trajectory for seed in range(3, 40)]
     first = np.concatenate([x.reward[:, 0][x.mask[:, 0]] for x in later])
     assert first.size and first[0] < 10  # the action of the first collect
 
@@ -88,10 +87,17 @@ def test_a_collect_does_not_wait_for_an_environment_that_does_not_answer(tmp_pat
 def test_acting_states_follow_each_environment():
     """Log-probabilities of a GRU are those of its unroll from the first state."""
     makes = [lambda i=i: Counting(0.003 * i) for i in range(3)]
-    env, agent, collect = start(makes, 7, 2, core="gru")
+    agents, network = [], networks.Config(hidden=(8,), core="gru")
+
+    def policy(spec):
+        agents.append(a2c.A2C(a2c.Config(network=network), spec))
+        return agents[0].policy
+
+    env, _, collect = start(makes, 7, 2, policy=policy)
+    (agent,) = agents
     with env:
         for seed in range(4):
-            trajectory = collect(tf.constant(seed))[2]
+            trajectory = collect(tf.constant(seed)).trajectory
             steps = trajectory.steps
             steps = steps._replace(
                 observation=agent.learner.observations(steps.observation)
@@ -120,7 +126,7 @@ def test_a_killed_worker_is_replaced_or_named():
             seeds, deadline = itertools.count(1), time.monotonic() + 60
             failed = acts = False
             while not acts and time.monotonic() < deadline:
-                found = collect(tf.constant(next(seeds)))[2]
+                found = collect(tf.constant(next(seeds))).trajectory
                 valid = found.steps.valid.numpy()
                 acts = failed and valid.all() and np.sum(found.mask[:, 0]) > 0
                 failed |= not valid.all()
@@ -128,13 +134,15 @@ def test_a_killed_worker_is_replaced_or_named():
         assert acts  # again
 
 
-def test_a_run_learns_from_the_first_environments(tmp_path, linear):
+def test_a_run_learns_from_the_first_environments(tmp_path, monkeypatch):
+    entry = linear.Linear, linear.Config
+    monkeypatch.setitem(algorithms.REGISTRY, "linear", entry)
     run = tfb.train(
-        linear,
+        "linear",
         env=lambda: Counting(),
         steps=400,
-        num_envs=4,
-        rollout={"length": 16, "wait_for": 3},
+        num_envs=2,
+        rollout={"length": 16, "wait_for": 1},
         eval_every=0,
         compile="full",
         logdir=tmp_path,
@@ -168,25 +176,18 @@ def test_workers_that_share_a_group_and_parts_of_a_group_are_refused():
         (2, r"multiple of the 2 env"),
     ):
         with tfb.make_env([Counting] * 4, 4, 2, groups=groups) as env:
-            agent = a2c.A2C(a2c.Config(), env.spec)
+            policy = linear.LinearPolicy(env.spec)
             with pytest.raises(UserError, match=text):
-                AsyncRollout(env, agent.policy, 4, 1, seed=1)
+                AsyncRollout(env, policy, 4, 1, seed=1)
 
 
 def test_environments_rest_while_they_are_not_active_and_lose_nothing():
-    env, _, _ = start([Counting] * 4, 6, 2)
+    env, source, collect = start([Counting] * 4, 6, 2, compiled=True)
     with env:
-        agent = a2c.A2C(a2c.Config(), env.spec)
-        source = AsyncRollout(env, agent.policy, 6, 2, seed=1)
-
-        @tfb.function(envs=[env], jit_compile=True, autograph=False)
-        def collect(seed):
-            return source.collect(seed, STEP).trajectory
-
         lives = np.zeros(4, int)
         for seed, active in enumerate([4, 4, 2, 2, 3, 4, 4]):
             source.active.assign(active)
-            trajectory = collect(tf.constant(seed))
+            trajectory = collect(tf.constant(seed)).trajectory
             life, mask = trajectory.steps.observation[..., 0], trajectory.mask.numpy()
             for i in range(4):
                 t = np.flatnonzero(mask[:, i])

@@ -72,6 +72,7 @@ def logged(size=512):
 
 def test_a_table_trains_without_an_environment(tmp_path):
     options = {"source": Table(logged()), "steps": 400, "logdir": tmp_path}
+    options["compile"] = "off"
     settings = {"n_step": 1, "target_tau": 0.1, "network": {"hidden": [32]}}
     run = tfb.train("dqn", settings=settings, log_every=100, **options)
     assert run.step == 400 and run.metrics["grad/updates"] == 1
@@ -158,7 +159,13 @@ class Produced:
 
 def test_a_thread_that_produces_rollouts_trains(tmp_path, linear):
     run = tfb.train(
-        linear, "tf/CartPole-v1", source=Producer(), steps=400, logdir=tmp_path
+        linear,
+        "tf/CartPole-v1",
+        source=Producer(),
+        steps=400,
+        eval_episodes=2,
+        compile="off",
+        logdir=tmp_path,
     )
     assert run.step >= 400 and run.metrics["eval/return_mean"] > 0
     assert (
