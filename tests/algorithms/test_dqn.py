@@ -1,7 +1,6 @@
 """DQN: targets, exploration, priorities, and runs from the start to a resume."""
 
 import dataclasses
-import shutil
 
 import keras
 import numpy as np
@@ -191,13 +190,6 @@ def test_a_stopped_and_resumed_run_equals_a_straight_one(straight, tmp_path):
     resumed = tfb.train(resume=stopped.logdir, steps=600)
     assert resumed.step == straight.step > stopped.step
     assert_equal(variables(resumed), variables(straight))
-
-
-def test_a_resume_without_its_replay_warms_up_again(straight, tmp_path):
-    copy = shutil.copytree(straight.logdir, tmp_path / "copy")
-    shutil.rmtree(copy / "replay")
-    run = tfb.train(resume=copy, steps=straight.step + 90, compile="off")
-    assert_equal(variables(run), variables(straight))
 
 
 def test_playing_an_agent_needs_no_memory_for_a_replay(straight, monkeypatch):

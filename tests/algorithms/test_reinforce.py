@@ -10,9 +10,11 @@ from tests.algorithms import cases
 from tests.algorithms.cases import B, T, collect, named, small, update
 from tests.algorithms.test_a2c import PLAIN
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
+from tests.support import linear
 from tfagents_batch import nest
-from tfagents_batch.algorithms import reinforce
+from tfagents_batch.algorithms import REGISTRY, reinforce
 from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Rollouts
 
 
 def make(action="discrete", **settings):
@@ -167,9 +169,16 @@ def test_a_mean_at_each_time_step_needs_whole_episodes(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_agent_of_whole_episodes_is_evaluated_over_any_number(tmp_path):
-    settings = cases.BRIEF | {"baseline": "time_step"}
-    run = cases.train("reinforce", tmp_path, steps=60, settings=settings, compile="off")
+class Whole(linear.Config):
+    source = "rollout", {"episodes": 8}
+
+    def accepts(self):
+        return {"rollouts": Rollouts(whole_episodes="this test")}
+
+
+def test_an_agent_of_whole_episodes_is_evaluated_over_any_number(tmp_path, monkeypatch):
+    monkeypatch.setitem(REGISTRY, "linear", (linear.Linear, Whole))
+    run = cases.train("linear", tmp_path, settings={}, steps=60, compile="off")
     # As many environments as episodes, which is no divisor of those of an update.
     assert tfb.evaluate(run.logdir, episodes=3).episodes == 3
 

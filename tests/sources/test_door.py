@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tests.support.counting import Counting
 from tfagents_batch import nest, seeds
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
@@ -177,13 +178,6 @@ def test_a_thread_that_produces_rollouts_trains(tmp_path, linear):
 # ---- recipes
 
 
-class Mine(gymnasium.Env):
-    observation_space, action_space = SPACES
-
-    def __init__(self, scale=1.0):
-        self.scale = scale
-
-
 OTHER = """
 import pickle, sys
 for recipe in pickle.loads(sys.stdin.buffer.read()):
@@ -194,17 +188,16 @@ for recipe in pickle.loads(sys.stdin.buffer.read()):
 
 
 def test_a_recipe_is_the_same_in_another_process():
-    sent = pickle.dumps(
-        [EnvRecipe(x) for x in ("CartPole-v1", lambda: Mine(2.0), Mine)]
-    )
+    makes = "CartPole-v1", lambda: Counting(life=2), Counting
+    sent = pickle.dumps([EnvRecipe(x) for x in makes])
     command = [sys.executable, "-c", OTHER]
     received = subprocess.run(command, input=sent, capture_output=True, timeout=120)
     lines = received.stdout.decode().splitlines()
     named, function, kind = [x for x in lines if x.startswith("recipe:")]
     assert named == "recipe: CartPole-v1 CartPoleEnv True", received.stderr.decode()
-    assert function.endswith("Mine True") and kind.endswith("Mine True")
+    assert function.endswith("Counting True") and kind.endswith("Counting True")
 
 
 def test_an_instance_cannot_be_sent_to_another_process():
     with pytest.raises(UserError, match="cannot be sent to another process"):
-        pickle.dumps(EnvRecipe(Mine()))
+        pickle.dumps(EnvRecipe(Counting()))

@@ -270,7 +270,7 @@ def test_saved_positions_outside_the_storage_are_refused(name, value):
 
 
 def test_after_an_interruption_no_window_crosses_to_the_new_steps():
-    each = program("plain")
+    each = Program(CASES["plain"], "eager")
     slow = each.load([[(50, "terminate")]] * 2, [0, 1, 2, 60, 61], [True] * 5)
     for row in (0, 1, 2):
         each.collect(tf.constant(0), tf.constant(0, tf.int64))
@@ -292,6 +292,19 @@ def test_updates_due_are_exact_whatever_a_collect_makes(start):
         total += int(ratio.due(tf.constant(start, tf.int64), before, after))
         steps += made
         assert total == max(0, (steps - start) * 3 // 7)
+
+
+def test_no_update_is_due_while_a_postponed_replay_warms_up_again():
+    each, step = Program(CASES["plain"], "eager"), tf.constant(100, tf.int64)
+    each.load([[(9, "terminate")]] * 2, range(20), [True] * 20)
+    assert each.replay.postpone(100) == 10  # the warm-up of its ratio
+    updates = []
+    while step < 120:
+        collected = each.collect(tf.constant(0), step)
+        step += collected.steps
+        updates.append((int(step) > 110, int(collected.updates)))
+    assert all(due or not made for due, made in updates)
+    assert sum(made for _, made in updates) == (int(step) - 110) // 2 > 0
 
 
 def test_observations_that_are_no_stacks_stop_the_run_and_are_named():
