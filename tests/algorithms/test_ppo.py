@@ -262,7 +262,7 @@ def test_sequences_without_a_valid_step_are_not_visited():
     assert int(metrics["grad/updates"]) == B
 
 
-@pytest.mark.parametrize(("episode", "length"), [(1, 1), (1, T + 1), (2, 5), (T, 7)])
+@pytest.mark.parametrize(("episode", "length"), [(1, T + 1), (2, 5), (T, 1)])
 def test_episodes_of_every_length_fit_sequences_of_every_length(episode, length):
     agent = make("gru", sequence_length=length)
     trajectory = collect(agent, length=episode, terminate=True)

@@ -197,15 +197,6 @@ def test_only_valid_actions_are_selected_and_a_row_without_one_counts_as_all_val
     np.testing.assert_array_equal(best(value, mask), [1, 0])
 
 
-def test_assigning_copies_weights_and_version():
-    first, second = make_policy(), make_policy()
-    first.version.assign(7)
-    second.assign_from(first)
-    assert int(second.version) == 7
-    for mine, its in zip(second.network.weights, first.network.weights, strict=True):
-        np.testing.assert_array_equal(mine, its)
-
-
 @pytest.mark.parametrize(
     "every, tau, expected", [(3, 1.0, [0, 0, 4]), (1, 0.5, [2, 3, 3.5])]
 )

@@ -26,13 +26,3 @@ def test_ten_steps_are_those_of_the_equation(rule, start, root):
         square = 0.99 * square + 0.01 * gradient**2
         x -= 0.01 * gradient / root(square)
         np.testing.assert_allclose(weight, x, rtol=1e-5)
-
-
-def test_a_gradient_that_is_not_finite_changes_nothing():
-    weight = keras.Variable([1.0, -2.0])
-    optimizer = Optimizer([weight], None, epsilon=0.1, rule="rmsprop")
-    before = [v.numpy() for v in [weight, *optimizer.named_variables().values()]]
-    assert optimizer.apply([tf.constant([1.0, np.nan])])["grad/skipped"] == 1
-    after = [v.numpy() for v in [weight, *optimizer.named_variables().values()]]
-    for one, two in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one, two)
