@@ -7,7 +7,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import BRIEF, RUNS
+from tests.algorithms.cases import RUNS
 from tfagents_batch import config as configs
 from tfagents_batch import schedules
 from tfagents_batch.algorithms import REGISTRY
@@ -18,66 +18,35 @@ from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.experiment import Experiment
 
+
+def more(name, options=None, **settings):
+    """Return an algorithm, and options of its short run with more settings."""
+    short = RUNS[name] | (options or {})
+    return name, short | {"settings": short["settings"] | settings}
+
+
 # GA3C is A2C, and its programs are not stored.
-PROGRAMS = {name: (name, RUNS[name]) for name in sorted({*REGISTRY} - {"ga3c"})} | {
-    "ppo with every bound": (
+PROGRAMS = {name: more(name) for name in sorted({*REGISTRY} - {"ga3c"})} | {
+    "ppo with every bound": more(
         "ppo",
-        {
-            "rollout.length": 16,
-            "settings": BRIEF
-            | {
-                "minibatch_size": 32,
-                "epochs": 1,
-                "objective": "both",
-                "kl_stop": 0.5,
-                "value_clip": 0.2,
-                "entropy_scale": "linear(0.1, 0)",
-                "learning_rate": "piecewise(0: 1e-3, 100: 1e-4)",
-            },
-        },
+        epochs=1,
+        objective="both",
+        kl_stop=0.5,
+        value_clip=0.2,
+        entropy_scale="linear(0.1, 0)",
+        learning_rate="piecewise(0: 1e-3, 100: 1e-4)",
     ),
-    "dqn that explores by values": (
+    "dqn that explores by values": more(
         "dqn",
-        {
-            "replay": {"capacity": 400, "prioritized": True},
-            "settings": BRIEF
-            | {
-                "warmup_steps": 100,
-                "batch_size": 16,
-                "temperature": "linear(1, 0.1)",
-                "target": "munchausen",
-                "target_tau": 1.0,
-            },
-        },
+        {"replay": {"capacity": 400, "prioritized": True}},
+        temperature="linear(1, 0.1)",
+        target="munchausen",
+        target_tau=1.0,
     ),
-    "sac with fixed numbers and noise": (
-        "sac",
-        {
-            "env": "tf/Pendulum-v1",
-            "replay": {"capacity": 400},
-            "settings": BRIEF
-            | {"warmup_steps": 100, "temperature": 0.2, "exploration": "ou"},
-        },
-    ),
-    "sac with a target entropy": (
-        "sac",
-        {
-            "env": "tf/Pendulum-v1",
-            "replay": {"capacity": 400},
-            "settings": BRIEF | {"warmup_steps": 100, "target_entropy": -2.0},
-        },
-    ),
-    "a2c with a clipped ratio": (
-        "a2c",
-        {"settings": BRIEF | {"correction": "clip", "entropy_scale": 0.01}},
-    ),
-    "reinforce with a moving average": (
-        "reinforce",
-        {
-            "rollout": {"episodes": 8},
-            "settings": BRIEF | {"baseline": "average"},
-        },
-    ),
+    "sac with fixed numbers and noise": more("sac", temperature=0.2, exploration="ou"),
+    "sac with a target entropy": more("sac", target_entropy=-2.0),
+    "a2c with a clipped ratio": more("a2c", correction="clip", entropy_scale=0.01),
+    "reinforce with a moving average": more("reinforce", baseline="average"),
 }
 # Most of their numbers are also those of the other programs.
 COVERED = {*PROGRAMS} - {
