@@ -14,7 +14,6 @@ import tfagents_batch as tfb
 from tests.support.linear import Config
 from tests.support.lines import of_the_seed, saved
 from tests.support.space_env import SpaceEnv
-from tests.training.log.test_hyperparameters import rows
 from tests.training.log.test_trackers import fake  # noqa: F401
 from tests.training.video.test_clips import Falling, Shown
 from tfagents_batch.errors import UserError
@@ -197,28 +196,3 @@ def test_a_missing_tracker_is_refused_before_a_folder_exists(tmp_path, monkeypat
     with pytest.raises(UserError, match="needs mlflow"):
         train(logdir=tmp_path, track="mlflow", **QUICK)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_each_of_several_seeds_has_its_own_alarms_and_hyperparameters(
-    tmp_path, alarming
-):
-    runs = tfb.train_seeds(
-        "linear",
-        env="tf/CartPole-v1",
-        seeds=[4, 9],
-        logdir=tmp_path,
-        steps=600,
-        num_envs=2,
-        rollout={"length": 50},
-        eval_every=0,
-        log_every=1,
-        compile_cache=False,
-    )
-    assert all(events(run, "alarm") for run in runs)
-    differing, found = rows(tmp_path)
-    assert differing == {"seed"}
-    seeds = {name: row.hparams["seed"].number_value for name, row in found.items()}
-    names = [pathlib.Path(run.logdir).name for run in runs]
-    assert seeds == dict(zip(names, (4, 9), strict=True))
-    with pytest.raises(UserError, match="track=wandb is not for several seeds"):
-        tfb.train_seeds(env="tf/CartPole-v1", seeds=2, track="wandb", logdir=tmp_path)

@@ -1,12 +1,12 @@
+import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import os
 import pathlib
 import resource
 import shutil
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -421,44 +421,29 @@ def test_a_limit_that_stops_tensorflow_is_a_save_error(tmp_path):
     assert max(saved(tmp_path)) == 2
 
 
-# Saves in children that are forked before TensorFlow's first op, each on its own copy
-# of a run; in child k the k-th file operation is never reached.
-KILLER = """
-import os, shutil, sys
-import tensorflow as tf
-from tfagents_batch.training.run_folder import checkpoint
-folder_of_tests, *arguments = sys.argv[1:]
-sys.path.insert(0, folder_of_tests)
-from test_checkpoint import make
+class Killed(BaseException):
+    """The end of a process."""
 
-def save_and_die(run, step, k):
-    calls = 0
-    def patch(owner, name):
-        original = getattr(owner, name)
-        def counted(*args, **kwargs):
-            nonlocal calls
-            calls += 1
-            if calls == k:
-                os._exit(42)
-            return original(*args, **kwargs)
-        setattr(owner, name, counted)
-    variables = make(float(step))
-    for name in ("mkdir", "open", "fsync", "rename", "unlink", "rmdir"):
-        patch(os, name)
-    patch(tf.train.Checkpoint, "write")
-    checkpoint.save(f"{run}-{k}", step, variables, {"at": step})
-    os._exit(0)
 
-for run, step in zip(arguments[::2], arguments[1::2], strict=True):
-    status = 42
-    k = 0
-    while status == 42:
-        k += 1
-        shutil.copytree(run, f"{run}-{k}")
-        pid = os.fork() or save_and_die(run, int(step), k)
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    print(k if status == 0 else f"child {k} ended with {status}")
-"""
+@contextlib.contextmanager
+def killed_at(number):
+    """Raise ``Killed`` at a file operation and, as nothing is cleaned up, later."""
+    calls = itertools.count(1)
+
+    def counted(function):
+        def call(*args, **kwargs):
+            if next(calls) >= number:
+                raise Killed
+            return function(*args, **kwargs)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf.train.Checkpoint, "write", counted(tf.train.Checkpoint.write))
+        for name in ("mkdir", "open", "fsync", "rename", "unlink", "rmdir"):
+            patch.setattr(os, name, counted(getattr(os, name)))
+        patch.setattr(os, "getpid", lambda: 10**9)  # of a process that is gone
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -467,26 +452,19 @@ def killed(tmp_path_factory):
 
     Step 4 is new, step 2 replaces a checkpoint. In the last copy nothing was killed.
     """
-    folder, arguments = tmp_path_factory.mktemp("runs"), []
-    for step, steps in ((4, (1, 2, 3)), (2, (1, 2))):
-        run = folder / str(step)
-        run.mkdir()
-        for each in steps:
+    folder, found = tmp_path_factory.mktemp("runs"), {4: [], 2: []}
+    for step, before in ((4, (1, 2, 3)), (2, (1, 2))):
+        (run := folder / str(step)).mkdir()
+        for each in before:
             save(run, each)
-        arguments += [str(run), str(step)]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLER, os.path.dirname(__file__), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    counts = done.stdout.split()
-    assert all(map(str.isdecimal, counts)), done.stdout + done.stderr[-3000:]
-    assert len(counts) == 2 and min(map(int, counts)) > 20
-    return {
-        step: [folder / f"{step}-{k}" for k in range(1, int(count) + 1)]
-        for step, count in zip((4, 2), counts, strict=True)
-    }
+        for number in itertools.count(1):
+            copy = shutil.copytree(run, folder / f"{step}-{number}")
+            found[step].append(copy)
+            with contextlib.suppress(Killed), killed_at(number):
+                save(copy, step)
+                break
+        assert number > 20
+    return found
 
 
 def test_a_save_killed_at_any_operation_leaves_the_old_or_the_new(killed):

@@ -5,26 +5,32 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import shutil
 import signal
 from types import SimpleNamespace
 
 import gymnasium
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tests.support.linear import Config
 from tests.support.lines import saved, without_times
-from tfagents_batch import algorithms, seeds
+from tests.training.log.test_hyperparameters import rows
+from tfagents_batch import seeds
 from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.errors import TrainingError, UserError
+from tfagents_batch.graph import minibatch
+from tfagents_batch.metrics import Limit, Mean
 from tfagents_batch.nn import networks
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.log.console import Console
-from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.seeds import experiment, population
+from tfagents_batch.training.log.logger import read_events, read_metrics
+from tfagents_batch.training.seeds import experiment, functional, population
 
 SMALL = {
     "steps": 400,
@@ -39,7 +45,7 @@ BOTH = {
     "epochs": 4,
     "learning_rate": "linear(1e-3, 0)",
     "network.hidden": (16,),
-    "minibatch_size": 32,
+    "minibatch_size": None,  # minibatches are tested below
     "kl_stop": 1e-3,
     "histograms": False,
 }
@@ -89,7 +95,7 @@ def test_a_seed_learns_the_same_as_alone(algorithm, env, settings, actions, tmp_
     # Not compiled: compilation is tested elsewhere.
     alone = tfb.train(seed=8, logdir=tmp_path / "one", compile="off", **options)
     assert pathlib.Path(run.logdir).name.endswith("-s8")
-    assert run.step == alone.step
+    assert run.finished and run.step == alone.step
     found, expected = values(run), values(alone)
     for name, value in found.items():
         np.testing.assert_allclose(
@@ -101,6 +107,33 @@ def test_a_seed_learns_the_same_as_alone(algorithm, env, settings, actions, tmp_
             np.testing.assert_allclose(run.metrics[name], alone.metrics[name], 1e-3)
     assert set(run.metrics) == set(alone.metrics)
     assert run.metrics["loss/policy"] != first.metrics["loss/policy"]
+
+
+def test_each_seed_has_its_own_minibatches_and_stops_by_itself():
+    weight = keras.Variable(0.0, trainable=False)
+    rows, mask = tf.range(10.0), tf.range(10) != 3
+
+    def visit(batch, mask, count):
+        total = tf.reduce_sum(tf.where(mask, batch, 0.0))
+        weight.assign(2.0 * weight.value + total)
+        return count + 1
+
+    def train(seed):
+        options = {"epochs": 3, "minibatch_size": 4, "seed": seed}
+        stop = lambda count: count >= seed  # noqa: E731
+        return minibatch.loop(visit, 0, rows, mask, stop=stop, **options)
+
+    def one(pair):
+        return functional.call([weight], [pair[0]], train, pair[1])
+
+    starts, numbers = [0.5, 1.0, 2.0], [3, 8, 20]  # of nine minibatches
+    pairs = tf.constant(starts), tf.constant(numbers)
+    (found,), counts = tf.vectorized_map(one, pairs, fallback_to_while_loop=False)
+    assert list(counts) == [3, 8, 9] and weight.value == 0.0
+    for i, (start, number) in enumerate(zip(starts, numbers, strict=True)):
+        weight.assign(start)
+        train(tf.constant(number))
+        assert found[i] == weight.value
 
 
 class Chance:
@@ -145,22 +178,27 @@ class FakeOutput:
         return {step for step, metadata in self.saved if metadata[mark]}
 
 
+NEVER = SimpleNamespace(
+    requested=False,
+    checkpoint_requested=False,
+    rescue=lambda save: contextlib.nullcontext(),
+)
+
+
 @pytest.fixture(scope="module")
-def trainings(linear):
+def two_seeds(linear):
+    options = {**SMALL, **CLOCKS, "checkpoint_every": 0, "settings": Config()}
+    config = with_options(RunConfig(env="chance", algorithm="linear"), options)
+    return experiment.SeedsExperiment(config, [3, 8], config.recipe(Chance))
+
+
+@pytest.fixture(scope="module")
+def trainings(two_seeds):
     """Run two seeds twice: with as many iterations per call as possible, and with one.
 
     Each entry has the outputs, the number of calls and the final values.
     """
-    _, settings = algorithms.REGISTRY[linear]
-    options = {**SMALL, **CLOCKS, "checkpoint_every": 0, "settings": settings()}
-    config = with_options(RunConfig(env="chance", algorithm=linear), options)
-    run = experiment.SeedsExperiment(config, [3, 8], config.recipe(Chance))
-    interrupts = SimpleNamespace(
-        requested=False,
-        checkpoint_requested=False,
-        rescue=lambda save: contextlib.nullcontext(),
-    )
-    together = run.population
+    run, together = two_seeds, two_seeds.population
     sources = together._source.named_variables().values()
     variables = [*together._values, *sources, together._step]
     start = [variable.numpy() for variable in variables]
@@ -172,7 +210,7 @@ def trainings(linear):
                 variable.assign(value)
             calls, outputs = [], [FakeOutput(), FakeOutput()]
             count = lambda step, metrics, calls=calls: calls.append(step)  # noqa: E731
-            assert run.train(interrupts, outputs, count)
+            assert run.train(NEVER, outputs, count)
             found.append((outputs, len(calls), [x.numpy() for x in variables]))
     return found
 
@@ -194,13 +232,12 @@ def test_results_do_not_depend_on_the_number_of_iterations_per_call(trainings):
     assert any(np.ndim(value) for value in many[0].lines[0].values())  # histograms
 
 
-@pytest.mark.parametrize("index", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_lines_evaluations_and_checkpoints_are_at_the_steps_of_a_single_run(
-    trainings, index, tmp_path
+    trainings, tmp_path
 ):
-    found = trainings[0][0][index]
+    found = trainings[0][0][1]
     options = {**SMALL, **CLOCKS, "compile": "off"}
-    alone = tfb.train(env=Chance, seed=(3, 8)[index], logdir=tmp_path, **options)
+    alone = tfb.train(env=Chance, seed=8, logdir=tmp_path, **options)
     expected = read_metrics(alone.logdir)
     assert [line["step"] for line in found.lines] == [line["step"] for line in expected]
     assert sum("eval/return_mean" in line for line in expected) == 3
@@ -217,23 +254,52 @@ def test_lines_evaluations_and_checkpoints_are_at_the_steps_of_a_single_run(
     assert marked["keep"] == found.marked("keep") and len(marked["keep"]) == 3
 
 
-def test_a_resumed_seed_continues_as_if_it_had_never_stopped(linear, tmp_path):
-    options = {**SMALL, "eval_every": 100, "eval_episodes": 4, "algorithm": linear}
-    options["env"] = "tf/CartPole-v1"
-    runs = tfb.train_seeds(seeds=2, logdir=tmp_path / "all", **options)
-    for run in runs:
-        assert run.finished and run.step >= 400
+LONGER = {**SMALL, "steps": 700, "eval_every": 100, "eval_episodes": 4}
+LONGER |= {"env": "tf/CartPole-v1", "algorithm": "linear"}
+
+
+@pytest.fixture(scope="module")
+def stopped(linear, tmp_path_factory):
+    """Train two seeds until a signal, with an alarm for every loss."""
+    logdir = tmp_path_factory.mktemp("logs")
+    alarm = Limit("much", "loss/total", "The loss is {loss/total:.3g}", above=-1e9)
+
+    def update(self, step, metrics):
+        if step >= 400:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Console, "update", update)
+        patch.setattr(Config, "alarms", lambda config, spec: (alarm,))
+        return tfb.train_seeds(seeds=[4, 9], logdir=logdir, **LONGER)
+
+
+def test_a_signal_saves_every_seed(stopped):
+    for run in stopped:
+        assert not run.finished and 400 <= run.step < 700
+        assert max(saved(run.logdir)) == run.step
+
+
+def test_each_seed_has_its_own_alarms_hyperparameters_and_best_checkpoint(stopped):
+    differing, found = rows(pathlib.Path(stopped[0].logdir).parent)
+    assert differing == {"seed"}
+    for run, seed in zip(stopped, (4, 9), strict=True):
+        row = found[pathlib.Path(run.logdir).name]
+        assert row.hparams["seed"].number_value == seed
+        assert any(event["event"] == "alarm" for event in read_events(run.logdir))
         lines = [x for x in read_metrics(run.logdir) if "eval/return_mean" in x]
         best = max(lines, key=lambda line: line["eval/return_mean"])
         marked = [step for step, each in saved(run.logdir).items() if each["best"]]
         assert marked[-1:] == [best["step"]]
         assert len({line["step"] for line in lines}) == len(lines)
-    assert tfb.evaluate(runs[0].logdir, episodes=4).mean_return > 5
 
-    options["steps"] = 700
-    more = tfb.train(resume=runs[1].logdir, steps=700, compile="off")
-    alone = tfb.train(seed=1, logdir=tmp_path / "one", compile="off", **options)
-    assert more.step == alone.step
+
+def test_a_resumed_seed_continues_as_if_it_had_never_stopped(stopped, tmp_path):
+    folder = shutil.copytree(stopped[1].logdir, tmp_path / "resumed")
+    assert tfb.evaluate(folder, episodes=4).mean_return > 5
+    more = tfb.train(resume=folder, compile="off")
+    alone = tfb.train(seed=9, logdir=tmp_path / "one", compile="off", **LONGER)
+    assert more.finished and more.step == alone.step
     compare(trained(more), trained(alone))
     assert [line["step"] for line in trained(more)] == [
         line["step"] for line in trained(alone)
@@ -251,59 +317,28 @@ def test_evaluations_are_split_together_with_sampled_ones():
     assert first.sampled.cut_off_episodes == 1
 
 
-class Fades:
-    """An environment with NaN rewards in episodes that begin high; they never end."""
-
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, key):
-        position = seeds.uniform([1], key, -1.0, 1.0)
-        return position, position
-
-    def step(self, state, action, key):
-        reward = tf.where(state[0] > 0, float("nan"), 1.0)
-        return state, state, reward, False
-
-
 def test_a_seed_without_a_finite_gradient_stops_all_and_the_others_are_saved(
-    linear, tmp_path
+    two_seeds, monkeypatch
 ):
-    def begins(seed):
-        return float(TensorBatch(Fades(), 1).init(seed)[1].observation[0, 0])
-
-    good = next(seed for seed in range(100) if begins(seed) < 0)
-    bad = next(seed for seed in range(100) if begins(seed) > 0)
-    options = {**SMALL, "num_envs": 1, "algorithm": linear}
-    with pytest.raises(TrainingError, match=f"seed {bad}: no gradient was finite"):
-        tfb.train_seeds(env=Fades, seeds=[good, bad], logdir=tmp_path, **options)
-    newest = {
-        path.name.rpartition("-s")[2]: max(saved(path)) for path in tmp_path.iterdir()
-    }
-    assert newest[str(bad)] < 3 * 25 <= newest[str(good)]
-
-
-def test_a_signal_saves_every_seed(linear, tmp_path, monkeypatch):
-    def update(self, step, metrics):
-        os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(Console, "update", update)
-    options = {**SMALL, "env": "tf/CartPole-v1", "algorithm": linear}
-    runs = tfb.train_seeds(seeds=2, logdir=tmp_path, **options)
-    for run in runs:
-        assert not run.finished and 0 < run.step < 400
-        assert max(saved(run.logdir)) == run.step
+    """The gradients of the second seed are not finite, in three rounds of one call."""
+    steps = np.array([[25, 25], [50, 50], [75, 75]])
+    skipped = Mean(np.array([[0.0, 1.0]] * 3), np.ones([3, 2]))
+    metrics = {population.STEP: steps, "grad/skipped": skipped}
+    outputs = [FakeOutput(), FakeOutput()]
+    monkeypatch.setattr(two_seeds, "population", lambda *limits: (3, metrics, {}))
+    with pytest.raises(TrainingError, match="seed 8: no gradient was finite"):
+        two_seeds.train(NEVER, outputs, pytest.fail)
+    assert [step for step, _ in outputs[0].saved] == [75]
+    assert outputs[1].saved == []
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_workers": 2}, "num_workers=2 is not for several seeds"),
         ({"seeds": 0}, "seeds is 0; expected 1 to 1000000"),
         ({"seeds": []}, "seeds are .*; expected different"),
         ({"seeds": [1, 1]}, "expected different"),
         ({"seeds": [-1]}, "expected 0 to"),
-        ({"rollout.wait_for": 2}, "rollout.wait_for is 2, but several seeds"),
         ({"network": lambda spaces: None}, "network cannot be used with several seeds"),
     ],
 )
