@@ -333,6 +333,27 @@ def test_a_last_checkpoint_that_cannot_be_saved_is_an_error():
         records.run(FakeExperiment(QUIET))
 
 
+def test_a_callback_ends_training_with_a_checkpoint():
+    records = Records()
+    records.callbacks = Callbacks(pathlib.Path(), on_iteration=lambda iterated: False)
+    loop = records.run(FakeExperiment(QUIET))
+    assert records.finished and loop.step == records.saved[-1][0] == 45
+
+
+@pytest.mark.parametrize("what", ["on_iteration", "on_evaluation"])
+def test_a_callbacks_exception_is_raised_after_a_checkpoint(what):
+    def bad(event):
+        raise KeyError("of the user")
+
+    records, experiment = Records(), FakeExperiment()
+    records.callbacks = Callbacks(pathlib.Path(), **{what: bad})
+    with pytest.raises(KeyError, match="of the user"):
+        records.run(experiment)
+    step, _, marks = records.saved[-1]
+    assert step == experiment.program.step
+    assert marks["best"] == (what == "on_evaluation")  # the first one is the best
+
+
 def test_sigusr1_before_training_starts_is_harmless():
     def make():
         os.kill(os.getpid(), signal.SIGUSR1)

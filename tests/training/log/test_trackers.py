@@ -115,6 +115,10 @@ def test_a_tracker_that_cannot_be_used_is_refused(tmp_path, monkeypatch):
 
 @pytest.fixture
 def fake(monkeypatch):
+    return fake_packages(monkeypatch)
+
+
+def fake_packages(monkeypatch):
     """Return mocks of the packages, by name."""
     wandb, mlflow = (
         MagicMock(__spec__=ModuleSpec(name, None, origin="here"))
