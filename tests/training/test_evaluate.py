@@ -1,3 +1,4 @@
+from types import SimpleNamespace
 from typing import ClassVar
 
 import gymnasium
@@ -163,27 +164,30 @@ def test_the_limit_is_that_of_the_environment_unless_one_is_given():
     assert list(result.lengths) == [30, 30] and result.cut_off_episodes == 0
 
 
+@pytest.fixture(scope="module")
+def played():
+    """Return evaluations of one policy: of each kind, again, with another seed."""
+
+    def make():
+        return gymnasium.make("CartPole-v1")
+
+    with ProcessEnv([make] * 2, num_workers=0) as env:
+        with seeded(0):
+            policy = linear.LinearPolicy(env.spec)
+        kinds = "mode", "sample", "both"
+        plays = {kind: evaluator(env, policy, 6, kind) for kind in kinds}
+        found = {kind: play(3) for kind, play in plays.items()}
+        sample = plays["sample"]
+        return SimpleNamespace(**found, again=sample(3), other=sample(4))
+
+
 class TestActions:
-    def evaluate(self, actions, seed=3, times=1):
-        def make():
-            return gymnasium.make("CartPole-v1")
+    def test_sampled_actions_depend_on_the_seed(self, played):
+        np.testing.assert_array_equal(played.sample.returns, played.again.returns)
+        assert list(played.sample.returns) != list(played.other.returns)
 
-        with ProcessEnv([make] * 2, num_workers=0) as env:
-            with seeded(0):
-                policy = linear.LinearPolicy(env.spec)
-            play = evaluator(env, policy, 6, actions)
-            return [play(seed) for _ in range(times)]
-
-    def test_sampled_actions_depend_on_the_seed(self):
-        first, second = self.evaluate("sample", times=2)
-        (other,) = self.evaluate("sample", seed=4)
-        np.testing.assert_array_equal(first.returns, second.returns)
-        assert list(first.returns) != list(other.returns)
-
-    def test_both_gives_the_results_of_mode_and_sample(self):
-        (mode,) = self.evaluate("mode")
-        (sample,) = self.evaluate("sample")
-        (both,) = self.evaluate("both")
+    def test_both_gives_the_results_of_mode_and_sample(self, played):
+        mode, sample, both = played.mode, played.sample, played.both
         np.testing.assert_array_equal(both.returns, mode.returns)
         np.testing.assert_array_equal(both.sampled.returns, sample.returns)
         assert list(mode.returns) != list(sample.returns)

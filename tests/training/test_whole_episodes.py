@@ -9,10 +9,11 @@ import pytest
 from gymnasium.wrappers import TimeLimit
 
 import tfagents_batch as tfb
-from tests.support.lines import of_the_seed
+from tests.support.lines import of_the_seed, stopped_early
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
+from tfagents_batch.nn import networks
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
@@ -67,8 +68,8 @@ def test_padding_and_idle_steps_are_not_counted(tmp_path):
     masked = [1 - n / (6 * 50) for n in steps]
     np.testing.assert_allclose([line["env/masked"] for line in lines], masked, 1e-4)
     assert max(line["env/idle_steps"] for line in lines) > 0
-    assert tfb.evaluate(run.logdir, episodes=4).episodes == 4
-    assert tfb.evaluate(run.logdir, episodes=5).mean_return > 5
+    evaluated = tfb.evaluate(run.logdir, episodes=5)
+    assert evaluated.episodes == 5 and evaluated.mean_return > 5
 
 
 @pytest.mark.parametrize(
@@ -80,10 +81,9 @@ def test_padding_and_idle_steps_are_not_counted(tmp_path):
 )
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, env):
     """Every iteration starts new episodes, so no state of environments is lost."""
-    whole = train(tmp_path / "whole", **{**env, "steps": 600})
-    half = train(tmp_path / "half", **env)
-    resumed = tfb.train(resume=half.logdir, steps=600)
-    assert half.step < resumed.step == whole.step
+    whole = train(tmp_path / "whole", **{**env, "steps": 600, "keep_every": 300})
+    resumed = tfb.train(resume=stopped_early(whole, tmp_path / "half"))
+    assert resumed.step == whole.step
     assert of_the_seed(resumed) == of_the_seed(whole)
     # The resumed run does not repeat earlier episodes.
     returns = [line["episode/return_mean"] for line in of_the_seed(resumed)]
@@ -136,30 +136,20 @@ WHOLE = RunConfig(
     num_workers=0,
     eval_every=0,
     compile="off",
-    settings=ppo.Config(minibatch_size=None, epochs=1, histograms=False),
+    settings=ppo.Config(
+        minibatch_size=None,
+        epochs=1,
+        histograms=False,
+        network=networks.Config(hidden=(4,)),
+    ),
 )
 
 
-def test_every_step_of_an_episode_counts_once_in_statistics():
-    envs = [lambda: TimeLimit(CountingEnv(length=3), 5)] * 2
-    with Experiment(WHOLE, WHOLE.recipe(envs)) as experiment:
-        experiment.start(0)
-        metrics = experiment.program(2**62, rounds=1)
-        agent = experiment.algorithm
-        assert experiment.program.step == 12
-        assert metrics["episode/count"].value == 4
-        assert metrics["episode/return_mean"].sum == 24
-        (moments,) = agent.learner.observations.moments
-        assert float(moments.count.numpy()) == 16  # four per episode, with the last
-        np.testing.assert_allclose(moments.mean.numpy(), [0.5, 1.5])
-        assert float(agent.learner.rewards.moments.count.numpy()) == 12
-
-
 class Jackpot(CountingEnv):
-    """Rewards of 0.01, and 50 in one step; at most twelve of them."""
+    """Rewards of 0.01, and 50 in one step."""
 
-    def __init__(self, step):
-        super().__init__(length=10**9)
+    def __init__(self, step, length):
+        super().__init__(length=length)
         self._won = step
 
     def step(self, action):
@@ -167,14 +157,33 @@ class Jackpot(CountingEnv):
         return observation, 50.0 if reward == self._won else 0.01, *rest
 
 
-def test_the_reward_at_the_time_limit_counts_in_the_normalizer():
-    envs = [lambda won=won: TimeLimit(Jackpot(won), 12) for won in (10, 12)]
+def test_every_step_of_an_episode_counts_once_in_statistics():
+    """Also one at the time limit, but no padding."""
+    kinds = ((12, 10**9, 12), (2, 3, 3))  # with the lengths of episodes
+    envs = [
+        lambda won=won, length=length: TimeLimit(Jackpot(won, length), 12)
+        for won, length, _ in kinds
+    ]
     with Experiment(WHOLE, WHOLE.recipe(envs)) as experiment:
         experiment.start(0)
         metrics = experiment.program(2**62, rounds=1)
-    running = []
-    for won in (10, 12):
-        rewards = [50.0 if step == won else 0.01 for step in range(1, 13)]
-        running += itertools.accumulate(rewards, lambda total, x: 0.99 * total + x)
-    expected = np.std(running * 2, ddof=1)
+        learner = experiment.algorithm.learner
+        assert experiment.program.step == 2 * (12 + 3)
+    rewards = [
+        [50.0 if step == won else 0.01 for step in range(1, length + 1)]
+        for won, _, length in kinds
+    ]
+    assert metrics["episode/count"].value == 4
+    assert metrics["episode/return_mean"].sum == pytest.approx(200.26)
+    (moments,) = learner.observations.moments
+    # With the last of an episode, but not at the end of the rollout.
+    assert float(moments.count.numpy()) == 2 * (12 + 4)
+    mean = np.mean([*range(12), *range(4)])
+    np.testing.assert_allclose(moments.mean.numpy(), [0.5, mean], 1e-6)
+    assert float(learner.rewards.moments.count.numpy()) == 30
+    running = [
+        itertools.accumulate(each, lambda total, x: 0.99 * total + x)
+        for each in rewards
+    ]
+    expected = np.std([*itertools.chain(*running)] * 2, ddof=1)
     assert metrics["normalize/reward_std"].sum == pytest.approx(expected, 1e-5)

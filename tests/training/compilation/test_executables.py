@@ -27,12 +27,12 @@ def freed(monkeypatch):
     return calls
 
 
-def train(root, size, algorithm="ppo"):
+def train(root, size, algorithm="ppo", env="tf/CartPole-v1"):
     """Train for two iterations with a program that depends on ``size``."""
     length = 4 * size
     tfb.train(
         algorithm=algorithm,
-        env="tf/CartPole-v1",
+        env=env,
         steps=4 * length,
         num_envs=2,
         rollout={"length": length},
@@ -46,7 +46,7 @@ def train(root, size, algorithm="ppo"):
 def test_runs_free_their_memory_maps(linear, tmp_path):
     sizes, maps = (1, 2), []
     for size in sizes:
-        train(tmp_path, size, linear)
+        train(tmp_path, size, linear, "tf/Bandit-v0")
         maps.append(executables._maps())
     assert maps[-1] < maps[0] + 20
 

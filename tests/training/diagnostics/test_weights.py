@@ -47,7 +47,10 @@ def test_a_run_records_its_weights_by_layer(tmp_path, capfd):
         rollout={"length": 25},
         eval_every=0,
         compile="off",
-        settings={"epochs": 1, "histograms": False, "network": {"hidden": hidden}},
+        settings={
+            **{"epochs": 1, "minibatch_size": None, "histograms": False},
+            "network": {"hidden": hidden},
+        },
         logdir=tmp_path,
     )
     recorded = json.loads(pathlib.Path(run.logdir, "run.json").read_text())["weights"]
