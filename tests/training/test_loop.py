@@ -152,6 +152,13 @@ class Records:
             return self.run(experiment)
 
 
+def ran(config=BASE, state=None, grouped=False, **requests):
+    """Return the records of a run of the fake experiment."""
+    records = Records(grouped)
+    records.run(FakeExperiment(config), state, **requests)
+    return records
+
+
 @pytest.fixture(scope="module")
 def whole(linear):
     """Return the records and the loop of a run of all steps."""
@@ -226,23 +233,19 @@ def test_a_run_that_ends_below_its_best_evaluation_says_so():
 
 
 def test_a_stop_between_iterations_writes_a_line_and_a_checkpoint():
-    records = Records()
-    config = dataclasses.replace(QUIET, log_every=1000)
-    loop = records.run(FakeExperiment(config), stop_after=3)
+    records = ran(dataclasses.replace(QUIET, log_every=1000), stop_after=3)
     assert not records.finished
-    assert records.progress == [45, 90, loop.step]
+    assert records.progress == [45, 90, 135]
     # The first iteration is saved, too: the process might have been killed.
-    assert [step for step, *_ in records.saved] == [45, loop.step]
+    assert [step for step, *_ in records.saved] == [45, 135]
     ((step, line),) = records.lines
-    assert step == loop.step
+    assert step == 135
     assert line["episode/count"] == 30  # of the three iterations
     assert records.saved[-1][1]["log"] == {"last": 0}  # the clock did not change
 
 
 def test_a_requested_checkpoint_is_written_without_an_evaluation():
-    records = Records()
-    config = dataclasses.replace(QUIET, checkpoint_every=0.0)
-    records.run(FakeExperiment(config), save_after=(2,))
+    records = ran(dataclasses.replace(QUIET, checkpoint_every=0.0), save_after=(2,))
     assert records.finished
     assert [step for step, *_ in records.saved] == [90, records.progress[-1]]
     assert not any("eval/return_mean" in line for _, line in records.lines)
@@ -261,20 +264,17 @@ def test_a_better_evaluation_is_saved_as_best_but_never_nan():
 
 def test_a_stopped_evaluation_is_repeated_by_the_resumed_run(monkeypatch):
     monkeypatch.setattr(FakeExperiment, "evaluator", lambda *_: None)
-    records = Records()
-    records.run(FakeExperiment(), stop_after=5)
+    records = ran(stop_after=5)
     assert records.saved[-1][1]["evaluate"] == {"last": 0}
 
 
 @pytest.mark.parametrize("best_before", [None, 5.0])
 def test_a_stopped_last_evaluation_is_repeated_by_the_resumed_run(best_before):
     config = dataclasses.replace(BASE, steps=40, keep_every=40)
-    first = Records()
-    first.run(FakeExperiment(config), stop_after=1)
+    first = ran(config, stop_after=1)
     assert not first.finished
     step, state, _ = first.saved[-1]
-    second = Records()
-    second.run(FakeExperiment(config), state | {"best": best_before})
+    second = ran(config, state | {"best": best_before})
     assert second.finished
     assert second.progress == []
     ((evaluated, line),) = second.lines
@@ -282,18 +282,14 @@ def test_a_stopped_last_evaluation_is_repeated_by_the_resumed_run(best_before):
     ((saved, state, marks),) = second.saved
     assert saved == step
     assert marks == {"best": best_before is None, "keep": True}
-    third = Records()
-    third.run(FakeExperiment(config), state)
+    third = ran(config, state)
     assert third.finished
     assert third.lines == third.saved == []
 
 
 def test_a_resumed_loop_continues_its_step_and_clocks():
-    first = Records()
-    first.run(FakeExperiment(dataclasses.replace(BASE, steps=200)))
-    step, state, _ = first.saved[-1]
-    second = Records()
-    second.run(FakeExperiment(), state)
+    step, state, _ = ran(dataclasses.replace(BASE, steps=200)).saved[-1]
+    second = ran(state=state)
     assert second.progress[0] > step
     assert second.lines[0][0] - state["log"]["last"] >= 100
     assert second.lines[0][1]["time/elapsed_seconds"] > state["trained_seconds"]
@@ -480,9 +476,7 @@ def test_calls_of_several_iterations_write_the_same_lines(monkeypatch):
     """A line is the same whether its iterations were one call or several."""
     monkeypatch.setattr("tfagents_batch.training.loop.SECONDS", 1e9)
     config = dataclasses.replace(QUIET, steps=2000, log_every=900)
-    one, many = Records(), Records(grouped=True)
-    one.run(FakeExperiment(config))
-    many.run(FakeExperiment(config))
+    one, many = ran(config), ran(config, grouped=True)
     assert len(many.progress) < len(one.progress) / 3
     assert [step for step, _ in many.lines] == [step for step, _ in one.lines]
     lines = [without_times([line for _, line in each.lines]) for each in (one, many)]
@@ -493,7 +487,5 @@ def test_calls_of_several_iterations_write_the_same_lines(monkeypatch):
 def test_slow_iterations_are_not_joined_in_one_call(monkeypatch):
     monkeypatch.setattr("tfagents_batch.training.loop.SECONDS", 0.0)
     config = dataclasses.replace(QUIET, log_every=1000)
-    one, many = Records(), Records(grouped=True)
-    one.run(FakeExperiment(config))
-    many.run(FakeExperiment(config))
-    assert many.progress == one.progress
+    one, many = ran(config), ran(config, grouped=True)
+    assert many.progress == one.progress == [*range(45, 406, 45)]

@@ -1,11 +1,16 @@
 import json
 import logging
-import os
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.training.run_folder.test_checkpoint import (
+    flip,
+    replace_by_link,
+    replace_by_pipe,
+    truncate,
+)
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.training.run_folder import files, replay_file
 
@@ -137,28 +142,21 @@ def test_numbers_are_checked_before_anything_is_assigned(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damage", ["content", "size", "manifest", "link", "pipe", "shape"]
+    ("name", "damage"),
+    [
+        *(("001.bin", damage) for damage in (flip, truncate)),
+        *(("001.bin", damage) for damage in (replace_by_link, replace_by_pipe)),
+        ("manifest.json", lambda path: path.write_text("{")),
+        ("head", None),  # a variable of another shape
+    ],
 )
-def test_a_damaged_replay_is_refused_and_nothing_is_assigned(tmp_path, damage):
+def test_a_damaged_replay_is_refused_and_nothing_is_assigned(tmp_path, name, damage):
     replay_file.save(tmp_path, 70, variables(1))
     folder, restored = tmp_path / "replay" / "step-000000000070", variables(2)
-    path = folder / "001.bin"
-    if damage == "content":
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)
-    elif damage == "size":
-        path.write_bytes(path.read_bytes()[:-1])
-    elif damage == "manifest":
-        (folder / "manifest.json").write_text("{")
-    elif damage == "pipe":
-        path.unlink()
-        os.mkfifo(path)
-    elif damage == "link":
-        path.rename(tmp_path / "elsewhere")
-        path.symlink_to(tmp_path / "elsewhere")
+    if damage is None:
+        restored[name] = tf.Variable(np.zeros(3, np.int32))
     else:
-        restored["head"] = tf.Variable(np.zeros(3, np.int32))
+        damage(folder / name)
     before = {k: tf.Variable(v) for k, v in restored.items()}
     with pytest.raises(UserError, match=r"cannot be used.*remove this folder"):
         replay_file.load(tmp_path, 70, restored)

@@ -19,13 +19,13 @@ import tfagents_batch as tfb
 from tests.support.linear import Config
 from tests.support.lines import saved, without_times
 from tests.training.log.test_hyperparameters import rows
+from tests.training.test_loop import Records
 from tfagents_batch import seeds
 from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.errors import TrainingError, UserError
 from tfagents_batch.graph import minibatch
 from tfagents_batch.metrics import Limit, Mean
 from tfagents_batch.nn import networks
-from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.log.console import Console
@@ -154,25 +154,13 @@ CLOCKS = {"steps": 4000, "log_every": 1000, "eval_every": 1500, "keep_every": 11
 CLOCKS |= {"eval_episodes": 4, "algorithm": "linear"}
 
 
-class FakeOutput:
-    """Records the output of a run, in place of its folder."""
-
-    def __init__(self):
-        self.lines, self.saved = [], []
-        self.callbacks = Callbacks(pathlib.Path())
-
+class FakeOutput(Records):
     def write(self, metrics, step):
         self.lines.append({**metrics, "step": step})
 
     def save(self, step, state, metadata):
         self.saved.append((step, metadata))
         return True
-
-    def variables(self):
-        return {}
-
-    def event(self, event, step):
-        pass
 
     def marked(self, mark):
         return {step for step, metadata in self.saved if metadata[mark]}
@@ -208,7 +196,7 @@ def trainings(two_seeds):
             patch.setattr(experiment, "_SECONDS", seconds)
             for variable, value in zip(variables, start, strict=True):
                 variable.assign(value)
-            calls, outputs = [], [FakeOutput(), FakeOutput()]
+            calls, outputs = [], [FakeOutput(grouped=True), FakeOutput(grouped=True)]
             count = lambda step, metrics, calls=calls: calls.append(step)  # noqa: E731
             assert run.train(NEVER, outputs, count)
             found.append((outputs, len(calls), [x.numpy() for x in variables]))
@@ -324,7 +312,7 @@ def test_a_seed_without_a_finite_gradient_stops_all_and_the_others_are_saved(
     steps = np.array([[25, 25], [50, 50], [75, 75]])
     skipped = Mean(np.array([[0.0, 1.0]] * 3), np.ones([3, 2]))
     metrics = {population.STEP: steps, "grad/skipped": skipped}
-    outputs = [FakeOutput(), FakeOutput()]
+    outputs = [FakeOutput(grouped=True), FakeOutput(grouped=True)]
     monkeypatch.setattr(two_seeds, "population", lambda *limits: (3, metrics, {}))
     with pytest.raises(TrainingError, match="seed 8: no gradient was finite"):
         two_seeds.train(NEVER, outputs, pytest.fail)
