@@ -423,7 +423,6 @@ def test_a_run_continues_when_an_environment_crashes(tmp_path):
     assert all(np.isfinite(line["loss/total"]) for line in lines)
 
 
-@pytest.mark.any_backend
 def test_a_run_that_ends_with_a_crash_has_a_checkpoint(tmp_path):
     with pytest.raises(EnvError, match="SIGKILL"):
         train_on_a_crash(tmp_path)
@@ -432,7 +431,6 @@ def test_a_run_that_ends_with_a_crash_has_a_checkpoint(tmp_path):
     assert [*saved(folder)] == [0]  # the first iteration is void
 
 
-@pytest.mark.any_backend
 def test_overlapped_runs_are_repeatable_profiled_and_resumed(tmp_path, capsys):
     options = SMALL | {"overlap": True, "logdir": tmp_path}
 

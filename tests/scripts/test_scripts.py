@@ -245,7 +245,6 @@ def test_help_lists_every_flag_with_its_default(run_here):
     assert "--algorithm.clip_ratio=0.2" in stdout
 
 
-@pytest.mark.any_backend
 def test_an_environment_that_fails_is_status_70_with_its_traceback(linear, run_here):
     arguments = [*faulty(mode="exc", step=5), "--num_envs=1", *QUICK[2:]]
     status, _, stderr = run_here(arguments)
@@ -344,7 +343,6 @@ def test_sigusr1_before_training_is_harmless():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.any_backend
 def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
     flags = [*faulty(mode="hang", phase="reset"), "--num_envs=1", *QUICK[2:]]
     # The log is created just before the first reset.

@@ -28,7 +28,6 @@ class Stateless(Counter):
         return action, {"noise": behavior["noise"]}, state
 
 
-@pytest.mark.any_backend
 def test_windows_of_a_rollout_are_consecutive_steps_of_one_episode():
     with ProcessEnv([lambda: CountingEnv(length=4)] * 3, num_workers=0) as env:
         source = Rollout(env, Stateless(), 2, seed=0)
