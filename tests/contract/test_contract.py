@@ -69,6 +69,7 @@ class GraphEnv:
 
 class TestHealthy(EnvContract):
     compilable = True
+    steps = 20
 
     def make_env(self):
         return GraphEnv()
@@ -78,7 +79,7 @@ class Broken(EnvContract):
     compilable = True
     __test__ = False
 
-    def __init__(self, defect, steps=60):
+    def __init__(self, defect, steps=20):
         self.defect, self.steps = defect, steps
 
     def make_env(self):

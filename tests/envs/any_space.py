@@ -1,7 +1,5 @@
 """Hypothesis strategy of spaces, for properties that hold for all spaces."""
 
-from __future__ import annotations
-
 import gymnasium.spaces as gs
 import numpy as np
 from hypothesis import strategies as st

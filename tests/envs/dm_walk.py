@@ -1,7 +1,5 @@
 """dm_env environment for tests; workers import this file, so it has no TensorFlow."""
 
-from __future__ import annotations
-
 import dm_env
 import numpy as np
 from dm_env import specs

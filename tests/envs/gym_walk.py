@@ -1,7 +1,5 @@
 """Environment of gym's older interface; workers import it, so it has no TensorFlow."""
 
-from __future__ import annotations
-
 import gym
 import numpy as np
 

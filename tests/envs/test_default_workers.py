@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 

@@ -1,10 +1,8 @@
-from __future__ import annotations
-
 import functools
 import importlib.util
 import os
 import re
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -12,7 +10,9 @@ import cloudpickle
 import gymnasium
 import pytest
 
+from tests.support import python
 from tfagents_batch.envs import registry
+from tfagents_batch.envs.shared import cpus
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
@@ -91,8 +91,7 @@ def test_user_code_is_found_by_module_and_by_file(user_file, name, kind):
 def test_a_callable_is_called_with_its_arguments():
     assert registry.constructor(CountingEnv) is CountingEnv
     assert registry.constructor(CountingEnv, {"length": 9})()._length == 9
-    make = functools.partial(CountingEnv, length=3)
-    assert registry.constructor(make, {"truncate": True})()._length == 3
+    assert registry.constructor(PARTIAL, {"truncate": True})()._length == 3
 
 
 def test_an_instance_is_returned_unchanged():
@@ -145,11 +144,9 @@ def test_objects_that_are_no_environments_are_refused_by_type(env):
 
 def test_a_vector_environment_says_what_to_pass():
     envs = gymnasium.make_vec("CartPole-v1", 2)
-    try:
-        with pytest.raises(UserError, match="which is a batch; pass a function"):
-            registry.constructor(envs)
-    finally:
-        envs.close()
+    with pytest.raises(UserError, match="which is a batch; pass a function"):
+        registry.constructor(envs)
+    envs.close()
 
 
 @pytest.mark.parametrize(
@@ -185,6 +182,10 @@ def test_checking_an_id_constructs_nothing(monkeypatch):
     assert registry.constructor("CartPole-v1")
 
 
+COUNTING = "tfagents_batch.envs.testing:CountingEnv"
+PARTIAL = functools.partial(CountingEnv, 3)
+
+
 @pytest.mark.parametrize(
     "env, text, user_code",
     [
@@ -196,18 +197,8 @@ def test_checking_an_id_constructs_nothing(monkeypatch):
         ("a.b:Mine", "a.b:Mine", True),
         ("a.b:Mine-v1", "a.b:Mine-v1", True),
         ("./a.py:Mine", "./a.py:Mine", True),
-        (CountingEnv, "tfagents_batch.envs.testing:CountingEnv", True),
-        (CountingEnv(), "tfagents_batch.envs.testing:CountingEnv", True),
-        (
-            functools.partial(CountingEnv, 3),
-            "tfagents_batch.envs.testing:CountingEnv",
-            True,
-        ),
-        (
-            ["CartPole-v1", CountingEnv, "CartPole-v1"],
-            "CartPole-v1, tfagents_batch.envs.testing:CountingEnv",
-            True,
-        ),
+        *((x, COUNTING, True) for x in (CountingEnv, CountingEnv(), PARTIAL)),
+        (["CartPole-v1", CountingEnv, "CartPole-v1"], f"CartPole-v1, {COUNTING}", True),
         (lambda: None, f"{__name__}:<lambda>", True),
     ],
 )
@@ -229,26 +220,15 @@ def test_constructors_work_in_a_fresh_process_without_tensorflow(user_file):
         "    env.reset(seed=1); env.close()\n"
         "assert 'tensorflow' not in sys.modules"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        input=b"".join(cloudpickle.dumps(registry.constructor(each)) for each in names),
-        capture_output=True,
-        timeout=60,
-        cwd="/",
-        env={"PYTHONPATH": f"{user_file.parent}{os.pathsep}{ROOT}"},
-    )
-    assert result.returncode == 0, result.stderr.decode()
+    pickled = b"".join(cloudpickle.dumps(registry.constructor(each)) for each in names)
+    path = {"PYTHONPATH": f"{user_file.parent}{os.pathsep}{ROOT}"}
+    python.run(code, text=False, input=pickled, cwd="/", env=path)
 
 
-def test_the_python_of_the_page_runs(tmp_path):
+def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
+    core = cpus.available()[:1]  # so batches have one worker
+    monkeypatch.setattr(cpus, "available", lambda: core)
     page = ROOT / "docs/concepts/environments.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     (tmp_path / "page.py").write_text("\n\n".join(blocks))
-    done = subprocess.run(
-        [sys.executable, "page.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
+    runpy.run_path(str(tmp_path / "page.py"), run_name="__main__")

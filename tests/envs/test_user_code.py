@@ -1,7 +1,5 @@
 """Users' modules and files: imported, told apart, and refused with the reason."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

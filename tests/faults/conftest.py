@@ -1,7 +1,5 @@
 """Fixtures of the fault tests, which fail after one minute."""
 
-from __future__ import annotations
-
 import pathlib
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.support.backends import on_backends
+from tests.support.backends import on_backends, one_backend
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.errors import Stopped
@@ -68,7 +66,7 @@ def signalled(handler):
 
 
 # On the native backend the main thread waits in C, where Python runs no handlers.
-@pytest.mark.parametrize("backend", ["portable"], indirect=True)
+@one_backend
 def test_a_signal_handler_can_call_stop(make_pool):
     pool = make_pool(fault_envs("hang"), 1)
     pool.reset(1)
@@ -79,7 +77,7 @@ def test_a_signal_handler_can_call_stop(make_pool):
         pool.check()
 
 
-@pytest.mark.parametrize("backend", ["portable"], indirect=True)
+@one_backend
 def test_an_interrupted_step_ends_the_pool(make_pool):
     pool = make_pool(fault_envs("hang"), 1)
 

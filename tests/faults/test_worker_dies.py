@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -23,20 +21,19 @@ CLOSED = r"lost its control socket: .* closed file descriptors that are not its 
 ACTION = [np.ones(4, np.int32)]
 
 
-@pytest.mark.parametrize("mode", CRASHES)
-def test_a_crash_in_a_constructor_is_reported(mode):
-    with pytest.raises(WorkerCrashed, match=CRASHES[mode]) as caught:
-        Pool(fault_envs(mode, 4, phase="construct"), 2)
+def test_a_crash_in_a_constructor_is_reported():
+    with pytest.raises(WorkerCrashed, match=CRASHES["kill"]) as caught:
+        Pool(fault_envs("kill", 4, phase="construct"), 2)
     assert (caught.value.env, caught.value.worker) == (3, 1)
     assert caught.value.phase == "construct"
 
 
 @on_backends(
     "crash",
-    portable=[("kill", "step"), ("segv", "reset"), ("exit", "step")],
+    portable=[("kill", "step"), ("segv", "reset")],
     native=[("kill", "reset"), ("segv", "step"), ("exit", "reset")],
 )
-def test_a_crash_is_reported_within_two_seconds(make_pool, crash):
+def test_a_crash_is_reported_and_the_pool_closed_within_seconds(make_pool, crash):
     mode, phase = crash
     pool = make_pool(fault_envs(mode, 4, phase=phase), 2)
     started = time.monotonic()
@@ -46,8 +43,10 @@ def test_a_crash_is_reported_within_two_seconds(make_pool, crash):
     assert time.monotonic() - started < 2
     invalid = (batch.first & batch.truncated).tolist()
     assert invalid == ([False, False, True, True] if phase == "step" else [True] * 4)
+    started = time.monotonic()
     with pytest.raises(WorkerCrashed, match=CRASHES[mode]) as caught:
-        pool.check()
+        pool.check()  # closes the pool
+    assert time.monotonic() - started < 2
     error = caught.value
     assert (error.env, error.worker, error.phase) == (3, 1, phase)
     assert error.episode == 0
@@ -64,7 +63,7 @@ def test_a_crash_while_idle_is_reported_without_a_step(make_pool):
     pool.reset(3)
     os.kill(pool.pids[1], signal.SIGKILL)
     with pytest.raises(WorkerCrashed, match=r"\(envs 2 to 3\) .* SIGKILL while idle"):
-        _until(lambda: pool.check())
+        _until(pool.check)
 
 
 def test_a_crash_while_idle_is_reported_by_the_next_step(make_pool):
@@ -100,31 +99,15 @@ def test_lack_of_memory_is_an_error_with_its_text(drive):
     assert "Unable to allocate 1.00 GiB" in str(error)
 
 
-def test_closing_after_a_crash_is_quick(make_pool):
-    pool = make_pool(fault_envs("kill", 4, step=0), 2)
-    pool.reset(3)
-    pool.step(ACTION)
-    started = time.monotonic()
-    pool.close()
-    assert time.monotonic() - started < 2
-
-
 def test_bytes_that_are_not_a_frame_are_a_protocol_error(drive):
     error = drive(fault_envs("garbage_reply", 4), 2)
-    assert type(error) is ProtocolError
-    assert error.worker == 1
+    assert type(error) is ProtocolError and error.worker == 1
     assert "not a frame" in str(error)
-
-
-def test_a_closed_control_socket_is_a_crash(drive):
-    error = drive(fault_envs("close_socket", 4), 2)
-    assert type(error) is WorkerCrashed
-    assert error.worker == 1
 
 
 @on_backends(
     "fault",
-    portable=[("close_descriptors", "step"), ("reuse_descriptors", "step")],
+    portable=[("close_socket", "step"), ("reuse_descriptors", "step")],
     native=[("close_descriptors", "construct"), ("close_descriptors", "step")],
 )
 def test_closed_file_descriptors_are_named_as_the_cause(make_pool, fault):

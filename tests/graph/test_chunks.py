@@ -16,8 +16,10 @@ def make(size):
     return {"x": x, "n": tf.range(size)}
 
 
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("size, limit", [(1, 1), (7, 3), (9, 3), (10, 4), (5, 100)])
+@pytest.mark.parametrize(
+    "size, limit, jit",
+    [(1, 1, False), (7, 3, True), (9, 3, False), (10, 4, False), (5, 100, True)],
+)
 def test_chunks_give_the_result_of_one_call(size, limit, jit):
     rows = make(size)
     apply = tf.function(
@@ -45,35 +47,30 @@ def test_vectorized_copies_are_evaluated_in_chunks():
     np.testing.assert_allclose(apply(), weights[:, None] * total(rows), rtol=1e-6)
 
 
-def test_no_chunk_exceeds_the_limit():
+def sizes(rows, *limit, steps=None):
+    """Return the sizes of the chunks of rows, or of sequences of ``steps`` steps."""
     seen = []
 
     def function(rows):
-        seen.append(rows["n"].shape[0])
-        return total(rows)
+        seen.append(rows.shape[0])
+        return tf.zeros(rows.shape[: 1 if steps is None else 2])
 
-    chunks.apply(function, make(10), 4)
-    assert seen and max(seen) <= 4
-    assert len(set(seen)) == 1
+    chunks.apply(function, rows, *limit, **({} if steps is None else {"steps": steps}))
+    return seen
+
+
+def test_no_chunk_exceeds_the_limit():
+    found = sizes(tf.zeros([10, 3]), 4)
+    assert found and max(found) <= 4 and len(set(found)) == 1
 
 
 def test_large_rows_make_small_chunks_and_small_rows_one():
-    seen = []
-
-    def function(image):
-        seen.append(image.shape[0])
-        return tf.zeros(image.shape[:1])
-
     pixels = tf.zeros([chunks.NUMBERS // 2**12 + 1, 64, 64], tf.uint8)
-    chunks.apply(function, pixels)
-    assert max(seen) < len(pixels)
-    seen.clear()
-    chunks.apply(function, tf.zeros([chunks.ROWS, 4]))
-    assert seen == [chunks.ROWS]
+    assert max(sizes(pixels)) < len(pixels)
+    assert sizes(tf.zeros([chunks.ROWS, 4])) == [chunks.ROWS]
 
 
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("size, limit", [(7, 3), (5, 100)])
+@pytest.mark.parametrize("size, limit, jit", [(7, 3, True), (5, 100, False)])
 def test_sequences_are_evaluated_whole(size, limit, jit):
     x = tf.random.stateless_normal([size, 4, 3], [1, 2])
     seen = []
@@ -90,14 +87,5 @@ def test_sequences_are_evaluated_whole(size, limit, jit):
 
 
 def test_few_sequences_of_images_are_evaluated_at_a_time():
-    seen = []
-
-    def function(image):
-        seen.append(image.shape[0])
-        return tf.zeros(image.shape[:2])
-
-    chunks.apply(function, tf.zeros([40, 64, 84, 84], tf.uint8), steps=64)
-    assert seen[-1] < 40
-    seen.clear()
-    chunks.apply(function, tf.zeros([40, 16, 4]), steps=16)
-    assert seen == [40]
+    assert sizes(tf.zeros([40, 64, 84, 84], tf.uint8), steps=64)[-1] < 40
+    assert sizes(tf.zeros([40, 16, 4]), steps=16) == [40]

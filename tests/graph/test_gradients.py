@@ -36,19 +36,14 @@ def in_a_loop(x, y):
     return tape.gradient(z, (x, y))
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        lambda f: f,
-        lambda f: tf.function(f, autograph=False),
-        lambda f: tf.function(f, autograph=False, jit_compile=True),
-    ],
-    ids=["eager", "graph", "xla"],
-)
-def test_the_custom_gradient_is_used(run):
+@pytest.mark.parametrize("jit", [None, False, True], ids=["eager", "graph", "xla"])
+def test_the_custom_gradient_is_used(jit):
+    def run(f, *inputs):
+        return (f if jit is None else tf.function(f, jit_compile=jit))(*inputs)
+
     x, y = tf.constant(2.0), tf.constant(5.0)
-    assert [float(g) for g in run(slopes)(x, y)] == [15, 6]
-    to_x, to_y = run(in_a_loop)(x, y)
+    assert [float(g) for g in run(slopes, x, y)] == [15, 6]
+    to_x, to_y = run(in_a_loop, x, y)
     assert float(to_x) == (3 * 5) ** 4
     product = sum(3 * 2 * 5**i * (3 * 5) ** (3 - i) for i in range(4))
     assert float(to_y) == product
@@ -76,9 +71,8 @@ def test_the_custom_gradient_is_used_in_a_v1_graph():
 @pytest.mark.parametrize("program", [slopes, in_a_loop])
 def test_a_deleted_program_leaves_nothing_in_memory(program):
     def names():
-        return {
-            n for n in ops.gradient_registry.list() if n.startswith("CustomGradient")
-        }
+        names = ops.gradient_registry.list()
+        return {name for name in names if name.startswith("CustomGradient")}
 
     gc.collect()
     before = names()

@@ -7,9 +7,14 @@ from hypothesis import strategies as st
 from tfagents_batch.graph import minibatch
 
 
-def visits(
-    mask, *, epochs=1, minibatch_size=4, seed=0, drop_last=False, run=lambda f: f()
-):
+def loop(step, carry, rows, mask=None, epochs=1, minibatch_size=4, seed=0, **options):
+    """Run the loop over rows, which are all valid without a ``mask``."""
+    mask = tf.fill(rows.shape[:1], True) if mask is None else tf.constant(mask)
+    sizes = {"epochs": epochs, "minibatch_size": minibatch_size}
+    return minibatch.loop(step, carry, rows, mask, **sizes, seed=seed, **options)
+
+
+def visits(mask, *, epochs=1, minibatch_size=4, run=lambda f: f(), **options):
     """Return the number of minibatches, and their row numbers (-1 if masked)."""
     size, width = len(mask), min(minibatch_size, len(mask))
     most = max(1, epochs * -(-size // width))
@@ -22,19 +27,9 @@ def visits(
         log = tf.where((tf.range(most) == count)[:, None], seen, log)
         return count + 1, log
 
-    def whole():
-        return minibatch.loop(
-            step,
-            (0, tf.fill([most, width], -1)),
-            rows,
-            tf.constant(mask),
-            epochs=epochs,
-            minibatch_size=minibatch_size,
-            seed=seed,
-            drop_last=drop_last,
-        )
-
-    count, log = run(whole)
+    start = (0, tf.fill([most, width], -1))
+    sizes = {"epochs": epochs, "minibatch_size": minibatch_size}
+    count, log = run(lambda: loop(step, start, rows, mask, **sizes, **options))
     return int(count), log.numpy()[: int(count)]
 
 
@@ -121,28 +116,21 @@ def test_every_row_comes_first_equally_often():
 def test_compiled_and_eager_code_visit_the_same_rows():
     mask = np.random.default_rng(0).random(33) < 0.8
     options = {"epochs": 3, "minibatch_size": 8}
-    eager, compiled = (
-        visits(mask, **options),
-        visits(mask, run=compile_and_run, **options),
-    )
-    assert eager[0] == compiled[0]
-    np.testing.assert_array_equal(eager[1], compiled[1])
+    count, log = visits(mask, **options)
+    compiled_count, compiled_log = visits(mask, run=compile_and_run, **options)
+    assert count == compiled_count
+    np.testing.assert_array_equal(log, compiled_log)
 
 
 def test_a_stop_flag_skips_all_remaining_minibatches():
-    def loop():
-        return minibatch.loop(
-            lambda rows, mask, carry: (carry[0] + 1, carry[0] + 1 >= 3),
-            (0, False),
-            tf.zeros([10, 2]),
-            tf.fill([10], True),
-            epochs=4,
-            minibatch_size=5,  # two per epoch, so it stops in the second epoch
-            seed=0,
-            stop=lambda carry: carry[1],
-        )
+    def step(rows, mask, carry):
+        return carry[0] + 1, carry[0] + 1 >= 3
 
-    count, stopped = compile_and_run(loop)
+    # Two minibatches per epoch, so it stops in the second epoch.
+    options = {"epochs": 4, "minibatch_size": 5, "stop": lambda carry: carry[1]}
+    count, stopped = compile_and_run(
+        lambda: loop(step, (0, False), tf.zeros([10, 2]), **options)
+    )
     assert int(count) == 3 and bool(stopped)
 
 
@@ -157,52 +145,24 @@ def test_steps_train_variables_one_after_the_other():
         weight.assign_sub(0.01 * tape.gradient(loss, weight))
         return carry + loss
 
-    def loop():
-        return minibatch.loop(
-            step,
-            0.0,
-            target,
-            tf.fill([12], True),
-            epochs=60,
-            minibatch_size=4,
-            seed=3,
-        )
-
-    compile_and_run(loop)
+    compile_and_run(lambda: loop(step, 0.0, target, epochs=60, seed=3))
     assert float(weight) == pytest.approx(5.5, abs=0.6)
 
 
 def test_without_a_size_the_whole_batch_is_one_minibatch():
-    mask = tf.constant([True, False, True])
+    def step(rows, mask, carry):
+        return carry[0] + 1, carry[1] + tf.where(mask, rows, 0.0)
 
-    def loop():
-        return minibatch.loop(
-            lambda rows, mask, carry: (carry[0] + 1, carry[1] + rows * mask_of(mask)),
-            (0, tf.zeros([3])),
-            tf.constant([1.0, 2.0, 4.0]),
-            mask,
-            epochs=3,
-            minibatch_size=None,
-            seed=0,
-            stop=lambda carry: carry[0] >= 2,
-        )
-
-    def mask_of(mask):
-        return tf.cast(mask, tf.float32)
-
-    count, total = loop()
+    mask, rows = [True, False, True], tf.constant([1.0, 2.0, 4.0])
+    options = {"epochs": 3, "minibatch_size": None, "stop": lambda carry: carry[0] >= 2}
+    count, total = loop(step, (0, tf.zeros([3])), rows, mask, **options)
     assert int(count) == 2
     np.testing.assert_array_equal(total, [2, 0, 8])
 
 
 def test_without_a_size_and_a_valid_row_nothing_is_visited():
-    count = minibatch.loop(
-        lambda rows, mask, count: count + 1,
-        0,
-        tf.zeros([3]),
-        tf.fill([3], False),
-        epochs=3,
-        minibatch_size=None,
-        seed=0,
-    )
-    assert int(count) == 0
+    def step(rows, mask, count):
+        return count + 1
+
+    none = [False] * 3
+    assert int(loop(step, 0, tf.zeros([3]), none, epochs=3, minibatch_size=None)) == 0

@@ -36,8 +36,7 @@ def test_padding_has_the_given_value_in_every_dtype():
 
 
 def test_starts_are_the_first_rows_of_the_sequences():
-    x = tf.range(7 * 3)
-    x = tf.reshape(x, [7, 3])
+    x = tf.reshape(tf.range(7 * 3), [7, 3])
     for length in (1, 2, 3, 7):
         starts = sequences.starts({"h": x}, length)["h"]
         np.testing.assert_array_equal(starts, sequences.cut(x, length)[:, 0])

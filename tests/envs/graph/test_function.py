@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import signal
 import threading
 
@@ -11,7 +9,6 @@ import tfagents_batch as tfb
 from tests.support.fault_env import fault_envs
 from tests.support.threads_env import Threads
 from tfagents_batch.envs.graph.function import function
-from tfagents_batch.envs.graph.vector_env import VectorEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped
 
@@ -34,8 +31,7 @@ def test_function_works_as_a_decorator_with_and_without_options():
 
 def test_function_can_decorate_a_method():
     class Counter:
-        def __init__(self):
-            self.count = tf.Variable(1)
+        count = 1
 
         @function
         def add(self, x):
@@ -99,26 +95,20 @@ def test_every_live_environment_is_checked(make_process_env):
     function(lambda: tf.constant(1))()  # raised only once
 
 
-def test_the_failure_of_a_closed_environment_is_not_raised_elsewhere():
-    from tests.support.fault_env import FaultEnv
-    from tfagents_batch.envs.graph.process_env import ProcessEnv
-
-    env = ProcessEnv([lambda: FaultEnv("exc", step=0)], num_workers=0)
+def test_the_failure_of_a_closed_environment_is_not_raised_elsewhere(make_process_env):
+    env = make_process_env(fault_envs("exc", step=0), 0)
     state, _ = tf.function(env.init)(tf.constant(1))
-    tf.function(env.step)(state, tf.constant([0]))
+    tf.function(env.step)(state, tf.constant([0, 0]))
     env.close()
     assert int(function(lambda x: x + 1)(tf.constant(1))) == 2
-
-
-def vector(seen: set):
-    env = SyncVectorEnv([lambda: Threads(seen)] * 2)
-    return VectorEnv(env)
 
 
 OWNED = {
     "functions": lambda seen: tfb.make_env(lambda: Threads(seen), 2, num_workers=0),
     "an instance": lambda seen: tfb.make_env(Threads(seen)),
-    "a vector environment": vector,
+    "a vector environment": lambda seen: tfb.make_env(
+        SyncVectorEnv([lambda: Threads(seen)] * 2)
+    ),
 }
 
 

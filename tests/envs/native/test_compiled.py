@@ -1,7 +1,5 @@
 """Environments in worker processes, stepped inside one XLA program."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal
@@ -18,7 +16,7 @@ import tfagents_batch as tfb
 from tests.support.fault_env import fault_envs
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import nest
-from tfagents_batch.envs.contract import random_actions
+from tfagents_batch.envs.contract import random_actions, rollout
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.native import op
 from tfagents_batch.errors import EnvError, Stopped, WorkerCrashed
@@ -30,84 +28,39 @@ pytestmark = [
 STEPS = 60
 
 
-@pytest.fixture
-def native(make_process_env):
-    return make_process_env
-
-
 cartpole = functools.partial(gymnasium.make, "CartPole-v1")
 OBSERVATION = gs.Dict(
-    {
-        "image": gs.Box(0, 255, (6, 6, 3), np.uint8),
-        "rest": gs.Tuple([gs.MultiBinary(4), gs.Discrete(3, start=-1)]),
-        "small": gs.Box(-100, 100, (2,), np.int16),
-        "wide": gs.Box(-1, 1, (), np.float64),
-    }
+    image=gs.Box(0, 255, (6, 6, 3), np.uint8),
+    rest=gs.Tuple([gs.MultiBinary(4), gs.Discrete(3, start=-1)]),
+    small=gs.Box(-100, 100, (2,), np.int16),
+    wide=gs.Box(-1, 1, (), np.float64),
 )
 ACTION = gs.Dict(
-    {
-        "box": gs.Box(-0.5, 0.5, (2,), np.float32),
-        "many": gs.MultiDiscrete([3, 4], start=[1, -2]),
-        "one": gs.Discrete(3, start=2),
-        "steps": gs.Box(-3, 3, (2,), np.int8),
-        "switches": gs.MultiBinary(3),
-    }
+    box=gs.Box(-0.5, 0.5, (2,), np.float32),
+    many=gs.MultiDiscrete([3, 4], start=[1, -2]),
+    one=gs.Discrete(3, start=2),
+    steps=gs.Box(-3, 3, (2,), np.int8),
+    switches=gs.MultiBinary(3),
 )
 
 
-def transitions(env, seed, actions, jit_compile):
-    """Return all TimeSteps of a graph loop over tables of actions, and ``ok``."""
-
-    @tfb.function(jit_compile=jit_compile, autograph=False)
-    def run(seed, actions):
-        state, step = env.init(seed)
-        found = [
-            tf.TensorArray(x.dtype, STEPS, element_shape=x.shape).write(0, x)
-            for x in nest.flatten(step)
-        ]
-
-        def body(t, state, found):
-            state, step = env.step(state, nest.map(lambda x: x[t - 1], actions))
-            rows = nest.flatten(step)
-            return (
-                t + 1,
-                state,
-                [a.write(t, x) for a, x in zip(found, rows, strict=True)],
-            )
-
-        _, state, found = tf.while_loop(
-            lambda t, *_: t < STEPS,
-            body,
-            (tf.constant(1), state, found),
-            parallel_iterations=1,
-            maximum_iterations=STEPS,
-        )
-        return [array.stack() for array in found], env.ok(state)
-
-    return run(tf.constant(seed), actions)
-
-
-def test_both_backends_give_equal_transitions(native):
+def test_both_backends_give_equal_transitions(make_process_env):
+    """The contract compares programs of each backend with its eager steps."""
     lengths = (1, 3, 4, 4, 7)
     constructors = [
         functools.partial(SpaceEnv, OBSERVATION, ACTION, length) for length in lengths
     ]
-    compiled = native(constructors)
+    found, fractions = [], []
     with ProcessEnv(constructors, 2, backend="portable") as portable:
-        table = random_actions(portable.spec, STEPS, 7)
-        table = nest.map(lambda *xs: tf.constant(np.stack(xs)), *table)
+        actions = random_actions(portable.spec, STEPS, 7)
         # Some actions are out of bounds: both backends clip and count them.
-        table = nest.map(lambda x: x * 1.5 if x.dtype.is_floating else x, table)
-        expected, ok = transitions(portable, 3, table, jit_compile=False)
-        assert bool(ok)
-        fraction = portable.metrics()["env/action_clipped_fraction"]
-    assert fraction > 0
-    for jit_compile in (True, False):
-        found, ok = transitions(compiled, 3, table, jit_compile)
-        assert bool(ok)
-        for x, y in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(x, y)
-        assert compiled.metrics()["env/action_clipped_fraction"] == fraction
+        actions = nest.map(lambda x: x * 1.5 if x.dtype == np.float32 else x, actions)
+        for env in (portable, make_process_env(constructors)):
+            found.append(rollout(env, STEPS, 3, actions))
+            fractions.append(env.metrics()["env/action_clipped_fraction"])
+    assert found[0].ok.all() and fractions[0] == fractions[1] > 0
+    for x, y in zip(*map(nest.flatten, found), strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 def long_rollout(env, steps):
@@ -129,8 +82,8 @@ def long_rollout(env, steps):
     return run(tf.constant(steps))
 
 
-def test_a_worker_killed_inside_a_program_ends_it_with_an_error(native):
-    env = native(fault_envs("kill", 4, step=5), 2)
+def test_a_worker_killed_inside_a_program_ends_it_with_an_error(make_process_env):
+    env = make_process_env(fault_envs("kill", 4, step=5), 2)
     started = time.monotonic()
     valid, ok = long_rollout(env, 100_000)
     assert not bool(ok)
@@ -142,9 +95,11 @@ def test_a_worker_killed_inside_a_program_ends_it_with_an_error(native):
     assert (error.env, error.worker, error.step, error.action) == (3, 1, 5, "0")
 
 
-def test_a_worker_killed_inside_a_program_is_replaced_while_it_runs(native, tmp_path):
+def test_a_worker_killed_inside_a_program_is_replaced_while_it_runs(
+    make_process_env, tmp_path
+):
     options = {"step": 5, "length": 10**9, "mark": str(tmp_path / "mark")}
-    env = native(fault_envs("kill", 4, **options), 2, on_fault="restart")
+    env = make_process_env(fault_envs("kill", 4, **options), 2, on_fault="restart")
 
     def body(t, state, step, lost, since):
         state, step = env.step(state, tf.zeros([4], tf.int32))
@@ -184,9 +139,9 @@ def test_a_worker_killed_inside_a_program_is_replaced_while_it_runs(native, tmp_
     ],
 )
 def test_an_invalid_action_in_a_program_raises_an_error_that_names_it(
-    native, space, action, text
+    make_process_env, space, action, text
 ):
-    env = native([functools.partial(SpaceEnv, gs.Discrete(2), space)] * 2)
+    env = make_process_env([functools.partial(SpaceEnv, gs.Discrete(2), space)] * 2, 1)
 
     @tfb.function(jit_compile=True)
     def run(action):
@@ -199,66 +154,51 @@ def test_an_invalid_action_in_a_program_raises_an_error_that_names_it(
     assert (caught.value.env, caught.value.step) == (1, 0)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int64", "uint64"])
-def test_integers_of_any_width_are_accepted_and_checked(native, dtype):
+def test_integers_of_any_width_are_accepted_and_checked(make_process_env):
     space = gs.Discrete(3)
-    env = native([functools.partial(SpaceEnv, gs.Discrete(2), space)] * 2)
+    env = make_process_env([functools.partial(SpaceEnv, gs.Discrete(2), space)] * 2, 1)
     state, _ = env.init(1)
-    state, step = env.step(state, tf.constant([1, 2], dtype))
-    assert step.reward.numpy().tolist() == [1, 1]
+    for dtype in ("int8", "int64", "uint64"):
+        state, step = env.step(state, tf.constant([1, 2], dtype))
+        assert step.reward.numpy().tolist() == [1, 1]
     with pytest.raises(EnvError, match="action is 100"):
-        env.step(state, tf.constant([0, 100], dtype))
+        env.step(state, tf.constant([0, 100], "uint64"))
 
 
-def test_a_closed_environment_gives_failed_rows_in_a_program(native):
-    env = native(fault_envs(None), 1)
-
-    @tf.function(jit_compile=True)
-    def run():
+def test_a_closed_and_collected_environment_gives_failed_rows_in_a_program(backend):
+    def start(env):
         state, step = env.init(1)
         return step, env.ok(state)
 
+    env = ProcessEnv(fault_envs(None), 1, backend="native")
+    run = tf.function(functools.partial(start, env), jit_compile=True)
     assert bool(run()[1])
     env.close()
+    calls = env._calls
     step, ok = run()
-    assert not bool(ok)
-    assert not step.valid.numpy().any()
+    assert not bool(ok) and not step.valid.numpy().any()
     with pytest.raises(EnvError, match="pool is closed; create a new environment"):
         env.check()
+    del env, run
+    token, *_, first, terminated, truncated, _, _ = calls.init(tf.constant(1, tf.int64))
+    assert first.numpy().all() and truncated.numpy().all()
+    assert not terminated.numpy().any() and not bool(calls.ok(token))
 
 
-def test_a_collected_environment_gives_failed_rows(backend):
-    env = ProcessEnv(fault_envs(None), 1, backend="native")
-    calls = env._calls
-    state, _ = env.init(1)
-    env.close()
-    del env
-    token, *_, first, terminated, truncated, _, _ = calls.step(
-        [state, tf.zeros([2], tf.int32)]
-    )
-    assert first.numpy().all()
-    assert truncated.numpy().all()
-    assert not terminated.numpy().any()
-    assert not bool(calls.ok(token))
-
-
-def test_an_unknown_handle_is_an_error_with_its_number(native):
-    env = native(fault_envs(None), 1)
-    calls = op.Calls(10**9, env._outputs, 1)
-    with pytest.raises(tf.errors.OpError, match="tfab:unknown:1000000000"):
-        calls.init(tf.constant(1, tf.int64))
-
-
-def test_shapes_that_differ_from_the_hub_are_an_error(native):
-    env = native(fault_envs(None), 1)
+def test_unknown_handles_and_other_shapes_are_errors_with_the_handle(make_process_env):
+    env = make_process_env(fault_envs(None), 1)
     handle = env._pool.handle
-    calls = op.Calls(handle, env._outputs[:-1], 1)
-    with pytest.raises(tf.errors.OpError, match=f"tfab:shape:{handle}"):
-        calls.init(tf.constant(1, tf.int64))
+    wrong = {
+        f"unknown:{10**9}": op.Calls(10**9, env._outputs, 1),
+        f"shape:{handle}": op.Calls(handle, env._outputs[:-1], 1),
+    }
+    for message, calls in wrong.items():
+        with pytest.raises(tf.errors.OpError, match=f"tfab:{message}"):
+            calls.init(tf.constant(1, tf.int64))
 
 
-def test_ctrl_c_ends_a_compiled_rollout(native):
-    env = native(fault_envs("hang", 2, step=5), 1, step_seconds=None)
+def test_ctrl_c_ends_a_compiled_rollout(make_process_env):
+    env = make_process_env(fault_envs("hang", 2, step=5), 1, step_seconds=None)
     sent = []
 
     def interrupt():
@@ -289,8 +229,8 @@ def test_ctrl_c_ends_a_compiled_rollout(native):
         env.check()
 
 
-def test_gradients_do_not_pass_through_a_step(native):
-    env = native([functools.partial(gymnasium.make, "Pendulum-v1")] * 2, 1)
+def test_gradients_do_not_pass_through_a_step(make_process_env):
+    env = make_process_env([functools.partial(gymnasium.make, "Pendulum-v1")] * 2, 1)
     weight = tf.Variable(0.5)
 
     @tf.function(jit_compile=True)
@@ -304,8 +244,8 @@ def test_gradients_do_not_pass_through_a_step(native):
     assert float(run()) == 3
 
 
-def test_a_wrong_batch_size_is_refused_when_a_program_is_compiled(native):
-    env = native(fault_envs(None, 3), 1)
+def test_a_wrong_batch_size_is_refused_when_a_program_is_compiled(make_process_env):
+    env = make_process_env(fault_envs(None, 3), 1)
 
     @tf.function(jit_compile=True, input_signature=[tf.TensorSpec(None, tf.int32)])
     def run(action):
@@ -317,8 +257,8 @@ def test_a_wrong_batch_size_is_refused_when_a_program_is_compiled(native):
         run(tf.zeros([2], tf.int32))
 
 
-def test_a_thousand_failed_steps_return_at_once(native):
-    env = native(fault_envs("exc", 2, step=0), 1)
+def test_a_thousand_failed_steps_return_at_once(make_process_env):
+    env = make_process_env(fault_envs("exc", 2, step=0), 1)
     started = time.monotonic()
     valid, ok = long_rollout(env, 200_000)
     assert time.monotonic() - started < 10

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
@@ -7,15 +5,15 @@ from tfagents_batch.envs.shared import failures
 from tfagents_batch.envs.shared.failures import Failure
 
 
+def fault(env=2, text="broke"):
+    return Failure(failures.CRASH, env=env, worker=1, phase="step", text=text)
+
+
 class Clock:
     now = 100.0
 
     def __call__(self):
         return self.now
-
-
-def fault(env=2, text="broke"):
-    return Failure(failures.CRASH, env=env, worker=1, phase="step", text=text)
 
 
 @pytest.fixture

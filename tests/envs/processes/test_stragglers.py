@@ -1,18 +1,9 @@
-from __future__ import annotations
-
 import time
 
 import numpy as np
 
 from tfagents_batch.envs.processes.stragglers import Stragglers
 from tfagents_batch.envs.testing import CountingEnv
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 def timing(*workers):
@@ -33,27 +24,27 @@ def test_there_are_no_times_before_the_first_step():
     assert Stragglers().measure(np.zeros((2, 8), np.uint32)) == ({}, "")
 
 
+SLOW = timing(100, 5000, 100)
+
+
+def warnings(measured):
+    """Return the warnings of measurements ``{seconds: rows}``."""
+    now = [0.0]
+    stragglers = Stragglers(lambda: now[0])
+    found = []
+    for now[0], rows in measured.items():
+        found.append(stragglers.measure(rows)[1])
+    return found
+
+
 def test_a_worker_that_is_slow_for_a_minute_gives_one_warning():
-    clock = Clock()
-    stragglers = Stragglers(clock)
-    slow = timing(100, 5000, 100)
-    assert stragglers.measure(slow)[1] == ""
-    clock.now = 59
-    assert stragglers.measure(slow)[1] == ""
-    clock.now = 61
-    assert "worker 1 slows down the others" in stragglers.measure(slow)[1]
-    clock.now = 200
-    assert stragglers.measure(slow)[1] == ""
+    found = warnings(dict.fromkeys((0, 59, 61, 200), SLOW))
+    assert "worker 1 slows down the others" in found.pop(2)
+    assert found == [""] * 3
 
 
 def test_a_worker_that_recovers_gives_no_warning():
-    clock = Clock()
-    stragglers = Stragglers(clock)
-    stragglers.measure(timing(100, 5000, 100))
-    clock.now = 30
-    stragglers.measure(timing(100, 100, 100))
-    clock.now = 70
-    assert stragglers.measure(timing(100, 5000, 100))[1] == ""
+    assert warnings({0: SLOW, 30: timing(100, 100, 100), 70: SLOW}) == [""] * 3
 
 
 def test_a_slow_environment_shows_in_the_times_of_a_pool(make_pool):

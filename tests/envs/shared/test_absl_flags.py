@@ -1,13 +1,11 @@
-from __future__ import annotations
-
 import json
-import subprocess
 import sys
 
 import pytest
 from absl import flags
 
 import tfagents_batch as tfb
+from tests.support import python
 from tfagents_batch.envs.checking.check import check_env
 from tfagents_batch.envs.shared import absl_flags
 
@@ -79,5 +77,4 @@ flags.DEFINE_string("arena", "plain", "map")
 flags.DEFINE_string("other", "default", "another")
 print(json.dumps([*found, flags.FLAGS.arena, flags.FLAGS.other]))
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
-    assert json.loads(run.stdout) == [False, "maze", "default"], run.stderr.decode()
+    assert json.loads(python.run(code).stdout) == [False, "maze", "default"]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gymnasium.spaces as gs
 import numpy as np
 import pytest
@@ -53,19 +51,14 @@ def test_actions_keep_value_and_dtype_on_the_way_to_a_worker(name, seed):
             assert np.asarray(x).dtype == np.asarray(y).dtype
 
 
+INVALID = {
+    **{"discrete": [4, 8], "multi": [[0, 0], [1, 1]], "binary": [[[0, 1], [2, 0]]]},
+    **{"box": [[0, np.nan, 0]], "unbounded": [[np.inf], [np.nan]], "scalar": [np.nan]},
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        ("discrete", 4),
-        ("discrete", 8),
-        ("multi", [0, 0]),
-        ("multi", [1, 1]),
-        ("binary", [[0, 1], [2, 0]]),
-        ("box", [0, np.nan, 0]),
-        ("unbounded", [np.inf]),
-        ("unbounded", [np.nan]),
-        ("scalar", np.nan),
-    ],
+    ("name", "row"), [(name, row) for name in INVALID for row in INVALID[name]]
 )
 def test_invalid_actions_are_refused_with_their_row(name, row):
     space = SPACES[name]

@@ -1,7 +1,5 @@
 """Options of pools: checked when they are made, and named in one place."""
 
-from __future__ import annotations
-
 import pytest
 
 from tfagents_batch.envs.shared.options import ENV_OPTIONS, PoolOptions

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import os
 import socket
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfagents_batch.envs.shared import protocol
@@ -20,6 +18,7 @@ def channel():
     theirs.close()
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     sequence=st.integers(0, 2**64 - 1),
     status=st.integers(0, 2**32 - 1),
@@ -43,17 +42,11 @@ def test_frames_can_arrive_in_any_pieces(sequence, status, payload, cuts):
         assert got == payload
 
 
-def test_an_empty_socket_gives_no_frame(channel):
+def test_an_empty_socket_gives_no_frame_and_the_end_of_the_stream_is_detected(channel):
     inbox = protocol.Inbox(channel[0])
-    assert inbox.read() == []
-    assert not inbox.closed
-
-
-def test_the_end_of_the_stream_is_detected(channel):
-    inbox = protocol.Inbox(channel[0])
+    assert inbox.read() == [] and not inbox.closed
     channel[1].close()
-    assert inbox.read() == []
-    assert inbox.closed
+    assert inbox.read() == [] and inbox.closed
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Rules that `check_env`, workers and batches apply to the values of environments."""
 
-from __future__ import annotations
-
 import gymnasium.spaces as gs
 import numpy as np
 import pytest

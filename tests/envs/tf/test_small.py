@@ -1,7 +1,5 @@
 """Catch, the gridworld, the bandit and the T-maze follow their rules."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gymnasium.spaces as gs
 import numpy as np
 import pytest
@@ -30,15 +28,9 @@ def test_finished_rows_restart_and_ignore_their_action():
     seen = []
     for _ in range(4):
         assert batch.step() == []
-        seen.append(
-            [
-                arrays.observation[0].tolist(),
-                arrays.reward.tolist(),
-                arrays.first.tolist(),
-                arrays.terminated.tolist(),
-                arrays.truncated.tolist(),
-            ]
-        )
+        flags = arrays.first, arrays.terminated, arrays.truncated
+        columns = arrays.observation[0], arrays.reward, *flags
+        seen.append([column.tolist() for column in columns])
     assert seen == [
         [[[0, 1], [0, 1]], [1, 1], [0, 0], [0, 0], [0, 0]],
         [[[0, 2], [0, 2]], [2, 2], [0, 0], [1, 0], [0, 0]],
@@ -105,13 +97,18 @@ def test_the_stop_word_skips_the_remaining_rows():
     assert len(calls) == 1
 
 
-def test_declared_info_is_copied_and_missing_info_is_nan():
-    class Informed(CountingEnv):
-        def step(self, action):
-            *rest, _ = super().step(action)
-            return (*rest, {"x": np.float64(2.5)})
+class Informed(CountingEnv):
+    def __init__(self, value):
+        super().__init__()
+        self._value = value
 
-    batch, arrays = make([Informed()], {"x": "float32", "n": "int32"})
+    def step(self, action):
+        *rest, _ = super().step(action)
+        return (*rest, {"x": self._value})
+
+
+def test_declared_info_is_copied_and_missing_info_is_nan():
+    batch, arrays = make([Informed(np.float64(2.5))], {"x": "float32", "n": "int32"})
     batch.reset(seed=1)
     assert np.isnan(arrays.info["x"][0])
     batch.step()
@@ -131,12 +128,7 @@ def test_a_state_that_allows_no_action_is_a_failure_unless_it_is_terminal():
 
 @pytest.mark.parametrize("value", [np.zeros(2), "text", 2.5, [1]])
 def test_info_that_the_column_cannot_hold_is_a_failure(value):
-    class Informed(CountingEnv):
-        def step(self, action):
-            *rest, _ = super().step(action)
-            return (*rest, {"x": value})
-
-    batch, _ = make([Informed()], {"x": "int32"})
+    batch, _ = make([Informed(value)], {"x": "int32"})
     batch.reset(seed=1)
     (failure,) = batch.step()
     assert "info['x']" in failure.text

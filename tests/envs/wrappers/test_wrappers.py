@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import functools
 import pathlib
 
@@ -14,6 +12,7 @@ import tfagents_batch as tfb
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import spaces
 from tfagents_batch.envs import wrappers
+from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.wrappers import layers
@@ -119,11 +118,10 @@ def test_the_first_step_starts_an_environment_that_was_not_reset():
 def test_restarts_in_a_batch_are_the_same_with_and_without_auto_reset():
     makers = [lambda: CountingEnv(3), lambda: wrappers.AutoReset(CountingEnv(3))]
     with tfb.make_env(makers, num_workers=0) as env:
-        state, step = env.init(1)
-        for _ in range(9):
-            for column in (step.observation, step.reward, step.first, step.terminated):
-                np.testing.assert_array_equal(column[0], column[1])
-            state, step = env.step(state, np.zeros(2, np.int32))
+        steps = rollout(env, 9, seed=1).steps
+    assert steps.first.sum() == 6
+    for column in (steps.observation, steps.reward, steps.first, steps.terminated):
+        np.testing.assert_array_equal(column[:, 0], column[:, 1])
 
 
 @pytest.mark.parametrize("restart", [wrappers.AutoReset, gymnasium.wrappers.Autoreset])
@@ -173,13 +171,6 @@ def test_an_inner_time_limit_is_reported_in_outer_steps():
     registered = wrappers.ActionRepeat(gymnasium.make("Pendulum-v1"), 4)
     assert layers.time_limit(gymnasium.Wrapper(registered)) == 50
     assert layers.time_limit(wrappers.ActionRepeat(numbers(1, 2), 4)) is None
-
-
-def test_a_batch_knows_the_time_limit_in_outer_steps():
-    """The page on wrappers has this example: 200 steps, two for each action."""
-    repeated = [{"name": "ActionRepeat", "amount": 2}, "standard_stack"]
-    with tfb.make_env("Pendulum-v1", 1, num_workers=0, wrappers=repeated) as env:
-        assert env.spec.max_episode_steps == 100
 
 
 def test_random_start_takes_fewer_than_max_steps_actions():
@@ -434,13 +425,10 @@ def test_outer_wrappers_report_the_time_limit(limit, expected):
 
 
 def test_gymnasiums_time_limit_also_truncates_terminated_episodes():
-    ends = []
-    for wrap in (wrappers.LimitDuration, gymnasium.wrappers.TimeLimit):
-        env = wrap(numbers(0, 1, 2), 2)
-        env.reset(seed=1)
-        env.step(0)
-        ends.append(env.step(0)[2:4])
-    assert ends == [(True, False), (True, True)]
+    env = gymnasium.wrappers.TimeLimit(numbers(0, 1, 2), 2)
+    env.reset(seed=1)
+    env.step(0)
+    assert env.step(0)[2:4] == (True, True)
 
 
 def test_gymnasium_scales_neither_bytes_nor_equal_bounds():
@@ -462,11 +450,8 @@ def test_the_standard_stack_has_the_order_of_batch_ppo():
     assert env.observation_space == box(-1, 1, (3,))
     assert env.action_space == box(-np.inf, np.inf)
     seen = play(env, 7, np.float32([5]))
-    plain = gymnasium.make("Pendulum-v1")
-    expected = [plain.reset(seed=1)[0]]
-    expected += [plain.step(np.float32([2]))[0] for _ in range(7)]
-    expected = np.stack(expected) / [1, 1, 8]
-    np.testing.assert_allclose(np.stack(seen), expected, rtol=1e-5)
+    expected = play(gymnasium.make("Pendulum-v1"), 7, np.float32([2]))
+    np.testing.assert_allclose(seen, expected / np.array([1, 1, 8]), rtol=1e-5)
     with pytest.raises(RuntimeError):
         env.step(np.float32([5]))
 
@@ -502,61 +487,61 @@ def test_the_standard_stack_without_scaling_only_clips_actions():
 
 
 COUNT = "is .*; expected an integer, at least"
-
-
-@pytest.mark.parametrize(
-    "wrap, space, arguments, message",
-    [
-        *(
-            ("ActionRepeat", box(0, 1), {"amount": amount}, f"amount {COUNT}")
-            for amount in (0, 1.5, True, "2", None)
-        ),
-        ("RandomStart", box(0, 1), {"max_steps": 0}, f"max_steps {COUNT}"),
-        ("RandomStart", box(0, 1), {"max_steps": 2, "retries": -1}, COUNT),
-        *(
-            ("FrameHistory", box(0, 1), {"past_indices": indices}, message)
-            for indices, message in (
-                ([1, 2], r"past_indices is \[1, 2\]; expected steps back"),
-                ([], "0 included"),
-                ([0, -1], "one of past_indices is -1"),
-                ([0, 1.5], "one of past_indices is 1.5"),
-                (3, "past_indices is 3"),
-            )
-        ),
-        (
-            *("FrameHistory", gs.Discrete(3), {"past_indices": [0], "flatten": True}),
-            "Box",
-        ),
-        ("FrameDelta", gs.Discrete(3), {}, "observation space is Discrete.* a Box"),
-        ("FrameDelta", box(0, 1), {"reset_value": "none"}, "reset_value is 'none'"),
-        ("RangeNormalize", box(0, 1), {"action": "no"}, "action is 'no'; expected T"),
-        (
-            *("RangeNormalize", gs.Discrete(3), {"observation": True}),
-            r"observation=True, .*Discrete\(3\), is not a Box",
-        ),
-        ("ClipAction", gs.Discrete(3), {}, "ClipAction: the action space is"),
-        ("ClipAction", box(0, 3, dtype=np.int32), {}, "ClipAction: the action space"),
-        *(
-            ("SelectEntries", box(0, 1, (4,)), {"indices": indices}, message)
-            for indices, message in (
-                ([], r"indices is \[\]; expected a list of different numbers"),
-                ([4], r"indices is \[4\]"),
-                ([1, 1], r"indices is \[1, 1\]"),
-                ([-1], "one of indices is -1"),
-                (2, "indices is 2; expected a list"),
-            )
-        ),
-        (
-            *("SelectEntries", box(0, 1, (2, 2)), {"indices": [0]}),
-            r"shape \[2, 2\]; expected vectors",
-        ),
+UNIT, DISCRETE, FOUR = box(0, 1), gs.Discrete(3), box(0, 1, (4,))
+# Space, arguments and message of each wrapper.
+REFUSED = {
+    wrappers.ActionRepeat: [
+        (UNIT, {"amount": amount}, f"amount {COUNT}")
+        for amount in (0, 1.5, True, "2", None)
     ],
-)
-def test_invalid_arguments_and_spaces_of_wrappers_are_refused(
-    wrap, space, arguments, message
-):
-    with pytest.raises(UserError, match=message):
-        getattr(wrappers, wrap)(SpaceEnv(space, space), **arguments)
+    wrappers.RandomStart: [
+        (UNIT, {"max_steps": 0}, f"max_steps {COUNT}"),
+        (UNIT, {"max_steps": 2, "retries": -1}, COUNT),
+    ],
+    wrappers.FrameHistory: [
+        (
+            UNIT,
+            {"past_indices": [1, 2]},
+            r"past_indices is \[1, 2\]; expected st",
+        ),
+        (UNIT, {"past_indices": []}, "0 included"),
+        (UNIT, {"past_indices": [0, -1]}, "one of past_indices is -1"),
+        (UNIT, {"past_indices": [0, 1.5]}, "one of past_indices is 1.5"),
+        (UNIT, {"past_indices": 3}, "past_indices is 3"),
+        (DISCRETE, {"past_indices": [0], "flatten": True}, "Box"),
+    ],
+    wrappers.FrameDelta: [
+        (DISCRETE, {}, "observation space is Discrete.* a Box"),
+        (UNIT, {"reset_value": "none"}, "reset_value is 'none'"),
+    ],
+    wrappers.RangeNormalize: [
+        (UNIT, {"action": "no"}, "action is 'no'; expected T"),
+        (DISCRETE, {"observation": True}, r"=True, .*Discrete\(3\), is not a Box"),
+    ],
+    wrappers.ClipAction: [
+        (space, {}, "ClipAction: the action space is")
+        for space in (DISCRETE, box(0, 3, dtype=np.int32))
+    ],
+    wrappers.SelectEntries: [
+        (
+            FOUR,
+            {"indices": []},
+            r"indices is \[\]; expected a list of different nu",
+        ),
+        (FOUR, {"indices": [4]}, r"indices is \[4\]"),
+        (FOUR, {"indices": [1, 1]}, r"indices is \[1, 1\]"),
+        (FOUR, {"indices": [-1]}, "one of indices is -1"),
+        (FOUR, {"indices": 2}, "indices is 2; expected a list"),
+        (IMAGE, {"indices": [0]}, r"shape \[8, 8, 3\]; expected vectors"),
+    ],
+}
+
+
+@pytest.mark.parametrize("wrap", REFUSED)
+def test_invalid_arguments_and_spaces_of_wrappers_are_refused(wrap):
+    for space, arguments, message in REFUSED[wrap]:
+        with pytest.raises(UserError, match=message):
+            wrap(SpaceEnv(space, space), **arguments)
 
 
 def test_a_spec_recreates_all_wrappers():
@@ -583,8 +568,7 @@ def test_later_steps_do_not_change_earlier_observations(reset_value):
     env = make()
     copied = [env.reset(seed=1)[0].copy()]
     copied += [env.step(0)[0].copy() for _ in range(4)]
-    for observation, copy in zip(play(make(), 4), copied, strict=True):
-        np.testing.assert_array_equal(observation, copy)
+    np.testing.assert_array_equal(play(make(), 4), copied)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int64, np.uint8])
