@@ -230,8 +230,6 @@ _OBSERVATIONS: dict[str, Any] = {
     "nan": lambda x: np.full_like(x, np.nan),
     "inf": lambda x: np.full_like(x, -np.inf),
     "shape": lambda x: x[:-1],
-    "dtype": lambda x: x.astype(np.float64),
-    "none": lambda x: None,
     "out_of_bounds": lambda x: x - 5,
 }
 

@@ -23,14 +23,6 @@ def cartpole():
     return gymnasium.make("CartPole-v1")
 
 
-@one_backend
-def test_more_environments_do_not_change_the_first_ones(make_pool):
-    few, many = make_pool([cartpole] * 2, 1), make_pool([cartpole] * 4, 1)
-    np.testing.assert_array_equal(
-        few.reset(1).observation[0], many.reset(1).observation[0][:2]
-    )
-
-
 def test_rows_are_split_contiguously_and_evenly():
     assert worker_group.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
 

@@ -11,4 +11,5 @@ ROWS = 20
 def batch(id, **arguments):
     """Return a batch of ``tf/id``; its episodes end soon, even in random play."""
     arguments = {"max_episode_steps": 20, **arguments}
-    return tfb.make_env(f"tf/{id}", ROWS, env_kwargs=arguments)
+    rows = 3 if id.startswith(("Flappy", "MinAtar")) else ROWS  # they are large
+    return tfb.make_env(f"tf/{id}", rows, env_kwargs=arguments)

@@ -63,14 +63,11 @@ def package(name):
     return importlib.import_module(f"minatar.environments.{name}").Env
 
 
-# Changes before the step with this number; tests change the package's game equally.
+# Changes of a game: a field of our state, the attribute of the package's game, their
+# new value, and the numbers of the steps before which they get it.
 CHANGES = {
-    "seaquest": lambda state, number: state._replace(
-        divers_aboard=tf.where(number % 6 == 0, 6, state.divers_aboard)
-    ),
-    "freeway": lambda state, number: state._replace(
-        left=tf.where(number == 0, 2, state.left)
-    ),
+    "seaquest": ("divers_aboard", "diver_count", 6, lambda number: number % 6 == 0),
+    "freeway": ("left", "terminate_timer", 2, lambda number: number == 0),
 }
 MOST = 1500  # steps
 
@@ -78,7 +75,14 @@ MOST = 1500  # steps
 @functools.cache
 def program(game):
     """Return a compiled program of ``MOST`` steps of a game; see ``play``."""
-    rules, change = GAMES[game].RULES, CHANGES.get(game, lambda state, number: state)
+    rules = GAMES[game].RULES
+
+    def change(state, number):
+        if game not in CHANGES:
+            return state
+        field, _, value, is_due = CHANGES[game]
+        new = tf.where(is_due(number), value, getattr(state, field))
+        return state._replace(**{field: new})
 
     @functools.partial(tf.function, autograph=False, jit_compile=True)
     def run(actions, ramping, each, changed):
@@ -129,7 +133,7 @@ def play(game, actions, ramping=True, each=10**9, changed=False):
     return nest.map(lambda x: x.numpy(), (drawn, picture, steps))
 
 
-def compare(name, theirs, played, change=lambda theirs, number: None, actions=()):
+def compare(name, theirs, played, actions, changed=False):
     """Play the package's game with the same random numbers, and compare each step."""
     theirs.random = script = Script()
     drawn, picture, (before, draws, again, rewards, overs, restarts, pictures) = played
@@ -137,7 +141,8 @@ def compare(name, theirs, played, change=lambda theirs, number: None, actions=()
     theirs.reset()
     np.testing.assert_array_equal(picture, theirs.state())
     for number, action in enumerate(actions):
-        change(theirs, number)
+        if changed and CHANGES[name][3](number):
+            setattr(theirs, *CHANGES[name][1:3])
         row = functools.partial(nest.map, lambda x, t=number: x[t])
         script.answers = answers(name, row(draws), row(before))
         reward, over = theirs.act(int(action))
@@ -169,7 +174,7 @@ def test_transitions_equal_those_of_the_package(game, ramping):
         else:
             actions.append(actions[-1])
     played = play(game, actions, ramping, 1 if game == "breakout" else 20)
-    compare(game, theirs, played, actions=actions)
+    compare(game, theirs, played, actions)
     *_, rewards, overs, _, _ = played[2]
     assert rewards.sum() > 0
     assert overs.any() or game == "freeway"
@@ -225,12 +230,8 @@ def test_seaquest_gets_as_fast_as_the_package_does():
     """The submarine surfaces often, so the game gets fast and has many enemies."""
     theirs = package("seaquest")(ramping=True)
     actions = [4, 5, 1, 2, 5, 3] * 200  # down, fire, left, up, fire, right
-
-    def rescue(theirs, number):  # surfacing with divers speeds the game up
-        theirs.diver_count = 6 if number % 6 == 0 else theirs.diver_count
-
-    played = play("seaquest", actions, changed=True)
-    compare("seaquest", theirs, played, rescue, actions)
+    played = play("seaquest", actions, changed=True)  # surfacing with divers
+    compare("seaquest", theirs, played, actions, changed=True)
     assert theirs.e_spawn_speed == 1 and theirs.move_speed == 2
     before, *_ = played[2]
     assert before.spawn_speed[-1] == 1 and before.move_speed[-1] == 2
@@ -240,13 +241,9 @@ def test_seaquest_gets_as_fast_as_the_package_does():
 
 def test_freeway_ends_when_the_package_does():
     theirs = package("freeway")(ramping=True)
-
-    def late(theirs, number):
-        theirs.terminate_timer = 2 if number == 0 else theirs.terminate_timer
-
     actions = [grid.NOOP] * 3
     played = play("freeway", actions, changed=True)
-    compare("freeway", theirs, played, late, actions)
+    compare("freeway", theirs, played, actions, changed=True)
     assert played[2][4].tolist() == [False, False, True]
     assert package("freeway")(ramping=True).terminate_timer == freeway.LENGTH
 
