@@ -1,15 +1,16 @@
 """Errors for authors of TensorFlow environments, and the batch of a valid one."""
 
 import functools
+import pathlib
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
-from tensorflow.python.eager import context
 
 import tfagents_batch as tfb
+from tests.support import python
 from tfagents_batch import seeds
 from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.errors import EnvError, UserError
@@ -249,14 +250,17 @@ def test_defects_of_an_environment_are_reported_before_it_runs(changes, message)
 
 
 def test_threads_of_tensorflow_can_be_set_after_the_check():
-    """The check runs no operation, because the first one starts the threads."""
-    before = context.context()
-    context._set_context(context.Context())  # as in a process that has run nothing
-    try:
-        tfb.make_env(Walk, num_envs=2)
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-    finally:
-        context._set_context(before)
+    """Run in a new process, where TensorFlow has run nothing yet."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
+import tensorflow as tf
+import tfagents_batch as tfb
+from {pathlib.Path(__file__).stem} import Walk
+tfb.make_env(Walk, num_envs=2)
+tf.config.threading.set_intra_op_parallelism_threads(1)
+"""
+    python.run(code, timeout=120)
 
 
 def test_an_operation_that_cannot_be_vectorised_is_named():
