@@ -10,6 +10,7 @@ import pytest
 from tfagents_batch.envs.native import build
 from tfagents_batch.scripts import app, doctor
 from tfagents_batch.scripts.doctor import FAILED, OK, WARNING
+from tfagents_batch.training.diagnostics import nvidia
 
 
 def rows(text):
@@ -25,7 +26,7 @@ def test_every_check_works_with_or_without_a_compiler():
     assert done.returncode == 0, done.stdout + done.stderr
     found, last = rows(done.stdout)
     assert last == "training works on this machine"
-    assert {*doctor.CHECKS} <= set(found)
+    assert {*doctor.checks()} <= set(found)
     assert found["tensorflow"][1].startswith(metadata.version("tensorflow"))
     for name in ("python", "numpy", "keras", "gymnasium", "operations", "workers"):
         assert found[name][0] == OK, found[name]
@@ -97,6 +98,7 @@ def test_a_package_that_is_missing_or_too_old_says_what_to_install(monkeypatch, 
     [
         ((OK, "fine", ""), "ok       fine"),
         ((WARNING, "slow", "do"), f"warning  slow\n{'':24} do"),
+        ((OK, "0: a\n1: b", ""), f"ok       0: a\n{'':24} 1: b"),
         ((FAILED, "broken", "repair"), f"FAILED   broken\n{'':24} repair"),
         (ImportError("no libfoo.so"), "FAILED   ImportError: no libfoo.so"),
     ],
@@ -109,6 +111,40 @@ def test_a_row_has_the_state_the_text_and_advice(result, row, capsys):
 
     assert doctor.run("one", check) == (not row.startswith(FAILED))
     assert capsys.readouterr().out == f"{'one':15} {row}\n"
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_without_a_driver_there_is_one_row_about_gpus(monkeypatch, installed):
+    monkeypatch.setattr(nvidia, "installed", lambda: installed)
+    skipped = {*doctor.CHECKS} - {*doctor.checks()}
+    assert skipped == (set() if installed else {"GPUs", "CUDA", "GPU compiler"})
+
+
+def test_a_gpu_that_cannot_be_used_is_a_warning(monkeypatch, capsys):
+    monkeypatch.setattr(nvidia, "driver", lambda: nvidia.Driver("470.82", (11, 4), 1))
+    assert doctor.run("GPU driver", doctor.driver)
+    row, advice = capsys.readouterr().out.splitlines()
+    assert row.startswith("GPU driver      warning  470.82, for CUDA up to 11.4")
+    assert "install NVIDIA driver" in advice
+
+
+def test_memory_of_gpus_is_read_before_tensorflow_takes_it():
+    names = [*doctor.CHECKS]
+    assert names.index("GPUs") < names.index("import")
+
+
+def test_no_driver_is_no_warning(monkeypatch, capsys):
+    monkeypatch.setattr(nvidia, "driver", lambda: None)
+    assert doctor.run("GPU driver", doctor.driver)
+    (row,) = capsys.readouterr().out.splitlines()
+    assert row.startswith("GPU driver      ok       no NVIDIA driver")
+
+
+def test_checks_of_cuda_run_with_or_without_it():
+    for check in (doctor.gpus, doctor.libraries, doctor.compiler):
+        state, text, advice = check()
+        assert (state == WARNING) == bool(advice)
+        assert text
 
 
 def test_the_exit_status_says_whether_training_works(monkeypatch, capsys):

@@ -22,6 +22,8 @@ from tfagents_batch.scripts import app
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+    from tfagents_batch.training.diagnostics.gpu import Line
+
 PACKAGE = "tfagents_batch"
 OK, WARNING, FAILED = "ok", "warning", "FAILED"
 LITTLE_MEMORY = 2 << 30  # bytes; training may need more
@@ -60,10 +62,14 @@ def run(name: str, check: Callable[[], Result]) -> bool:
         state, text, advice = check()
     except Exception as error:
         state, text, advice = FAILED, f"{type(error).__name__}: {error}", ""
-    print(f"{state:8} {text}", flush=True)
+    print(f"{state:8} {_indented(text)}", flush=True)
     if advice:
-        print(f"{'':24} {advice}", flush=True)
+        print(f"{'':24} {_indented(advice)}", flush=True)
     return state != FAILED
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", f"\n{'':24} ")
 
 
 def packages() -> list[bool]:
@@ -117,13 +123,13 @@ def machine() -> Result:
 
 
 def isolated(seconds: float) -> bool:
-    """Run ``CHECKS`` in a process; return False if one fails, crashes or hangs.
+    """Run ``checks`` in a process; return False if one fails, crashes or hangs.
 
     Args:
       seconds: time limit, after which the process and its children are killed.
     """
-    code = "from tfagents_batch.scripts.doctor import CHECKS, run\n"
-    code += "raise SystemExit(not all([run(*check) for check in CHECKS.items()]))"
+    code = "from tfagents_batch.scripts.doctor import checks, run\n"
+    code += "raise SystemExit(not all([run(*check) for check in checks().items()]))"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.DEVNULL, start_new_session=True
     ) as process:
@@ -146,10 +152,53 @@ def imports() -> Result:
     return OK, "TensorFlow can be imported", ""
 
 
-def operations() -> Result:
-    """Check that TensorFlow runs an operation."""
+def driver() -> Result:
+    """Check the NVIDIA driver."""
+    from tfagents_batch.training.diagnostics import gpu, nvidia
+
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return _result(gpu.driver_line(nvidia.driver(), hidden))
+
+
+def gpus() -> Result:
+    """Check each GPU of the machine, and who uses its memory."""
+    from tfagents_batch.training.diagnostics import gpu, nvidia
+
+    return _result(gpu.gpus_line(nvidia.gpus()))
+
+
+def libraries() -> Result:
+    """Check CUDA's libraries, after TensorFlow has searched for GPUs."""
     import tensorflow as tf
 
+    from tfagents_batch.training.diagnostics import cuda, gpu
+
+    seen, folder = len(tf.config.list_physical_devices("GPU")), cuda.folder()
+    found = cuda.libraries(folder)
+    return _result(gpu.library_line(cuda.build(folder), found, seen))
+
+
+def compiler() -> Result:
+    """Check what XLA needs to compile programs for a GPU."""
+    from tfagents_batch.training.diagnostics import cuda, gpu
+
+    folder = cuda.folder()
+    found = cuda.compiler(folder, os.environ)
+    return _result(gpu.compiler_line(cuda.build(folder), found))
+
+
+def _result(line: Line) -> Result:
+    """Return a warning if there is advice: training works without a GPU."""
+    return WARNING if line.advice else OK, *line
+
+
+def operations() -> Result:
+    """Check that TensorFlow runs an operation, on a GPU if it sees one."""
+    import tensorflow as tf
+
+    from tfagents_batch import placement
+
+    placement.claim("gpu")  # without taking all of its memory
     tf.ones([3]).numpy()
     gpus = len(tf.config.list_physical_devices("GPU"))
     return OK, f"TensorFlow runs; GPUs: {gpus}", ""
@@ -197,11 +246,24 @@ def workers() -> Result:
 
 CHECKS: dict[str, Callable[[], Result]] = {
     "engine": engine,
+    "GPU driver": driver,
+    "GPUs": gpus,  # before TensorFlow takes memory
     "import": imports,
     "compile cache": cache,  # before TensorFlow runs
     "operations": operations,
+    "CUDA": libraries,
+    "GPU compiler": compiler,
     "workers": workers,
 }
+NEED_DRIVER = ("GPUs", "CUDA", "GPU compiler")
+
+
+def checks() -> dict[str, Callable[[], Result]]:
+    """Return the checks that apply to this machine, in their order, by name."""
+    from tfagents_batch.training.diagnostics import nvidia
+
+    skipped = () if nvidia.installed() else NEED_DRIVER
+    return {name: check for name, check in CHECKS.items() if name not in skipped}
 
 
 if __name__ == "__main__":

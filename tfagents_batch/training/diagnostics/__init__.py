@@ -1,1 +1,1 @@
-"""Diagnostics of a run: alarms and the table of weights."""
+"""Diagnostics: alarms and the table of weights of a run, GPUs of the machine."""
