@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "hub.h"
@@ -10,7 +11,7 @@ using namespace tfab;
 
 namespace {
 
-constexpr int kInterface = 3;  // of the functions below
+constexpr int kInterface = 4;  // of the functions below
 
 }  // namespace
 
@@ -20,6 +21,22 @@ int tfab_interface() { return kInterface; }
 
 // Returns an error text or null.
 const char* tfab_register() { return RegisterCalls(); }
+
+// For tests without a GPU: a file to use instead of libcuda.so.1, or null. Returns an
+// error text or null.
+const char* tfab_cuda_driver(const char* path) try {
+  UseDriver(path);
+  return nullptr;
+} catch (const CudaError& error) {
+  static thread_local std::string text;
+  text = error.text;
+  return text.c_str();
+}
+
+// Returns the handler for platform "CUDA" of a custom call, or null.
+void* tfab_cuda_handler(const char* name) {
+  return reinterpret_cast<void*>(HandlerOnGpu(name));
+}
 
 // Returns a handle, or 0 if the plan or the memory cannot be used.
 int64_t tfab_open(int descriptor, const int64_t* plan, int64_t length) try {

@@ -1,9 +1,12 @@
 // The custom calls of XLA programs.
+//
+// Each call is one function of buffers on the CPU. On a GPU, inputs are copied there
+// before it, and outputs back after it, see cuda.h.
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "hub.h"
 
@@ -16,209 +19,256 @@ const XLA_FFI_Api* GetXlaFfiApi();
 namespace tfab {
 namespace {
 
-ffi::Error Refusal(const char* code, int64_t handle) {
-  return ffi::Error(ffi::ErrorCode::kAborted,
-                    "tfab:" + std::string(code) + ":" + std::to_string(handle));
-}
-
-// Writes failed rows into the outputs of a program: `before` outputs, `observations`
-// arrays, reward, first, terminated, truncated, info.
-ffi::Error FailAll(ffi::RemainingRets rets, int64_t before, int64_t observations,
-                   int64_t handle) {
-  for (size_t i = 0; i < rets.size(); ++i) {
-    auto buffer = rets.get<ffi::AnyBuffer>(i);
-    if (!buffer.has_value()) return Refusal("shape", handle);
-    const int64_t column = static_cast<int64_t>(i) - observations - before;
-    const bool set = column == 1 || column == 3;
-    std::memset((*buffer)->untyped_data(), set, (*buffer)->size_bytes());
-  }
-  return ffi::Error::Success();
-}
-
-int32_t* Int32(ffi::RemainingRets rets, size_t i, int64_t* count) {
-  if (i >= rets.size()) return nullptr;
-  auto buffer = rets.get<ffi::AnyBuffer>(i);
-  if (!buffer.has_value()) return nullptr;
-  if ((*buffer)->element_type() != ffi::DataType::S32) return nullptr;
-  *count = static_cast<int64_t>((*buffer)->element_count());
-  return static_cast<int32_t*>((*buffer)->untyped_data());
-}
-
-const int32_t* Int32(ffi::RemainingArgs args, size_t i, int64_t* count) {
-  if (i >= args.size()) return nullptr;
-  auto buffer = args.get<ffi::AnyBuffer>(i);
-  if (!buffer.has_value()) return nullptr;
-  if (buffer->element_type() != ffi::DataType::S32) return nullptr;
-  *count = static_cast<int64_t>(buffer->element_count());
-  return static_cast<const int32_t*>(buffer->untyped_data());
-}
-
-// Outputs of a call: token, for `receive` group numbers, and rows of `groups` groups.
-struct Outputs {
-  int32_t* token = nullptr;
-  int32_t* found = nullptr;
-  int64_t groups = 0;
-  void* rows[kMaxBuffers];
-
-  bool Read(const Hub& hub, ffi::RemainingRets rets, bool receives) {
-    int64_t count = 0;
-    token = Int32(rets, 0, &count);
-    if (token == nullptr || count != 1) return false;
-    groups = hub.NumGroups();
-    if (receives) found = Int32(rets, 1, &groups);
-    if (receives && (found == nullptr || groups < 1 || groups > hub.NumGroups()))
-      return false;
-    const int64_t before = receives ? 2 : 1;
-    if (static_cast<int64_t>(rets.size()) != hub.Outputs() + before) return false;
-    for (int64_t i = 0; i < hub.Outputs(); ++i) {
-      auto buffer = rets.get<ffi::AnyBuffer>(i + before);
-      if (!buffer.has_value()) return false;
-      const int64_t bytes = (*buffer)->size_bytes();
-      if (bytes * hub.NumGroups() != hub.OutputBytes(i) * groups) return false;
-      rows[i] = (*buffer)->untyped_data();
-    }
-    return true;
-  }
+struct Call {
+  Buffers in, out;
+  bool in_place = false;  // see hub.h
 };
 
-// Actions of `groups` groups, starting at input `before`.
-struct Inputs {
-  const void* data[kMaxBuffers];
-  ffi::DataType dtypes[kMaxBuffers];
+// ---- the calls: they return false if a shape is wrong ----
 
-  bool Read(const Hub& hub, ffi::RemainingArgs args, int64_t before, int64_t groups) {
-    if (static_cast<int64_t>(args.size()) != hub.Inputs() + before) return false;
-    for (int64_t i = 0; i < hub.Inputs(); ++i) {
-      auto buffer = args.get<ffi::AnyBuffer>(i + before);
-      if (!buffer.has_value()) return false;
-      data[i] = buffer->untyped_data();
-      dtypes[i] = buffer->element_type();
-      const bool known = hub.IsFloatInput(i) ? dtypes[i] == ffi::DataType::F32
-                                             : WithIntegers(dtypes[i], [](auto) {});
-      const auto count = static_cast<int64_t>(buffer->element_count());
-      if (!known || count * hub.NumGroups() != hub.InputCount(i) * groups) return false;
-    }
-    return true;
-  }
-};
-
-// Calls `call` with the hub of a handle; it returns false if a shape is wrong. Without a
-// hub, fails all rows if the pool has been closed; `before` outputs precede the
-// `observations` arrays.
-template <typename F>
-ffi::Error WithHub(ffi::RemainingRets rets, int64_t handle, int64_t before,
-                   int64_t observations, F&& call) try {
-  if (const std::shared_ptr<Hub> hub = Find(handle))
-    return call(*hub) ? ffi::Error::Success() : Refusal("shape", handle);
-  return WasOpen(handle) ? FailAll(rets, before, observations, handle)
-                         : Refusal("unknown", handle);
-} catch (...) {
-  return Refusal("internal", handle);
+// Returns the int32 values of a buffer, and sets their number; null if there are none.
+int32_t* Int32(const Buffers& buffers, int64_t i, int64_t* count) {
+  if (i >= buffers.size || buffers.dtypes[i] != ffi::DataType::S32) return nullptr;
+  *count = buffers.counts[i];
+  return static_cast<int32_t*>(buffers.data[i]);
 }
 
-// Reads the token, which is the first input; null if there is none.
-const int32_t* Token(ffi::RemainingArgs args) {
+int32_t* Token(const Buffers& buffers) {
   int64_t count = 0;
-  const int32_t* token = Int32(args, 0, &count);
+  int32_t* token = Int32(buffers, 0, &count);
   return count == 1 ? token : nullptr;
 }
 
-ffi::Error InitCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
-                    int64_t observations) {
-  return WithHub(rets, handle, 1, observations, [&](Hub& hub) {
-    Outputs outputs;
-    auto seed = args.get<ffi::AnyBuffer>(0);
-    if (!seed.has_value() || seed->size_bytes() != 8 || !outputs.Read(hub, rets, false))
+// Checks outputs: rows of `groups` groups, after `before` other outputs.
+bool HasRows(const Hub& hub, const Buffers& out, int64_t before, int64_t groups) {
+  if (out.size != hub.Outputs() + before) return false;
+  for (int64_t i = 0; i < hub.Outputs(); ++i)
+    if (out.bytes[before + i] * hub.NumGroups() != hub.OutputBytes(i) * groups)
       return false;
-    uint64_t value;
-    std::memcpy(&value, seed->untyped_data(), sizeof value);
-    *outputs.token = hub.Init(value, outputs.rows);
-    return true;
-  });
+  return true;
 }
 
-ffi::Error StepCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
-                    int64_t observations) {
-  return WithHub(rets, handle, 1, observations, [&](Hub& hub) {
-    Outputs outputs;
-    Inputs inputs;
-    const int32_t* token = Token(args);
-    if (token == nullptr || !outputs.Read(hub, rets, false) ||
-        !inputs.Read(hub, args, 1, hub.NumGroups()))
-      return false;
-    *outputs.token = hub.Step(*token, inputs.data, inputs.dtypes, outputs.rows);
-    return true;
-  });
+// Checks inputs: actions of `groups` groups, after `before` other inputs.
+bool HasActions(const Hub& hub, const Buffers& in, int64_t before, int64_t groups) {
+  if (in.size != hub.Inputs() + before) return false;
+  for (int64_t i = 0; i < hub.Inputs(); ++i) {
+    const ffi::DataType dtype = in.dtypes[before + i];
+    const bool known = hub.IsFloatInput(i) ? dtype == ffi::DataType::F32
+                                           : WithIntegers(dtype, [](auto) {});
+    const int64_t count = in.counts[before + i] * hub.NumGroups();
+    if (!known || count != hub.InputCount(i) * groups) return false;
+  }
+  return true;
 }
 
-ffi::Error SendCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle) {
-  return WithHub(rets, handle, 1, 0, [&](Hub& hub) {
-    Inputs inputs;
-    int64_t outputs = 0, groups = 0;
-    const int32_t* token = Token(args);
-    const int32_t* chosen = Int32(args, 1, &groups);
-    int32_t* next = Int32(rets, 0, &outputs);
-    if (token == nullptr || chosen == nullptr || next == nullptr || outputs != 1 ||
-        !inputs.Read(hub, args, 2, groups))
-      return false;
-    *next = hub.Send(*token, chosen, groups, inputs.data, inputs.dtypes);
-    return true;
-  });
+bool Init(Hub& hub, Call& call) {
+  int32_t* next = Token(call.out);
+  if (call.in.size != 1 || call.in.bytes[0] != 8 || next == nullptr ||
+      !HasRows(hub, call.out, 1, hub.NumGroups()))
+    return false;
+  uint64_t seed;
+  std::memcpy(&seed, call.in.data[0], sizeof seed);
+  *next = hub.Init(seed, call.out.data + 1, call.in_place);
+  return true;
+}
+
+bool Step(Hub& hub, Call& call) {
+  const int32_t* token = Token(call.in);
+  int32_t* next = Token(call.out);
+  if (token == nullptr || next == nullptr ||
+      !HasRows(hub, call.out, 1, hub.NumGroups()) ||
+      !HasActions(hub, call.in, 1, hub.NumGroups()))
+    return false;
+  *next = hub.Step(*token, call.in.data + 1, call.in.dtypes + 1, call.out.data + 1,
+                   call.in_place);
+  return true;
+}
+
+bool Send(Hub& hub, Call& call) {
+  int64_t groups = 0;
+  const int32_t* token = Token(call.in);
+  const int32_t* chosen = Int32(call.in, 1, &groups);
+  int32_t* next = Token(call.out);
+  if (token == nullptr || chosen == nullptr || next == nullptr || call.out.size != 1 ||
+      !HasActions(hub, call.in, 2, groups))
+    return false;
+  *next = hub.Send(*token, chosen, groups, call.in.data + 2, call.in.dtypes + 2);
+  return true;
 }
 
 // Receives the groups of the second input, or without one the first that are done.
-ffi::Error ReceiveCall(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
-                       int64_t observations) {
-  return WithHub(rets, handle, 2, observations, [&](Hub& hub) {
-    Outputs outputs;
-    int64_t groups = 0;
-    const int32_t* token = Token(args);
-    const int32_t* chosen = args.size() > 1 ? Int32(args, 1, &groups) : nullptr;
-    if (token == nullptr || !outputs.Read(hub, rets, true) ||
-        (args.size() > 1 && (chosen == nullptr || groups != outputs.groups)))
-      return false;
-    *outputs.token =
-        hub.Receive(*token, chosen, outputs.groups, outputs.found, outputs.rows);
-    return true;
-  });
+bool Receive(Hub& hub, Call& call) {
+  int64_t groups = 0, wanted = 0;
+  const int32_t* token = Token(call.in);
+  const int32_t* chosen = Int32(call.in, 1, &wanted);
+  int32_t* next = Token(call.out);
+  int32_t* found = Int32(call.out, 1, &groups);
+  if (token == nullptr || next == nullptr || found == nullptr || groups < 1 ||
+      groups > hub.NumGroups() || !HasRows(hub, call.out, 2, groups) ||
+      (call.in.size > 1 && (chosen == nullptr || wanted != groups)))
+    return false;
+  *next = hub.Receive(*token, chosen, groups, found, call.out.data + 2, call.in_place);
+  return true;
 }
 
-ffi::Error OkCall(ffi::AnyBuffer token, ffi::Result<ffi::AnyBuffer> ok,
-                  int64_t handle) try {
-  const std::shared_ptr<Hub> hub = Find(handle);
-  if (hub == nullptr && !WasOpen(handle)) return Refusal("unknown", handle);
-  *static_cast<uint8_t*>(ok->untyped_data()) = hub != nullptr && hub->Ok();
+// ---- their handlers ----
+
+using Function = bool (*)(Hub&, Call&);
+
+ffi::Error Refusal(const char* code, int64_t handle, const std::string& text = "") {
+  return ffi::Error(ffi::ErrorCode::kAborted, "tfab:" + std::string(code) + ":" +
+                                                  std::to_string(handle) + text);
+}
+
+bool Add(const ffi::AnyBuffer& buffer, Buffers* buffers) {
+  if (buffers->size == kMaxBuffers) return false;
+  const int64_t i = buffers->size++;
+  buffers->data[i] = buffer.untyped_data();
+  buffers->dtypes[i] = buffer.element_type();
+  buffers->counts[i] = static_cast<int64_t>(buffer.element_count());
+  buffers->bytes[i] = buffers->counts[i] * ffi::ByteWidth(buffers->dtypes[i]);
+  return true;
+}
+
+bool Read(ffi::RemainingArgs args, ffi::RemainingRets rets, Call* call) {
+  bool fine = true;
+  for (size_t i = 0; fine && i < args.size(); ++i) {
+    auto buffer = args.get<ffi::AnyBuffer>(i);
+    fine = buffer.has_value() && Add(*buffer, &call->in);
+  }
+  for (size_t i = 0; fine && i < rets.size(); ++i) {
+    auto buffer = rets.get<ffi::AnyBuffer>(i);
+    fine = buffer.has_value() && Add(**buffer, &call->out);
+  }
+  return fine;
+}
+
+// Writes outputs of a pool that has been freed: failed rows, which are both first and
+// truncated, after `before` other outputs and the `observations` arrays. `fill` sets
+// bytes of an output.
+template <typename F>
+void FailAll(const Buffers& out, int64_t before, int64_t observations, F&& fill) {
+  const int64_t first = before + observations + 1, truncated = first + 2;
+  for (int64_t i = 0; i < out.size; ++i)
+    fill(out.data[i], i == first || i == truncated, out.bytes[i]);
+}
+
+// Calls `run` with the hub of a handle. Without one, fails all rows if the pool was
+// freed. Exceptions become errors.
+template <typename Run, typename Fill>
+ffi::Error WithHub(const Call& call, int64_t before, int64_t handle,
+                   int64_t observations, Run&& run, Fill&& fill) try {
+  if (const std::shared_ptr<Hub> hub = Find(handle))
+    return run(*hub) ? ffi::Error::Success() : Refusal("shape", handle);
+  if (!WasOpen(handle)) return Refusal("unknown", handle);
+  FailAll(call.out, before, observations, fill);
   return ffi::Error::Success();
+} catch (const CudaError& error) {
+  return Refusal("cuda", handle, ": the GPU cannot step environments: " + error.text);
 } catch (...) {
   return Refusal("internal", handle);
 }
 
-XLA_FFI_DEFINE_HANDLER(kInitHandler, InitCall,
-                       ffi::Ffi::Bind()
-                           .RemainingArgs()
-                           .RemainingRets()
-                           .Attr<int64_t>("handle")
-                           .Attr<int64_t>("observations"));
-XLA_FFI_DEFINE_HANDLER(kStepHandler, StepCall,
-                       ffi::Ffi::Bind()
-                           .RemainingArgs()
-                           .RemainingRets()
-                           .Attr<int64_t>("handle")
-                           .Attr<int64_t>("observations"));
-XLA_FFI_DEFINE_HANDLER(
-    kSendHandler, SendCall,
-    ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attr<int64_t>("handle"));
-XLA_FFI_DEFINE_HANDLER(kReceiveHandler, ReceiveCall,
-                       ffi::Ffi::Bind()
-                           .RemainingArgs()
-                           .RemainingRets()
-                           .Attr<int64_t>("handle")
-                           .Attr<int64_t>("observations"));
-XLA_FFI_DEFINE_HANDLER(kOkHandler, OkCall,
-                       ffi::Ffi::Bind()
-                           .Arg<ffi::AnyBuffer>()
-                           .Ret<ffi::AnyBuffer>()
-                           .Attr<int64_t>("handle"));
+auto FillOn(Stream stream) {
+  return [=](void* out, int value, int64_t bytes) {
+    FillOnGpu(stream, out, static_cast<uint8_t>(value), bytes);
+  };
+}
+
+template <Function kFunction, int64_t kBefore>
+ffi::Error OnHost(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
+                  int64_t observations) {
+  Call call;
+  if (!Read(args, rets, &call)) return Refusal("shape", handle);
+  const auto run = [&](Hub& hub) {
+    const auto lock = hub.Lock();
+    return kFunction(hub, call);
+  };
+  return WithHub(call, kBefore, handle, observations, run, std::memset);
+}
+
+template <Function kFunction, int64_t kBefore>
+ffi::Error OnGpu(Stream stream, ffi::RemainingArgs args, ffi::RemainingRets rets,
+                 int64_t handle, int64_t observations) {
+  Call call;
+  if (!Read(args, rets, &call)) return Refusal("shape", handle);
+  const auto run = [&](Hub& hub) {
+    // Held until the copies are queued, so that nothing unmaps what they read.
+    const auto lock = hub.Lock();
+    GpuCopies& copies = hub.Copies(stream);
+    void* outputs[kMaxBuffers];
+    std::copy_n(call.out.data, call.out.size, outputs);
+    copies.Fetch(stream, call.in, call.out);
+    call.in_place = copies.Registered();
+    const bool fine = kFunction(hub, call);
+    if (fine) copies.Deliver(outputs, call.out);
+    return fine;
+  };
+  return WithHub(call, kBefore, handle, observations, run, FillOn(stream));
+}
+
+// Neither takes the lock nor reads its input, so it waits for nothing.
+template <typename Fill>
+ffi::Error SetOk(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
+                 int64_t observations, Fill&& fill) {
+  Call call;
+  if (!Read(args, rets, &call)) return Refusal("shape", handle);
+  const auto run = [&](Hub& hub) {
+    const bool fine = call.out.size == 1 && call.out.bytes[0] == 1;
+    if (fine) fill(call.out.data[0], hub.Ok(), 1);
+    return fine;
+  };
+  return WithHub(call, 1, handle, observations, run, fill);
+}
+
+ffi::Error OkOnHost(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
+                    int64_t observations) {
+  return SetOk(args, rets, handle, observations, std::memset);
+}
+
+ffi::Error OkOnGpu(Stream stream, ffi::RemainingArgs args, ffi::RemainingRets rets,
+                   int64_t handle, int64_t observations) {
+  return SetOk(args, rets, handle, observations, FillOn(stream));
+}
+
+template <auto kCall>
+XLA_FFI_Error* HostHandler(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .RemainingArgs()
+                             .RemainingRets()
+                             .Attr<int64_t>("handle")
+                             .Attr<int64_t>("observations")
+                             .To(kCall)
+                             .release();
+  return handler->Call(frame);
+}
+
+template <auto kCall>
+XLA_FFI_Error* GpuHandler(XLA_FFI_CallFrame* frame) {
+  static auto* handler = ffi::Ffi::Bind()
+                             .Ctx<ffi::PlatformStream<Stream>>()
+                             .RemainingArgs()
+                             .RemainingRets()
+                             .Attr<int64_t>("handle")
+                             .Attr<int64_t>("observations")
+                             .To(kCall)
+                             .release();
+  return handler->Call(frame);
+}
+
+struct Handlers {
+  const char* name;
+  XLA_FFI_Handler* host;
+  XLA_FFI_Handler* gpu;
+};
+
+constexpr Handlers kHandlers[] = {
+    {"tfab_init", HostHandler<OnHost<Init, 1>>, GpuHandler<OnGpu<Init, 1>>},
+    {"tfab_step", HostHandler<OnHost<Step, 1>>, GpuHandler<OnGpu<Step, 1>>},
+    {"tfab_send", HostHandler<OnHost<Send, 1>>, GpuHandler<OnGpu<Send, 1>>},
+    {"tfab_receive", HostHandler<OnHost<Receive, 2>>, GpuHandler<OnGpu<Receive, 2>>},
+    {"tfab_ok", HostHandler<OkOnHost>, GpuHandler<OkOnGpu>},
+};
 
 std::string Message(const XLA_FFI_Api* api, XLA_FFI_Error* error) {
   XLA_FFI_Error_GetMessage_Args get;
@@ -250,16 +300,22 @@ const char* RegisterCalls() {
               std::to_string(XLA_FFI_API_MINOR);
       return text;
     }
-    const std::pair<const char*, XLA_FFI_Handler*> handlers[] = {
-        {"tfab_init", kInitHandler}, {"tfab_step", kStepHandler},
-        {"tfab_send", kSendHandler}, {"tfab_receive", kReceiveHandler},
-        {"tfab_ok", kOkHandler}};
-    for (const auto& [name, handler] : handlers)
-      if (auto* error = ffi::Ffi::RegisterStaticHandler(api, name, "Host", handler))
+    // They wait on the CPU, so none may be part of a CUDA graph: no traits.
+    for (const auto& [name, host, gpu] : kHandlers) {
+      if (auto* error = ffi::Ffi::RegisterStaticHandler(api, name, "Host", host))
         *text = Message(api, error);
+      if (auto* error = ffi::Ffi::RegisterStaticHandler(api, name, "CUDA", gpu))
+        *text = Message(api, error);
+    }
     return text;
   }();
   return problem->empty() ? nullptr : problem->c_str();
+}
+
+XLA_FFI_Handler* HandlerOnGpu(const char* name) {
+  for (const Handlers& each : kHandlers)
+    if (std::strcmp(each.name, name) == 0) return each.gpu;
+  return nullptr;
 }
 
 }  // namespace tfab

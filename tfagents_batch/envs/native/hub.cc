@@ -11,7 +11,8 @@
 // Workers form groups of equal numbers of rows. `step` steps all groups; `send` and
 // `receive` are for some of them.
 //
-// Nothing here takes Python's lock, throws, or allocates once a hub is open.
+// Nothing here takes Python's lock, throws, or allocates once a hub is open, except for
+// the copies of a program on a GPU, see cuda.h.
 
 #include "hub.h"
 
@@ -100,7 +101,7 @@ bool Hub::Open(int descriptor, const int64_t* plan, int64_t length) {
   for (int64_t i = reader.Next(); i > 0; --i)
     observation_.push_back(NextArray(reader));
   for (int64_t i = reader.Next(); i > 0; --i) action_.push_back(NextAction(reader));
-  if (!reader.Complete() || Outputs() + 2 > kMaxBuffers || Inputs() > kMaxBuffers)
+  if (!reader.Complete() || Outputs() + 2 > kMaxBuffers || Inputs() + 2 > kMaxBuffers)
     return false;
   if (num_groups_ < 1 || num_workers_ % num_groups_ || num_envs_ % num_groups_)
     return false;
@@ -131,8 +132,7 @@ bool Hub::Open(int descriptor, const int64_t* plan, int64_t length) {
   return true;
 }
 
-int32_t Hub::Init(uint64_t seed, void* const* out) {
-  std::lock_guard<std::mutex> lock(mutex_);
+int32_t Hub::Init(uint64_t seed, void** out, bool in_place) {
   if (!Usable()) return Fail(out, num_envs_);
   Drain();
   seed_ = seed;
@@ -144,12 +144,11 @@ int32_t Hub::Init(uint64_t seed, void* const* out) {
   Word* line = Line(num_workers_);
   line[kSeedLow].store(static_cast<uint32_t>(seed));
   line[kSeedHigh].store(static_cast<uint32_t>(seed >> 32));
-  return Run(kReset, out);
+  return Run(kReset, out, in_place);
 }
 
 int32_t Hub::Step(int32_t token, const void* const* in,
-                  const ffi::DataType* dtypes, void* const* out) {
-  std::lock_guard<std::mutex> lock(mutex_);
+                  const ffi::DataType* dtypes, void** out, bool in_place) {
   if (!Usable()) return Fail(out, num_envs_);
   if (!InOrder(token) || !AreIdle(all_) ||
       !WriteActions(in, dtypes, 0, num_envs_, 0)) {
@@ -157,12 +156,11 @@ int32_t Hub::Step(int32_t token, const void* const* in,
     return Fail(out, num_envs_);
   }
   ++steps_;
-  return Run(kStep, out);
+  return Run(kStep, out, in_place);
 }
 
 int32_t Hub::Send(int32_t token, const int32_t* groups, int64_t count,
                   const void* const* in, const ffi::DataType* dtypes) {
-  std::lock_guard<std::mutex> lock(mutex_);
   if (!Usable()) return NextToken();
   const int64_t rows = num_envs_ / num_groups_;
   bool fine = InOrder(token) && Choose(groups, count) && AreIdle(some_);
@@ -178,8 +176,7 @@ int32_t Hub::Send(int32_t token, const int32_t* groups, int64_t count,
 }
 
 int32_t Hub::Receive(int32_t token, const int32_t* groups, int64_t count,
-                     int32_t* found, void* const* out) {
-  std::lock_guard<std::mutex> lock(mutex_);
+                     int32_t* found, void** out, bool in_place) {
   const int64_t rows = num_envs_ / num_groups_;
   for (int64_t i = 0; i < count; ++i) found[i] = groups ? groups[i] : i;
   if (!Usable()) return Fail(out, count * rows);
@@ -195,11 +192,18 @@ int32_t Hub::Receive(int32_t token, const int32_t* groups, int64_t count,
     std::stable_sort(some_.begin(), some_.end(), [&](int64_t a, int64_t b) {
       return std::pair(!Done(a), order_[a]) < std::pair(!Done(b), order_[b]);
     });
+  if (in_place) LeaveInPlace(some_, count, out);
   for (int64_t i = 0; i < count; ++i) {
     found[i] = static_cast<int32_t>(some_[i]);
     Collect(some_[i], out, i * rows);
   }
   return NextToken();
+}
+
+GpuCopies& Hub::Copies(Stream stream) {
+  if (copies_ == nullptr)
+    copies_ = std::make_unique<GpuCopies>(TheDriver(), memory_, size_, stream);
+  return *copies_;
 }
 
 void Hub::Stop() {
@@ -355,6 +359,7 @@ void Hub::Wake() {
 }
 
 void Hub::Unmap() {
+  if (copies_ != nullptr) copies_->Unregister();
   std::lock_guard<std::mutex> lock(map_mutex_);
   if (memory_ != nullptr) munmap(memory_, size_);
   memory_ = nullptr;
@@ -456,12 +461,13 @@ int64_t Hub::WriteIntegers(const ActionLeaf& leaf, const From* in, int64_t first
 
 // ---- one command: send, wait, collect ----
 
-int32_t Hub::Run(Command command, void* const* out) {
+int32_t Hub::Run(Command command, void** out, bool in_place) {
   const int64_t started = Now();
   if (!AdmitWorkers()) return Fail(out, num_envs_);
   for (int64_t group : all_) Begin(command, group);
   WaitFor(all_, num_groups_);
   waited_ += Now() - started;
+  if (in_place) LeaveInPlace(all_, num_groups_, out);
   for (int64_t group : all_) Collect(group, out, group * (num_envs_ / num_groups_));
   return NextToken();
 }
@@ -501,6 +507,7 @@ void Hub::Admit(int64_t worker) {
 }
 
 void Hub::Begin(Command command, int64_t group) {
+  if (copies_ != nullptr) copies_->Settle();  // workers are about to write rows
   const int64_t now = Now();
   const int64_t first = FirstWorker(group), end = FirstWorker(group + 1);
   ++sequence_;
@@ -620,6 +627,18 @@ void Hub::Expire(int64_t group, int64_t now, State state) {
     if (state_[i] == kWaiting && deadline_[i] <= now) state_[i] = state;
 }
 
+void Hub::LeaveInPlace(const std::vector<int64_t>& groups, int64_t count,
+                       void** out) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (groups[i] != groups[0] + i) return;
+    for (int64_t j = FirstWorker(groups[i]); j < FirstWorker(groups[i] + 1); ++j)
+      if (state_[j] != kReplied) return;
+  }
+  const int64_t begin = groups[0] * (num_envs_ / num_groups_);
+  for (int64_t i = 0; i < Outputs(); ++i)
+    out[i] = memory_ + Output(i).offset + begin * Output(i).row_bytes;
+}
+
 void Hub::Collect(int64_t group, void* const* out, int64_t at) {
   std::lock_guard<std::mutex> lock(data_mutex_);
   const int64_t rows = num_envs_ / num_groups_, begin = group * rows;
@@ -627,9 +646,9 @@ void Hub::Collect(int64_t group, void* const* out, int64_t at) {
   if (out != nullptr) {
     for (int64_t i = 0; i < Outputs(); ++i) {
       const Array& array = Output(i);
-      std::memcpy(static_cast<char*>(out[i]) + at * array.row_bytes,
-                  memory_ + array.offset + begin * array.row_bytes,
-                  rows * array.row_bytes);
+      char* to = static_cast<char*>(out[i]) + at * array.row_bytes;
+      const char* from = memory_ + array.offset + begin * array.row_bytes;
+      if (to != from) std::memcpy(to, from, rows * array.row_bytes);
     }
   }
   bool failed = false;

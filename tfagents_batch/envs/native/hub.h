@@ -9,15 +9,13 @@
 #include <mutex>
 #include <vector>
 
+#include "buffers.h"
+#include "cuda.h"
 #include "futex.h"
-#include "xla/ffi/api/ffi.h"
 
 // Hidden names: calls within the library need no table, and can be inlined.
 namespace tfab __attribute__((visibility("hidden"))) {
 
-namespace ffi = xla::ffi;
-
-constexpr int kMaxBuffers = 128;  // inputs or outputs of a call
 constexpr int64_t kLine = 64;     // bytes
 
 // Flag in kPending: check again. It is not the sign bit, because a late reply can make
@@ -85,12 +83,15 @@ class Hub {
   bool IsFloatInput(int64_t i) const { return action_[i].kind == kFloatBox; }
   int64_t NumGroups() const { return num_groups_; }
 
-  // The calls. `out` are observation, reward, first, terminated, truncated and info;
-  // their shapes were checked. Calls return the next token.
+  // The calls. The caller holds the lock. `out` are observation, reward, first,
+  // terminated, truncated and info; their shapes were checked. With `in_place`, a call
+  // may set `out` to the rows in shared memory instead of copying them. They stay there
+  // until the next command. Calls return the next token.
 
-  int32_t Init(uint64_t seed, void* const* out);
+  std::unique_lock<std::mutex> Lock() { return std::unique_lock<std::mutex>(mutex_); }
+  int32_t Init(uint64_t seed, void** out, bool in_place);
   int32_t Step(int32_t token, const void* const* in,
-               const ffi::DataType* dtypes, void* const* out);
+               const ffi::DataType* dtypes, void** out, bool in_place);
 
   // Starts a step of groups; `in` holds their rows, group after group.
   int32_t Send(int32_t token, const int32_t* groups, int64_t count,
@@ -99,7 +100,11 @@ class Hub {
   // Waits for groups, or with `groups` null for the first `count` that are done. `out`
   // has their rows, group after group, and `found` their indices.
   int32_t Receive(int32_t token, const int32_t* groups, int64_t count,
-                  int32_t* found, void* const* out);
+                  int32_t* found, void** out, bool in_place);
+
+  // Returns the copies to and from a GPU, for callers that hold the lock. Throws
+  // CudaError.
+  GpuCopies& Copies(Stream stream);
   bool Ok() const { return !failed_ && !stop_ && !ended_; }
 
   // Bit 0: a failure was recorded, here or by Python. Bit 1: a call came after the end.
@@ -184,7 +189,7 @@ class Hub {
   // ---- one command: send, wait, collect ----
 
   // Runs one command for all groups.
-  int32_t Run(Command command, void* const* out);
+  int32_t Run(Command command, void** out, bool in_place);
 
   // Discards results that were not received.
   void Drain();
@@ -207,6 +212,10 @@ class Hub {
   bool Done(int64_t group) const;
   void CutShort(const std::vector<int64_t>& groups);
   void Expire(int64_t group, int64_t now, State state);
+
+  // Sets `out` to rows of the first `count` groups in shared memory, if these groups
+  // are neighbors and all their workers have replied: another worker may still write.
+  void LeaveInPlace(const std::vector<int64_t>& groups, int64_t count, void** out);
 
   // Copies the rows of a group to row `at` of `out`; null discards them.
   void Collect(int64_t group, void* const* out, int64_t at);
@@ -258,6 +267,7 @@ class Hub {
   std::vector<int64_t> some_;
   std::vector<Sleep> sleeps_;
   std::vector<std::vector<char>> last_;  // last observations
+  std::unique_ptr<GpuCopies> copies_;    // null until a GPU calls
 
   std::unique_ptr<std::atomic<bool>[]> dead_, late_, ready_;
   std::atomic<bool> stop_{false}, failed_{false}, ended_{false}, used_{false};
@@ -270,6 +280,9 @@ void Remove(int64_t handle);
 
 // Registers the custom calls once per process; returns an error text or null.
 const char* RegisterCalls();
+
+// Returns the handler of a custom call for platform "CUDA"; null if there is none.
+XLA_FFI_Handler* HandlerOnGpu(const char* name);
 
 }  // namespace tfab
 

@@ -1,7 +1,8 @@
 """Calls of the hub as TensorFlow ops: StableHLO modules with a custom call.
 
-The op runs in XLA programs, in graphs and eagerly, always on the CPU. Outside XLA it is
-cheaper than a compiled function that contains the call.
+The op runs in XLA programs, in graphs and eagerly. Outside XLA it is cheaper than a
+compiled function that contains the call. The library has custom calls for CPUs and for
+GPUs; XLA takes those of the device for which it compiles.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 _VERSION = 9  # version of the op's conventions
+_PLATFORMS = ("CPU", "CUDA")
 _MLIR = {"bool": "i1", "uint": "ui", "int": "i", "float": "f"}
 
 
@@ -29,20 +31,19 @@ class Calls:
         self, handle: int, outputs: Sequence[tf.TensorSpec], num_observations: int
     ):
         self._outputs = tuple(outputs)
-        self._attributes = f"handle = {handle} : i64"
-        self._output_attributes = (
-            f"{self._attributes}, observations = {num_observations} : i64"
+        self._attributes = (
+            f"handle = {handle} : i64, observations = {num_observations} : i64"
         )
         self._ok = (tf.TensorSpec([], tf.bool),)
 
     def init(self, seed: tf.Tensor) -> list[tf.Tensor]:
         """Start every environment with an integer seed; return the outputs."""
         inputs = [tf.cast(seed, tf.int64)]
-        return _call("tfab_init", inputs, self._outputs, self._output_attributes)
+        return _call("tfab_init", inputs, self._outputs, self._attributes)
 
     def step(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Step with token and action leaves of known shapes; return the outputs."""
-        return _call("tfab_step", inputs, self._outputs, self._output_attributes)
+        return _call("tfab_step", inputs, self._outputs, self._attributes)
 
     def send(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Send token, int32 ``[k]`` groups and action leaves; return the next token."""
@@ -52,7 +53,7 @@ class Calls:
         self, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.TensorSpec]
     ) -> list[tf.Tensor]:
         """Receive with token and optional groups; return tensors like ``outputs``."""
-        return _call("tfab_receive", inputs, tuple(outputs), self._output_attributes)
+        return _call("tfab_receive", inputs, tuple(outputs), self._attributes)
 
     def ok(self, token: tf.Tensor) -> tf.Tensor:
         """Return bool ``[]``, false after a stop or a failure."""
@@ -69,20 +70,31 @@ def _call(
     module = _module(name, kinds, outputs, attributes)
     with tf.device("/CPU:0"):
         constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in inputs]
-        return call(module, constants, outputs)
+        return call(module, constants, outputs, _PLATFORMS)
 
 
 def call(
-    module: str, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.TensorSpec]
+    module: str,
+    inputs: Sequence[tf.Tensor],
+    outputs: Sequence[tf.TensorSpec],
+    platforms: Sequence[str] = ("CPU",),
 ) -> list[tf.Tensor]:
-    """Return the results of the ``main`` function of a StableHLO text, on the CPU."""
+    """Return the results of the ``main`` function of a StableHLO text.
+
+    Args:
+      module: the text.
+      inputs: arguments of ``main``. With several platforms, its first argument is an
+        int32 scalar that TensorFlow adds: the index of the current platform.
+      outputs: specs of the results.
+      platforms: names of the platforms that the text is for.
+    """
     return xla.call_module(
         list(inputs),
         version=_VERSION,
         module=module,
         Tout=[spec.dtype for spec in outputs],
         Sout=[spec.shape for spec in outputs],
-        platforms=("CPU",),
+        platforms=tuple(platforms),
     )
 
 
@@ -99,8 +111,9 @@ def _module(
     values = [f"%0#{i}" for i in range(len(results))] if len(results) > 1 else ["%0"]
     count = f":{len(results)}" if len(results) > 1 else ""
     types = ", ".join(results)
+    # TensorFlow passes the index in _PLATFORMS, which XLA discards.
     return f"""module @{name} {{
-  func.func public @main({parameters}) -> ({types}) {{
+  func.func public @main(%platform: tensor<i32>, {parameters}) -> ({types}) {{
     %0{count} = stablehlo.custom_call @{name}({arguments}) {{
       api_version = 4 : i32, has_side_effect = true,
       backend_config = {{{attributes}}}
