@@ -63,9 +63,7 @@ def _program(env: Any, block: int) -> Any:
 
     def play(carry, actions):
         start = (tf.constant(0), *carry, tf.constant(0), actions)
-        _, *carry, count, _ = tf.while_loop(
-            lambda t, *_: t < block, body, start, maximum_iterations=block
-        )
+        _, *carry, count, _ = tf.while_loop(lambda t, *_: t < block, body, start)
         return tuple(carry), count
 
     return play

@@ -212,9 +212,7 @@ def _program(env: Env, seed: tf.Tensor, actions: Nest):
         written = zip(arrays, nest.flatten(timestep), strict=True)
         return t + 1, state, [array.write(t, x) for array, x in written]
 
-    _, state, arrays = tf.while_loop(
-        lambda t, *_: t < steps, body, [0, state, arrays], maximum_iterations=steps
-    )
+    _, state, arrays = tf.while_loop(lambda t, *_: t < steps, body, [0, state, arrays])
     rest = tf.nest.pack_sequence_as(first, [array.stack() for array in arrays])
     return first, rest, env.ok(state)
 

@@ -55,8 +55,8 @@ def apply(
         lambda index, _: index < count,
         lambda index, done: (index + 1, arrays.write(done, index, chunk(index))),
         (0, arrays.empty(count, tf.TensorSpec([width, *shape], tf.float32))),
-        maximum_iterations=count,
         parallel_iterations=1,
+        name="chunks",
     )
     return tf.reshape(arrays.stack(done), [-1, *shape])[:size]
 

@@ -46,6 +46,7 @@ def repeat(
     body: Callable[[tf.Tensor, Nest], Nest],
     carry: Nest,
     *,
+    name: str,
     most: int,
     count: int | tf.Tensor | None = None,
     go_on: Callable[[Nest], tf.Tensor] | None = None,
@@ -56,6 +57,7 @@ def repeat(
     Args:
       body: function, which may assign variables.
       carry: nest of tensors or numbers.
+      name: of the loop in profiles and in XLA's programs.
       most: upper bound of ``count``.
       count: int32 scalar, number of rounds; None for ``most``.
       go_on: function from the carry to bool ``[]``; false ends the loop.
@@ -77,6 +79,7 @@ def repeat(
             lambda index, carry: (index + 1, body(index, carry)),
             (0, carry),
             parallel_iterations=1,
+            name=name,
         )
         return carry
 
@@ -92,6 +95,7 @@ def repeat(
         step,
         (0, [] if pure else variables.read(), carry),
         parallel_iterations=1,
+        name=name,
     )
     if not pure:
         variables.write(values)

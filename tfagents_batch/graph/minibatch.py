@@ -53,14 +53,15 @@ def loop(
     Returns:
       The last carry.
     """
-    stop = stop or (lambda carry: tf.constant(False))
+    go_on = None if stop is None else lambda carry: ~stop(carry)
     if minibatch_size is None:
-        valid = tf.reduce_any(mask)
         return loops.repeat(
             lambda _, carry: step(rows, mask, carry),
             carry,
+            name="epochs",
             most=epochs,
-            go_on=lambda carry: valid & ~stop(carry),
+            count=tf.where(tf.reduce_any(mask), epochs, 0),
+            go_on=go_on,
         )
     size = mask.shape[0]
     width = min(minibatch_size, size)
@@ -76,20 +77,22 @@ def loop(
     minibatch = tf.range(most)[:, tf.newaxis]
     position = minibatch + count * tf.range(width)
     taken = position < valid
-    position = tf.minimum(position, tf.maximum(valid - 1, 0))
-    valid_rows = permutation.true_first(mask)
+    # Without valid rows an epoch draws an order of one row and visits none. XLA would
+    # not know the number of epochs if it depended on the valid rows.
+    some = tf.maximum(valid, 1)
+    position = tf.minimum(position, some - 1)
+    valid_rows = tf.minimum(permutation.true_first(mask), size - 1)
 
     def epoch(index, carry):
-        order = permutation.random_order(size, valid, seeds.fold(key, index))
+        order = permutation.random_order(size, some, seeds.fold(key, index))
         row = tf.gather(valid_rows, tf.gather(order, position))
         shuffled = nest.gather(rows, row)  # the only large copy
 
         def visit(m, carry):
             return step(nest.gather(shuffled, m), taken[m], carry)
 
-        return loops.repeat(visit, carry, most=most, count=count, go_on=goes_on)
+        return loops.repeat(
+            visit, carry, name="minibatches", most=most, count=count, go_on=go_on
+        )
 
-    def goes_on(carry):
-        return (count > 0) & ~stop(carry)
-
-    return loops.repeat(epoch, carry, most=epochs, go_on=goes_on)
+    return loops.repeat(epoch, carry, name="epochs", most=epochs, go_on=go_on)

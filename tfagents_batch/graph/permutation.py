@@ -51,6 +51,7 @@ def random_order(size: int, count: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     x = loops.repeat(
         lambda _, x: tf.where(outside(x), mix(x), x),
         x,
+        name="walk",
         most=_WALKS,
         go_on=lambda x: tf.reduce_any(outside(x) & (position < count)),
         pure=True,

@@ -281,8 +281,8 @@ def _forwards(cells: Cells, weights, inputs, first, states) -> tuple[Nest, ...]:
         lambda t, *_: t < time,
         body,
         (tf.constant(0), states, arrays.empty(time, states)),
-        maximum_iterations=time,
         parallel_iterations=1,
+        name="unroll",
     )
     return arrays.stack(written)
 
@@ -311,8 +311,8 @@ def _backwards(cells: Cells, weights, inputs, first, states, through, to_through
         lambda t, *_: t > 0,
         body,
         (tf.constant(time), zeros, empty),
-        maximum_iterations=time,
         parallel_iterations=1,
+        name="unroll_gradient",
     )
     to_inputs = arrays.stack(written)
     to_weights = _each("kernel_gradients", cells, recalled, nest.fold(to_inputs))

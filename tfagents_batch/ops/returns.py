@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfagents_batch.ops import masked
+from tfagents_batch.ops import masked, recurrence
 
 MOST_LOG_RATIO = 20.0  # of V-trace, so that no ratio overflows
 
@@ -66,7 +66,7 @@ def n_step(
     last = tf.zeros_like(discount[:1])  # the recursion ends at the value of s_T
     factor = tf.concat([masked.safe(discount, mask), last], 0)
     term = tf.concat([tf.where(mask, reward, value[:-1]), value[-1:]], 0)
-    return tf.stop_gradient(_linear_recurrence(factor, term, value, n)[:-1])
+    return tf.stop_gradient(recurrence.reverse_linear(factor, term, value, n)[:-1])
 
 
 def n_step_sum(
@@ -142,7 +142,7 @@ def gae(
     target = reward + tf.math.multiply_no_nan(value[1:], discount)
     delta = masked.safe(target - value[:-1], mask)
     factor = masked.safe(discount, mask) * gae_lambda
-    return tf.stop_gradient(_linear_recurrence(factor, delta, delta, factor.shape[0]))
+    return tf.stop_gradient(recurrence.reverse_linear(factor, delta))
 
 
 def vtrace(
@@ -186,47 +186,10 @@ def vtrace(
     ahead = reward + tf.math.multiply_no_nan(value[1:], discount)
     error = masked.safe(ahead - value[:-1], mask)
     delta = rho * error
-    change = _linear_recurrence(factor * c, delta, delta, factor.shape[0])
+    change = recurrence.reverse_linear(factor * c, delta)
     # The row after a truncated one is masked: its change is 0, and nothing leaks.
-    advantage = error + factor * lambda_ * _shift(change, 1)
+    advantage = error + factor * lambda_ * recurrence.shift(change, 1)
     if weighted:
         advantage = rho * advantage
     target = value[:-1] + change
     return tf.stop_gradient(advantage), tf.stop_gradient(target)
-
-
-def _linear_recurrence(
-    factor: tf.Tensor, term: tf.Tensor, start: tf.Tensor, n: int
-) -> tf.Tensor:
-    """Apply y_t <- factor_t y_{t+1} + term_t for all t, ``n`` times, from ``start``.
-
-    Two rounds with (factor, term) equal one round with (factor_t factor_{t+1},
-    term_t + factor_t term_{t+1}). So repeated squaring needs log2(n) elementwise passes
-    instead of T dependent steps. T rounds reach the fixed point. Sums are pairwise,
-    which has smaller rounding errors than a loop.
-
-    Args:
-      factor, term, start: f32 ``[T, B]``; y after the last row is 0.
-      n: rounds, at least 1.
-    """
-    size = factor.shape[0]
-    if n >= size:
-        n = 1 << (size - 1).bit_length()  # reaches the fixed point with fewest passes
-    y, step = start, 1
-    while 2 * step <= n:
-        if n & step:
-            y = _round(factor, term, y, step)
-        term = _round(factor, term, term, step)
-        factor = factor * _shift(factor, step)
-        step *= 2
-    return _round(factor, term, y, step)  # the highest bit of n is always set
-
-
-def _round(factor, term, y, step):
-    # A factor of 0 ends an episode, so that even NaN cannot leak into the one before.
-    return term + tf.math.multiply_no_nan(_shift(y, step), factor)
-
-
-def _shift(x, step):
-    """Return x_{t+step}, and 0 after the last row."""
-    return tf.pad(x[step:], [[0, min(step, x.shape[0])], [0, 0]])

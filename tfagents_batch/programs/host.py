@@ -168,8 +168,8 @@ class HostProgram:
             lambda index, _: index < count,
             body,
             (tf.constant(0), metrics.start(known)),
-            maximum_iterations=count,
             parallel_iterations=1,
+            name="updates",
         )
         number = tf.constant(count)
         return rounds.of_updates(totals, number, number)

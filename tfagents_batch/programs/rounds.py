@@ -57,7 +57,11 @@ def call(source: Source, algorithm: Algorithm, update: Any, step: tf.Variable, d
         zero = constants.zeros([], tf.int32)
         totals = [metrics.start(x, wide=True) for x in (learned, measured)]
         index, _, count, sums, totals = tf.while_loop(
-            more, body, (zero, tf.constant(True), zero, *totals), parallel_iterations=1
+            more,
+            body,
+            (zero, tf.constant(True), zero, *totals),
+            parallel_iterations=1,
+            name="rounds",
         )
         last = algorithm.histograms() if hasattr(algorithm, "histograms") else {}
         learned = of_updates(sums, count, index) | last
@@ -116,6 +120,7 @@ def _learn(
         body,
         (zero, metrics.start(known.metrics)),
         parallel_iterations=1,
+        name="updates",
     )
     algorithm.policy.version.assign_add(tf.cast(count, tf.int64))
     return sums, count

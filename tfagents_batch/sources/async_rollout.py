@@ -167,6 +167,7 @@ class AsyncRollout(tf.Module):
             loop,
             maximum_iterations=most,
             parallel_iterations=1,
+            name="arrivals",
         )
         arrived = nest.fold(arrays.stack(written))
         table = nest.map(lambda x, y: tf.concat([x, y], 0), rows, arrived)
@@ -233,6 +234,7 @@ class AsyncRollout(tf.Module):
                 one,
                 (tf.constant(0), token),
                 parallel_iterations=1,
+                name="sends",
             )[1]
 
         everyone = tf.reduce_all(goes)

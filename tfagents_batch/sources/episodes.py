@@ -147,6 +147,7 @@ class Episodes(tf.Module):
             (tf.constant(0), env_state, action, state, written, turns, idle),
             maximum_iterations=most - 1,
             parallel_iterations=1,
+            name="episodes",
         )
         return env_state, arrays.stack(written), turns, idle
 

@@ -359,8 +359,8 @@ def _collector(
             lambda index, *_: index < rollouts,
             body,
             (*start, arrays.empty(rollouts, like)),
-            maximum_iterations=rollouts,
             parallel_iterations=1,
+            name="rollouts",
         )
         totals = metrics.finish(totals, tf.constant(rollouts))
         return arrays.stack(written), totals, steps

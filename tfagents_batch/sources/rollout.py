@@ -98,8 +98,8 @@ class Rollout(tf.Module):
             lambda t, *_: t < self.length,
             advance,
             (tf.constant(0), env_state, timestep, start, empty),
-            maximum_iterations=self.length,
             parallel_iterations=1,
+            name="rollout",
         )
         self._assign((env_state, timestep, state))
         steps, action, behavior = arrays.stack(written)

@@ -101,6 +101,6 @@ def rejected(
         lambda i, numbers, good: (i < _TRIES) & ~tf.reduce_all(good) & (high > 0),
         again,
         (tf.constant(1), *draw(tf.constant(0))),
-        maximum_iterations=_TRIES,
+        name="draws",
     )
     return numbers, good

@@ -221,8 +221,8 @@ def _act(
         lambda t, *_: t < length,
         step,
         (tf.constant(0), actor.initial_state(batch), tf.zeros([])),
-        maximum_iterations=length,
         parallel_iterations=1,
+        name="acting",
     )[1:]
 
 

@@ -183,8 +183,8 @@ class Population:
             lambda index, reached, *_: (index < tf.minimum(most, MOST)) & ~reached,
             more,
             (0, False, arrays, newest),
-            maximum_iterations=MOST,
             parallel_iterations=1,
+            name="rounds",
         )
         return count, nest.map(lambda array: array.stack(), arrays), newest
 
