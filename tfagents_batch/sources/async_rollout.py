@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
+from tfagents_batch.graph.state import State, variable
 from tfagents_batch.interfaces import VERSION, Policy
 from tfagents_batch.sources import groups, metrics
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
@@ -63,7 +64,7 @@ class AsyncRollout(tf.Module):
 
     Attributes:
       size: number of environments of a worker.
-      active: int32 ``[]`` variable, the number of environments that are stepped, the
+      active: i64 ``[]`` variable, the number of environments that are stepped, the
         first ones; a multiple of those of a worker, and at least k. The others rest.
 
     Raises:
@@ -97,14 +98,9 @@ class AsyncRollout(tf.Module):
         step = tf.constant(0, tf.int64)
         action, behavior, after = self._act(timestep, state, noise, step)
         row = _Row(timestep, action, behavior)
-        start = token, _Newest(row, state, after, tf.zeros([self.batch], tf.bool))
-        self._variables = [
-            tf.Variable(x, trainable=False, shape=x.shape)
-            for x in map(tf.convert_to_tensor, nest.flatten(start))
-        ]
-        self.active = tf.Variable(self.batch, trainable=False)
-        # A function: tf.Module would replace a nest by a wrapper of its own.
-        self._pack = lambda values: tf.nest.pack_sequence_as(start, values)
+        flying = tf.zeros([self.batch], tf.bool)
+        self._state = State((token, _Newest(row, state, after, flying)))
+        self.active = variable(tf.constant(self.batch))
 
     @property
     def compilable(self) -> bool:
@@ -113,8 +109,7 @@ class AsyncRollout(tf.Module):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the state of environments and actor."""
-        found = {f"{i:03d}": each for i, each in enumerate(self._variables)}
-        return found | {"active": self.active}
+        return self._state.named_variables() | {"active": self.active}
 
     def collect(self, seed, step, wait_for: int | None = None) -> Collected:
         """Collect a trajectory of up to T steps of every active environment.
@@ -127,10 +122,10 @@ class AsyncRollout(tf.Module):
         most = batch * length // count
         noise = self.actor.noise((1, batch + most * count), seed)
         noise = nest.map(lambda x: x[0], noise)  # rows of its own for every action
-        active = tf.range(batch) < self.active.read_value()
+        active = tf.range(batch) < tf.cast(self.active.read_value(), tf.int32)
         limit = tf.where(active, length, 0)
 
-        token, newest = self._pack([x.read_value() for x in self._variables])
+        token, newest = self._state.read()
         first = nest.map(lambda x: x[:batch], noise)
         token, newest = self._send_parked(token, newest, active, first, step)
         noise = nest.unfold(nest.map(lambda x: x[batch:], noise), most, count)
@@ -175,7 +170,8 @@ class AsyncRollout(tf.Module):
         trajectory = self._trajectory(filled, taken, newest.before)
         last = tf.linalg.diag_part(tf.gather(place, taken))
         flying = tf.where(active, taken < length, newest.flying & (taken == 0))
-        self._assign(token, _Newest(nest.gather(table, last), before, after, flying))
+        newest = _Newest(nest.gather(table, last), before, after, flying)
+        self._state.assign((token, newest))
         return metrics.collected(trajectory, self.env.ok(token), self.env, self._info)
 
     def sample(self, collected: Collected, seed, step) -> Trajectory:
@@ -254,10 +250,6 @@ class AsyncRollout(tf.Module):
         action, behavior = nest.map(lambda x: x[:-1], (rows.action, rows.behavior))
         behavior["counted"] = row[:-1] < taken  # the last row begins the next one
         return Trajectory(steps, action, behavior, state)
-
-    def _assign(self, *values) -> None:
-        for variable, value in zip(self._variables, nest.flatten(values), strict=True):
-            variable.assign(value)
 
 
 def _like(count: int):

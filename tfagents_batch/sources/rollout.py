@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.graph import arrays
+from tfagents_batch.graph.state import State
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.sources import metrics
 from tfagents_batch.types import Collected, Trajectory
@@ -52,15 +53,10 @@ class Rollout(tf.Module):
         step = tf.constant(0, tf.int64)
         action, behavior, _ = actor.act(first[1], state, noise, step, explore)
 
-        start = (*first, state)
         tensors = nest.map(tf.convert_to_tensor, (first[1], action, behavior))
         recorded = nest.map(tf.TensorSpec.from_tensor, tensors)
-        self._variables = [
-            tf.Variable(x, trainable=False, shape=x.shape)
-            for x in map(tf.convert_to_tensor, nest.flatten(start))
-        ]
-        # As functions: tf.Module would replace a nest by a wrapper of its own.
-        self._pack = lambda values: tf.nest.pack_sequence_as(start, values)
+        self._state = State((*first, state))
+        # A function: tf.Module would replace a nest by a wrapper of its own.
         self._recorded = lambda: recorded
 
     @property
@@ -73,15 +69,15 @@ class Rollout(tf.Module):
 
         A rollout with these values continues there, if environments are ``resumable``.
         """
-        return {f"{i:03d}": each for i, each in enumerate(self._variables)}
+        return self._state.named_variables()
 
     def restart(self, seed: int) -> None:
         """Start new episodes in all environments."""
-        self._assign((*self.env.init(seed), self.actor.initial_state(self.batch)))
+        self._state.assign((*self.env.init(seed), self.actor.initial_state(self.batch)))
 
     def collect(self, seed, step) -> Collected:
         """Collect ``[T, B]`` actions and the ``[T+1, B]`` steps around them."""
-        env_state, timestep, start = self._read()
+        env_state, timestep, start = self._state.read()
         noise = self.actor.noise((self.length, self.batch), seed)
 
         def advance(t, env_state, timestep, state, written):
@@ -101,7 +97,7 @@ class Rollout(tf.Module):
             parallel_iterations=1,
             name="rollout",
         )
-        self._assign((env_state, timestep, state))
+        self._state.assign((env_state, timestep, state))
         steps, action, behavior = arrays.stack(written)
         steps = nest.map(
             lambda rows, last: tf.concat([rows, last[tf.newaxis]], 0), steps, timestep
@@ -122,10 +118,3 @@ class Rollout(tf.Module):
 
     def feedback(self, priority: tf.Tensor) -> None:
         """Ignore priorities: a trajectory is used once."""
-
-    def _read(self) -> tuple:
-        return self._pack([variable.read_value() for variable in self._variables])
-
-    def _assign(self, values: tuple) -> None:
-        for variable, value in zip(self._variables, nest.flatten(values), strict=True):
-            variable.assign(value)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.graph.inputs import Inputs
+from tfagents_batch.graph.state import State
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.sources.replay.layout import Layout
 from tfagents_batch.sources.replay.sampler import Drawn, Ring
@@ -37,7 +38,7 @@ class Prioritized(tf.Module):
         self._largest = tf.Variable(1.0, trainable=False)
         # Leaves of the newest sample; where nothing was drawn, the one behind the last.
         nothing = tf.fill([batch_size], self._leaves)
-        self._drawn = tf.Variable(nothing, trainable=False)
+        self._drawn = State(nothing)
         self._learn = tf.function(self._set, jit_compile=True, autograph=False)
 
     def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> Drawn:
@@ -75,7 +76,7 @@ class Prioritized(tf.Module):
         return {"largest": self._largest, **tree}
 
     def _set(self, priority: tf.Tensor) -> None:
-        inputs, drawn = self._inputs, self._drawn.read_value()
+        inputs, drawn = self._inputs, self._drawn.read()
         weight = tf.pow(tf.abs(priority) + inputs.epsilon, inputs.alpha)
         largest = self._largest.read_value()
         # A number that is not finite would stay in all sums above it.

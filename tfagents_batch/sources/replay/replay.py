@@ -12,6 +12,7 @@ from tfagents_batch import config as configs
 from tfagents_batch import machine, nest
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph.state import State, variable
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.sources.replay import breaks, frames, layout, memory
@@ -93,15 +94,12 @@ class Replay(tf.Module):
         self._steps = Storage(_rows(_Stored(stored, stored.first)), sizes.size)
         self._taken = Storage(_rows(taken), sizes.size)
 
-        start = breaks.fresh(batch, sizes.stack)
-        self._head = _variable(tf.constant(0))
-        self._filled = _variable(tf.constant(0))
-        self._broken = _variable(start.broken)
-        self._missing = _variable(start.missing)
-        self._size = _variable(tf.constant(0))
-        self._age = _variable(tf.constant(0.0))
-        self._start = _variable(tf.constant(ratio.start, tf.int64))
-        self._stacked = _variable(tf.constant(True))
+        self._span = State(Span(tf.constant(0), tf.constant(0)))
+        self._break = State(breaks.fresh(batch, sizes.stack))
+        self._size = State(tf.constant(0))
+        self._age = variable(tf.constant(0.0))
+        self._start = variable(tf.constant(ratio.start, tf.int64))
+        self._stacked = variable(tf.constant(True))
         self._sampler = (
             Prioritized(config, sizes, batch_size)
             if config.prioritized
@@ -171,7 +169,7 @@ class Replay(tf.Module):
         The age is the mean number of environment steps since a transition was made; 0
         before the first sample.
         """
-        size = tf.cast(self._size.read_value(), tf.float32)
+        size = tf.cast(self._size.read(), tf.float32)
         metrics = {"replay/size": size, "replay/age": self._age.read_value()}
         return metrics | self._sampler.metrics(size)
 
@@ -210,18 +208,15 @@ class Replay(tf.Module):
     def interrupt(self) -> None:
         """Declare that the inner source goes on elsewhere: it was started anew."""
         sizes = self._sizes()
-        state = breaks.fresh(sizes.batch, sizes.stack)
-        self._broken.assign(state.broken)
-        self._missing.assign(state.missing)
+        self._break.assign(breaks.fresh(sizes.batch, sizes.stack))
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the storage, the position in it and the inner source's variables."""
+        names = "head", "filled", "broken", "missing", "size"
+        parts = self._span, self._break, self._size
+        numbers = [x for part in parts for x in part.named_variables().values()]
         return {
-            "head": self._head,
-            "filled": self._filled,
-            "broken": self._broken,
-            "missing": self._missing,
-            "size": self._size,
+            **dict(zip(names, numbers, strict=True)),
             "age": self._age,
             "start": self._start,
             **nest.prefixed("steps", self._steps.named_variables()),
@@ -233,8 +228,7 @@ class Replay(tf.Module):
     def _store_steps(self, trajectory: Trajectory, ok: tf.Tensor) -> tf.Tensor:
         """Store a collect; return bool ``[]``: whether it is one that counts."""
         sizes, stacks = self._sizes(), self._stacks()
-        span = Span(self._head.read_value(), self._filled.read_value())
-        state = breaks.Break(self._broken.read_value(), self._missing.read_value())
+        span, state = self._span.read(), self._break.read()
         if stacks is not None:
             ok &= self._check_stacks(trajectory.steps, ok, span)
         steps, marked = breaks.mark(trajectory.steps, state, sizes.stack)
@@ -243,11 +237,9 @@ class Replay(tf.Module):
         moved = layout.advance(sizes, span, state.broken)
         after = nest.map(lambda new, old: tf.where(ok, new, old), moved, span)
         self._count(*layout.changes(sizes, span, after))
-        self._head.assign(after.head)
-        self._filled.assign(after.filled)
+        self._span.assign(after)
         fresh = breaks.fresh(sizes.batch, sizes.stack)
-        self._broken.assign(tf.where(ok, marked.broken, fresh.broken))
-        self._missing.assign(tf.where(ok, marked.missing, fresh.missing))
+        self._break.assign(nest.map(lambda x, y: tf.where(ok, x, y), marked, fresh))
         return ok
 
     def _check_stacks(self, steps: TimeStep, ok: tf.Tensor, span: Span) -> tf.Tensor:
@@ -283,16 +275,16 @@ class Replay(tf.Module):
             leaf = tf.where(use, self._leaf(env, rows), sizes.batch * sizes.rows)
             index.append(tf.reshape(leaf, [-1]))
         gone, came = (tf.reduce_sum(tf.cast(x, tf.int32)) for x in valid)
-        self._size.assign_add(came - gone)
+        self._size.assign(self._size.read() + came - gone)
         entered = tf.reshape(tf.stack([tf.zeros_like(valid[1]), valid[1]]), [-1])
         self._sampler.change(tf.concat(index, 0), entered)
 
     def _draw_windows(self, seed: tf.Tensor, step: tf.Tensor) -> Trajectory:
         sizes, stacks = self._sizes(), self._stacks()
-        span = Span(self._head.read_value(), self._filled.read_value())
-        ring = Ring(sizes, span, self._size.read_value(), self._is_transition)
+        span = self._span.read()
+        ring = Ring(sizes, span, self._size.read(), self._is_transition)
         env, row, valid, weight = self._sampler.draw(ring, seed, step)
-        age = (self._head.read_value() - row) % sizes.rows * sizes.batch
+        age = (span.head - row) % sizes.rows * sizes.batch
         self._age.assign(masked.mean(tf.cast(age, tf.float32), valid))
         before = sizes.stack - 1
         rows = before + sizes.window
@@ -351,7 +343,3 @@ def outline(source: Any) -> Trajectory:
 def _rows(like: Nest) -> Nest:
     """Return the specs of one row of ``[T, B, ...]`` specs."""
     return nest.map(lambda x: tf.TensorSpec(x.shape[2:], x.dtype), like)
-
-
-def _variable(value: tf.Tensor) -> tf.Variable:
-    return tf.Variable(value, trainable=False)

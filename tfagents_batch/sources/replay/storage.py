@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 from tfagents_batch import nest
+from tfagents_batch.graph import state
 from tfagents_batch.types import Nest
 
 # Bytes of a row from which slices are faster than tf.gather, which XLA computes
@@ -29,7 +30,7 @@ class Storage(tf.Module):
     def __init__(self, like: Nest, size: int):
         super().__init__()
         self._leaves = [
-            tf.Variable(tf.zeros([size, *x.shape], x.dtype), trainable=False)
+            state.variable(tf.zeros([size, *x.shape], state.kept(x.dtype)))
             for x in nest.flatten(like)
         ]
         # A function, because tf.Module rewraps the containers it holds.
@@ -48,6 +49,7 @@ class Storage(tf.Module):
         """
         leaves = nest.flatten(nest.fold(values))
         for variable, rows in zip(self._leaves, leaves, strict=True):
+            rows = tf.cast(rows, variable.dtype)
             variable.scatter_update(tf.IndexedSlices(rows, index))
 
     def gather(self, index: tf.Tensor) -> Nest:
@@ -58,8 +60,7 @@ class Storage(tf.Module):
         Args:
           index: int32 ``[...]``.
         """
-        found = [tf.gather(x, index) for x in self._leaves]
-        return tf.nest.pack_sequence_as(self._like(), found)
+        return self._like_rows([tf.gather(x, index) for x in self._leaves])
 
     def read(self, begin: tf.Tensor, length: int) -> Nest:
         """Return consecutive rows, nest of ``[length, N, ...]``.
@@ -75,12 +76,18 @@ class Storage(tf.Module):
                 return tf.gather(variable, index)
             return _slices(variable, begin, length)
 
-        return tf.nest.pack_sequence_as(self._like(), [leaf(x) for x in self._leaves])
+        return self._like_rows([leaf(x) for x in self._leaves])
+
+    def _like_rows(self, leaves: list[tf.Tensor]) -> Nest:
+        """Return a nest of leaves with the dtypes of the rows that were written."""
+        specs = nest.flatten(self._like())
+        rows = [tf.cast(x, y.dtype) for x, y in zip(leaves, specs, strict=True)]
+        return tf.nest.pack_sequence_as(self._like(), rows)
 
 
 def row_bytes(like: tf.Variable | tf.TensorSpec, axis: int = 1) -> int:
-    """Return the bytes of a row, whose shape follows ``axis`` leading axes."""
-    return math.prod(like.shape[axis:]) * like.dtype.size
+    """Return the bytes of a stored row, whose shape follows ``axis`` leading axes."""
+    return math.prod(like.shape[axis:]) * state.kept(like.dtype).size
 
 
 def paths(like: Nest, path: str = "") -> list[str]:

@@ -1,0 +1,60 @@
+"""State of a program: variables of a nest of tensors, wherever the program runs.
+
+TensorFlow keeps every int32 variable in the machine's memory, also one that is created
+for a GPU, and XLA refuses a program whose variables lie on two devices. So integers are
+kept as int64 here, and cast where they are read and written.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.types import Nest
+
+
+def kept(dtype: tf.DType) -> tf.DType:
+    """Return the dtype of a variable for values of a dtype."""
+    small = dtype in (tf.bool, tf.uint8)
+    return dtype if small or not dtype.is_integer else tf.int64
+
+
+def variable(value: tf.Tensor) -> tf.Variable:
+    """Return a variable that starts with a value, see ``kept``; its shape is fixed."""
+    value = tf.convert_to_tensor(value)
+    start = tf.cast(value, kept(value.dtype))
+    return tf.Variable(start, trainable=False, shape=start.shape)
+
+
+class State(tf.Module):
+    """Variables of a nest, read and assigned as a whole.
+
+    Args:
+      start: nest of tensors, their first values.
+    """
+
+    def __init__(self, start: Nest):
+        super().__init__()
+        start = nest.map(tf.convert_to_tensor, start)
+        self._variables = [variable(x) for x in nest.flatten(start)]
+        like = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), start)
+        # A function: tf.Module would replace a nest by a wrapper of its own.
+        self._like = lambda: like
+
+    def read(self) -> Nest:
+        """Return the values."""
+        specs = nest.flatten(self._like())
+        values = [
+            tf.cast(x.read_value(), spec.dtype)
+            for x, spec in zip(self._variables, specs, strict=True)
+        ]
+        return tf.nest.pack_sequence_as(self._like(), values)
+
+    def assign(self, values: Nest) -> None:
+        """Set the values, a nest like that of the start."""
+        for x, value in zip(self._variables, nest.flatten(values), strict=True):
+            x.assign(tf.cast(value, x.dtype))
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Return the variables by their number in the nest, ``"000"`` and so on."""
+        return {f"{i:03d}": each for i, each in enumerate(self._variables)}
