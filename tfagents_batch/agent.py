@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import nest, seeds, spaces
+from tfagents_batch import nest, placement, seeds, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import constants
@@ -107,7 +107,8 @@ class Agent:
         rows = spaces.pack(self.observation_space, flat)
         inputs = rows, tf.constant(_padded(start, padded)), state
         program = self._program(padded, explore=not deterministic)
-        action, state = program(*inputs, constants.argument(seed))
+        with placement.host():
+            action, state = program(*inputs, constants.argument(seed))
         if padded > batch:
             action, state = nest.map(lambda x: x[:batch], (action, state))
         action, space = action.numpy(), self.action_space

@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.metrics import Metrics
+from tfagents_batch.placement import Placement
 from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
 
 State = Any
@@ -387,6 +388,11 @@ class Source(Protocol):
       envs: the environments that its programs step; none for logged data.
       compilable: whether it can run under XLA.
 
+    Optional members:
+      actor: the policy that selects actions, of a source with environments.
+      store(collected, step) -> Collected: keeps what was collected, on the device that
+        updates, and says how many updates are due. ``step`` is that of ``collect``.
+
     Optional members of a source with large variables, which are saved in files of their
     own:
       own_file: bool, false by default; whether this is so.
@@ -402,7 +408,7 @@ class Source(Protocol):
     compilable: bool
 
     def collect(self, seed, step) -> Collected:
-        """Gather experience, and say how much and how many updates are due.
+        """Step environments, and say how much and how many updates are due.
 
         Args:
           seed: int or int32 scalar, different in every call.
@@ -527,7 +533,12 @@ class Experience(Protocol):
         """Return the largest number of transitions of an update; it sets threads."""
 
     def open(
-        self, envs: tuple[Env, ...], algorithm: Algorithm, seed: int, run: Any
+        self,
+        envs: tuple[Env, ...],
+        algorithm: Algorithm,
+        seed: int,
+        run: Any,
+        placement: Placement,
     ) -> Source | HostSource:
         """Start the environments and return the source; a host source for "host".
 
@@ -536,6 +547,9 @@ class Experience(Protocol):
           algorithm: the algorithm that learns.
           seed: seed of environments and actions; another one after a resume.
           run: config of the run.
+          placement: where variables are created: those of environments and of the
+            policy that acts with ``collecting``, those of storage with ``updating``.
+            On two devices the policy that acts is one of its own.
         """
 
 

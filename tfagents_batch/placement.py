@@ -1,33 +1,148 @@
 """Devices: where experience is collected, where updates run, and what is on the host.
 
 No other module of the package chooses a device, except the operation of the native
-backend, which exists on the CPU only.
+backend for a call outside of programs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tfagents_batch.errors import UserError
 
+CPU, GPU = "/CPU:0", "/GPU:0"  # TensorFlow's names
+# From here on a GPU pays, see docs/gpu.md; smaller work is faster on a CPU.
+ROWS = 256  # environments in one TensorFlow batch
+WIDTH, MINIBATCH = 512, 1024  # units of a layer, and transitions of a minibatch
+
+_stepping = contextvars.ContextVar("device that steps environments", default=CPU)
+
+
+class Placement(NamedTuple):
+    """Devices of a run, by TensorFlow's names.
+
+    Attributes:
+      collect: device on which environments are stepped and actions are selected.
+      update: device that holds the learner and stored experience, and updates.
+      reason: why.
+    """
+
+    collect: str = CPU
+    update: str = CPU
+    reason: str = "set by the user"
+
+    @property
+    def whole(self) -> bool:
+        """Whether one program can do everything: all its variables on one device."""
+        return self.collect == self.update
+
+    @property
+    def name(self) -> str:
+        """Device of the updates in the words of the flag, "cpu" or "gpu"."""
+        return "cpu" if self.update == CPU else "gpu"
+
+    def collecting(self) -> AbstractContextManager:
+        """Return a context in which environments are stepped and actions selected."""
+        return _collecting(self.collect)
+
+    def updating(self) -> AbstractContextManager:
+        """Return a context in which experience is stored and an algorithm updates."""
+        return tf.device(self.update)
+
+
+HOST = Placement()
+
+
+class Work(NamedTuple):
+    """What a run computes, by which its devices are chosen.
+
+    Attributes:
+      in_graph: whether all its environments are written in TensorFlow.
+      compilable: whether XLA programs can step its environments.
+      threads: whether programs of their own collect beside the updates.
+      num_envs: environments that are stepped together.
+      images: whether observations are images, so that networks convolve.
+      width: units of the widest hidden layer; 0 if it is not known.
+      minibatch: transitions of a minibatch.
+    """
+
+    in_graph: bool
+    compilable: bool
+    threads: bool
+    num_envs: int
+    images: bool
+    width: int
+    minibatch: int
+
+
+def choose(device: str, compile: str, work: Work, gpu: bool | None = None) -> Placement:
+    """Choose the devices of a run.
+
+    A whole program runs on one device. Environments written in TensorFlow may run on a
+    GPU. Python environments are stepped from the CPU, in a program of its own, or from
+    the GPU's program with ``compile="full"`` and in threads beside the updates.
+
+    Args:
+      device: the setting, "auto", "cpu" or "gpu".
+      compile: the setting, see ``program.build``.
+      work: what the run computes.
+      gpu: whether there is a GPU; None asks TensorFlow.
+    """
+    if device == "cpu":
+        return HOST
+    if device == "auto":
+        if gpu is None:
+            gpu = bool(tf.config.list_physical_devices("GPU"))
+        if not gpu:
+            return Placement(reason="TensorFlow sees no GPU")
+        reason = _gain(work)
+        if not reason:
+            return Placement(reason="small networks are faster on a CPU")
+    else:
+        reason = "set by the user"
+    compiled = compile in ("auto", "full")
+    inside = work.compilable and compiled and (work.threads or compile == "full")
+    if (work.in_graph and compile != "update") or inside:
+        return Placement(GPU, GPU, f"{reason}; environments are stepped from it too")
+    return Placement(CPU, GPU, f"{reason}; environments are stepped from the CPU")
+
+
+def _gain(work: Work) -> str:
+    """Return why a run is faster on a GPU; empty if it is not."""
+    if work.in_graph and work.num_envs >= ROWS:
+        return f"{work.num_envs} environments are written in TensorFlow"
+    if work.images:
+        return "networks convolve images"
+    if work.width >= WIDTH and work.minibatch >= MINIBATCH:
+        return f"minibatches of {work.minibatch} for layers of {work.width} units"
+    return ""
+
 
 def host() -> AbstractContextManager:
     """Return a context for variables and operations in the machine's memory."""
-    return tf.device("/CPU:0")
+    return tf.device(CPU)
 
 
-def collecting() -> AbstractContextManager:
-    """Return a context in which environments are stepped and experience is stored."""
-    return tf.device("/CPU:0")
+def stepping() -> AbstractContextManager:
+    """Return a context for the call of an environment, see ``Placement.collecting``."""
+    return tf.device(CPU if tf.executing_eagerly() else _stepping.get())
 
 
-def updating(device: str) -> AbstractContextManager:
-    """Return a context in which an algorithm updates; ``device`` is "cpu" or "gpu"."""
-    return tf.device("/GPU:0" if device == "gpu" else "/CPU:0")
+@contextlib.contextmanager
+def _collecting(device: str) -> Iterator[None]:
+    token = _stepping.set(device)
+    try:
+        with tf.device(device):
+            yield
+    finally:
+        _stepping.reset(token)
 
 
 def current() -> AbstractContextManager:
@@ -36,32 +151,30 @@ def current() -> AbstractContextManager:
 
 
 def check(device: str) -> None:
-    """Check that TensorFlow has a device.
+    """Check that TensorFlow has the device of a setting, "auto", "cpu" or "gpu".
 
     Raises:
       UserError: if it sees no GPU, but one is asked for.
     """
-    if device == "gpu" and not tf.config.get_visible_devices("GPU"):
+    kind, _ = GPU.removeprefix("/").split(":")
+    if device == "gpu" and not tf.config.get_visible_devices(kind):
         raise UserError(
             "--device=gpu, but TensorFlow sees no GPU; use --device=cpu, or start a "
             "new process if this one has trained on the CPU"
         )
 
 
-def claim(device: str) -> None:
+def claim(placement: Placement) -> None:
     """Let TensorFlow see the first GPU, or none, if it has not run an operation yet.
 
     By default TensorFlow takes nearly all memory of every visible GPU. Here it takes
     memory of one GPU as it needs it. Nothing is changed if an operation has run before
     or the visible GPUs are already chosen, as in a program that uses a GPU itself.
-
-    Args:
-      device: "gpu" or "cpu", the device of updates.
     """
     found = tf.config.list_physical_devices("GPU")
     if not found or tf.config.get_visible_devices("GPU") != found:
         return
-    used = found[:1] if device == "gpu" else []
+    used = found[:1] if placement.name == "gpu" else []
     # Errors mean that devices exist already, or have been divided.
     with contextlib.suppress(RuntimeError, ValueError):
         for each in used:

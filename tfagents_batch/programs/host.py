@@ -13,12 +13,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfagents_batch import metrics, nest, placement, seeds
+from tfagents_batch import metrics, nest, seeds
 from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, HostSource
 from tfagents_batch.metrics import Interval, Mean, Metrics
+from tfagents_batch.placement import Placement
 from tfagents_batch.programs import rounds, xla_errors
 from tfagents_batch.types import Collected, Trajectory
 
@@ -32,7 +33,7 @@ class HostProgram:
       mode, reason: part that XLA compiles, and why.
       seed: seed of the run.
       step: progress already made.
-      device: "cpu" or "gpu", where updates run.
+      placement: the devices.
 
     Attributes:
       step: progress so far, in the unit of the source.
@@ -48,17 +49,17 @@ class HostProgram:
         reason: str,
         seed: int,
         step: int,
-        device: str,
+        placement: Placement,
     ):
         self.mode, self.reason, self.rounds, self.step = mode, reason, 0, step
         self._source, self._algorithm, self._seed = source, algorithm, seed
-        self._device = device
+        self._placement = placement
         self._updates: dict[Any, Any] = {}  # a program for each shape of a batch
-        self._compiled = mode in ("full", "update")
+        self._compiled = mode in ("full", "split", "update")
         self._update = rounds.make_update(algorithm, compiled=False)
         self._thread = ThreadPoolExecutor(1, "tfagents_batch-fetch")
         self._ahead: Future | None = None
-        source.start(mode == "full")
+        source.start(mode in ("full", "split"))
 
     @property
     def failed(self) -> bool:
@@ -147,7 +148,7 @@ class HostProgram:
             )
         seed = constants.argument(seeds.iteration_seed(self._seed, self.step))
         step = constants.argument(self.step, tf.int64)
-        with placement.updating(self._device):
+        with self._placement.updating():
             learned = self._updates[shapes](trajectory, seed, step)
         return metrics.to_host(learned)
 

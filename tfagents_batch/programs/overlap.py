@@ -13,13 +13,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfagents_batch import metrics, placement, seeds
+from tfagents_batch import metrics, seeds
 from tfagents_batch.envs.graph.function import call, function
 from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import VERSION, Algorithm, Source
 from tfagents_batch.metrics import Result
 from tfagents_batch.ops import masked
+from tfagents_batch.placement import Placement
 from tfagents_batch.programs import rounds
 from tfagents_batch.types import Collected
 
@@ -34,7 +35,7 @@ class Ahead:
       algorithm: the algorithm that is trained.
       update: the algorithm's update, see ``rounds.make_update``.
       step: i64 ``[]``, environment steps of the run.
-      device: "cpu" or "gpu", where updates run.
+      placement: the devices.
       compiled: whether collecting is compiled.
     """
 
@@ -44,12 +45,12 @@ class Ahead:
         algorithm: Algorithm,
         update: Any,
         step: tf.Variable,
-        device: str,
+        placement: Placement,
         compiled: bool,
     ):
         self._source, self._trained = source, algorithm.policy
         self._acting = acting = source.actor
-        self._update, self._step, self._device = update, step, device
+        self._update, self._step, self._placement = update, step, placement
         self._ahead: Collected | None = None
         body = single_call(self._collect_step) if compiled else self._collect_step
         self._collect = function(
@@ -82,7 +83,7 @@ class Ahead:
             if collected.ok:
                 trajectory = self._source.sample(collected, now, step)
                 lag = self._trained.version - trajectory.behavior[VERSION]
-                with placement.updating(self._device):
+                with self._placement.updating():
                     updated = self._update(trajectory, now, step)
                 self._trained.version.assign_add(1)
                 self._step.assign_add(collected.steps)
@@ -100,7 +101,7 @@ class Ahead:
         return max(part.experimental_get_tracing_count() for part in parts)
 
     def _run_collect(self, seed: tf.Tensor, step: tf.Tensor) -> Collected:
-        with placement.collecting():  # device scopes are per thread
+        with self._placement.collecting():  # device scopes are per thread
             return self._collect(seed, step)
 
     def _collect_step(self, seed, step):

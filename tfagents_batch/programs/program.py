@@ -8,14 +8,15 @@ from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import nest, placement
+from tfagents_batch import nest
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, Env, HostSource, Program, Source
 from tfagents_batch.metrics import Result
-from tfagents_batch.programs import rounds, xla_errors
+from tfagents_batch.placement import CPU, HOST, Placement
+from tfagents_batch.programs import rounds, two_devices, xla_errors
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.programs.overlap import Ahead
 
@@ -30,8 +31,9 @@ class Plan(NamedTuple):
     """Choice of the parts that XLA compiles.
 
     Attributes:
-      modes: "full", "update", "parts" (of the update) or "off", in the order to try.
-        The first mode that XLA does not refuse is used.
+      modes: "full" (one program), "split" (one on each device), "update", "parts" (of
+        the update) or "off", in the order to try. The first mode that XLA does not
+        refuse is used.
       reason: reason for the first mode.
     """
 
@@ -43,7 +45,7 @@ def build(
     source: Source | HostSource,
     algorithm: Algorithm,
     compile: str = "auto",
-    device: str = "cpu",
+    placement: Placement = HOST,
     *,
     seed: int = 0,
     step: int = 0,
@@ -57,7 +59,7 @@ def build(
       compile: "full", "update", "off" or "auto": the part that XLA compiles. If XLA
         refuses an operation, "auto" continues uncompiled and logs a warning; with a
         host source, the first call raises ``UserError``.
-      device: "cpu" or "gpu", where updates run.
+      placement: devices on which the variables of source and algorithm lie.
       seed: seed of the run.
       step: progress already made.
       kind: "synchronous" collects and updates in turn, "overlapped" collects during an
@@ -70,26 +72,21 @@ def build(
       Failed environments raise ``EnvError`` after a program has returned.
 
     Raises:
-      UserError: if the device or the compile option is not available.
+      UserError: if the compile option is not available.
     """
-    if compile == "full" and device == "gpu":
-        raise UserError(
-            "--compile=full makes one program, which cannot run both on the CPU, where "
-            "environments are stepped, and on the GPU; use --compile=update"
-        )
     if compile == "full" and not source.compilable:
         raise UserError(
             "--compile=full needs environments that run under XLA; these are "
             "stepped in this process, or without a C++ compiler; use --compile=update"
         )
-    placement.check(device)
-    chosen = plan(source.compilable, algorithm.compilable, compile, device)
+    chosen = plan(source.compilable, algorithm.compilable, compile, placement)
     if kind == "host":
         if hasattr(algorithm, "compile_parts"):
             algorithm.compile_parts(chosen.modes[0] != "off")
         mode = chosen.modes[0], chosen.reason
-        return HostProgram(source, algorithm, *mode, seed, step, device)
-    count = tf.Variable(step, dtype=tf.int64, trainable=False)
+        return HostProgram(source, algorithm, *mode, seed, step, placement)
+    with placement.collecting():
+        count = tf.Variable(step, dtype=tf.int64, trainable=False)
     checked = *source.envs, source  # their ``check`` raises what went wrong in a call
 
     def make(mode: str) -> Call:
@@ -98,15 +95,22 @@ def build(
         update = rounds.make_update(algorithm, mode in ("full", "update"))
         compiled = mode == "full"
         if kind == "overlapped":
-            return Ahead(source, algorithm, update, count, device, compiled)
-        call = rounds.call(source, algorithm, update, count, device)
+            apart = mode in ("full", "split")
+            return Ahead(source, algorithm, update, count, placement, apart)
+        parts = source, algorithm, update, count
+        if placement.whole:
+            call = rounds.call(algorithm, count, rounds.on_one_device(*parts))
+        else:
+            xla = mode == "split", mode in ("split", "update")
+            one = two_devices.one_round(*parts, placement, xla)
+            call = rounds.call(algorithm, count, *one)
         body = single_call(call) if compiled else call
         joined = function(body, envs=checked, jit_compile=compiled, autograph=False)
-        if save is None or not compiled:
+        if save is None or not compiled or placement.update != CPU:
             return joined
         return save(joined, _variables(source, algorithm, count), checked)
 
-    return Training(make, chosen, seed, count)
+    return Training(make, chosen, seed, count, placement)
 
 
 class Training:
@@ -117,6 +121,7 @@ class Training:
       plan: the modes in the order to try.
       seed: seed of the run.
       step: i64 ``[]``, progress already made; the program counts further.
+      placement: see ``build``.
 
     Attributes:
       rounds: number of rounds in the newest call.
@@ -125,9 +130,14 @@ class Training:
     failed = False  # nothing runs beside its calls
 
     def __init__(
-        self, make: Callable[[str], Call], plan: Plan, seed: int, step: tf.Variable
+        self,
+        make: Callable[[str], Call],
+        plan: Plan,
+        seed: int,
+        step: tf.Variable,
+        placement: Placement,
     ):
-        self._compiled = Compiled(make, plan)
+        self._compiled = Compiled(make, plan, placement)
         self._seed, self._step = tf.constant(seed, tf.int32), step
         self.rounds = 0
 
@@ -165,21 +175,26 @@ class Training:
 
 
 def plan(
-    source: bool, algorithm: bool, compile: str = "auto", device: str = "cpu"
+    source: bool,
+    algorithm: bool,
+    compile: str = "auto",
+    placement: Placement = HOST,
 ) -> Plan:
     """Choose the parts that XLA compiles.
 
     Args:
       source, algorithm: whether each is ``compilable``.
       compile: the setting; "auto" leaves the choice to this function.
-      device: device of the update; one program cannot run on two devices.
+      placement: devices; one program cannot run on two of them.
     """
     if compile != "auto":
         return Plan([compile], "set by the user")
-    if device == "gpu":
+    if not placement.whole:
         reason = "environments are stepped on the CPU, the update runs on the GPU"
-        return Plan(["update", "off"], reason)
-    if not algorithm:
+        # A CPU runs convolutions faster in a graph of TensorFlow than under XLA.
+        first = ["split"] if source and algorithm else []
+        return Plan([*first, "update", "off"], reason)
+    if not algorithm and placement.update == CPU:
         reason = "the network has convolutions, faster in a TensorFlow graph on a CPU"
         return Plan(["parts", "off"], reason)
     if not source:
@@ -188,11 +203,13 @@ def plan(
     return Plan(["full", "update", "off"], "environments and update are one program")
 
 
-def is_whole(env: Env, algorithm: Algorithm, compile: str, device: str) -> bool:
+def is_whole(
+    env: Env, algorithm: Algorithm, compile: str, placement: Placement
+) -> bool:
     """Return whether XLA compiles acting and environment steps as one program."""
     if not getattr(env, "compilable", False):
         return False
-    return plan(True, algorithm.compilable, compile, device).modes[0] == "full"
+    return plan(True, algorithm.compilable, compile, placement).modes[0] == "full"
 
 
 class Compiled:
@@ -204,6 +221,7 @@ class Compiled:
     Args:
       make: creates the program that is compiled in one of the modes.
       plan: the modes in the order to try.
+      placement: devices; what is on none of them runs where experience is collected.
       setting: name of the setting in the warning when XLA refuses a mode.
 
     Attributes:
@@ -215,9 +233,10 @@ class Compiled:
         self,
         make: Callable[[str], Any],
         plan: Plan,
+        placement: Placement = HOST,
         setting: str = "--compile",
     ):
-        self._make = make
+        self._make, self._placement = make, placement
         self._setting = setting
         self.mode, *self._others = plan.modes
         self.reason = plan.reason
@@ -248,7 +267,7 @@ class Compiled:
         return self._run(*arguments)
 
     def _run(self, *arguments: tf.Tensor) -> Any:
-        with placement.host():  # default for operations without a device
+        with self._placement.collecting():
             return self._program(*arguments)
 
     def _fall_back(self, operation: str) -> None:

@@ -2,64 +2,78 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import metrics, nest, placement, seeds
+from tfagents_batch import metrics, nest, seeds
 from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, Source, Updated
 from tfagents_batch.metrics import UPDATES, Mean, Metrics, Result
-from tfagents_batch.types import Collected, Trajectory
+from tfagents_batch.types import Collected, Nest, Trajectory
 
 
-def call(source: Source, algorithm: Algorithm, update: Any, step: tf.Variable, device):
+class Round(NamedTuple):
+    """Result of one round.
+
+    Attributes:
+      ok: bool ``[]``, false if nothing may be learned from what was collected.
+      updates: int32 ``[]``, updates that were made.
+      learned, measured: metrics of the updates, summed, and of what was collected.
+      carried: what the next round needs of this one, a nest.
+    """
+
+    ok: tf.Tensor
+    updates: tf.Tensor
+    learned: Metrics
+    measured: Metrics
+    carried: Nest = ()
+
+
+def call(
+    algorithm: Algorithm,
+    step: tf.Variable,
+    one: Callable[..., Round],
+    start: Callable[[], Nest] = tuple,
+) -> Callable[..., Result]:
     """Return the function of a call, see ``interfaces.Program``.
 
     Args:
-      source, algorithm: as in ``interfaces``.
-      update: the algorithm's update, from ``make_update``.
-      step: i64 ``[]``, environment steps of the run.
-      device: "cpu" or "gpu", where updates run.
+      algorithm: the algorithm that learns.
+      step: i64 ``[]``, progress of the run.
+      one: a round as a function of seed and ``carried``, such as ``on_one_device``.
+      start: returns ``carried`` of a call's first round.
 
     Returns:
       A function of the run's seed (int32 ``[]``), ``until`` (i64 ``[]``) and ``rounds``
       (int32 ``[]``). It returns a ``Result``.
     """
-
-    def one(seed):
-        before = step.read_value()
-        now = seeds.iteration_seed(seed, before)
-        with placement.collecting():
-            collected = source.collect(now, before)
-        learned, count = _learn(
-            source, algorithm, update, collected, now, before, device
-        )
-        step.assign_add(collected.steps)
-        return collected.ok, count, learned, collected.metrics
-
     one = tf.function(one, autograph=False)
 
     def iterate(seed, until, rounds):
-        _, _, learned, measured = one.get_concrete_function(seed).structured_outputs
+        carried = start()
+        outline = one.get_concrete_function(seed, nest.map(_spec, carried))
+        known = outline.structured_outputs
 
-        def body(index, ok, count, sums, totals):
-            ok, updates, learned, measured = one(seed)
-            sums = metrics.merge(sums, learned, updates > 0)
-            totals = metrics.merge(totals, measured)
-            return index + 1, ok, count + updates, sums, totals
+        def body(index, ok, count, sums, totals, carried):
+            found = one(seed, carried)
+            sums = metrics.merge(sums, found.learned, found.updates > 0)
+            totals = metrics.merge(totals, found.measured)
+            count += found.updates
+            return index + 1, found.ok, count, sums, totals, found.carried
 
         def more(index, ok, *_):
             # At least one: a resumed run may have passed ``until`` already.
             return (index < rounds) & ok & ((index < 1) | (step.read_value() < until))
 
         zero = constants.zeros([], tf.int32)
-        totals = [metrics.start(x, wide=True) for x in (learned, measured)]
-        index, _, count, sums, totals = tf.while_loop(
+        totals = [metrics.start(x, wide=True) for x in (known.learned, known.measured)]
+        index, _, count, sums, totals, _ = tf.while_loop(
             more,
             body,
-            (zero, tf.constant(True), zero, *totals),
+            (zero, tf.constant(True), zero, *totals, carried),
             parallel_iterations=1,
             name="rounds",
         )
@@ -68,6 +82,28 @@ def call(source: Source, algorithm: Algorithm, update: Any, step: tf.Variable, d
         return Result(index, count, learned, metrics.finish(totals, index))
 
     return iterate
+
+
+def on_one_device(
+    source: Source, algorithm: Algorithm, update: Any, step: tf.Variable
+) -> Callable[..., Round]:
+    """Return a round for ``call`` whose parts share the device of the caller.
+
+    Args:
+      source, algorithm: as in ``interfaces``.
+      update: the algorithm's update, from ``make_update``.
+      step: i64 ``[]``, progress of the run.
+    """
+
+    def one(seed, carried):
+        before = step.read_value()
+        now = seeds.iteration_seed(seed, before)
+        collected = source.collect(now, before)
+        collected, learned = learn(source, algorithm, update, collected, now, before)
+        step.assign_add(collected.steps)
+        return Round(collected.ok, *learned, collected.metrics, carried)
+
+    return one
 
 
 def make_update(algorithm: Algorithm, compiled: bool) -> Any:
@@ -80,27 +116,31 @@ def make_update(algorithm: Algorithm, compiled: bool) -> Any:
     return tf.function(body, jit_compile=compiled, autograph=False)
 
 
-def _trace(update: Any, trajectory: Trajectory, seed, step) -> Updated:
-    """Trace an update for such arguments; return the tensors of its own graph."""
-    arguments = nest.map(_spec, (trajectory, seed, step))
-    return update.get_concrete_function(*arguments).structured_outputs
-
-
-def _learn(
+def learn(
     source: Source,
     algorithm: Algorithm,
     update: Any,
     collected: Collected,
     seed: tf.Tensor,
     step: tf.Tensor,
-    device: str,
-) -> tuple[Metrics, tf.Tensor]:
-    """Make the updates that are due; return sums of their metrics and their number."""
+) -> tuple[Collected, tuple[tf.Tensor, Metrics]]:
+    """Store what was collected, and make the updates that are due.
+
+    Args:
+      source, algorithm, update: as for ``on_one_device``.
+      collected: from the source.
+      seed: int32 ``[]``, of the round.
+      step: i64 ``[]``, before the round.
+
+    Returns:
+      What was stored; the number of updates, int32 ``[]``, and sums of their metrics.
+    """
+    if hasattr(source, "store"):
+        collected = source.store(collected, step)
     count = tf.where(collected.ok, collected.updates, 0)
 
     def sample(seed):
-        with placement.collecting():
-            return source.sample(collected, seed, step)
+        return source.sample(collected, seed, step)
 
     sample = tf.function(sample, autograph=False)
     sampled = sample.get_concrete_function(seed).structured_outputs
@@ -108,9 +148,7 @@ def _learn(
 
     def body(index, sums):
         mine = seeds.update_seed(seed, index)
-        trajectory = sample(mine)
-        with placement.updating(device):
-            updated = update(trajectory, mine, step)
+        updated = update(sample(mine), mine, step)
         source.feedback(updated.priority)
         return index + 1, metrics.merge(sums, updated.metrics)
 
@@ -123,7 +161,7 @@ def _learn(
         name="updates",
     )
     algorithm.policy.version.assign_add(tf.cast(count, tf.int64))
-    return sums, count
+    return collected, (count, sums)
 
 
 def outline(update: Any, trajectory: Trajectory) -> Updated:
@@ -144,6 +182,12 @@ def of_updates(totals: Metrics, count: tf.Tensor, rounds: tf.Tensor) -> Metrics:
     if UPDATES in totals:
         found[UPDATES] = Mean(totals[UPDATES], rounds)
     return found
+
+
+def _trace(update: Any, trajectory: Trajectory, seed, step) -> Updated:
+    """Trace an update for such arguments; return the tensors of its own graph."""
+    arguments = nest.map(_spec, (trajectory, seed, step))
+    return update.get_concrete_function(*arguments).structured_outputs
 
 
 def _spec(x: tf.Tensor) -> tf.TensorSpec:

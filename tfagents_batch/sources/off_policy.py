@@ -9,6 +9,7 @@ from tfagents_batch import config, machine
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.schedules import Linear, Schedule
 from tfagents_batch.sources.replay import memory
 from tfagents_batch.sources.replay.replay import Replay, outline
@@ -99,18 +100,26 @@ class ReplaySettings:
         return num_envs * self.steps
 
     def open(
-        self, envs: tuple[Env, ...], algorithm: Algorithm, seed: int, run: Any
+        self,
+        envs: tuple[Env, ...],
+        algorithm: Algorithm,
+        seed: int,
+        run: Any,
+        placement: Placement = HOST,
     ) -> Replay:
         """Start the environments and return the replay, see ``Experience``."""
-        rollout = Rollout(
-            envs[0], algorithm.policy, self.steps, seed, info=run.log_info
-        )
+        with placement.collecting():
+            own = not placement.whole
+            policy = algorithm.make_policy() if own else algorithm.policy
+            rollout = Rollout(envs[0], policy, self.steps, seed, info=run.log_info)
+            like = outline(rollout)
         wanted = algorithm.config.accepts()[self.kind]
-        return Replay(
-            rollout,
-            self,
-            like=outline(rollout),
-            batch_size=wanted.batch_size,
-            window=wanted.length,
-            ratio=wanted.ratio,
-        )
+        with placement.updating():
+            return Replay(
+                rollout,
+                self,
+                like=like,
+                batch_size=wanted.batch_size,
+                window=wanted.length,
+                ratio=wanted.ratio,
+            )

@@ -12,6 +12,7 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import episodes, groups
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.episodes import Episodes
@@ -92,7 +93,12 @@ class RolloutSettings:
         return num_envs * self.length
 
     def open(
-        self, envs: tuple[Env, ...], algorithm: Algorithm, seed: int, run: Any
+        self,
+        envs: tuple[Env, ...],
+        algorithm: Algorithm,
+        seed: int,
+        run: Any,
+        placement: Placement = HOST,
     ) -> Rollout | Episodes | AsyncRollout:
         """Start the environments and return the source.
 
@@ -100,11 +106,13 @@ class RolloutSettings:
         so no episode is played twice.
         """
         (env,) = envs
-        # A separate one, so that acting never reads what an update writes.
-        policy = algorithm.make_policy() if run.overlap else algorithm.policy
-        if self.episodes is not None:
-            return Episodes(env, policy, self.episodes, info=run.log_info)
-        if self.wait_for is not None:
-            waits = self.wait_for, seed, run.log_info
-            return AsyncRollout(env, policy, self.length, *waits)
-        return Rollout(env, policy, self.length, seed, info=run.log_info)
+        # A separate one beside an update, so that acting never reads what it writes.
+        own = run.overlap or not placement.whole
+        with placement.collecting():
+            policy = algorithm.make_policy() if own else algorithm.policy
+            if self.episodes is not None:
+                return Episodes(env, policy, self.episodes, info=run.log_info)
+            if self.wait_for is not None:
+                waits = self.wait_for, seed, run.log_info
+                return AsyncRollout(env, policy, self.length, *waits)
+            return Rollout(env, policy, self.length, seed, info=run.log_info)

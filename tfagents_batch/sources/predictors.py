@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import metrics, nest, placement, seeds
+from tfagents_batch import metrics, nest, seeds
 from tfagents_batch.graph import arrays, constants
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.metrics import Interval, Mean, Metrics
+from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.autotune import AutoTuner
 from tfagents_batch.sources.bounded_queue import POLL, BoundedQueue, Counts, Stopping
@@ -79,6 +80,7 @@ class Predictors:
       config: checked ``queue.QueueSettings``.
       seed: seed of environments and actions.
       info: info columns to report, see ``metrics.episode_info_metrics``.
+      placement: the devices; predictors act on the one that collects.
 
     Attributes:
       parts: source of each predictor.
@@ -92,17 +94,19 @@ class Predictors:
         config: Any,
         seed: int,
         info: Sequence[str] = (),
+        placement: Placement = HOST,
     ):
-        self.envs, self._config, self._seed = tuple(envs), config, seed
-        self.parts = []
-        for index, env in enumerate(envs):
-            wait_for = config.waits_for(env.spec.num_envs, env.num_workers)
-            start = (seed + 7919 * index) % 2**31
-            actor = algorithm.make_policy()
-            self.parts.append(
-                AsyncRollout(env, actor, config.length, wait_for, start, info)
-            )
-        self._published = algorithm.make_policy()
+        self.envs, self._placement, self._config = tuple(envs), placement, config
+        self._seed, self.parts = seed, []
+        with placement.collecting():
+            for index, env in enumerate(envs):
+                wait_for = config.waits_for(env.spec.num_envs, env.num_workers)
+                start = (seed + 7919 * index) % 2**31
+                actor = algorithm.make_policy()
+                self.parts.append(
+                    AsyncRollout(env, actor, config.length, wait_for, start, info)
+                )
+            self._published = algorithm.make_policy()
         self._refresh = [_copy(part.actor, self._published) for part in self.parts]
         start, self._values = self._choices()
         limits = config.adjust_seconds, config.adjust_lag
@@ -169,7 +173,8 @@ class Predictors:
             raise
         trajectory = parts[0].trajectory
         if count > 1 or len(parts) > 1:
-            trajectory = self._join[count]([part.trajectory for part in parts])
+            with self._placement.collecting():
+                trajectory = self._join[count]([part.trajectory for part in parts])
         merged = Interval()
         for part in parts:
             merged.add(metrics.to_host(part.metrics))
@@ -243,7 +248,7 @@ class Predictors:
 
     def _guarded(self, index: int) -> None:
         try:
-            with placement.collecting():  # device scopes are per thread
+            with self._placement.collecting():  # device scopes are per thread
                 self._predict(index)
         except Stopping:
             pass

@@ -10,6 +10,7 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import groups
 from tfagents_batch.sources.predictors import Predictors
 from tfagents_batch.types import EnvSpec
@@ -166,7 +167,12 @@ class QueueSettings:
         return self.train_batch
 
     def open(
-        self, envs: tuple[Env, ...], algorithm: Algorithm, seed: int, run: Any
+        self,
+        envs: tuple[Env, ...],
+        algorithm: Algorithm,
+        seed: int,
+        run: Any,
+        placement: Placement = HOST,
     ) -> Predictors:
         """Start the environments and return the predictors, see ``Experience``."""
-        return Predictors(envs, algorithm, self, seed, run.log_info)
+        return Predictors(envs, algorithm, self, seed, run.log_info, placement)

@@ -134,7 +134,11 @@ class RunConfig:
         "float32", "precision of convolutions; weights and losses stay float32"
     )
     compile_cache: bool = _log_option(True, "save compiled programs for later starts")
-    device: Literal["cpu", "gpu"] = _machine_option("cpu", "device of the updates")
+    device: Literal["auto", "cpu", "gpu"] = _machine_option(
+        "auto",
+        "device of the updates, and of environments written in TensorFlow; auto: the "
+        "GPU if there is one and the work is large enough for it",
+    )
     on_fault: Literal["raise", "restart"] = _machine_option(
         "raise", "if an environment fails: end the run, or restart the environment"
     )

@@ -17,6 +17,7 @@ from tfagents_batch.envs.graph.function import function
 from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Actor, Env
+from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.programs.program import Compiled, Plan
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import compilation
@@ -114,6 +115,8 @@ class Evaluator:
       compiled: compile with XLA, unless XLA refuses an operation.
       most_steps: steps of an episode, at most; None means the limit of the
         environments, or ``LONGEST`` if they have none.
+      placement: the devices, of which only that of the actor's variables is used.
+      refresh: called before the first step of an evaluation.
     """
 
     def __init__(
@@ -125,8 +128,10 @@ class Evaluator:
         info: Sequence[str] = (),
         compiled: bool = False,
         most_steps: int | None = None,
+        placement: Placement = HOST,
+        refresh: Callable[[], None] | None = None,
     ):
-        self.env = env
+        self.env, self._placement, self._refresh = env, placement, refresh
         self._most_steps = most_steps or env.spec.max_episode_steps or LONGEST
         self._warned = False
         self.quota = episodes // env.spec.num_envs
@@ -154,13 +159,20 @@ class Evaluator:
         Raises:
           EnvError: if an environment failed.
         """
-        if self._rollout is None:
-            self._rollout = Rollout(self.env, self._actor, CHUNK, seed, self._explore)
-            plan = Plan(self._modes, "same as training")
-            self._play = Compiled(self._program, plan, "--compile of evaluations")
-        else:
+        if self._refresh is not None:
+            self._refresh()
+        with self._placement.collecting():
+            self._start(seed)
+            return self._collect(seed, stop, constants.argument(step, tf.int64))
+
+    def _start(self, seed: int | Sequence[int]) -> None:
+        if self._rollout is not None:
             self._rollout.restart(seed)
-        return self._collect(seed, stop, constants.argument(step, tf.int64))
+            return
+        self._rollout = Rollout(self.env, self._actor, CHUNK, seed, self._explore)
+        plan, where = Plan(self._modes, "same as training"), self._placement
+        setting = "--compile of evaluations"
+        self._play = Compiled(self._program, plan, where, setting)
 
     def _program(self, mode: str) -> Callable:
         compilation.name_evaluation(sampled=self._explore)
@@ -247,14 +259,17 @@ def evaluator(
     info: Sequence[str] = (),
     compiled: bool = False,
     most_steps: int | None = None,
+    placement: Placement = HOST,
+    refresh: Callable[[], None] | None = None,
 ) -> Play:
     """Return an evaluator of the policy's mode, of sampled actions, or of both.
 
     "both" plays ``episodes`` episodes of each, from the same initial states. The result
     is that of the mode; its field ``sampled`` is the result of sampled actions.
     """
-    mode = Evaluator(env, actor, episodes, False, info, compiled, most_steps)
-    sample = Evaluator(env, actor, episodes, True, info, compiled, most_steps)
+    rest = info, compiled, most_steps, placement, refresh
+    mode = Evaluator(env, actor, episodes, False, *rest)
+    sample = Evaluator(env, actor, episodes, True, *rest)
 
     def both(seed, stop=lambda: False, step=0):
         result = mode(seed, stop, step)

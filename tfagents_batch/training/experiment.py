@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras.src.backend.common import global_state
 
 from tfagents_batch import algorithms, encoding, placement, seeds, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.nn import networks
+from tfagents_batch.placement import CPU, HOST, Placement
 from tfagents_batch.programs import program
 from tfagents_batch.training import (
     compilation,
@@ -26,10 +28,7 @@ from tfagents_batch.training import (
 )
 from tfagents_batch.training.config import RunConfig, without_variables
 from tfagents_batch.training.run_folder import checkpoint
-from tfagents_batch.training.runtime import (
-    signals,
-    threads,
-)
+from tfagents_batch.training.runtime import devices, signals, threads
 from tfagents_batch.training.video.clips import Clips
 from tfagents_batch.types import EnvSpec
 
@@ -54,6 +53,7 @@ class Experiment:
       evaluator: evaluation in separate environments; None without evaluations.
       clips: recorder of videos, in a separate environment; None without videos.
       resources: threads and workers, and the reasons for their numbers.
+      placement: the devices, and why.
       remarks: lines about the observations, see ``remarks``.
       cache_off: reason why compiled programs are not cached; empty if they are.
     """
@@ -66,6 +66,7 @@ class Experiment:
         network: Any = None,
     ):
         config = config.check()
+        placement.check(config.device)
         self.config, self._recipe = without_variables(config), recipe
         self._user_code = network is not None or recipe.needs_user_code
         _check_evaluation(config, recipe, eval_recipe)
@@ -86,15 +87,18 @@ class Experiment:
                 else "",
             )
             self.remarks = [] if network is not None else remarks(self.spec)
-            self.cache_off = prepare_devices(config, self.resources, config.device)
+            own = network is not None
+            self.placement = devices.choose(config, self.spec, self.envs, own)
+            self.cache_off = prepare_devices(config, self.resources, self.placement)
             stack.enter_context(compilation.during_run())
-            self.algorithm = create_algorithm(config, self.spec, network)
+            with self.placement.updating():
+                self.algorithm = create_algorithm(config, self.spec, network)
             self._evaluated: tuple[Env, ...] = ()
             self.evaluator = self._make_evaluator(stack, config, eval_recipe)
             self.clips = None
             if config.log_video_every:
-                policy = self.algorithm.policy
-                self.clips = Clips(recipe.whole_games(), policy)
+                player = player_of(config, self.algorithm, self.placement)
+                self.clips = Clips(recipe.whole_games(), *player)
                 stack.callback(self.clips.close)
             self._stack = stack.pop_all()
 
@@ -110,7 +114,9 @@ class Experiment:
             seed = seeds.iteration_seed(seed, step, "environments")
         run = config.resolved()
         with seeded(config.seed), _precision(config.precision):  # of further policies
-            self.source = run.source.open(self.envs, self.algorithm, seed, run)
+            self.source = run.source.open(
+                self.envs, self.algorithm, seed, run, self.placement
+            )
         save = None
         if not self._user_code:
             save = compilation.program_saver(config, self.spec, self.envs)
@@ -118,7 +124,7 @@ class Experiment:
             self.source,
             self.algorithm,
             config.compile,
-            config.device,
+            self.placement,
             seed=config.seed,
             step=step,
             kind="overlapped" if run.overlap else run.source.program,
@@ -152,7 +158,7 @@ class Experiment:
 
     def report(self) -> dict[str, Any]:
         """Return the machine resources that the run uses, for its log."""
-        return report(self.resources, self.cache_off)
+        return report(self.resources, self.cache_off, self.placement)
 
     def stop(self) -> None:
         """Make every environment's step return at once; safe from any thread."""
@@ -187,7 +193,14 @@ class Experiment:
         if recipe.creates:
             stack.callback(env.close)
         _check_spaces(env.spec, self.spec)
-        return evaluation(self.config, self.algorithm, env, count, config.eval_actions)
+        return evaluation(
+            self.config,
+            self.algorithm,
+            env,
+            count,
+            config.eval_actions,
+            self.placement,
+        )
 
 
 def create_algorithm(
@@ -213,18 +226,45 @@ def evaluation(
     env: Env,
     episodes: int,
     actions: evaluate.Actions,
+    placement: Placement = HOST,
 ) -> evaluate.Play:
-    """Return an evaluator of an agent, see ``evaluate.evaluator``."""
-    whole = program.is_whole(env, algorithm, config.compile, config.device)
+    """Return an evaluator of an agent, see ``evaluate.evaluator``.
+
+    Args:
+      placement: devices of the algorithm. Environments that a GPU's program cannot step
+        are played on the CPU, by a copy of the policy.
+    """
+    policy, refresh = algorithm.policy, None
+    if not placement.whole or not getattr(env, "compilable", False):
+        policy, refresh = player_of(config, algorithm, placement)
+        placement = HOST
+    whole = program.is_whole(env, algorithm, config.compile, placement)
     info = [name for name in config.log_info if name in env.spec.info]
     most = config.eval_max_episode_steps
     return evaluate.evaluator(
-        env, algorithm.policy, episodes, actions, info, whole, most
+        env, policy, episodes, actions, info, whole, most, placement, refresh
     )
 
 
+def player_of(
+    config: RunConfig, algorithm: Algorithm, placement: Placement
+) -> tuple[Policy, Callable[[], None] | None]:
+    """Return a policy on the CPU that plays episodes between two updates.
+
+    Returns:
+      The algorithm's own policy, or a copy and a function that copies the newest
+      weights into it.
+    """
+    policy = algorithm.policy
+    if placement.update == CPU:
+        return policy, None
+    with seeded(config.seed), _precision(config.precision), HOST.updating():
+        player = algorithm.make_policy()
+    return player, tf.function(lambda: player.assign_from(policy), autograph=False)
+
+
 def prepare_devices(
-    config: RunConfig, resources: threads.Resources, device: str
+    config: RunConfig, resources: threads.Resources, found: Placement = HOST
 ) -> str:
     """Choose the devices that TensorFlow sees, and enable the compile cache.
 
@@ -233,15 +273,18 @@ def prepare_devices(
     """
 
     if not config.compile_cache:
-        placement.claim(device)
+        placement.claim(found)
         return "compile_cache is false"
-    return compilation.enable(resources.threads, lambda: placement.claim(device))
+    return compilation.enable(resources.threads, lambda: placement.claim(found))
 
 
-def report(resources: threads.Resources, cache_off: str) -> dict[str, Any]:
+def report(
+    resources: threads.Resources, cache_off: str, found: Placement
+) -> dict[str, Any]:
     """Return the machine resources that a run uses, for its log."""
     cache = f"off: {cache_off}" if cache_off else "on"
-    return {**resources._asdict(), "compile_cache": cache}
+    device = {"device": found.name, "device_reason": found.reason}
+    return {**resources._asdict(), **device, "compile_cache": cache}
 
 
 def remarks(spec: EnvSpec) -> list[str]:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tfagents_batch import spaces
+from tfagents_batch import placement, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.training import compilation, experiment
@@ -107,7 +107,8 @@ def loaded(
         stack.enter_context(signals.harmless_checkpoint_requests())
         own = network is not None
         resources = threads.configure(config, spec, own_network=own)
-        experiment.prepare_devices(config, resources, config.device)
+        experiment.prepare_devices(config, resources)
+        stack.enter_context(placement.host())
         stack.enter_context(compilation.during_run())
         algorithm = experiment.create_algorithm(config, spec, network)
         step, _ = checkpoint.load(found.run.folder, algorithm.named_variables(), which)

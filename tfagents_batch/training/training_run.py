@@ -28,6 +28,7 @@ from tfagents_batch.training.run_folder import (
     git_state,
     runs,
 )
+from tfagents_batch.training.runtime import devices
 from tfagents_batch.training.runtime.signals import Interrupts
 from tfagents_batch.training.video.clips import Filming
 from tfagents_batch.types import EnvSpec
@@ -110,6 +111,7 @@ def run(
             Interrupts(experiment.stop, kill=experiment.close, report=console.message)
         )
         console.message(str(experiment.resources))
+        console.message(devices.text(experiment.placement))
         for remark in experiment.remarks:
             console.message(remark)
         if layers := weights.by_layer(experiment.algorithm):

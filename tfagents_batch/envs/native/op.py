@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
+from tfagents_batch import placement
+
 _VERSION = 9  # version of the op's conventions
 _PLATFORMS = ("CPU", "CUDA")
 _MLIR = {"bool": "i1", "uint": "ui", "int": "i", "float": "f"}
@@ -68,7 +70,7 @@ def _call(
 ) -> list[tf.Tensor]:
     kinds = tuple(_type(x.shape, x.dtype) for x in inputs)
     module = _module(name, kinds, outputs, attributes)
-    with tf.device("/CPU:0"):
+    with placement.stepping():
         constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in inputs]
         return call(module, constants, outputs, _PLATFORMS)
 

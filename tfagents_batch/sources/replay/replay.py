@@ -119,14 +119,22 @@ class Replay(tf.Module):
         """True if collecting can run under XLA."""
         return self.inner.compilable
 
+    @property
+    def actor(self) -> Any:
+        """Policy that selects actions."""
+        return self.inner.actor
+
     def collect(self, seed, step) -> Collected:
-        """Collect k steps of every environment and store them.
+        """Collect k steps of every environment, see ``interfaces.Source``."""
+        return self.inner.collect(seed, step)
+
+    def store(self, collected: Collected, step) -> Collected:
+        """Store what was collected.
 
         Args:
-          seed: int or int32 scalar.
-          step: int64 ``[]``, number of transitions so far.
+          collected: from ``collect``.
+          step: int64 ``[]``, number of transitions before.
         """
-        collected = self.inner.collect(seed, step)
         trajectory = collected.trajectory
         steps = trajectory.steps._replace(info={})
         trajectory = trajectory._replace(steps=steps, state=(), weight=())

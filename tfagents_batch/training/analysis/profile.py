@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import nest, placement
+from tfagents_batch import nest
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.run_folder import files
@@ -150,7 +150,7 @@ def measure(experiment: Any, repeats: int) -> Profile:
 
     @function(envs=source.envs, jit_compile=mode == "full", autograph=False)
     def collect(*now):
-        with placement.collecting():
+        with experiment.placement.collecting():
             return source.collect(*now)
 
     @tf.function(jit_compile=mode == "full", autograph=False)
@@ -169,7 +169,7 @@ def measure(experiment: Any, repeats: int) -> Profile:
         trajectory = collect(*now).trajectory
         played, rows = source.played(trajectory), trajectory.mask.shape[0]
         acting = _median(repeats, lambda: infer(trajectory, *now)) * played / rows
-        with placement.updating(config.device):
+        with experiment.placement.updating():
             learning = _median(repeats, lambda: update(trajectory, *now), restore)
     stepping = max(collecting - acting, 0.0)
     env_time = stepping if worker is None else min(worker * played, stepping)

@@ -21,7 +21,7 @@ from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.rescue import Rescue, rescued
-from tfagents_batch.training.runtime import threads
+from tfagents_batch.training.runtime import devices, threads
 from tfagents_batch.training.runtime.signals import Interrupts
 from tfagents_batch.training.seeds.population import (
     MOST,
@@ -36,7 +36,6 @@ _SECONDS = 0.5  # target duration of a program call, which an interrupt waits fo
 # Settings that several seeds need; docs/capabilities.md lists them.
 REQUIRED = {
     "overlap": False,
-    "device": "cpu",
     "compile": "auto",
     "precision": "float32",
     "num_workers": None,
@@ -82,16 +81,21 @@ class SeedsExperiment:
         train_env = make(config.num_envs)
         self.spec = spec = train_env.spec._replace(num_envs=config.num_envs)
         self.resources = threads.configure(config, spec)
-        cache_off = experiment.prepare_devices(config, self.resources, "cpu")
-        self.report = experiment.report(self.resources, cache_off)
+        self.placement = devices.choose(config, train_env.spec, (train_env,))
+        cache_off = experiment.prepare_devices(config, self.resources, self.placement)
+        self.report = experiment.report(self.resources, cache_off, self.placement)
         self.report["seeds"] = self.run_seeds
         seeded = [dataclasses.replace(config, seed=seed) for seed in self.run_seeds]
-        with inputs.constant():
+        with inputs.constant(), self.placement.updating():
             agents = [experiment.create_algorithm(each, spec) for each in seeded]
-        self.algorithm = agents[0]
-        self.population = Population(
-            agents, train_env, self.run_seeds, config.source.length
-        )
+            self.algorithm = agents[0]
+            self.population = Population(
+                agents,
+                train_env,
+                self.run_seeds,
+                config.source.length,
+                self.placement,
+            )
         self._evaluator = None
         if config.eval_every != 0:
             rows, _ = recipe.for_evaluation(config.eval_episodes, config.num_envs)
@@ -247,7 +251,7 @@ def _check_config(config: RunConfig, run_seeds: Sequence[int]) -> None:
         if value != expected and (name, value) != ("compile", "full"):
             raise UserError(
                 f"{name}={value} is not for several seeds, which are one compiled "
-                "program on the CPU, without processes; leave it out"
+                "program, without processes; leave it out"
             )
     kind, _ = algorithms.REGISTRY[config.algorithm]
     if not supported(kind) or config.source.program != "synchronous":

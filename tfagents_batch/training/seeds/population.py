@@ -23,6 +23,7 @@ from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import RULES, Metrics
+from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.metrics import collected
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import evaluate
@@ -45,6 +46,7 @@ class Population:
       env: batch of ``S * B`` rows.
       run_seeds: the S seeds.
       rollout_length: T.
+      placement: the device of all variables.
 
     Attributes:
       mode, reason: see ``interfaces.Program``.
@@ -59,7 +61,9 @@ class Population:
         env: TensorBatch,
         run_seeds: Sequence[int],
         rollout_length: int,
+        placement: Placement = HOST,
     ):
+        self._placement = placement
         self._algorithm = algorithms[0]
         _check(self._algorithm)
         named = self._algorithm.named_variables()
@@ -105,9 +109,10 @@ class Population:
           count (with ``STEP``, i64, the step after each round); and histograms
           ``[S, n]`` of the last round.
         """
-        found = self._program(
-            constants.argument(rounds), constants.argument(until, tf.int64)
-        )
+        with self._placement.collecting():
+            found = self._program(
+                constants.argument(rounds), constants.argument(until, tf.int64)
+            )
         count, metrics, newest = tf.nest.map_structure(lambda x: x.numpy(), found)
         return int(count), metrics, newest
 
@@ -154,7 +159,12 @@ class Population:
         actor = _Actor(self, env.spec.num_envs // self._size)
         count = self._size * episodes
         return evaluate.evaluator(
-            _SeededEnv(env), actor, count, actions, most_steps=most_steps
+            _SeededEnv(env),
+            actor,
+            count,
+            actions,
+            most_steps=most_steps,
+            placement=self._placement,
         )
 
     def _iterate(

@@ -20,6 +20,7 @@ from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.run_folder import config_file, runs
+from tfagents_batch.training.runtime import devices
 from tfagents_batch.training.runtime.signals import (
     Interrupts,
     harmless_checkpoint_requests,
@@ -57,6 +58,7 @@ def run_seeds(
         console = stack.enter_context(Console(config.steps))
         interrupts = stack.enter_context(Interrupts(report=console.message))
         console.message(str(experiment.resources))
+        console.message(devices.text(experiment.placement))
         for remark in remarks(experiment.spec):
             console.message(remark)
         console.message(weights.table(weights.by_layer(experiment.algorithm)))

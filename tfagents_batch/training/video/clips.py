@@ -33,6 +33,7 @@ class Clips:
     Args:
       recipe: the training environment.
       actor: policy that selects actions; its mode is played.
+      refresh: called before an episode.
 
     Attributes:
       fps: pictures per second for playback.
@@ -42,8 +43,13 @@ class Clips:
       EnvError: if it cannot be created.
     """
 
-    def __init__(self, recipe: EnvRecipe, actor: Actor):
-        self._camera = Camera(recipe)
+    def __init__(
+        self,
+        recipe: EnvRecipe,
+        actor: Actor,
+        refresh: Callable[[], None] | None = None,
+    ):
+        self._camera, self._refresh = Camera(recipe), refresh
         self._play, self.fps = player(self._camera, actor), self._camera.fps
 
     def __call__(
@@ -67,6 +73,8 @@ class Clips:
         """
         frames: list[np.ndarray] = []
         stride = 1
+        if self._refresh is not None:
+            self._refresh()
         for taken, (picture, step) in enumerate(self._play(seed)):
             if taken % stride == 0:
                 frames.append(smaller(picture, LARGEST))

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch import nest
+from tfagents_batch import nest, placement
 from tfagents_batch.envs import make
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, UserError
@@ -129,7 +129,8 @@ def player(
         while True:
             yield camera.picture(state), step
             # After a last step the action is ignored and a new episode starts.
-            action, actor_state = act(step, actor_state)
+            with placement.host():
+                action, actor_state = act(step, actor_state)
             state, step = env.step(state, action)
 
     return play
