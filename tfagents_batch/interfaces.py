@@ -3,6 +3,7 @@
 Training is a loop of rounds::
 
     collected = source.collect(seed, step)
+    collected = source.store(collected, step)  # if it stores
     step += collected.steps
     for _ in range(collected.updates):
         trajectory = source.sample(collected, seed, step)
@@ -493,6 +494,10 @@ class Experience(Protocol):
       program: "synchronous" if it opens a ``Source``, "host" for a ``HostSource``.
       beside: number of programs that it runs beside an update.
       takes_turns: whether collecting and updating take turns on one trajectory.
+
+    Optional members:
+      check_memory(spec, run, placement): raises UserError if what it stores does not
+        fit into the memory of the device that updates.
     """
 
     name: str

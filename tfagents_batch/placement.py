@@ -15,8 +15,6 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from tfagents_batch.errors import UserError
-
 CPU, GPU = "/CPU:0", "/GPU:0"  # TensorFlow's names
 # From here on a GPU pays, see docs/gpu.md; smaller work is faster on a CPU.
 ROWS = 256  # environments in one TensorFlow batch
@@ -32,11 +30,13 @@ class Placement(NamedTuple):
       collect: device on which environments are stepped and actions are selected.
       update: device that holds the learner and stored experience, and updates.
       reason: why.
+      free_bytes: memory of the GPU that is free; None if unknown, or without one.
     """
 
     collect: str = CPU
     update: str = CPU
     reason: str = "set by the user"
+    free_bytes: int | None = None
 
     @property
     def whole(self) -> bool:
@@ -82,7 +82,7 @@ class Work(NamedTuple):
     minibatch: int
 
 
-def choose(device: str, compile: str, work: Work, gpu: bool | None = None) -> Placement:
+def choose(device: str, compile: str, work: Work, gpu: bool) -> Placement:
     """Choose the devices of a run.
 
     A whole program runs on one device. Environments written in TensorFlow may run on a
@@ -93,13 +93,11 @@ def choose(device: str, compile: str, work: Work, gpu: bool | None = None) -> Pl
       device: the setting, "auto", "cpu" or "gpu".
       compile: the setting, see ``program.build``.
       work: what the run computes.
-      gpu: whether there is a GPU; None asks TensorFlow.
+      gpu: whether there is a GPU that can be used.
     """
     if device == "cpu":
         return HOST
     if device == "auto":
-        if gpu is None:
-            gpu = bool(tf.config.list_physical_devices("GPU"))
         if not gpu:
             return Placement(reason="TensorFlow sees no GPU")
         reason = _gain(work)
@@ -150,18 +148,10 @@ def current() -> AbstractContextManager:
     return tf.device(context.context().device_name)
 
 
-def check(device: str) -> None:
-    """Check that TensorFlow has the device of a setting, "auto", "cpu" or "gpu".
-
-    Raises:
-      UserError: if it sees no GPU, but one is asked for.
-    """
+def has_gpu() -> bool:
+    """Return whether TensorFlow sees a GPU and may use it."""
     kind, _ = GPU.removeprefix("/").split(":")
-    if device == "gpu" and not tf.config.get_visible_devices(kind):
-        raise UserError(
-            "--device=gpu, but TensorFlow sees no GPU; use --device=cpu, or start a "
-            "new process if this one has trained on the CPU"
-        )
+    return bool(tf.config.get_visible_devices(kind))
 
 
 def claim(placement: Placement) -> None:

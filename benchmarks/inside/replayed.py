@@ -183,7 +183,7 @@ def _program(
             made = replay.inner.collect(i, step).trajectory
             used += _use(made.steps.observation, work.compiled)
         if "write" in operations:
-            replay.collect(i, step)
+            replay.store(replay.collect(i, step), step)
         if "sample" in operations:
             drawn = replay.sample((), i, step)
             used += _use(drawn.steps.observation, work.compiled)

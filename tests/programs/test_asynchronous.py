@@ -21,6 +21,7 @@ from tfagents_batch import algorithms
 from tfagents_batch.algorithms import a2c
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.nn import networks
+from tfagents_batch.placement import HOST
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping
 from tfagents_batch.sources.predictors import Numbers, Predictors
@@ -124,7 +125,7 @@ def test_an_exception_while_fetching_ends_the_run_with_it():
     source = types.SimpleNamespace(fetch=broken)
     vars(source).update(dict.fromkeys(names, lambda *_: None))
     algorithm = types.SimpleNamespace(policy=None, update=broken)
-    program = HostProgram(source, algorithm, "off", "", seed=0, step=0, device="cpu")
+    program = HostProgram(source, algorithm, "off", "", 0, 0, HOST)
     with contextlib.closing(program), pytest.raises(ZeroDivisionError):
         program(10**9, 10**6)
     assert not alive()

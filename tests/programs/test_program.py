@@ -17,6 +17,7 @@ from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.metrics import Mean
+from tfagents_batch.placement import CPU, GPU, HOST, Placement
 from tfagents_batch.programs import program
 from tfagents_batch.schedules import Constant
 from tfagents_batch.sources.off_policy import ReplaySettings
@@ -72,17 +73,6 @@ def test_a_failed_iteration_changes_no_weights_and_raises(compile):
         np.testing.assert_array_equal(after[name], value, err_msg=name)
 
 
-@pytest.mark.skipif(
-    bool(tf.config.list_physical_devices("GPU")), reason="there is a GPU"
-)
-def test_a_missing_gpu_is_reported():
-    with (
-        ProcessEnv([lambda: CountingEnv()], num_workers=0) as env,
-        pytest.raises(UserError, match=r"--device=gpu.*--device=cpu"),
-    ):
-        build(env, device="gpu")
-
-
 class PythonInside(keras.layers.Layer):
     """A layer with an operation that XLA has no kernel for."""
 
@@ -131,13 +121,16 @@ def test_a_failure_of_an_unrelated_environment_is_not_raised():
             other.check()
 
 
+WHOLE, SPLIT = Placement(GPU, GPU), Placement(CPU, GPU)
 PLANS = {
-    (True, True, "auto", "cpu"): ["full", "update", "off"],
-    (False, True, "auto", "cpu"): ["update", "off"],
-    (True, False, "auto", "cpu"): ["parts", "off"],
-    (True, True, "auto", "gpu"): ["update", "off"],
-    (True, False, "auto", "gpu"): ["update", "off"],
-    (True, True, "off", "cpu"): ["off"],
+    (True, True, "auto", HOST): ["full", "update", "off"],
+    (False, True, "auto", HOST): ["update", "off"],
+    (True, False, "auto", HOST): ["parts", "off"],
+    (True, True, "auto", SPLIT): ["split", "update", "off"],
+    (False, True, "auto", SPLIT): ["update", "off"],
+    (True, False, "auto", SPLIT): ["update", "off"],
+    (True, False, "auto", WHOLE): ["full", "update", "off"],
+    (True, True, "off", HOST): ["off"],
 }
 
 
@@ -163,11 +156,11 @@ def test_convolutions_run_in_the_graph_and_the_optimizer_is_compiled():
 def test_acting_is_compiled_only_if_the_environment_is_compilable(compile):
     with ProcessEnv([lambda: CountingEnv()], num_workers=0) as env:
         agent = linear.Linear(linear.Config(), env.spec)
-        assert not program.is_whole(env, agent, compile, "cpu")
+        assert not program.is_whole(env, agent, compile, HOST)
     with make_env("tf/CartPole-v1", num_envs=1) as env:
         agent = linear.Linear(linear.Config(), env.spec)
         whole = compile in ("auto", "full")
-        assert program.is_whole(env, agent, compile, "cpu") == whole
+        assert program.is_whole(env, agent, compile, HOST) == whole
 
 
 class Prioritized(linear_q.LinearQ):

@@ -35,7 +35,7 @@ class Table:
     check = lambda self, run: self  # noqa: E731
     transitions = lambda self, *_: 1  # noqa: E731
     environments = lambda self, recipe, run: ((), EnvSpec(1, *SPACES, {}))  # noqa: E731
-    open = lambda self, envs, agent, seed, run: Rows(self.columns, run)  # noqa: E731
+    open = lambda self, envs, agent, seed, run, _: Rows(self.columns, run)  # noqa: E731
 
 
 class Rows(tf.Module):
@@ -117,7 +117,7 @@ class Producer:
     def transitions(self, num_envs, limit):
         return num_envs * self.length
 
-    def open(self, envs, algorithm, seed, run):
+    def open(self, envs, algorithm, seed, run, placement):
         return Produced(envs, algorithm.make_policy(), self.length, seed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar, Self
 
-from tfagents_batch import config, machine
+from tfagents_batch import config
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
@@ -83,16 +83,20 @@ class ReplaySettings:
         """Create the environments.
 
         Raises:
-          UserError: if the replay has no room for its windows, or memory none for it.
+          UserError: if the replay has no room for its windows.
         """
         env = recipe.make(run.num_envs, **run.make_options(run.num_envs))
         with recipe.closing_on_error(env):
             wanted = run.settings.accepts()[self.kind]
             sizes = memory.layout(self, run.num_envs, wanted.length)
             memory.check_capacity(self.capacity, wanted.batch_size, sizes)
-            needed = memory.required_bytes(self, env.spec, wanted.length)
-            memory.check(needed, machine.available_bytes())
         return (env,), env.spec
+
+    def check_memory(self, spec: EnvSpec, run: Any, placement: Placement) -> None:
+        """Refuse a replay that the memory of its device cannot hold."""
+        wanted = run.settings.accepts()[self.kind]
+        needed = memory.required_bytes(self, spec, wanted.length)
+        memory.check(needed, placement)
 
     def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
         """Return the number of transitions of one collect."""
@@ -122,4 +126,5 @@ class ReplaySettings:
                 batch_size=wanted.batch_size,
                 window=wanted.length,
                 ratio=wanted.ratio,
+                placement=placement,
             )

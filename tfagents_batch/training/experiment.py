@@ -66,7 +66,7 @@ class Experiment:
         network: Any = None,
     ):
         config = config.check()
-        placement.check(config.device)
+        devices.check(config.device)
         self.config, self._recipe = without_variables(config), recipe
         self._user_code = network is not None or recipe.needs_user_code
         _check_evaluation(config, recipe, eval_recipe)
@@ -89,6 +89,8 @@ class Experiment:
             self.remarks = [] if network is not None else remarks(self.spec)
             own = network is not None
             self.placement = devices.choose(config, self.spec, self.envs, own)
+            if hasattr(config.source, "check_memory"):
+                config.source.check_memory(self.spec, config, self.placement)
             self.cache_off = prepare_devices(config, self.resources, self.placement)
             stack.enter_context(compilation.during_run())
             with self.placement.updating():

@@ -49,13 +49,16 @@ class Program:
         self._start = [x.numpy() for x in self.variables()]
         self.collect, self.sample, self.feedback = (
             self._function(x, way)
-            for x in (self.replay.collect, self._sample, self.replay.feedback)
+            for x in (self._collect, self._sample, self.replay.feedback)
         )
 
     def _function(self, function, way):
         if way == "eager":
             return function
         return tf.function(function, jit_compile=way == "xla", autograph=False)
+
+    def _collect(self, seed, step):
+        return self.replay.store(self.replay.collect(seed, step), step)
 
     def _sample(self, seed, step):
         return self.replay.sample((), seed, step)
@@ -235,8 +238,9 @@ def test_rounds_in_one_call_give_the_results_of_single_calls():
     @tf.function(jit_compile=True, autograph=False)
     def rounds(count):
         def body(i):
-            each.replay.collect(i, tf.cast(i, tf.int64))
-            drawn = each.replay.sample((), i, tf.cast(i, tf.int64))
+            step = tf.cast(i, tf.int64)
+            each.replay.store(each.replay.collect(i, step), step)
+            drawn = each.replay.sample((), i, step)
             each.replay.feedback(tf.abs(drawn.reward[0]) % 5)
             return i + 1
 

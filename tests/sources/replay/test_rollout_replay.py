@@ -39,7 +39,11 @@ def test_windows_of_a_rollout_are_consecutive_steps_of_one_episode():
             window=3,
             ratio=Ratio(1, 2, 10),
         )
-        collect = tf.function(replay.collect, autograph=False)
+
+        @tf.function(autograph=False)
+        def collect(seed, step):
+            return replay.store(replay.collect(seed, step), step)
+
         step, updates = tf.constant(0, tf.int64), 0
         for seed in range(40):
             collected = collect(tf.constant(seed), step)

@@ -6,6 +6,7 @@ from typing import Any
 
 from tfagents_batch import machine, nest
 from tfagents_batch.errors import UserError
+from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.replay import frames
 from tfagents_batch.sources.replay.layout import Layout, rows
 from tfagents_batch.sources.replay.storage import row_bytes
@@ -83,20 +84,23 @@ def text(size: int, capacity: int) -> str:
     return f"replay: {capacity:,} transitions, {machine.amount(size)}"
 
 
-def check(size: int, available: int | None) -> None:
+def check(size: int, placement: Placement = HOST) -> None:
     """Refuse a replay that the memory cannot hold.
 
     Args:
       size: bytes needed.
-      available: bytes available, None if unknown.
+      placement: devices; the replay lies on the one that updates.
 
     Raises:
-      UserError: if it needs more than ``PART`` of them.
+      UserError: if it needs more than ``PART`` of what is available.
     """
+    on_host = placement.name == "cpu"
+    available = machine.available_bytes() if on_host else placement.free_bytes
     if available is None or size <= PART * available:
         return
+    where = "available" if on_host else "free on the GPU"
     raise UserError(
         f"the replay needs {machine.amount(size)}, but {machine.amount(available)} are "
-        f"available; expected at most {PART:.0%} of them; use a smaller capacity, "
+        f"{where}; expected at most {PART:.0%} of them; use a smaller capacity, "
         "uint8 images, or stack to store each frame once"
     )

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import config as configs
-from tfagents_batch import machine, nest
+from tfagents_batch import nest
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.state import State, variable
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
+from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.replay import breaks, frames, layout, memory
 from tfagents_batch.sources.replay.layout import Span
 from tfagents_batch.sources.replay.prioritized import Prioritized
@@ -47,6 +48,7 @@ class Replay(tf.Module):
       batch_size: N, windows of a sample.
       window: steps of a window, n + 1 for n-step targets.
       ratio: updates per environment step.
+      placement: devices; the caller creates it on the one that updates.
 
     Raises:
       UserError: for a capacity, stack or inner source that cannot be used.
@@ -63,6 +65,7 @@ class Replay(tf.Module):
         batch_size: int,
         window: int,
         ratio: Ratio,
+        placement: Placement = HOST,
     ):
         super().__init__()
         config = configs.check(config, "replay.")
@@ -89,7 +92,7 @@ class Replay(tf.Module):
         size = memory.stored_bytes(
             sizes, (stored.observation, taken), config.prioritized
         )
-        memory.check(size, machine.available_bytes())
+        memory.check(size, placement)
         _LOG.info(memory.text(size, config.capacity))
         self._steps = Storage(_rows(_Stored(stored, stored.first)), sizes.size)
         self._taken = Storage(_rows(taken), sizes.size)

@@ -65,6 +65,7 @@ class SeedsExperiment:
 
     def __init__(self, config: RunConfig, run_seeds: Sequence[int], recipe: EnvRecipe):
         self.config = config = config.check()
+        devices.check(config.device)
         self.run_seeds = [int(seed) for seed in run_seeds]
         _check_config(config, self.run_seeds)
         count = len(self.run_seeds)

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfagents_batch.graph.state import State, kept
+
+NEST = {
+    "count": np.array([1, -2], np.int32),
+    "pair": (np.array(200, np.uint8), np.array([True])),
+    "short": np.array(-3, np.int16),
+    "real": np.array([0.5], np.float32),
+}
+
+
+def test_no_variable_has_a_dtype_that_tensorflow_keeps_on_the_cpu():
+    named = State(NEST).named_variables()
+    assert list(named) == ["000", "001", "002", "003", "004"]
+    assert [x.dtype for x in named.values()] == [
+        tf.int64,
+        tf.uint8,
+        tf.bool,
+        tf.float32,
+        tf.int64,
+    ]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_values_are_read_with_the_dtypes_they_were_given_with(compiled):
+    state = State(NEST)
+
+    @tf.function(jit_compile=compiled)
+    def double():
+        values = state.read()
+        count = values["count"] * 2
+        state.assign(values | {"count": count})
+        return state.read()
+
+    found = double()
+    expected = NEST | {"count": NEST["count"] * 2}
+    for x, y in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_array_equal(x, y)
+
+
+def test_floats_keep_their_width():
+    assert [kept(x) for x in (tf.float64, tf.bfloat16)] == [tf.float64, tf.bfloat16]
