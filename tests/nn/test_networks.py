@@ -12,6 +12,7 @@ from tfagents_batch import machine, nest, spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import encoder, networks, q_network
 from tfagents_batch.nn.encoder import Encoder
+from tfagents_batch.nn.layers import ensemble
 from tfagents_batch.nn.settings import ACTIVATIONS
 
 IN_IMPALA = {"channels_first", "grey"}  # see layers/test_impala.py
@@ -232,6 +233,24 @@ def test_only_convolutions_use_the_global_dtype_policy(bfloat16):
     for gradient in tape.gradient(loss, weights):
         assert gradient.dtype == tf.float32
         assert np.all(np.isfinite(gradient))
+
+
+def test_wide_hidden_layers_use_the_global_dtype_policy(bfloat16):
+    spec = make_spec(gs.Box(-1, 1, (3,)), ACTIONS["box"])
+    network = networks.actor_critic(spec, networks.Config(hidden=(512, 8)))
+    critics = ensemble.EnsembleMLP(2, (512, 8), 1, "relu", "glorot")
+    x = tf.ones([4, 3])
+    dense = [x for x in networks.layers(network) if type(x) is keras.layers.Dense]
+    for layers in (dense, critics.layers[:2]):
+        kinds = {layer.units: layer.compute_dtype for layer in layers}
+        assert kinds == {512: "bfloat16", 8: "float32"}
+    with tf.GradientTape() as tape:
+        values = critics(x)
+        loss = tf.reduce_sum(values)
+    assert values.dtype == tf.float32
+    assert critics.layers[0](x).dtype == tf.bfloat16
+    gradients = tape.gradient(loss, [v.value for v in critics.trainable_variables])
+    assert all(g.dtype == tf.float32 for g in gradients)
 
 
 @pytest.mark.parametrize(

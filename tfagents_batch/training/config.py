@@ -131,7 +131,9 @@ class RunConfig:
         "collect experience during each update, with the weights before that update",
     )
     precision: Literal["float32", "mixed_bfloat16"] = option(
-        "float32", "precision of convolutions; weights and losses stay float32"
+        "float32",
+        "precision of convolutions and of hidden layers of 512 units or more; weights "
+        "and losses stay float32",
     )
     compile_cache: bool = _log_option(True, "save compiled programs for later starts")
     device: Literal["auto", "cpu", "gpu"] = _machine_option(

@@ -18,6 +18,7 @@ from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.nn import networks
+from tfagents_batch.nn.layers import kernels
 from tfagents_batch.placement import CPU, HOST, Placement
 from tfagents_batch.programs import program
 from tfagents_batch.training import (
@@ -378,6 +379,7 @@ def _check_precision(algorithm: Any, name: str) -> None:
     ]
     if not any(layer.dtype_policy.name == name for layer in computing):
         raise UserError(
-            f"--precision={name} changes nothing: the network has no convolution; "
-            "remove the flag, or create your own layers in the function that you pass"
+            f"--precision={name} changes nothing: the network has no convolution and "
+            f"no hidden layer of {kernels.WIDE} units; remove the flag, or create your "
+            "own layers in the function that you pass"
         )

@@ -33,7 +33,7 @@ class Stack(keras.layers.Layer):
 def mlp(
     sizes: Sequence[int], activation: str, initializer: kernels.Kind, name: str
 ) -> Stack:
-    """Build dense layers with one activation, ``[N, F] -> [N, sizes[-1]]``, in float32.
+    """Build dense layers with one activation, ``[N, F] -> [N, sizes[-1]]``.
 
     Args:
       sizes: units of each layer; empty for the identity.
@@ -46,7 +46,7 @@ def mlp(
             int(size),
             activation,
             kernel_initializer=kernels.hidden(initializer),  # a new one per layer
-            dtype="float32",
+            dtype=kernels.dtype(size),
         )
         for size in sizes
     ]

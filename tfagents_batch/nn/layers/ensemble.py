@@ -28,7 +28,7 @@ class EnsembleDense(keras.layers.Layer):
         initializer: Callable[[], kernels.Initializer],
         **kwargs,
     ):
-        super().__init__(dtype="float32", **kwargs)
+        super().__init__(dtype=kernels.dtype(units), **kwargs)
         self.count, self.units, self._initializer = count, units, initializer
         self.activation = keras.activations.get(activation)
 

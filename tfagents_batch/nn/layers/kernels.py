@@ -1,6 +1,7 @@
-"""Kernel initializers of networks: orthogonal, Glorot's, or by the number of inputs.
+"""Kernels of networks: their initializers, and the dtype they are multiplied in.
 
-Each initializer draws its own numbers; use it for one kernel only.
+Initializers are orthogonal, Glorot's, or by the number of inputs. Each one draws its
+own numbers; use it for one kernel only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,15 @@ import tensorflow as tf
 
 Kind = Literal["orthogonal", "glorot", "fan_in"]
 Initializer = Callable[..., tf.Tensor]
+WIDE = 512  # units from which a layer may compute in half precision, see ``dtype``
+
+
+def dtype(units: int) -> str | None:
+    """Return a hidden layer's dtype policy: Keras' default (None) if it is wide.
+
+    That is what ``--precision`` sets. Narrow layers gain no speed from half precision.
+    """
+    return None if units >= WIDE else "float32"
 
 
 def hidden(kind: Kind) -> Initializer:
