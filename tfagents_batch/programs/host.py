@@ -78,6 +78,8 @@ class HostProgram:
             except BaseException as error:
                 name = xla_errors.operation(error)
                 if name is None:
+                    if failure := xla_errors.of_gpu(error):
+                        raise failure from None
                     raise
                 mode = self.mode
                 if self.reason != "set by the user":

@@ -259,6 +259,8 @@ class Compiled:
             except tf.errors.OpError as error:
                 operation = xla_errors.operation(error)
                 if operation is None:
+                    if failure := xla_errors.of_gpu(error):
+                        raise failure from None
                     raise
                 self._fall_back(operation)
                 continue

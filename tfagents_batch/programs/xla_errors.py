@@ -1,4 +1,4 @@
-"""Operations that XLA cannot compile."""
+"""What ends a program that XLA compiles: an operation, or the driver of a GPU."""
 
 from __future__ import annotations
 
@@ -18,6 +18,14 @@ def operation(error: BaseException) -> str | None:
     found = re.search(r"No registered '(\w+)' OpKernel for XLA", text)
     found = found or re.search(r"unsupported operations.*?: (\w+)", text, re.S)
     return found[1] if found else None
+
+
+def of_gpu(error: BaseException) -> UserError | None:
+    """Return the error of a GPU's program that cannot step environments, if it is."""
+    found = re.search(r"tfab:cuda:\d+: ([^\n]*)", str(error))
+    if not found:
+        return None
+    return UserError(f"{found[1]}; use --compile=update, which steps them from the CPU")
 
 
 def user_error(setting: str, mode: str, name: str, instead: str) -> UserError:
