@@ -96,8 +96,8 @@ REFUSED = (
             ("Box", "Dict", "Tuple", "Discrete", "MultiBinary", "MultiDiscrete"),
         ),
         "`--precision=mixed_bfloat16`",
-        "observations that are not an image",
-        "only convolutions use it; leave out `--precision`",
+        "observations that are not an image, and hidden layers below 512 units",
+        "only convolutions and wide layers use it; leave out `--precision`",
         r"--precision=mixed_bfloat16 changes nothing",
     ),
     Refusal(
