@@ -89,10 +89,13 @@ class Experiment:
             )
             self.remarks = [] if network is not None else remarks(self.spec)
             own = network is not None
-            self.placement = devices.choose(config, self.spec, self.envs, own)
+            self.placement, self.cache_off = prepare_devices(
+                config,
+                self.resources,
+                lambda: devices.choose(config, self.spec, self.envs, own),
+            )
             if hasattr(config.source, "check_memory"):
                 config.source.check_memory(self.spec, config, self.placement)
-            self.cache_off = prepare_devices(config, self.resources, self.placement)
             stack.enter_context(compilation.during_run())
             with self.placement.updating():
                 self.algorithm = create_algorithm(config, self.spec, network)
@@ -267,18 +270,34 @@ def player_of(
 
 
 def prepare_devices(
-    config: RunConfig, resources: threads.Resources, found: Placement = HOST
-) -> str:
+    config: RunConfig,
+    resources: threads.Resources,
+    choose: Callable[[], Placement] = lambda: HOST,
+) -> tuple[Placement, str]:
     """Choose the devices that TensorFlow sees, and enable the compile cache.
 
-    Returns:
-      Reason why compiled programs are not cached; empty if they are.
-    """
+    Args:
+      config: config of the run.
+      resources: threads and workers of the run.
+      choose: chooses the devices. It is called when the cache is enabled, because
+        TensorFlow reads the folder of the cache when it first lists devices.
 
-    if not config.compile_cache:
-        placement.claim(found)
-        return "compile_cache is false"
-    return compilation.enable(resources.threads, lambda: placement.claim(found))
+    Returns:
+      The devices, and the reason why compiled programs are not cached; empty if they
+      are.
+    """
+    chosen: list[Placement] = []
+
+    def claim() -> None:
+        chosen.append(choose())
+        placement.claim(chosen[0])
+
+    if config.compile_cache and config.device != "gpu":
+        off = compilation.enable(resources.threads, claim)
+        return chosen[0], off
+    claim()
+    used = "programs of a GPU are not cached" if config.compile_cache else ""
+    return chosen[0], used or "compile_cache is false"
 
 
 def report(

@@ -82,8 +82,11 @@ class SeedsExperiment:
         train_env = make(config.num_envs)
         self.spec = spec = train_env.spec._replace(num_envs=config.num_envs)
         self.resources = threads.configure(config, spec)
-        self.placement = devices.choose(config, train_env.spec, (train_env,))
-        cache_off = experiment.prepare_devices(config, self.resources, self.placement)
+        self.placement, cache_off = experiment.prepare_devices(
+            config,
+            self.resources,
+            lambda: devices.choose(config, train_env.spec, (train_env,)),
+        )
         self.report = experiment.report(self.resources, cache_off, self.placement)
         self.report["seeds"] = self.run_seeds
         seeded = [dataclasses.replace(config, seed=seed) for seed in self.run_seeds]
