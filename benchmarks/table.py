@@ -24,8 +24,8 @@ def main(flags: Command) -> int:
     """Print a table for each kind of results, or write them into a page."""
     folder = pathlib.Path(flags.folder)
     written = {
-        name: write(results.read(folder / f"{name}.jsonl"))
-        for name, write in tables.WRITERS.items()
+        name: tables.written(name, results.read(folder / f"{name}.jsonl"))
+        for name in tables.WRITERS
     }
     if flags.page:
         page = pathlib.Path(flags.page)

@@ -16,7 +16,7 @@ DIFFERS = {
 _RESTARTS = 0.15  # largest share of rows in which an episode restarts
 
 
-def start(work: Asynchronous, mode: str = "ga3c") -> trained.Trained:
+def start(work: Asynchronous, mode: str = "ga3c", **options: Any) -> trained.Trained:
     """Return a session.
 
     Args:
@@ -24,6 +24,7 @@ def start(work: Asynchronous, mode: str = "ga3c") -> trained.Trained:
       mode: "ga3c"; "a3c", in which each agent predicts for itself and learns from its
         own steps; "first", A2C that waits for the first environments; "lockstep", A2C
         that waits for all.
+      **options: further options of ``train``, such as ``device``.
     """
     right = work.length if mode == "a3c" else work.train_rows
 
@@ -34,7 +35,7 @@ def start(work: Asynchronous, mode: str = "ga3c") -> trained.Trained:
 
     differs = {"transitions_an_update": DIFFERS[mode]} if mode in DIFFERS else {}
     training = trained.Trained(
-        config(work, mode),
+        config(work, mode, **options),
         lambda algorithm: work.same(trained.parameters(algorithm.network), right),
         check,
         lambda step: (trained.FOREVER, work.block),
@@ -46,7 +47,7 @@ def start(work: Asynchronous, mode: str = "ga3c") -> trained.Trained:
     return training
 
 
-def config(work: Asynchronous, mode: str) -> Any:
+def config(work: Asynchronous, mode: str, **options: Any) -> Any:
     """Return the config of the run; arguments as of ``start``."""
     algorithm, workers, rows = "ga3c", work.num_workers, work.train_rows
     queue: dict[str, Any] = {"length": work.length}
@@ -71,7 +72,7 @@ def config(work: Asynchronous, mode: str) -> Any:
     }
     # The environments are given by their constructors, which have the arguments.
     fixed = {"env_kwargs": {}, "num_workers": workers}
-    return trained.config(work, algorithm, settings, **fixed, **source)
+    return trained.config(work, algorithm, settings, **fixed, **source, **options)
 
 
 if __name__ == "__main__":

@@ -200,6 +200,7 @@ class Loop:
         self._iterate = jax.jit(self._iteration, donate_argnums=0)
         self.differs = {"environment": "its physics are JAX, inside the program"}
         self.own = {"workers": 0, "autoreset": "same step", "threads": threads}
+        self.own["device"] = jax.default_backend()
         self.versions = versions("jax", "jaxlib", "optax")
 
     @property

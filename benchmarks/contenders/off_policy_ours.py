@@ -13,14 +13,15 @@ IN_GRAPH = "its rules are TensorFlow, inside the program"
 _ROUNDS = 2**31 - 1  # of a call, which ends with its steps
 
 
-def start(work: OffPolicy, in_graph: bool = False) -> trained.Trained:
+def start(work: OffPolicy, in_graph: bool = False, **options: Any) -> trained.Trained:
     """Return a session.
 
     Args:
       work: what to train on.
       in_graph: use the environment of the same name that is written in TensorFlow.
+      **options: further options of ``train``, such as ``device``.
     """
-    run = config(work, in_graph)
+    run = config(work, in_graph, **options)
 
     def same(algorithm: Any) -> dict[str, Any]:
         fields = _same(work, algorithm)
@@ -86,12 +87,11 @@ def _same(work: OffPolicy, algorithm: Any) -> dict[str, Any]:
     )
 
 
-def config(work: OffPolicy, in_graph: bool = False) -> Any:
+def config(work: OffPolicy, in_graph: bool = False, **options: Any) -> Any:
     """Return the config of the run; arguments as of ``start``."""
-    options: dict[str, Any] = {}
     if in_graph:  # a function of ``work.env`` has the name of the game as an argument
         name = work.env_kwargs.get("game", work.env)
-        options = {"env": f"tf/{name}", "env_kwargs": {}, "num_workers": None}
+        options |= {"env": f"tf/{name}", "env_kwargs": {}, "num_workers": None}
     replay = {"capacity": work.capacity, "steps": work.rollout_steps}
     return trained.config(
         work, work.algorithm, _settings(work), replay=replay, **options

@@ -18,6 +18,7 @@ def start(
     work: Training,
     precision: str = "float32",
     in_graph: bool = False,
+    **options: Any,
 ) -> trained.Trained:
     """Return a session.
 
@@ -28,10 +29,11 @@ def start(
       work: what to train on.
       precision: precision of convolutions, as in ``--precision``.
       in_graph: use the environment of the same name that is written in TensorFlow.
+      **options: further options of ``train``, such as ``device``.
     """
     from tfagents_batch.envs import registry
 
-    run = config(work, precision, in_graph)
+    run = config(work, precision, in_graph, **options)
     env, kwargs = (work.env, {}) if in_graph else (run.env, run.env_kwargs)
 
     def same(algorithm: Any) -> dict[str, Any]:
@@ -54,14 +56,22 @@ def start(
     return trained.Trained(
         run,
         same,
-        lambda before, after, _, metrics: check(work, after - before, metrics),
+        lambda before, after, rounds, metrics: check(
+            work, (after - before) / rounds, metrics
+        ),
         lambda step: (trained.FOREVER, work.block),
         differs={key: why for key, why in differs.items() if why},
     )
 
 
-def check(work: Training, transitions: int, metrics: Mapping[str, float]) -> None:
-    """Refuse a call with another number of gradient steps than that of the work."""
+def check(work: Training, transitions: float, metrics: Mapping[str, float]) -> None:
+    """Refuse a call with another number of gradient steps than that of the work.
+
+    Args:
+      work: what to train on.
+      transitions: transitions of an iteration of the call, their mean.
+      metrics: its metrics, means over iterations.
+    """
     steps, right = metrics["grad/updates"], work.gradient_steps(transitions)
     if steps != right or metrics["grad/skipped"]:
         raise RuntimeError(
@@ -70,9 +80,9 @@ def check(work: Training, transitions: int, metrics: Mapping[str, float]) -> Non
         )
 
 
-def config(work: Training, precision: str, in_graph: bool) -> Any:
+def config(work: Training, precision: str, in_graph: bool, **options: Any) -> Any:
     """Return the config of the run; arguments as of ``start``."""
-    options: dict[str, Any] = {"precision": precision}
+    options["precision"] = precision
     if in_graph:
         options |= {"env": f"tf/{work.env}", "num_workers": None}
     elif isinstance(work, PresetTraining):

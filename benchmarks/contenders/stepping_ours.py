@@ -9,14 +9,28 @@ from benchmarks.work.works import Stepping, versions
 
 
 class Loop:
-    """Blocks of steps, each one program; the native backend compiles it with XLA."""
+    """Blocks of steps, each one program; the native backend compiles it with XLA.
 
-    def __init__(self, work: Stepping, backend: str):
+    Args:
+      work: what to step.
+      backend: backend of the environments.
+      device: device of the program, "cpu" or "gpu".
+      batched: count steps of the whole batch, instead of its transitions.
+    """
+
+    def __init__(
+        self, work: Stepping, backend: str, device: str = "cpu", batched: bool = False
+    ):
         import tensorflow as tf
 
         import tfagents_batch as tfb
+        from tfagents_batch import placement
         from tfagents_batch.envs import registry
 
+        where = placement.GPU if device == "gpu" else placement.CPU
+        self._placement = placement.Placement(where, where)
+        self._gpu = placement.GPU.removeprefix("/")
+        placement.claim(self._placement)
         actions = work.actions()
         constructor = registry.constructor(work.env, work.env_kwargs)
         self.same = work.same(actions, constructor)
@@ -35,6 +49,7 @@ class Loop:
             "autoreset": "next step",
             "route": env.backend,
         }
+        self._batch_steps = work.block if batched else None
         self._play = tfb.function(
             _program(env, work.block), jit_compile=backend == "native"
         )
@@ -43,8 +58,13 @@ class Loop:
         self.close = env.close
 
     def block(self) -> int:
-        self._carry, transitions = self._play(self._carry, self._actions)
-        return int(transitions)
+        with self._placement.collecting():
+            self._carry, transitions = self._play(self._carry, self._actions)
+        # Without a GPU, TensorFlow runs the program on the CPU and does not say so.
+        on_gpu = self._carry[1].device.endswith(self._gpu)
+        self.own["device"] = "gpu" if on_gpu else "cpu"
+        transitions = int(transitions)  # waits until the program has ended
+        return self._batch_steps or transitions
 
 
 def _program(env: Any, block: int) -> Any:
@@ -69,5 +89,7 @@ def _program(env: Any, block: int) -> Any:
     return play
 
 
+start = Loop
+
 if __name__ == "__main__":
-    session.main(trained.load, Loop, Stepping)
+    session.main(trained.load, start, Stepping)

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 UNIT = "env steps/s"
@@ -93,16 +93,27 @@ def main(
       start: function of the work and the contender's options that returns a session.
       *works: types of work that it can do; the ``--work`` flag names its type.
     """
-    with result_line() as result:
+    with result_line() as result, contextlib.ExitStack() as stack:
         work, options = flags(*works)
+        turn = stack.enter_context(_turns(options.pop("turns", None)))
         load = functools.partial(load, **options)
-        result.update(run(load, functools.partial(start, **options), work))
+        result.update(run(load, functools.partial(start, **options), work, turn))
 
 
 def run(
-    load: Callable[[], Any], start: Callable[[Any], Session], work: Any
+    load: Callable[[], Any],
+    start: Callable[[Any], Session],
+    work: Any,
+    turn: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Load and start a contender, do its work, and return its result."""
+    """Load and start a contender, do its work, and return its result.
+
+    Args:
+      load: function that imports large packages.
+      start: function of the work that returns a session.
+      work: what to do.
+      turn: function that waits, after the warm-up, until this contender may measure.
+    """
     phases: dict[str, float] = {}
     with _timed(phases, "import"):
         load()
@@ -112,6 +123,7 @@ def run(
     measure = measure or functools.partial(repeat, session.block)
     try:
         warm = measure(0.0, 1)
+        turn()
         steady = measure(work.seconds, work.blocks)
         # Read before a longer measurement, while all contenders have trained equally.
         more = {x: getattr(session, x) for x in _OPTIONAL if hasattr(session, x)}
@@ -149,18 +161,21 @@ def result_line() -> Iterator[dict[str, Any]]:
     print(json.dumps(result), flush=True)
 
 
-def flags(*works: type) -> tuple[Any, dict[str, Any]]:
+def flags(
+    *works: type, arguments: Sequence[str] | None = None
+) -> tuple[Any, dict[str, Any]]:
     """Return the work and the options of the command line.
 
     Args:
       *works: types of work that ``--work=<json>`` may have.
+      arguments: arguments instead of those of this process.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--work", required=True, type=json.loads)
     parser.add_argument("--options", default={}, type=json.loads)
-    arguments = parser.parse_args()
+    given = parser.parse_args(arguments)
     types = {each.__name__: each for each in works}
-    return types[arguments.work.pop("kind")](**arguments.work), arguments.options
+    return types[given.work.pop("kind")](**given.work), given.options
 
 
 def figures(
@@ -171,6 +186,26 @@ def figures(
         what, _ = flags(work)
         load()
         result.update(measure(what))
+
+
+@contextlib.contextmanager
+def _turns(path: str | None) -> Iterator[Callable[[], None]]:
+    """Let processes that start together compile together, and measure in turn.
+
+    Args:
+      path: file that these processes lock; None for a process that runs alone.
+
+    Yields:
+      Function that waits until no other one compiles or measures.
+    """
+    if path is None:
+        yield lambda: None
+        return
+    import fcntl  # not on Windows
+
+    with open(path) as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        yield lambda: fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _sum(first: Measured, second: Measured) -> Measured:

@@ -20,7 +20,11 @@ def load(**_: Any) -> None:
 
 
 def config(
-    work: Work, algorithm: str, settings: Mapping[str, Any], **options: Any
+    work: Work,
+    algorithm: str,
+    settings: Mapping[str, Any],
+    histograms: bool = True,
+    **options: Any,
 ) -> Any:
     """Return the config of a run that does the work.
 
@@ -28,6 +32,7 @@ def config(
       work: what to train on.
       algorithm: name of the algorithm.
       settings: its settings that differ from their defaults.
+      histograms: whether its programs make histograms, as they do by default.
       **options: options of ``train`` that the work does not determine.
     """
     from tfagents_batch.algorithms import REGISTRY
@@ -35,6 +40,7 @@ def config(
     from tfagents_batch.training.config import RunConfig, with_options
 
     _, defaults = REGISTRY[algorithm]
+    settings = {**settings, "histograms": histograms}
     run = RunConfig(algorithm=algorithm, settings=replace(defaults(), settings))
     names = ("env", "env_kwargs", "steps", "seed", "num_envs", "num_workers")
     fixed = {name: getattr(work, name) for name in names}
@@ -88,6 +94,7 @@ class Trained:
             "autoreset": "next step; restart rows are not trained on",
             "threads": experiment.resources.threads,
             "compile": run.compile,
+            "device": experiment.placement.name,
             "compiled": "in the warm-up",
         }
         self.differs = dict(differs)

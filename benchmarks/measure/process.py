@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.contenders import CONTENDERS
@@ -102,20 +103,35 @@ def run(
     python: str = sys.executable,
     options: Mapping[str, Any] = {},
 ) -> Result | Failure:
-    """Run a module that prints a result.
+    """Run a module that prints a result; ``deadline`` is its limit in seconds.
+
+    Other arguments as of ``started``.
+    """
+    with started(module, work, python, options) as result:
+        return result(deadline)
+
+
+@contextlib.contextmanager
+def started(
+    module: str,
+    work: Any,
+    python: str = sys.executable,
+    options: Mapping[str, Any] = {},
+) -> Iterator[Callable[[float], Result | Failure]]:
+    """Start a module that prints a result; all its processes end with the context.
 
     Args:
       module: its full name.
       work: its work, a dataclass.
-      deadline: time limit in seconds; all processes that it started end with it.
       python: interpreter.
       options: options of its ``start``.
+
+    Yields:
+      Function that waits for the result, up to seconds after the start.
     """
     name = module.rpartition(".")[2]
-    fields = {"kind": type(work).__name__, **dataclasses.asdict(work)}
-    command = [python, "-m", module, f"--work={json.dumps(fields)}"]
-    if options:
-        command.append(f"--options={json.dumps(dict(options))}")
+    command = [python, "-m", module, *arguments(work, options)]
+    start = time.monotonic()
     # Files, because a pipe stays open as long as any process of the contender lives.
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
@@ -126,24 +142,42 @@ def run(
             cwd=ROOT,
             start_new_session=True,
         )
-        try:
-            status: int | None = process.wait(deadline)
-        except subprocess.TimeoutExpired:
-            status = None
-        finally:
+
+        def end() -> None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        if status is None:
-            return Failure(name, f"did not end within {deadline:.0f} s", _tail(err))
-        if status != 0:
-            return Failure(name, f"ended with status {status}", _tail(err))
-        out.seek(0)
+
+        def result(deadline: float) -> Result | Failure:
+            try:
+                rest = start + deadline - time.monotonic()
+                status: int | None = process.wait(max(0.0, rest))
+            except subprocess.TimeoutExpired:
+                status = None
+            end()
+            if status is None:
+                return Failure(name, f"did not end within {deadline:.0f} s", _tail(err))
+            if status != 0:
+                return Failure(name, f"ended with status {status}", _tail(err))
+            out.seek(0)
+            try:
+                (line,) = out.read().splitlines()
+                return json.loads(line)
+            except ValueError:
+                return Failure(name, "did not print one line of JSON", _tail(err))
+
         try:
-            (line,) = out.read().splitlines()
-            return json.loads(line)
-        except ValueError:
-            return Failure(name, "did not print one line of JSON", _tail(err))
+            yield result
+        finally:
+            if process.returncode is None:
+                end()
+
+
+def arguments(work: Any, options: Mapping[str, Any] = {}) -> list[str]:
+    """Return the arguments of a process, which ``session.flags`` reads."""
+    fields = {"kind": type(work).__name__, **dataclasses.asdict(work)}
+    given = [f"--work={json.dumps(fields)}"]
+    return [*given, f"--options={json.dumps(dict(options))}"] if options else given
 
 
 def python_of(interpreter: str, wanted: Mapping[str, str] = {}) -> str | None:

@@ -92,6 +92,29 @@ def learning(lines: Sequence[Line]) -> str:
     return _table([*columns, "sooner (95 %)", "goal"], lines, rows, origin)
 
 
+def gpu(lines: Sequence[Line]) -> str:
+    """Return figures that need a GPU, each beside the one it is compared with."""
+
+    def row(line: Line) -> Cells:
+        cells = line["title"], line["setting"]
+        if "failed" in line:
+            return *cells, f"failed: {line['failed']['reason']}", "", ""
+        if "skipped" in line:
+            return *cells, f"skipped: {line['skipped']}", "", ""
+        figure = f"{_figure(line['value'])} {line['unit']}"
+        start = line["phases"]["construction"] + line["phases"]["warm_up"]
+        return *cells, figure, _compared(line), f"{start:.1f}"
+
+    def origin(_: str, newest: list[Line]) -> str:
+        device = newest[0]["machine"]["gpu"]
+        return results.origin(
+            newest[0], f"{device}, TensorFlow {newest[0]['tensorflow']}"
+        )
+
+    columns = ["work", "setting", "figure", "compared", "start s"]
+    return _table(columns, lines, lambda newest: map(row, newest), origin)
+
+
 # Tables by the names of the results files, in the order of docs/benchmarks.md.
 WRITERS: dict[str, Callable[[Sequence[Line]], str]] = {
     "environments": comparisons,
@@ -100,7 +123,13 @@ WRITERS: dict[str, Callable[[Sequence[Line]], str]] = {
     "workers": costs,
     "learning": learning,
     "growth": costs,
+    "gpu": gpu,
 }
+
+
+def written(name: str, lines: Sequence[Line]) -> str:
+    """Return the table of a results file; a sentence if it has no lines."""
+    return WRITERS[name](lines) if lines else "No result is recorded yet."
 
 
 def _table(
@@ -144,6 +173,16 @@ def _interval(value: float, low: float | None, high: float | None) -> str:
     if low is None:
         return _figure(value)
     return f"{_figure(value)} ({_figure(low)} to {_figure(high)})"
+
+
+def _compared(line: Line) -> str:
+    """Return a ratio to another setting; of microseconds, the difference."""
+    if "reference" not in line:
+        return ""
+    value, reference, other = line["value"], line["reference"], line["against"]
+    if line["unit"] == "µs":
+        return f"{value - reference:+.1f} µs to {other}"
+    return f"{_figure(value / reference)} times {other}"
 
 
 def _ratio(line: Line) -> Cells:

@@ -144,7 +144,7 @@ class Training(Learned):
         """Environment steps of a block."""
         return self.batch * self.block
 
-    def gradient_steps(self, transitions: int) -> int:
+    def gradient_steps(self, transitions: float) -> float:
         """Return an iteration's gradient steps, with a smaller last minibatch."""
         if self.algorithm == "a2c":
             return 1
