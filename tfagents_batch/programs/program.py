@@ -99,11 +99,10 @@ def build(
             return Ahead(source, algorithm, update, count, placement, apart)
         parts = source, algorithm, update, count
         if placement.whole:
-            call = rounds.call(algorithm, count, rounds.on_one_device(*parts))
+            call = rounds.call(*parts)
         else:
             xla = mode == "split", mode in ("split", "update")
-            one = two_devices.one_round(*parts, placement, xla)
-            call = rounds.call(algorithm, count, *one)
+            call = two_devices.call(*parts, placement, xla)
         body = single_call(call) if compiled else call
         joined = function(body, envs=checked, jit_compile=compiled, autograph=False)
         if save is None or not compiled or placement.update != CPU:

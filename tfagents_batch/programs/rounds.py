@@ -12,7 +12,7 @@ from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, Source, Updated
 from tfagents_batch.metrics import UPDATES, Mean, Metrics, Result
-from tfagents_batch.types import Collected, Nest, Trajectory
+from tfagents_batch.types import Collected, Trajectory
 
 
 class Round(NamedTuple):
@@ -22,47 +22,47 @@ class Round(NamedTuple):
       ok: bool ``[]``, false if nothing may be learned from what was collected.
       updates: int32 ``[]``, updates that were made.
       learned, measured: metrics of the updates, summed, and of what was collected.
-      carried: what the next round needs of this one, a nest.
     """
 
     ok: tf.Tensor
     updates: tf.Tensor
     learned: Metrics
     measured: Metrics
-    carried: Nest = ()
 
 
 def call(
-    algorithm: Algorithm,
-    step: tf.Variable,
-    one: Callable[..., Round],
-    start: Callable[[], Nest] = tuple,
+    source: Source, algorithm: Algorithm, update: Any, step: tf.Variable
 ) -> Callable[..., Result]:
-    """Return the function of a call, see ``interfaces.Program``.
+    """Return the function of a call on one device, see ``interfaces.Program``.
 
     Args:
-      algorithm: the algorithm that learns.
+      source, algorithm: as in ``interfaces``.
+      update: the algorithm's update, from ``make_update``.
       step: i64 ``[]``, progress of the run.
-      one: a round as a function of seed and ``carried``, such as ``on_one_device``.
-      start: returns ``carried`` of a call's first round.
 
     Returns:
       A function of the run's seed (int32 ``[]``), ``until`` (i64 ``[]``) and ``rounds``
       (int32 ``[]``). It returns a ``Result``.
     """
+
+    def one(seed) -> Round:
+        before = step.read_value()
+        now = seeds.iteration_seed(seed, before)
+        collected = source.collect(now, before)
+        collected, learned = learn(source, algorithm, update, collected, now, before)
+        step.assign_add(collected.steps)
+        return Round(collected.ok, *learned, collected.metrics)
+
     one = tf.function(one, autograph=False)
 
     def iterate(seed, until, rounds):
-        carried = start()
-        outline = one.get_concrete_function(seed, nest.map(_spec, carried))
-        known = outline.structured_outputs
+        known = one.get_concrete_function(seed).structured_outputs
 
-        def body(index, ok, count, sums, totals, carried):
-            found = one(seed, carried)
+        def body(index, ok, count, sums, totals):
+            found = one(seed)
             sums = metrics.merge(sums, found.learned, found.updates > 0)
             totals = metrics.merge(totals, found.measured)
-            count += found.updates
-            return index + 1, found.ok, count, sums, totals, found.carried
+            return index + 1, found.ok, count + found.updates, sums, totals
 
         def more(index, ok, *_):
             # At least one: a resumed run may have passed ``until`` already.
@@ -70,10 +70,10 @@ def call(
 
         zero = constants.zeros([], tf.int32)
         totals = [metrics.start(x, wide=True) for x in (known.learned, known.measured)]
-        index, _, count, sums, totals, _ = tf.while_loop(
+        index, _, count, sums, totals = tf.while_loop(
             more,
             body,
-            (zero, tf.constant(True), zero, *totals, carried),
+            (zero, tf.constant(True), zero, *totals),
             parallel_iterations=1,
             name="rounds",
         )
@@ -82,28 +82,6 @@ def call(
         return Result(index, count, learned, metrics.finish(totals, index))
 
     return iterate
-
-
-def on_one_device(
-    source: Source, algorithm: Algorithm, update: Any, step: tf.Variable
-) -> Callable[..., Round]:
-    """Return a round for ``call`` whose parts share the device of the caller.
-
-    Args:
-      source, algorithm: as in ``interfaces``.
-      update: the algorithm's update, from ``make_update``.
-      step: i64 ``[]``, progress of the run.
-    """
-
-    def one(seed, carried):
-        before = step.read_value()
-        now = seeds.iteration_seed(seed, before)
-        collected = source.collect(now, before)
-        collected, learned = learn(source, algorithm, update, collected, now, before)
-        step.assign_add(collected.steps)
-        return Round(collected.ok, *learned, collected.metrics, carried)
-
-    return one
 
 
 def make_update(algorithm: Algorithm, compiled: bool) -> Any:
@@ -127,7 +105,7 @@ def learn(
     """Store what was collected, and make the updates that are due.
 
     Args:
-      source, algorithm, update: as for ``on_one_device``.
+      source, algorithm, update: as for ``call``.
       collected: from the source.
       seed: int32 ``[]``, of the round.
       step: i64 ``[]``, before the round.

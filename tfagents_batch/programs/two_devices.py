@@ -1,85 +1,137 @@
-"""Rounds that collect on one device and update on another one.
+"""A program's call that collects on one device and updates on another one.
 
 Environments in Python are stepped from the CPU, in a program of its own, by a policy
 with variables of its own. What was collected goes to the GPU, whose program stores it,
 updates, and returns the new weights. Each way it is one block for every dtype, because
-a copy between devices costs about as much for a number as for a page.
+a copy between devices costs about as much for a number as for a page. Everything else
+of a round is inside the two programs, because a small operation between them costs as
+much as in them a large one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import nest, seeds
-from tfagents_batch.graph import blocks
+from tfagents_batch import metrics, nest, seeds
+from tfagents_batch.graph import blocks, constants
+from tfagents_batch.graph.blocks import Blocks
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, Policy, Source
+from tfagents_batch.metrics import Metrics, Result
 from tfagents_batch.placement import Placement
-from tfagents_batch.programs.rounds import Round, learn
-from tfagents_batch.types import Nest
+from tfagents_batch.programs import rounds
 
 
-def one_round(
+class _Totals(NamedTuple):
+    """Merged results of the rounds of a call."""
+
+    updates: tf.Tensor
+    learned: Metrics
+    measured: Metrics
+
+
+def call(
     source: Source,
     algorithm: Algorithm,
     update: Any,
     step: tf.Variable,
     placement: Placement,
     compiled: tuple[bool, bool],
-) -> tuple[Callable[..., Round], Callable[[], Nest]]:
-    """Return a round for ``rounds.call``, and what its first one starts with.
+) -> Callable[..., Result]:
+    """Return the function of a call, see ``rounds.call``.
 
     Args:
       source: its ``actor`` lies on the device that collects, apart from the algorithm.
       algorithm: lies on the device that updates.
       update: the algorithm's update, from ``rounds.make_update``.
-      step: i64 ``[]``, progress of the run.
+      step: i64 ``[]``, progress of the run; on the device that collects.
       placement: the devices.
       compiled: whether XLA compiles collecting, and storing and updating.
     """
     weights = _variables(algorithm.policy)
-    like: dict[str, Nest] = {}  # what the blocks are, known when they are traced
+    like: dict[str, Any] = {}  # what the blocks are, known when they are traced
 
-    def collect(seed, step, block):
+    def collect(seed: tf.Tensor, before: tf.Tensor, block: Blocks) -> Blocks:
         values = blocks.split(block, nest.map(_spec, weights))
         for variable, value in zip(_variables(source.actor), values, strict=True):
             variable.assign(value)
-        collected = source.collect(seed, step)
+        collected = source.collect(seeds.iteration_seed(seed, before), before)
         like["collected"] = nest.map(_spec, collected)
         return blocks.join(collected)
 
-    def update_all(block, seed, step):
+    def learn(block: Blocks, seed: tf.Tensor, before: tf.Tensor) -> tuple:
+        """Return steps and ok, i64 ``[2]``, and what the round adds to the totals."""
         collected = blocks.split(block, like["collected"])
-        collected, learned = learn(source, algorithm, update, collected, seed, step)
-        found = Round(collected.ok, *learned, collected.metrics), collected.steps
-        like["found"] = nest.map(_spec, found)
-        return blocks.join(found), blocks.join(_values(weights))
+        now = seeds.iteration_seed(seed, before)
+        collected, (count, learned) = rounds.learn(
+            source, algorithm, update, collected, now, before
+        )
+        facts = tf.stack([collected.steps, tf.cast(collected.ok, tf.int64)])
+        return facts, _Totals(count, learned, collected.metrics)
+
+    def update_all(
+        block: Blocks, seed: tf.Tensor, before: tf.Tensor, totals: Blocks
+    ) -> tuple[tf.Tensor, Blocks, Blocks]:
+        facts, found = learn(block, seed, before)
+        known = blocks.split(totals, like["totals"])
+        count, learned, measured = found
+        merged = _Totals(
+            known.updates + count,
+            metrics.merge(known.learned, learned, count > 0),
+            metrics.merge(known.measured, measured),
+        )
+        return facts, blocks.join(_values(weights)), blocks.join(merged)
 
     collect = _program(collect, compiled[0])
     update_all = _program(update_all, compiled[1])
 
-    def one(seed, block):
-        before = step.read_value()
-        now = seeds.iteration_seed(seed, before)
-        with placement.collecting():
-            gathered = collect(now, before, block)
+    def iterate(seed, until, most):
         with placement.updating():
-            found, block = update_all(gathered, now, before)
-        found, made = blocks.split(found, like["found"])
-        step.assign_add(made)
-        return found._replace(carried=block)
+            block = blocks.join(_values(weights))
+            totals = blocks.join(_start(seed, block))
 
-    def start():
+        def body(index, _, block, totals):
+            before = step.read_value()
+            with placement.collecting():
+                gathered = collect(seed, before, block)
+            with placement.updating():
+                facts, block, totals = update_all(gathered, seed, before, totals)
+            step.assign_add(facts[0])
+            return index + 1, facts[1] > 0, block, totals
+
+        def more(index, ok, *_):
+            # At least one: a resumed run may have passed ``until`` already.
+            return (index < most) & ok & ((index < 1) | (step.read_value() < until))
+
+        loop = constants.zeros([], tf.int32), tf.constant(True), block, totals
+        index, _, _, totals = tf.while_loop(more, body, loop, parallel_iterations=1)
         with placement.updating():
-            return blocks.join(_values(weights))
+            count, sums, measured = blocks.split(totals, like["totals"])
+            learned = rounds.of_updates(sums, count, index)
+            if hasattr(algorithm, "histograms"):
+                learned |= algorithm.histograms()
+            return Result(index, count, learned, metrics.finish(measured, index))
 
-    return one, start
+    def _start(seed: tf.Tensor, block: Blocks) -> _Totals:
+        """Return the totals before the first round, after a trace of one."""
+        now = _spec(step)
+        gathered = collect.get_concrete_function(_spec(seed), now, _specs(block))
+        traced = tf.function(learn, autograph=False).get_concrete_function(
+            _specs(gathered.structured_outputs), _spec(seed), now
+        )
+        _, found = traced.structured_outputs
+        parts = (metrics.start(x, wide=True) for x in found[1:])
+        totals = _Totals(constants.zeros([], tf.int32), *parts)
+        like["totals"] = nest.map(_spec, totals)
+        return totals
+
+    return iterate
 
 
-def _program(function: Callable, compiled: bool) -> Callable:
+def _program(function: Callable, compiled: bool) -> Any:
     body = single_call(function) if compiled else function
     return tf.function(body, jit_compile=compiled, autograph=False)
 
@@ -91,6 +143,10 @@ def _variables(policy: Policy) -> list[Any]:
 
 def _values(variables: list[Any]) -> list[tf.Tensor]:
     return [tf.convert_to_tensor(x) for x in variables]
+
+
+def _specs(nested: Any) -> Any:
+    return nest.map(_spec, nested)
 
 
 def _spec(x: Any) -> tf.TensorSpec:
