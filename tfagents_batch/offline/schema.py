@@ -1,0 +1,125 @@
+"""Columns of logged rows, one decision each, and what a set of rows contains.
+
+The names are those of Horizon (Gauci et al. 2018, arXiv:1811.00260), so its logs are
+read unchanged. A reader, the validator, the timeline and dense batches follow the same
+schema; no column is renamed on the way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from tfagents_batch.errors import UserError
+
+Mode = Literal["discrete", "parametric", "continuous"]
+FEATURES = "MAP(BIGINT, DOUBLE)"
+# Type of an action in DuckDB's words: a name, or features of what was chosen.
+ACTION: dict[str, str] = {
+    "discrete": "VARCHAR",
+    "parametric": FEATURES,
+    "continuous": FEATURES,
+}
+# Columns without which rows cannot be read, and all others that have a meaning.
+NEEDED = ("ds", "mdp_id", "sequence_number", "state_features", "action", "reward")
+_TYPES = {
+    "ds": "VARCHAR",
+    "mdp_id": "VARCHAR",
+    "sequence_number": "BIGINT",
+    "state_features": FEATURES,
+    "action": "{action}",
+    "action_probability": "DOUBLE",
+    "action_log_density": "DOUBLE",
+    "reward": "DOUBLE",
+    "possible_actions": "{action}[]",
+    "metrics": "MAP(VARCHAR, DOUBLE)",
+    "terminated": "BOOLEAN",
+    "truncated": "BOOLEAN",
+    "final_state_features": FEATURES,
+    "final_possible_actions": "{action}[]",
+    "request_id": "VARCHAR",
+    "model_version": "VARCHAR",
+    "policy": "VARCHAR",
+}
+_LISTS = "possible_actions", "final_possible_actions"  # not of continuous actions
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """What rows contain.
+
+    Attributes:
+      mode: "discrete" for actions with names, "parametric" for actions with features,
+        "continuous" for vectors of numbers.
+      actions: names of all actions in the order of their numbers; discrete only.
+      features: ids of state features, ascending.
+      action_features: ids of the features of an action, ascending; not discrete.
+      metrics: names of the parts of the reward, sorted.
+      extra_columns: names of further columns, which are kept.
+    """
+
+    mode: Mode = "discrete"
+    actions: tuple[str, ...] = ()
+    features: tuple[int, ...] = ()
+    action_features: tuple[int, ...] = ()
+    metrics: tuple[str, ...] = ()
+    extra_columns: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return text that ``from_json`` reads, for manifests and checkpoints."""
+        return json.dumps(dataclasses.asdict(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Schema:
+        """Return the schema of a text.
+
+        Raises:
+          UserError: if the text is not one of ``to_json``.
+        """
+        try:
+            found = json.loads(text)
+            found = {
+                k: tuple(x) if isinstance(x, list) else x for k, x in found.items()
+            }
+            schema = cls(**found)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"this is no schema of logged rows: {error}") from error
+        if schema.mode not in get_args(Mode):
+            raise UserError(
+                f"the schema's mode is {schema.mode!r}; expected one of "
+                f"{', '.join(get_args(Mode))}"
+            )
+        return schema
+
+    def difference(self, other: Schema) -> str:
+        """Return one line on what differs in another schema; empty if nothing does."""
+        parts = []
+        for field in dataclasses.fields(self):
+            mine, its = getattr(self, field.name), getattr(other, field.name)
+            if mine == its:
+                continue
+            if not isinstance(mine, tuple):
+                parts.append(f"{field.name} {mine} became {its}")
+            elif set(mine) == set(its):
+                parts.append(f"{field.name} have another order")
+            else:
+                gone = ", ".join(map(str, sorted(set(mine) - set(its))))
+                came = ", ".join(map(str, sorted(set(its) - set(mine))))
+                parts.append(
+                    field.name
+                    + (f" lost {gone}" if gone else "")
+                    + (" and" if gone and came else "")
+                    + (f" gained {came}" if came else "")
+                )
+        return "; ".join(parts)
+
+
+def types(mode: Mode) -> Mapping[str, str]:
+    """Return the columns that have a meaning in a mode, with their DuckDB types."""
+    found: dict[str, Any] = {}
+    for name, kind in _TYPES.items():
+        if mode != "continuous" or name not in _LISTS:
+            found[name] = kind.format(action=ACTION[mode])
+    return found
