@@ -19,6 +19,7 @@ EXTRAS = {
     "dm": ["dm-env>=1.6"],
     "video": ["imageio-ffmpeg>=0.5", "pygame>=2.1.3"],
     "plot": ["matplotlib>=3.8"],
+    "offline": ["duckdb>=1.4", "pyarrow>=18"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],
     # The CPU build of torch is to be installed first; any other brings gigabytes.
@@ -47,7 +48,17 @@ TOOLS = [
     "tensorflow-probability>=0.25",  # the oracle of our distributions, with Keras 2
     "tf-keras>=2.21,<2.22",
 ]
-IN_DEV = ("gym", "atari", "mujoco", "box2d", "envpool", "dm", "video", "plot")
+IN_DEV = (
+    "gym",
+    "atari",
+    "mujoco",
+    "box2d",
+    "envpool",
+    "dm",
+    "video",
+    "plot",
+    "offline",
+)
 EXTRAS["dev"] = TOOLS + [package for extra in IN_DEV for package in EXTRAS[extra]]
 
 setup(
