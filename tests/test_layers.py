@@ -33,6 +33,7 @@ PACKAGES = {
     "kernel": {"absl", "gymnasium", "numpy", "tensorflow"},
     "ops": {"gymnasium", "numpy", "tensorflow"},
     "envs": {"cloudpickle", "gymnasium", "numpy"},
+    "offline": {"duckdb", "gymnasium", "minari", "numpy", "pyarrow"},
 }
 # Folders and modules of envs that may import TensorFlow; workers import none of them.
 GRAPH_SIDE = ("graph", "native", "tf", "make", "recipe", "contract")

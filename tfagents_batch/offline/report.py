@@ -1,0 +1,112 @@
+"""Findings of a validation, as a table and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import NamedTuple
+
+from tfagents_batch.errors import UserError
+
+ERROR, WARNING = "error", "warning"
+_LONGEST = 120  # characters of a value in the table
+
+
+class Example(NamedTuple):
+    """Row where a rule was broken; without a place if the rule is about the whole set.
+
+    Attributes:
+      file: path of the file, or the kind of data in memory.
+      row: number of the row in the file, counted from 1; lines without text do not
+        count.
+      value: the value, as text.
+    """
+
+    file: str | None
+    row: int | None
+    value: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A broken rule.
+
+    Attributes:
+      rule: name of the rule.
+      severity: "error" or "warning".
+      count: number of rows, or of names such as ids of features.
+      text: what is wrong, what was expected and what to do.
+      examples: at most three.
+    """
+
+    rule: str
+    severity: str
+    count: int
+    text: str
+    examples: tuple[Example, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Result of ``validator.validate``.
+
+    Attributes:
+      rows: number of rows.
+      findings: errors, then warnings, in the order of the rules.
+    """
+
+    rows: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings with which nothing is published."""
+        return tuple(each for each in self.findings if each.severity == ERROR)
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """Findings that may be intended."""
+        return tuple(each for each in self.findings if each.severity == WARNING)
+
+    def headline(self) -> str:
+        """Return one line: the number of rows and of findings."""
+        counts = f"{_count(len(self.errors), ERROR)}, "
+        counts += _count(len(self.warnings), WARNING)
+        return f"{_count(self.rows, 'row')}: {counts}"
+
+    def table(self) -> str:
+        """Return the findings with their examples, and the headline at the end."""
+        lines = []
+        for each in self.findings:
+            lines.append(f"{each.severity} {each.rule} ({each.count:,}): {each.text}")
+            for file, row, value in each.examples:
+                place = "" if file is None else f"{file}, row {row:,}: "
+                lines.append(f"    {place}{_short(value)}")
+        return "\n".join([*lines, self.headline()])
+
+    def to_json(self) -> str:
+        """Return a list of objects with the attributes of the findings."""
+        found = [
+            dataclasses.asdict(each)
+            | {"examples": [example._asdict() for example in each.examples]}
+            for each in self.findings
+        ]
+        return json.dumps(found, indent=2)
+
+    def raise_for_errors(self) -> None:
+        """Raise the table as an error if there are errors.
+
+        Raises:
+          UserError: as said.
+        """
+        if self.errors:
+            raise UserError(f"the logged rows have errors\n{self.table()}")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _short(value: str | None) -> str:
+    text = "NULL" if value is None else " ".join(value.split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,262 @@
+"""Rules of single rows, as SQL conditions.
+
+NULL in a condition counts as not broken.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tfagents_batch.offline.report import ERROR, WARNING
+from tfagents_batch.offline.schema import Mode
+from tfagents_batch.offline.sql import identifier, literal, literals
+
+# Names of all rules that are warnings, those of the validator included.
+WARNINGS = (
+    *("missing_propensity", "small_propensity", "marker_reward", "reward_of_metrics"),
+    *("day_backwards", "clock_backwards", "sequence_gap", "no_terminal"),
+    *("rare_feature", "common_action", "smaller_schema", "duplicate_key"),
+)
+# Values without which a row means nothing; those of a state are optional in an end
+# marker, and ``action`` is empty there.
+_ALWAYS = ("ds", "mdp_id", "sequence_number")
+_OF_DECISIONS = ("state_features", "action", "reward")
+
+
+class Rule(NamedTuple):
+    """Rule of single rows.
+
+    Attributes:
+      name: name of the rule.
+      severity: "error" or "warning".
+      condition: SQL of whether a row breaks it.
+      value: SQL of the value to show.
+      text: what is wrong, what was expected and what to do.
+      unless_all: True if the rule is fulfilled when all rows break it.
+    """
+
+    name: str
+    severity: str
+    condition: str
+    value: str
+    text: str
+    unless_all: bool = False
+
+
+def marker(mode: Mode) -> str:
+    """Return the SQL of whether a row is an end marker, never NULL.
+
+    An end marker has an empty action or an empty list of possible actions.
+    """
+    empty = "action = ''" if mode == "discrete" else "cardinality(action) = 0"
+    if mode != "continuous":
+        empty = f"len(possible_actions) = 0 OR {empty}"
+    return f"coalesce({empty}, false)"
+
+
+def rules(
+    mode: Mode,
+    actions: tuple[str, ...],
+    floor: float,
+    with_propensities: bool,
+    weights: dict[str, float],
+) -> list[Rule]:
+    """Return the rules of single rows.
+
+    Args:
+      mode: kind of actions.
+      actions: allowed names; empty allows all.
+      floor: smallest propensity without a warning.
+      with_propensities: whether a missing propensity is an error.
+      weights: weights of metrics whose sum is the reward; empty for no such rule.
+    """
+    found = _missing(mode) + _numbers(mode)
+    if mode != "continuous":
+        found += _possible_actions(mode)
+    if mode == "discrete" and actions:
+        known = literals(actions)
+        found.append(
+            Rule(
+                "unknown_action",
+                ERROR,
+                f"(NOT {marker(mode)} AND NOT list_contains({known}, action)) OR "
+                f"len(list_filter(possible_actions, "
+                f"lambda name: NOT list_contains({known}, name))) > 0",
+                "concat(action, ' of ', possible_actions)",
+                f"an action is none of {', '.join(actions)}; correct the rows, or add "
+                "it to the schema",
+            )
+        )
+    found += _propensities(mode, floor, with_propensities)
+    found += [
+        Rule(
+            "both_flags",
+            ERROR,
+            "terminated AND truncated",
+            "'terminated and truncated'",
+            "terminated and truncated are both true; a row has at most one of them",
+        ),
+        Rule(
+            "marker_reward",
+            WARNING,
+            f"{marker(mode)} AND (reward <> 0 OR "
+            "len(list_filter(map_values(metrics), lambda v: v <> 0)) > 0)",
+            "concat('reward ', reward, ', metrics ', metrics)",
+            "an end marker has a reward or metrics, and they are lost; log them in the "
+            "last row before it",
+        ),
+    ]
+    if weights:
+        terms = " + ".join(
+            f"{weight!r} * coalesce(metrics[{literal(name)}], 0)"
+            for name, weight in weights.items()
+        )
+        found.append(
+            Rule(
+                "reward_of_metrics",
+                WARNING,
+                f"NOT {marker(mode)} AND abs(reward - ({terms})) > 1e-6",
+                f"concat('reward ', reward, ', metrics give ', {terms})",
+                "the reward is not the weighted sum of the metrics",
+            )
+        )
+    return found
+
+
+def _missing(mode: Mode) -> list[Rule]:
+    readable = (
+        "(unread IS NULL OR NOT (map_contains(unread, {}) OR map_contains(unread, '')))"
+    )
+    found = []
+    for name in _ALWAYS + _OF_DECISIONS:
+        condition = f"{identifier(name)} IS NULL AND {readable.format(literal(name))}"
+        if name in _OF_DECISIONS:
+            condition += f" AND NOT {marker(mode)}"
+        found.append(
+            Rule(
+                f"missing_{name}",
+                ERROR,
+                condition,
+                "NULL::VARCHAR",
+                f"{name} is missing; every decision needs it",
+            )
+        )
+    return found
+
+
+def _is_missing(name: str) -> str:
+    """Return the SQL of whether a column is NULL and is not in ``unread``."""
+    unread = f"map_contains(unread, {literal(name)}) OR map_contains(unread, '')"
+    return f"{identifier(name)} IS NULL AND NOT coalesce({unread}, false)"
+
+
+def _bad(values: str) -> str:
+    """Return the SQL of whether a list has NULL or a number that is not finite."""
+    return f"len(list_filter({values}, lambda v: v IS NULL OR NOT isfinite(v))) > 0"
+
+
+def _numbers(mode: Mode) -> list[Rule]:
+    columns = {"state_features": "", "final_state_features": "", "metrics": ""}
+    if mode != "discrete":
+        columns["action"] = ""
+    found = [
+        Rule(
+            f"number_in_{name}",
+            ERROR,
+            _bad(f"map_values({name})"),
+            f"{name}::VARCHAR",
+            f"a value of {name} is NULL, NaN or infinite; leave out the key of a value "
+            "that is not known",
+        )
+        for name in columns
+    ]
+    if mode == "parametric":
+        values = "flatten(list_transform(possible_actions, lambda a: map_values(a)))"
+        found.append(
+            Rule(
+                "number_in_possible_actions",
+                ERROR,
+                _bad(values),
+                "possible_actions::VARCHAR",
+                "a feature of a possible action is NULL, NaN or infinite; leave out "
+                "the key of a value that is not known",
+            )
+        )
+    for name in ("reward", "action_log_density"):
+        found.append(
+            Rule(
+                f"number_in_{name}",
+                ERROR,
+                f"NOT isfinite({name})",
+                f"{name}::VARCHAR",
+                f"{name} is NaN or infinite; expected a finite number",
+            )
+        )
+    return found
+
+
+def _possible_actions(mode: Mode) -> list[Rule]:
+    action, possible = "action", "possible_actions"
+    if mode == "parametric":  # maps are equal only if their entries have one order
+        action = "list_sort(map_entries(action))"
+        possible = (
+            "list_transform(possible_actions, lambda a: list_sort(map_entries(a)))"
+        )
+    decision = f"NOT {marker(mode)}"
+    return [
+        Rule(
+            "impossible_action",
+            ERROR,
+            f"{decision} AND NOT list_contains({possible}, {action})",
+            "concat(action, ' of ', possible_actions)",
+            "the action is not among possible_actions; log all actions that the policy "
+            "could take",
+        ),
+        Rule(
+            "repeated_possible_action",
+            ERROR,
+            f"list_unique({possible}) <> len(possible_actions)",
+            "possible_actions::VARCHAR",
+            "possible_actions has an entry twice or NULL; expected each action once",
+        ),
+        Rule(
+            "missing_possible_actions",
+            ERROR,
+            _is_missing("possible_actions"),
+            "NULL::VARCHAR",
+            "possible_actions is missing, but other rows have it; log it in every row",
+            unless_all=True,
+        ),
+    ]
+
+
+def _propensities(mode: Mode, floor: float, needed: bool) -> list[Rule]:
+    decision = f"NOT {marker(mode)}"
+    missing = f"{decision} AND {_is_missing('action_probability')}"
+    if mode == "continuous":
+        missing += " AND action_log_density IS NULL"
+    return [
+        Rule(
+            "propensity",
+            ERROR,
+            f"{decision} AND NOT (action_probability > 0 AND action_probability <= 1)",
+            "action_probability::VARCHAR",
+            "action_probability is not above 0 and at most 1; expected the probability "
+            "with which the whole logging policy takes the action",
+        ),
+        Rule(
+            "missing_propensity",
+            ERROR if needed else WARNING,
+            missing,
+            "NULL::VARCHAR",
+            "action_probability is missing; a policy cannot be evaluated on these rows",
+        ),
+        Rule(
+            "small_propensity",
+            WARNING,
+            f"{decision} AND action_probability > 0 AND action_probability < {floor!r}",
+            "action_probability::VARCHAR",
+            f"action_probability is below {floor:g}; estimates of a policy's value "
+            "will be noisy",
+        ),
+    ]

@@ -1,0 +1,287 @@
+"""Check logged rows before anything is built from them.
+
+The rules run inside DuckDB, which reads the rows in a stream. Most work is one query
+for the rules of single rows, one for their order, and one for the names that occur.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping, Sequence
+
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.conversion import OTHER_KEY
+from tfagents_batch.offline.reader import Rows
+from tfagents_batch.offline.report import ERROR, WARNING, Example, Finding, Report
+from tfagents_batch.offline.rules import WARNINGS, Rule, marker, rules
+from tfagents_batch.offline.schema import FEATURES, Schema, types
+from tfagents_batch.offline.sql import literal, literals
+from tfagents_batch.suggest import closest, unknown
+
+_EXAMPLES = 3
+# Share of steps up to which a gap is an exception (otherwise the numbers are times),
+# and up to which a wrong order is one (otherwise the files are shuffled).
+_EXCEPTIONS = 0.1
+_EXPECTED = {
+    "VARCHAR": "a string",
+    "BIGINT": "a whole number",
+    "DOUBLE": "a number",
+    "BOOLEAN": "true or false",
+    FEATURES: 'a map from whole numbers to numbers, such as {"0": 1.5}',
+    "MAP(VARCHAR, DOUBLE)": 'a map from names to numbers, such as {"click": 1}',
+    "VARCHAR[]": "a list of names",
+    f"{FEATURES}[]": 'a list of maps, such as [{"0": 1.5}]',
+}
+Duplicates = typing.Literal["error", "first", "last"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Options of the validation."""
+
+    on_duplicate: Duplicates = option(
+        "error", "rows with the same mdp_id and sequence_number: error, first or last"
+    )
+    propensities: bool = option(False, "a missing action_probability is an error")
+    propensity_floor: float = option(
+        1e-6, "action_probability below which there is a warning", least=0, most=1
+    )
+    continuing_task: bool = option(False, "no episode ends, so none needs a last row")
+    metric_weights: dict | None = option(
+        None, "weights of the metrics whose sum is the reward; none: not checked"
+    )
+    max_features: int = option(100_000, "most ids of features", least=1)
+    rare_feature: int = option(20, "rows below which a feature is rare", least=0)
+    common_action: float = option(
+        0.999, "share of rows with one action above which there is a warning", most=1
+    )
+    errors: tuple[str, ...] = option((), "names of warnings that are errors")
+
+
+def validate(
+    rows: Rows, schema: Schema | None = None, options: Options | None = None
+) -> Report:
+    """Check rows.
+
+    Args:
+      rows: result of ``reader.open_rows``.
+      schema: expected schema: actions and features that it lacks are errors; None for
+        that of the rows.
+      options: see ``Options``.
+
+    Raises:
+      UserError: if an option is wrong, or a file cannot be read or changed meanwhile.
+    """
+    options = config.check(options or Options())
+    for name in options.errors:
+        if name not in WARNINGS:
+            raise UserError(unknown("rule", name, WARNINGS))
+    count, found = _single(rows, schema, options)
+    found += _unknown_columns(rows)
+    if count:
+        found += _order(rows, options) + _names(rows, options)
+    else:
+        text = "there are no rows; expected at least one"
+        found.append(Finding("empty", ERROR, 1, text))
+    if schema is not None:
+        found += _difference(schema, rows.find_schema())
+    rows.check_unchanged()
+    found = [
+        dataclasses.replace(x, severity=ERROR) if x.rule in options.errors else x
+        for x in found
+    ]
+    return Report(count, tuple(sorted(found, key=lambda x: x.severity != ERROR)))
+
+
+def _single(
+    rows: Rows, schema: Schema | None, options: Options
+) -> tuple[int, list[Finding]]:
+    """Return the number of rows, and what the rules of single rows find."""
+    broken = rules(
+        rows.mode,
+        schema.actions if schema else (),
+        options.propensity_floor,
+        options.propensities,
+        options.metric_weights or {},
+    )
+    counts = ", ".join(f"count_if({rule.condition})" for rule in broken)
+    ((count, unread, *numbers),) = rows.fetch(
+        f"SELECT count(*), count(unread), {counts} FROM {rows.view}"
+    )
+    found = _unread(rows) if unread else []
+    failed = [
+        (rule, number)
+        for rule, number in zip(broken, numbers, strict=True)
+        if number and not (rule.unless_all and number == count)
+    ]
+    if failed:
+        shown = ", ".join(
+            f"{_examples(rule.value)} FILTER ({rule.condition})" for rule, _ in failed
+        )
+        (examples,) = rows.fetch(f"SELECT {shown} FROM {rows.view}")
+        found += [
+            _finding(rule, number, some)
+            for (rule, number), some in zip(failed, examples, strict=True)
+        ]
+    return count, found
+
+
+def _unread(rows: Rows) -> list[Finding]:
+    """Return the findings on values that could not be converted."""
+    known = types(rows.mode)
+    maps = literals(name for name, type_ in known.items() if FEATURES in type_)
+    groups = rows.fetch(
+        f"""
+        SELECT name, list_contains({maps}, name) AND regexp_matches(value,
+            {literal(OTHER_KEY)}) AS key, count(*), {_examples("value")}
+        FROM (SELECT file, row, unnest(map_entries(unread), recursive := true)
+          FROM {rows.view} WHERE unread IS NOT NULL) AS entries(file, row, name, value)
+        GROUP BY ALL ORDER BY ALL
+        """
+    )
+    found = []
+    for name, is_key, count, some in groups:
+        if not name:
+            rule, text = "not_json", "a line is no JSON object; expected one row a line"
+        elif is_key:
+            rule = "feature_key"
+            text = f"a key of {name} is no whole number; expected ids such as 3"
+        else:
+            rule = "wrong_type"
+            text = f"{name} cannot be read; expected {_EXPECTED[known[name]]}"
+        found.append(_finding(Rule(rule, ERROR, "", "", text), count, some))
+    return found
+
+
+def _order(rows: Rows, options: Options) -> list[Finding]:
+    """Return the findings on the order of the rows of an episode."""
+    key = "concat(mdp_id, ' ', sequence_number)"
+    ends = "(is_marker OR coalesce(terminated OR truncated, false))"
+    conditions = {
+        "duplicate_key": "sequence_number = earlier",
+        "early_end": f"{ends} AND later > sequence_number",
+        "day_backwards": "later_ds < ds",
+        "clock_backwards": "later > sequence_number AND later_file = file "
+        "AND later_row < row",
+        "sequence_gap": "later - 1 > sequence_number",
+    }
+    columns = ", ".join(
+        f"count_if({condition}), {_examples(key)} FILTER ({condition})"
+        for condition in conditions.values()
+    )
+    ((steps, terminals, *values),) = rows.fetch(
+        f"""
+        SELECT count(later), count_if(is_marker OR terminated), {columns} FROM (
+          SELECT *, lag(sequence_number) OVER episode AS earlier,
+            lead(sequence_number) OVER episode AS later, lead(ds) OVER episode AS
+            later_ds, lead(file) OVER episode AS later_file,
+            lead(row) OVER episode AS later_row
+          FROM (SELECT mdp_id, sequence_number, ds, file, row, terminated, truncated,
+              {marker(rows.mode)} AS is_marker FROM {rows.view}
+            WHERE mdp_id IS NOT NULL AND sequence_number IS NOT NULL)
+          WINDOW episode AS (PARTITION BY mdp_id ORDER BY sequence_number))
+        """
+    )
+    chosen = options.on_duplicate
+    texts = {
+        "duplicate_key": "a pair of mdp_id and sequence_number occurs again; "
+        + (
+            "remove it, or pass on_duplicate=first or last"
+            if chosen == "error"
+            else f"only the {chosen} of these rows counts"
+        ),
+        "early_end": "an end marker, or a row with terminated or truncated, is not the "
+        "last row of its mdp_id; give each episode its own mdp_id",
+        "day_backwards": "ds falls while sequence_number rises; episodes are in the "
+        "order of sequence_number",
+        "clock_backwards": "sequence_number falls within a file; episodes are in the "
+        "order of sequence_number, which may be that of a wrong clock",
+        "sequence_gap": "sequence_number leaves out a number, though most rows follow "
+        "the one before; rows may be lost",
+    }
+    found = []
+    for name, count, some in zip(conditions, values[::2], values[1::2], strict=True):
+        rare = name in ("clock_backwards", "sequence_gap")
+        if not count or (rare and count > _EXCEPTIONS * steps):
+            continue
+        is_error = name == "early_end" or (name, chosen) == ("duplicate_key", "error")
+        severity = ERROR if is_error else WARNING
+        found.append(_finding(Rule(name, severity, "", "", texts[name]), count, some))
+    if not terminals and not options.continuing_task:
+        text = (
+            "no row has terminated and there is no end marker, so nothing is known "
+            "to end; log them, or pass continuing_task"
+        )
+        found.append(Finding("no_terminal", WARNING, 1, text))
+    return found
+
+
+def _names(rows: Rows, options: Options) -> list[Finding]:
+    """Return the findings on ids of features and names of actions."""
+    counts = {
+        kind: {each.name: each.count for each in rows.contents if each.kind == kind}
+        for kind in ("feature", "action_feature", "action")
+    }
+    found = []
+
+    def add(rule: str, severity: str, names: Sequence, text: str) -> None:
+        if names:
+            some = tuple(Example(None, None, str(x)) for x in names[:_EXAMPLES])
+            found.append(Finding(rule, severity, len(names), text, some))
+
+    features, of_actions = counts["feature"], counts["action_feature"]
+    text = "features of states and of actions share ids; give them different ids"
+    add("shared_feature", ERROR, sorted(features.keys() & of_actions.keys()), text)
+    if len(features) + len(of_actions) > options.max_features:
+        text = f"there are more than {options.max_features:,} ids of features"
+        add("too_many_features", ERROR, [*features, *of_actions], text)
+    rare = options.rare_feature
+    few = [name for name, count in features.items() if count < rare]
+    add("rare_feature", WARNING, few, f"a feature is present in less than {rare} rows")
+    total = sum(counts["action"].values())
+    most = [x for x, n in counts["action"].items() if n > options.common_action * total]
+    text = f"more than {options.common_action:.1%} of the rows have one action"
+    add("common_action", WARNING, most, text)
+    return found
+
+
+def _unknown_columns(rows: Rows) -> list[Finding]:
+    names = rows.unknown_columns
+    if not names:
+        return []
+    text = "a column has no meaning; correct its name, or list it in extra_columns"
+    examples = []
+    for name in names[:_EXAMPLES]:
+        close = closest(name, types(rows.mode))
+        hint = f" (did you mean {close}?)" if close else ""
+        examples.append(Example(None, None, name + hint))
+    return [Finding("unknown_column", ERROR, len(names), text, tuple(examples))]
+
+
+def _difference(expected: Schema, found: Schema) -> list[Finding]:
+    """Return a finding if rows have another schema: an error if they have more."""
+    if set(found.actions) <= set(expected.actions):
+        found = dataclasses.replace(found, actions=expected.actions)
+    text = expected.difference(found)
+    if not text:
+        return []
+    more = any(
+        set(getattr(found, name)) - set(getattr(expected, name))
+        for name in ("actions", "features", "action_features", "metrics")
+    )
+    text = f"the rows have another schema than expected: {text}"
+    name, severity = ("schema", ERROR) if more else ("smaller_schema", WARNING)
+    return [Finding(name, severity, 1, text)]
+
+
+def _examples(value: str) -> str:
+    """Return the SQL of the first examples of a group."""
+    return f"min({{'file': file, 'row': row, 'value': {value}}}, {_EXAMPLES})"
+
+
+def _finding(rule: Rule, count: int, examples: Sequence[Mapping]) -> Finding:
+    some = tuple(Example(**each) for each in examples)
+    return Finding(rule.name, rule.severity, count, rule.text, some)
