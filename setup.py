@@ -19,7 +19,7 @@ EXTRAS = {
     "dm": ["dm-env>=1.6"],
     "video": ["imageio-ffmpeg>=0.5", "pygame>=2.1.3"],
     "plot": ["matplotlib>=3.8"],
-    "offline": ["duckdb>=1.4", "pyarrow>=18"],
+    "offline": ["duckdb>=2", "pyarrow>=18"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],
     # The CPU build of torch is to be installed first; any other brings gigabytes.
@@ -40,6 +40,7 @@ EXTRAS = {
 TOOLS = [
     "hypothesis>=6.100",
     "minatar>=1.0.15",  # the oracle of our games
+    "pandas>=2.2",
     "psutil>=5.9",
     "pytest>=8",
     "pytest-timeout>=2.3",
