@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,14 +10,11 @@ from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import Mode, Schema, types
-from tfagents_batch.offline.sql import identifier, literal, literals
 
 try:
     import duckdb
 
-    from tfagents_batch.offline import staging
-    from tfagents_batch.offline.conversion import UNREAD, converted, is_safe, unread
-    from tfagents_batch.offline.staging import ALIAS, Part
+    from tfagents_batch.offline.reading import staging, view
 except ImportError as error:
     raise UserError(
         f"logged rows need DuckDB and PyArrow ({error}); "
@@ -26,9 +22,6 @@ except ImportError as error:
     ) from error
 
 VIEW = "rows"
-_PRESENCE = "_presence"  # suffix of the flags beside lists of features (ReAgent)
-# Columns of the view that say where a row came from.
-_ADDED = ("file", "row", "unread")
 
 
 class File(NamedTuple):
@@ -186,7 +179,7 @@ def open_rows(
         mode, extra_columns = schema.mode, schema.extra_columns
     extra = tuple(extra_columns)
     for name in extra:
-        if name in _ADDED or name in types(mode):
+        if name in view.ADDED or name in types(mode):
             raise UserError(
                 f"the extra column {name!r} has the name of another column; rename it"
             )
@@ -205,101 +198,23 @@ def open_rows(
         try:
             source = data if found is None else found
             parts = staging.stage(connection, source, Path(folder.name), mode, extra)
-            _create_view(rows, parts)
+            query, others = view.query(connection, parts, mode, extra)
+            connection.execute(f"CREATE VIEW {VIEW} AS {query}")
         except duckdb.Error as error:
             raise UserError(f"rows cannot be read: {_line(error)}") from error
         finally:
             rows.check_unchanged()
         connection.execute("SET preserve_insertion_order=false")
+        rows.unknown_columns = tuple(sorted(others - {staging.ALIAS}))
+        if staging.ALIAS in others:
+            rows.notices.append(
+                f"column {staging.ALIAS} is read as action_probability where that is "
+                "missing"
+            )
     except BaseException:
         rows.close()
         raise
     return rows
-
-
-def _create_view(rows: Rows, parts: Sequence[Part]) -> None:
-    """Create the view; parts with the same columns are read together."""
-    groups: dict[Any, list[Part]] = {}
-    for part, structure in zip(parts, _structures(rows.connection, parts), strict=True):
-        groups.setdefault((structure, part.label, part.parsed), []).append(part)
-    queries, others = [], set()
-    for (_, label, parsed), group in groups.items():
-        in_memory = bool(label) or parsed
-        source = (
-            f"read_parquet({literals(part.path for part in group)}, "
-            f"hive_partitioning={not in_memory}, hive_types_autocast=false)"
-        )
-        read = _parsed if parsed else _converted
-        query, other = read(rows, source, label)
-        queries.append(query)
-        others |= other
-    rows.connection.execute(
-        f"CREATE VIEW {VIEW} AS " + " UNION ALL BY NAME ".join(queries)
-    )
-    rows.unknown_columns = tuple(sorted(others - {ALIAS}))
-    if ALIAS in others:
-        rows.notices.append(
-            f"column {ALIAS} is read as action_probability where that is missing"
-        )
-
-
-def _structures(connection: Any, parts: Sequence[Part]) -> list[str]:
-    """Return for each part a text that is the same for files with the same columns."""
-    paths = list(dict.fromkeys(part.path for part in parts))
-    found = connection.execute(
-        "SELECT file_name, string_agg(concat(name, ' ', duckdb_type, num_children) "
-        "ORDER BY column_id) "
-        f"FROM parquet_schema({literals(paths)}) GROUP BY file_name"
-    ).fetchall()
-    columns = dict(found)
-    hive = re.compile(r"([^/=]+)=[^/]*/")
-    return [columns[part.path] + str(hive.findall(part.path)) for part in parts]
-
-
-def _parsed(rows: Rows, source: str, label: str) -> tuple[str, set[str]]:
-    """Return the query of JSON that is parsed, and the names of other columns."""
-    others = rows.connection.sql(
-        f"SELECT DISTINCT unnest(other_columns) FROM {source}"
-    ).fetchall()
-    columns = "* EXCLUDE other_columns, file_row_number + 1 AS row"
-    return f"SELECT {columns} FROM {source}", {name for (name,) in others}
-
-
-def _converted(rows: Rows, source: str, label: str) -> tuple[str, set[str]]:
-    """Return the query of Parquet with any types, and the names of other columns."""
-    relation = rows.connection.sql(f"FROM {source}")
-    columns = dict(zip(relation.columns, relation.types, strict=True))
-    used, selected, failures = set(), [], {}
-    for name, type_ in types(rows.mode).items():
-        own = name
-        if name == "action_probability" and name not in columns:
-            own = ALIAS
-        if own not in columns:
-            selected.append(f"NULL::{type_} AS {identifier(name)}")
-            continue
-        value, flags = identifier(own), ""
-        used.add(name)
-        if own + _PRESENCE in columns:
-            used.add(own + _PRESENCE)
-            flags = identifier(own + _PRESENCE)
-        found = converted(value, columns[own], type_, own, flags)
-        if not is_safe(columns[own], type_):
-            failed = f"{value} IS NOT NULL AND ({found}) IS NULL"
-            failures[name] = failed, f"to_json({value})"
-        if name == "action_probability" and {name, ALIAS} <= columns.keys():
-            other = converted(ALIAS, columns[ALIAS], type_, ALIAS)
-            found = f"coalesce({found}, {other})"
-        selected.append(f"{found} AS {identifier(name)}")
-    for name in rows.extra_columns:
-        used.add(name)
-        value = identifier(name) if name in columns else "NULL"
-        selected.append(f"{value} AS {identifier(name)}")
-    file = literal(label) if label else "filename"
-    query = (
-        f"SELECT {', '.join(selected)}, {file} AS file, file_row_number + 1 AS row, "
-        f"({unread(failures)})::{UNREAD} AS unread FROM {source}"
-    )
-    return query, columns.keys() - used
 
 
 def _contents(view: str, mode: Mode) -> str:

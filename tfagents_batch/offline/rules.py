@@ -82,7 +82,7 @@ def rules(
                 f"(NOT {marker(mode)} AND NOT list_contains({known}, action)) OR "
                 f"len(list_filter(possible_actions, "
                 f"lambda name: NOT list_contains({known}, name))) > 0",
-                "concat(action, ' of ', possible_actions)",
+                "concat(action::VARCHAR, ' of ', possible_actions::VARCHAR)",
                 f"an action is none of {', '.join(actions)}; correct the rows, or add "
                 "it to the schema",
             )
@@ -101,7 +101,7 @@ def rules(
             WARNING,
             f"{marker(mode)} AND (reward <> 0 OR "
             "len(list_filter(map_values(metrics), lambda v: v <> 0)) > 0)",
-            "concat('reward ', reward, ', metrics ', metrics)",
+            "concat('reward ', reward, ', metrics ', metrics::VARCHAR)",
             "an end marker has a reward or metrics, and they are lost; log them in the "
             "last row before it",
         ),
@@ -208,7 +208,7 @@ def _possible_actions(mode: Mode) -> list[Rule]:
             "impossible_action",
             ERROR,
             f"{decision} AND NOT list_contains({possible}, {action})",
-            "concat(action, ' of ', possible_actions)",
+            "concat(action::VARCHAR, ' of ', possible_actions::VARCHAR)",
             "the action is not among possible_actions; log all actions that the policy "
             "could take",
         ),

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.conversion import OTHER_KEY
 from tfagents_batch.offline.reader import Rows
+from tfagents_batch.offline.reading.conversion import OTHER_KEY
 from tfagents_batch.offline.report import ERROR, WARNING, Example, Finding, Report
 from tfagents_batch.offline.rules import WARNINGS, Rule, marker, rules
 from tfagents_batch.offline.schema import FEATURES, Schema, types

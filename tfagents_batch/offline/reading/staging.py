@@ -17,9 +17,9 @@ import duckdb
 import pyarrow
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import minari_rows
-from tfagents_batch.offline.conversion import converted, unread
 from tfagents_batch.offline.lines import to_line
+from tfagents_batch.offline.reading import minari_rows
+from tfagents_batch.offline.reading.conversion import converted, unread
 from tfagents_batch.offline.schema import Mode, types
 from tfagents_batch.offline.sql import identifier, literal, literals
 

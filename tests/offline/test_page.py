@@ -1,0 +1,38 @@
+"""Tests that docs/offline.md matches the code."""
+
+import pathlib
+import re
+import runpy
+
+from tfagents_batch.offline import rules, schema, validator
+
+PAGE = (pathlib.Path(__file__).parents[2] / "docs/offline.md").read_text()
+
+
+def test_the_code_of_the_part_on_rows_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    part = PAGE.partition("\n## Rows\n")[2].partition("\n## ")[0]
+    script = tmp_path / "page.py"
+    script.write_text("".join(re.findall(r"```python\n(.*?)```", part, re.DOTALL)))
+    runpy.run_path(str(script))
+    out = capsys.readouterr().out
+    assert "('send', 1)" in out and "2 rows: 0 errors" in out
+
+
+def test_every_column_is_explained():
+    rows = re.findall(r"^\| (`.*?`) \|", PAGE, re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert {*schema.types("discrete")} <= names
+
+
+def test_every_rule_is_explained():
+    single = [
+        each.name
+        for mode in ("discrete", "parametric", "continuous")
+        for each in rules.rules(mode, ("send",), 0.0, True, {"click": 1.0})
+    ]
+    source = pathlib.Path(validator.__file__).read_text()
+    others = re.findall(r'(?:Finding\(|add\(|rule = |Rule\()"(\w+)"', source)
+    assert {"empty", "shared_feature", "feature_key", "not_json"} & {*others}
+    for name in {*single, *others, *rules.WARNINGS}:
+        assert f"`{name}`" in PAGE, name

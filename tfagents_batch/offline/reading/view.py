@@ -1,0 +1,101 @@
+"""Query that gives Parquet files with any columns the types of the schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+
+from tfagents_batch.offline.reading.conversion import UNREAD, converted, is_safe, unread
+from tfagents_batch.offline.reading.staging import ALIAS, Part
+from tfagents_batch.offline.schema import Mode, types
+from tfagents_batch.offline.sql import identifier, literal, literals
+
+# Columns that say where a row came from, and what could not be converted.
+ADDED = ("file", "row", "unread")
+_PRESENCE = "_presence"  # suffix of the flags beside lists of features (ReAgent)
+
+
+def query(
+    connection: duckdb.DuckDBPyConnection,
+    parts: Sequence[Part],
+    mode: Mode,
+    extra_columns: tuple[str, ...],
+) -> tuple[str, set[str]]:
+    """Return the query of all rows, and names of columns that it does not read.
+
+    Files with the same columns are read together. ``ALIAS`` is among the names where it
+    stands in for ``action_probability``.
+
+    Raises:
+      UserError: if a column has a type without a reading.
+    """
+    groups: dict[Any, list[Part]] = {}
+    for part, structure in zip(parts, _structures(connection, parts), strict=True):
+        groups.setdefault((structure, part.label, part.parsed), []).append(part)
+    queries, others = [], set()
+    for (_, label, parsed), group in groups.items():
+        in_memory = bool(label) or parsed
+        source = (
+            f"read_parquet({literals(part.path for part in group)}, "
+            f"hive_partitioning={not in_memory}, hive_types_autocast=false)"
+        )
+        relation = connection.sql(f"FROM {source}")
+        columns = dict(zip(relation.columns, relation.types, strict=True))
+        if parsed:
+            names = "SELECT DISTINCT unnest(other_columns) FROM " + source
+            others |= {name for (name,) in connection.sql(names).fetchall()}
+            selected = "* EXCLUDE other_columns"
+        else:
+            used, selected = _converted(columns, mode, extra_columns)
+            others |= columns.keys() - used
+            selected += f", {literal(label) if label else 'filename'} AS file"
+        queries.append(f"SELECT {selected}, file_row_number + 1 AS row FROM {source}")
+    return " UNION ALL BY NAME ".join(queries), others
+
+
+def _structures(connection: Any, parts: Sequence[Part]) -> list[str]:
+    """Return for each part a text that is the same for files with the same columns."""
+    paths = list(dict.fromkeys(part.path for part in parts))
+    found = connection.execute(
+        "SELECT file_name, string_agg(concat(name, ' ', duckdb_type, num_children) "
+        "ORDER BY column_id) "
+        f"FROM parquet_schema({literals(paths)}) GROUP BY file_name"
+    ).fetchall()
+    columns = dict(found)
+    hive = re.compile(r"([^/=]+)=[^/]*/")
+    return [columns[part.path] + str(hive.findall(part.path)) for part in parts]
+
+
+def _converted(
+    columns: dict[str, Any], mode: Mode, extra_columns: tuple[str, ...]
+) -> tuple[set[str], str]:
+    """Return the names of the columns that are read, and their SQL expressions."""
+    used, selected, failures = set(extra_columns), [], {}
+    for name, type_ in types(mode).items():
+        own = name
+        if name == "action_probability" and name not in columns:
+            own = ALIAS
+        if own not in columns:
+            selected.append(f"NULL::{type_} AS {identifier(name)}")
+            continue
+        value, flags = identifier(own), ""
+        used.add(name)
+        if own + _PRESENCE in columns:
+            used.add(own + _PRESENCE)
+            flags = identifier(own + _PRESENCE)
+        found = converted(value, columns[own], type_, own, flags)
+        if not is_safe(columns[own], type_):
+            failed = f"{value} IS NOT NULL AND ({found}) IS NULL"
+            failures[name] = failed, f"to_json({value})"
+        if name == "action_probability" and {name, ALIAS} <= columns.keys():
+            other = converted(ALIAS, columns[ALIAS], type_, ALIAS)
+            found = f"coalesce({found}, {other})"
+        selected.append(f"{found} AS {identifier(name)}")
+    for name in extra_columns:
+        value = identifier(name) if name in columns else "NULL"
+        selected.append(f"{value} AS {identifier(name)}")
+    selected.append(f"({unread(failures)})::{UNREAD} AS unread")
+    return used, ", ".join(selected)

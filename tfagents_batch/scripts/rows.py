@@ -1,0 +1,81 @@
+"""Check logged rows: ``python -m tfagents_batch.scripts.rows --input=logs/``."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.offline.schema import Mode, Schema
+from tfagents_batch.scripts import app
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    input: tuple[str, ...] = option(
+        (), "files, folders or globs of JSON lines or Parquet; or minari:<name>"
+    )
+    mode: Mode = option("discrete", "discrete, parametric or continuous actions")
+    extra_columns: tuple[str, ...] = option((), "further columns that are allowed")
+    schema: str | None = option(
+        None, "file with the expected schema, instead of mode and extra_columns"
+    )
+    write_schema: str | None = option(None, "file to write the schema of the rows to")
+    json: bool = option(False, "print JSON instead of a table")
+    debug: bool = option(False, "print tracebacks")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, check the rows, and print the findings.
+
+    Returns:
+      Exit status: 65 if there are errors, else 0.
+    """
+    from tfagents_batch.offline.reader import open_rows
+    from tfagents_batch.offline.validator import Options, validate
+
+    given = app.flags(argv, (Command, ""), (Options, ""))
+    if given is None:
+        return 0
+    command = config.replace(Command(), given[0])
+    options = config.replace(Options(), given[1])
+    if not command.input:
+        raise UserError("no rows are given; pass --input=<file or folder>")
+    schema = None if command.schema is None else _read(command.schema)
+    data = command.input[0] if len(command.input) == 1 else list(command.input)
+    with open_rows(
+        data, command.mode, schema, extra_columns=command.extra_columns
+    ) as rows:
+        report = validate(rows, schema, options)
+        if command.write_schema is not None:
+            _write(command.write_schema, rows.find_schema())
+        for notice in rows.notices:
+            print(f"notice: {notice}", file=sys.stderr)
+    app.show(report.to_json() if command.json else report.table())
+    return app.EXIT_DATA if report.errors else 0
+
+
+def _read(path: str) -> Schema:
+    try:
+        text = Path(path).read_text()
+    except OSError as error:
+        raise UserError(f"--schema={path} cannot be read: {error.strerror}") from error
+    return Schema.from_json(text)
+
+
+def _write(path: str, schema: Schema) -> None:
+    try:
+        Path(path).write_text(schema.to_json())
+    except OSError as error:
+        text = f"--write_schema={path} cannot be written: {error.strerror}"
+        raise SaveError(text) from error
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main, tensorflow=False))
