@@ -15,6 +15,7 @@ from gymnasium import spaces
 from tests.offline import made
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reader import open_rows
+from tfagents_batch.offline.reading import staging
 from tfagents_batch.offline.schema import Schema, types
 
 FEATURES = pyarrow.map_(pyarrow.string(), pyarrow.float64())
@@ -125,6 +126,8 @@ def test_hive_folders_give_ds_as_text(tmp_path):
     parquet(tmp_path / "ds=20260103" / "a.parquet", rows)
     found = [each["ds"] for each in read(tmp_path, "ds")]
     assert found == ["2026-01-02", "20260103"]
+    parquet(tmp_path / "b" / "ds=007" / "a.parquet", rows)
+    assert read(tmp_path / "b", "ds") == [{"ds": "007"}]
 
 
 def test_files_may_have_different_columns_and_types(tmp_path):
@@ -328,6 +331,19 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path):
         path.unlink()
         with pytest.raises(UserError, match=r"a\.jsonl was removed while it was read"):
             rows.check_unchanged()
+
+
+def test_a_file_that_changes_while_it_is_opened_is_an_error(tmp_path, monkeypatch):
+    path = made.write(tmp_path / "a.jsonl", [made.row()])
+    parse = staging.parse_json
+
+    def append(*arguments):
+        made.write(path, [made.row(), made.row()])
+        return parse(*arguments)
+
+    monkeypatch.setattr(staging, "parse_json", append)
+    with pytest.raises(UserError, match=r"a\.jsonl changed while it was read"):
+        open_rows(path)
 
 
 def test_a_parquet_file_that_is_cut_while_it_is_read_is_named(tmp_path):

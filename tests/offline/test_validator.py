@@ -208,8 +208,9 @@ def test_no_rows_are_an_error(tmp_path):
 def test_candidates_are_compared_whatever_the_order_of_their_features():
     action = {"100": 0.3, "101": 1.0}
     other = {"101": 1.0, "100": 0.3}
-    row = made.parametric(action=action, possible_actions=[other], terminated=True)
-    assert found([row], "parametric") == {}
+    for one, two in ((action, other), (other, action)):
+        row = made.parametric(action=one, possible_actions=[two], terminated=True)
+        assert found([row], "parametric") == {}
     row["possible_actions"] = [other, action]
     assert found([row], "parametric") == {"repeated_possible_action": (ERROR, 1)}
     row["possible_actions"] = [{"100": 0.3}]
