@@ -15,7 +15,7 @@ from gymnasium import spaces
 from tests.offline import made
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reader import open_rows
-from tfagents_batch.offline.reading import staging
+from tfagents_batch.offline.reading import json_lines
 from tfagents_batch.offline.schema import Schema, types
 
 FEATURES = pyarrow.map_(pyarrow.string(), pyarrow.float64())
@@ -110,6 +110,20 @@ def test_a_row_says_which_file_and_line_it_came_from(tmp_path):
         *(("a.jsonl", 1), ("a.jsonl", 2), ("b.jsonl", 1), ("b.jsonl", 2)),
         *(("c.parquet", 1), ("c.parquet", 2)),
     ]
+
+
+def test_rows_of_many_files_are_numbered_in_each(tmp_path):
+    lengths = [1, 3000, 0, 2, 5000, 1]
+    for number, length in enumerate(lengths):
+        rows = [made.row(sequence_number=k) for k in range(length)]
+        path = made.write(tmp_path / f"{number}.jsonl", rows)
+        if number % 2:
+            compressed(path)
+            path.unlink()
+    found = read(tmp_path, "file, row, sequence_number AS number")
+    assert all(each["row"] == each["number"] + 1 for each in found)
+    counts = collections.Counter(each["file"] for each in found)
+    assert list(counts.values()) == [1, 3000, 2, 5000, 1]
 
 
 def test_files_that_are_being_written_are_left_out(tmp_path):
@@ -289,12 +303,12 @@ def test_an_extra_column_cannot_have_the_name_of_another():
             open_rows([made.row()], extra_columns=[name])
 
 
-def test_a_late_unknown_column_of_a_long_file_is_found(tmp_path):
-    lines = [made.row(sequence_number=k) for k in range(25_000)]
-    for each in lines[-5000:]:
+def test_a_late_unknown_column_of_long_files_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(json_lines, "_SMALL", 0)
+    lines = [made.row(sequence_number=k) for k in range(5000)]
+    for each in lines[-2000:]:
         each["shop"] = "a"
     path = made.write(tmp_path / "a.jsonl", lines)
-    assert path.stat().st_size > 4 * 2**20
     with open_rows(path) as rows:
         assert rows.unknown_columns == ("shop",)
 
@@ -335,13 +349,13 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path):
 
 def test_a_file_that_changes_while_it_is_opened_is_an_error(tmp_path, monkeypatch):
     path = made.write(tmp_path / "a.jsonl", [made.row()])
-    parse = staging.parse_json
+    parse = json_lines.parse
 
     def append(*arguments):
         made.write(path, [made.row(), made.row()])
         return parse(*arguments)
 
-    monkeypatch.setattr(staging, "parse_json", append)
+    monkeypatch.setattr(json_lines, "parse", append)
     with pytest.raises(UserError, match=r"a\.jsonl changed while it was read"):
         open_rows(path)
 

@@ -15,6 +15,7 @@ try:
     import duckdb
 
     from tfagents_batch.offline.reading import staging, view
+    from tfagents_batch.offline.reading.json_lines import ALIAS
 except ImportError as error:
     raise UserError(
         f"logged rows need DuckDB and PyArrow ({error}); "
@@ -183,7 +184,7 @@ def open_rows(
             raise UserError(
                 f"the extra column {name!r} has the name of another column; rename it"
             )
-    found = staging.files(data)
+    found = staging.paths(data)
     files = tuple(_file(path) for path in found or ())
     folder = tempfile.TemporaryDirectory(prefix="tfagents_rows_")
     connection = duckdb.connect(
@@ -205,11 +206,10 @@ def open_rows(
         finally:
             rows.check_unchanged()
         connection.execute("SET preserve_insertion_order=false")
-        rows.unknown_columns = tuple(sorted(others - {staging.ALIAS}))
-        if staging.ALIAS in others:
+        rows.unknown_columns = tuple(sorted(others - {ALIAS}))
+        if ALIAS in others:
             rows.notices.append(
-                f"column {staging.ALIAS} is read as action_probability where that is "
-                "missing"
+                f"column {ALIAS} is read as action_probability where that is missing"
             )
     except BaseException:
         rows.close()

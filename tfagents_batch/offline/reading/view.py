@@ -9,7 +9,8 @@ from typing import Any
 import duckdb
 
 from tfagents_batch.offline.reading.conversion import UNREAD, converted, is_safe, unread
-from tfagents_batch.offline.reading.staging import ALIAS, Part
+from tfagents_batch.offline.reading.json_lines import ALIAS, FIRSTS
+from tfagents_batch.offline.reading.staging import Part
 from tfagents_batch.offline.schema import Mode, types
 from tfagents_batch.offline.sql import identifier, literal, literals
 
@@ -44,15 +45,19 @@ def query(
         )
         relation = connection.sql(f"FROM {source}")
         columns = dict(zip(relation.columns, relation.types, strict=True))
+        file, row = literal(label) if label else "filename", "file_row_number + 1"
         if parsed:
             names = "SELECT DISTINCT unnest(other_columns) FROM " + source
             others |= {name for (name,) in connection.sql(names).fetchall()}
-            selected = "* EXCLUDE other_columns"
+            file, row = literal(label) if label else "file", f"{row} - first"
+            selected = "* EXCLUDE (file, other_columns, first)"
+            source += f" JOIN {FIRSTS} USING (file)"
         else:
             used, selected = _converted(columns, mode, extra_columns)
             others |= columns.keys() - used
-            selected += f", {literal(label) if label else 'filename'} AS file"
-        queries.append(f"SELECT {selected}, file_row_number + 1 AS row FROM {source}")
+        queries.append(
+            f"SELECT {selected}, {file} AS file, ({row})::BIGINT AS row FROM {source}"
+        )
     return " UNION ALL BY NAME ".join(queries), others
 
 

@@ -1,0 +1,68 @@
+"""Files with logged rows."""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+from typing import Any
+
+from tfagents_batch.errors import UserError
+
+JSON = (".jsonl", ".ndjson", ".json")
+PARQUET = (".parquet", ".pq")
+COMPRESSED = (".gz", ".zst")
+
+
+def find(data: Any) -> list[Path] | None:
+    """Return the files of a path, a glob, a folder or a list of them; None for others.
+
+    In a folder, files and folders whose names begin with a dot or an underscore are
+    left out: they are being written.
+
+    Raises:
+      UserError: if there is none, or if one is of an unknown kind.
+    """
+    if isinstance(data, (str, Path)):
+        data = [data]
+    is_list = isinstance(data, (list, tuple)) and data
+    if not is_list or not all(isinstance(each, (str, Path)) for each in data):
+        return None
+    found = [file for each in data for file in _files(Path(each).expanduser())]
+    return list(dict.fromkeys(found))
+
+
+def kind(path: Path) -> str:
+    """Return the suffix that says how a file is read, such as ``.jsonl``."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in COMPRESSED:
+        return suffixes[-2] if suffixes[-2:-1] and suffixes[-2] in JSON else ""
+    return suffixes[-1] if suffixes and suffixes[-1] in JSON + PARQUET else ""
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the files of a path, a glob or a folder."""
+    if path.is_dir():
+        found = sorted(x for x in path.rglob("*") if kind(x) and x.is_file())
+        found = [x for x in found if not _is_hidden(x.relative_to(path))]
+    elif path.exists():
+        found = [path]
+    else:
+        found = sorted(Path(x) for x in glob.glob(str(path), recursive=True))
+        found = [x for x in found if x.is_file()]
+    if not found:
+        what = "has no files of rows" if path.is_dir() else "does not exist"
+        raise UserError(
+            f"{path} {what}; expected a file, a folder or a glob of "
+            f"{', '.join(JSON + PARQUET)} files"
+        )
+    for file in found:
+        if not kind(file):
+            raise UserError(
+                f"{file} is no file of rows; expected one of {', '.join(JSON)} (also "
+                f"with {' or '.join(COMPRESSED)}) or {', '.join(PARQUET)}"
+            )
+    return found
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)

@@ -1,0 +1,74 @@
+"""JSON lines as Parquet with the types of the schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+
+from tfagents_batch.offline.reading.conversion import converted, unread
+from tfagents_batch.offline.schema import Mode, types
+from tfagents_batch.offline.sql import identifier, literal, literals
+
+ALIAS = "propensity"  # name of action_probability in SQL of Horizon
+FIRSTS = "json_files"  # table of ``parse``
+_SMALL = 64 * 2**20  # bytes; of more, the keys of one line in 100 are read
+
+
+def parse(
+    connection: duckdb.DuckDBPyConnection,
+    paths: Sequence[Path],
+    target: Path,
+    mode: Mode,
+    extra_columns: tuple[str, ...],
+) -> None:
+    """Parse files of JSON lines into one Parquet file with the types of the schema.
+
+    Further columns of it are ``file``; ``unread``, a map from the names of columns
+    whose value could not be converted to that value (the key "" stands for a line that
+    is no JSON object); and ``other_columns``, names that the schema lacks, of a sample.
+    The table ``FIRSTS`` gets the number of the first row of each file, from 0.
+
+    Args:
+      connection: keeps the order of insertion.
+      paths: files to read.
+      target: file to write.
+      mode, extra_columns: as in a ``Schema``.
+    """
+    known = types(mode)
+    raw = {
+        name: "JSON" if type_.startswith("MAP") or "[]" in type_ else "VARCHAR"
+        for name, type_ in [*known.items(), (ALIAS, "DOUBLE")]
+    }
+    structure = json.dumps(raw | dict.fromkeys(extra_columns, "JSON"))
+    is_small = sum(path.stat().st_size for path in paths) < _SMALL
+    columns, failures = [], {"": ("not_object", "json")}
+    for name, type_ in known.items():
+        value = f"r.{identifier(name)}"
+        if name == "action_probability":
+            value = f"coalesce({value}, r.{ALIAS})"
+        found = converted(value, duckdb.type(raw[name]), type_, name)
+        if name == "action" and mode == "discrete":  # an object is none, not a name
+            found = f"CASE WHEN left({value}, 1) NOT IN ('{{', '[') THEN {value} END"
+        if found != value:
+            failures[name] = f"{value} IS NOT NULL AND {found} IS NULL", value
+        columns.append(f"{found} AS {identifier(name)}")
+    columns += [f"r.{identifier(name)}" for name in extra_columns]
+    query = f"""
+        SELECT {", ".join(columns)}, file, {unread(failures)} AS unread,
+          CASE WHEN hash(json) % {1 if is_small else 100} = 0 THEN
+            list_filter(json_keys(json),
+              lambda k: NOT list_contains({literals([*known, *extra_columns])}, k))
+          END AS other_columns
+        FROM (SELECT json, json_transform(json, {literal(structure)}) AS r,
+            coalesce(left(json, 1) <> '{{', true) AS not_object, filename AS file
+          FROM read_ndjson_objects({literals(map(str, paths))}, ignore_errors=true,
+            filename=true))
+    """
+    connection.execute(f"COPY ({query}) TO {literal(str(target))}")
+    connection.execute(
+        f"CREATE TABLE {FIRSTS} AS SELECT file, min(file_row_number) AS first "
+        f"FROM read_parquet({literal(str(target))}) GROUP BY file"
+    )
