@@ -1,0 +1,629 @@
+"""Samples of the timeline, compared with numbers computed by hand.
+
+Cases T1 to T13 are those of Horizon's own timeline tests.
+"""
+
+import hashlib
+import itertools
+import math
+
+import pytest
+
+from tests.support import logged
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.schema import Schema
+
+DS = "2018-01-01"
+
+
+def row(number, reward, action, mdp="mdp1", ds=DS, **more):
+    """Return a logged row."""
+    found = {
+        "ds": ds,
+        "mdp_id": mdp,
+        "sequence_number": number,
+        "state_features": {1: float(number)},
+        "action": action,
+        "action_probability": 0.5,
+        "reward": reward,
+    }
+    return found | more
+
+
+def dot(one, other):
+    return math.fsum(map(math.prod, zip(one, other, strict=True)))
+
+
+def column(samples, name):
+    return [sample[name] for sample in samples]
+
+
+def widgets(value):
+    return {"Widgets": value}
+
+
+T1 = [
+    row(
+        *(1, 1.0, "action1"),
+        action_probability=0.8,
+        state_features={1: 1.0},
+        possible_actions=["action1", "action2"],
+        metrics=widgets(10.0),
+    ),
+    row(
+        *(11, 0.2, "action2"),
+        action_probability=0.7,
+        state_features={2: 1.0},
+        possible_actions=[],
+        metrics=widgets(20.0),
+    ),
+]
+POSSIBLE_T2 = [["1", "2"], ["2", "3"], ["3", "4"], ["4", "1", "2", "3"]]
+T2 = [
+    row(
+        *(number, reward, str(k)),
+        action_probability=0.9 - 0.1 * k,
+        state_features={k: 1.0},
+        possible_actions=POSSIBLE_T2[k - 1],
+        metrics=widgets(10.0 * k),
+    )
+    for k, number, reward in ((1, 1, 1.0), (2, 11, 0.2), (3, 12, 0.9), (4, 13, 0.4))
+]
+
+
+def features(one, other):
+    return {1001: one, 1002: other}
+
+
+TAKEN_T3 = [features(0.3, 0.5), features(0.1, 0.9), features(0.8, 0.2)]
+OTHER_T3 = [features(0.6, 0.2), features(0.8, 0.2), features(0.3, 0.3)]
+POSSIBLE_T3 = [list(both) for both in zip(TAKEN_T3, OTHER_T3, strict=True)]
+T3 = [
+    row(
+        *(number, reward, TAKEN_T3[k]),
+        state_features={k + 1: 1.0},
+        possible_actions=POSSIBLE_T3[k],
+        metrics=widgets(10.0 * (k + 1)),
+    )
+    for k, number, reward in ((0, 1, 1.0), (1, 11, 0.2), (2, 12, 0.9))
+]
+MARKER_T4 = row(11, 0.2, {}, state_features={2: 1.0}, possible_actions=[])
+T4 = [T3[0], MARKER_T4]
+T15 = [
+    row(0, 1.0, "a", metrics={"m": 10.0}),
+    row(2, 2.0, "b", metrics={"m": 20.0}),
+    row(5, 4.0, "a", metrics={"m": 40.0}),
+]
+
+
+def test_an_end_marker_gives_the_next_row_and_is_no_sample(tmp_path):  # T1, T11
+    summary, (sample,) = logged.build(T1, tmp_path, last_row="drop")
+    assert sample == {
+        "mdp_id": "mdp1",
+        "mdp_key": 746996893146706110,
+        "split": "train",
+        "state_features": {1: 1.0},
+        "action": "action1",
+        "action_probability": 0.8,
+        "reward": 1.0,
+        "metrics": {"Widgets": 10.0},
+        "next_state_features": {2: 1.0},
+        "next_action": "action2",  # beside an empty list, the row is still a marker
+        "sequence_number": 1,
+        "sequence_number_ordinal": 1,
+        "time_diff": 10,
+        "time_since_first": 0,
+        "step": 1,
+        "not_terminal": False,
+        "discount": 0.5,
+        "possible_actions": ["action1", "action2"],
+        "possible_next_actions": [],
+    }
+    assert (summary.read, summary.samples, summary.episodes) == (2, 1, 1)
+    assert summary.terminals == summary.dropped["end markers"] == 1
+
+
+def test_arrays_of_one_reward_count_the_marker_as_a_row(tmp_path):  # T1
+    _, (sample,) = logged.build(T1, tmp_path, last_row="drop", form="arrays")
+    assert sample["reward"] == [1.0]
+    assert sample["metrics"] == [{"Widgets": 10.0}]
+    assert sample["next_state_features"] == [{2: 1.0}]
+    assert sample["next_action"] == ["action2"]
+    assert sample["time_diff"] == [10]
+    assert sample["possible_next_actions"] == [[]]
+    assert not sample["not_terminal"]
+
+
+def test_arrays_of_three_rewards_end_at_the_last_row(tmp_path):  # T2
+    _, found = logged.build(T2, tmp_path, last_row="drop", form="arrays", n_step=3)
+    assert column(found, "reward") == [[1.0, 0.2, 0.9], [0.2, 0.9], [0.9]]
+    assert column(found, "time_diff") == [[10, 11, 12], [1, 2], [1]]
+    assert column(found, "time_since_first") == [0, 10, 11]
+    assert column(found, "next_action") == [["2", "3", "4"], ["3", "4"], ["4"]]
+    states = [{2: 1.0}, {3: 1.0}, {4: 1.0}]
+    assert column(found, "next_state_features") == [states, states[1:], states[2:]]
+    lists = POSSIBLE_T2[1:]
+    assert column(found, "possible_next_actions") == [lists, lists[1:], lists[2:]]
+    metrics = [*map(widgets, (10.0, 20.0, 30.0))]
+    assert column(found, "metrics") == [metrics, metrics[1:], metrics[2:]]
+    assert column(found, "step") == [3, 2, 1]
+
+
+def test_parametric_arrays_hold_the_features_of_actions(tmp_path):  # T3
+    _, found = logged.build(
+        T3, tmp_path, "parametric", last_row="drop", form="arrays", n_step=2
+    )
+    assert column(found, "reward") == [[1.0, 0.2], [0.2]]
+    assert column(found, "time_diff") == [[10, 11], [1]]
+    assert column(found, "next_action") == [TAKEN_T3[1:], TAKEN_T3[2:]]
+    assert column(found, "possible_next_actions") == [POSSIBLE_T3[1:], POSSIBLE_T3[2:]]
+    assert column(found, "metrics") == [
+        [widgets(10.0), widgets(20.0)],
+        [widgets(20.0)],
+    ]
+
+
+def test_an_empty_parametric_action_is_a_marker(tmp_path):  # T4
+    _, (sample,) = logged.build(T4, tmp_path, "parametric", last_row="drop")
+    assert sample["next_action"] == {}
+    assert sample["possible_next_actions"] == []
+    assert sample["time_diff"] == 10
+    assert not sample["not_terminal"]
+
+
+@pytest.mark.parametrize(
+    "query, passes",
+    [
+        ("SELECT count(*) = 0 FROM {input} WHERE reward > 1", True),  # T5
+        ("SELECT count(*) = 0 FROM {input} WHERE reward <= 1", False),  # T6
+        ("SELECT count(*) = 1 FROM {output}", True),  # T7
+        ("SELECT count(*) = 0 FROM {output}", False),  # T8
+        ("SELECT count(*) = 1 FROM {config.outputTableName}", True),
+        ("SELECT count(*) = 2 FROM {config.inputTableName}", True),
+        ("SELECT true, NULL", False),
+        ("SELECT 1", False),
+        ("SELECT true WHERE false", False),
+        ("SELECT true UNION ALL SELECT true", False),
+        ("SELECT nothing FROM {output}", False),
+    ],
+)
+def test_the_validation_query_decides_on_publishing(tmp_path, query, passes):
+    def run():
+        settings = {"last_row": "drop", "validation_sql": query}
+        return logged.build(T4, tmp_path, "parametric", **settings)
+
+    if passes:
+        assert len(run()[1]) == 1
+    else:
+        with pytest.raises(UserError, match=r"validation_sql .*othing is published"):
+            run()
+        assert not list(tmp_path.glob("*ds=*"))
+
+
+def test_outlier_episodes_are_dropped(tmp_path):  # T12
+    lengths = [2] * 95 + [100] * 5
+    found = [
+        row(k, 0.0, "a", f"mdp{number}")
+        for number, length in enumerate(lengths)
+        for k in range(length)
+    ]
+    # The exact percentile is 2 + 0.05 (100 - 2) = 6.9.
+    summary, samples = logged.build(
+        found, tmp_path, last_row="drop", max_length_percentile=0.95
+    )
+    assert len(samples) == 95
+    assert summary.dropped["of episodes that are too long"] == 500
+    assert not [x for x in summary.notices if "percentile" in x]
+
+
+def test_a_percentile_that_would_remove_another_share_is_not_applied(tmp_path):  # T13
+    found = [row(k, 0.0, "a", mdp) for mdp in "xyz" for k in range(1, 11)]
+    summary, samples = logged.build(
+        *(found, tmp_path),
+        last_row="horizon_keep",
+        max_length_percentile=0.95,
+        time_window_limit=3,
+    )
+    assert [x for x in summary.notices if "max_length_percentile is not applied" in x]
+    assert len(samples) == 12
+    for sample in samples:
+        assert sample["time_since_first"] == sample["sequence_number"] - 1 <= 3
+    assert summary.dropped["after time_window_limit"] == 18
+
+
+def test_sums_of_rewards_end_at_a_terminal_state(tmp_path):  # T15
+    _, found = logged.build(T15, tmp_path, n_step=2)
+    assert column(found, "reward") == [2.0, 4.0, 4.0]
+    assert column(found, "metrics") == [{"m": 20.0}, {"m": 40.0}, {"m": 40.0}]
+    assert column(found, "step") == [2, 2, 1]
+    assert column(found, "time_diff") == [5, 3, 0]
+    assert column(found, "not_terminal") == [True, False, False]
+    assert column(found, "next_action") == ["a", "", ""]
+    assert column(found, "next_state_features") == [{1: 5.0}, {}, {}]
+    assert column(found, "possible_next_actions") == [["a", "b"], [], []]
+
+
+def test_gamma_may_count_time(tmp_path):  # T16
+    _, found = logged.build(T15, tmp_path, n_step=2, discount="time")
+    assert column(found, "reward") == [1.5, 2.5, 4.0]
+    assert found[0]["discount"] == 0.03125
+
+
+def test_the_unit_of_time_is_used(tmp_path):
+    _, found = logged.build(T15, tmp_path, n_step=2, discount="time", time_unit=2)
+    assert column(found, "reward") == [2.0, 2 + 4 * 0.5**1.5, 4.0]
+    assert found[0]["discount"] == 0.5**2.5
+
+
+def test_a_dropped_last_row_leaks_no_reward(tmp_path):  # T17
+    summary, found = logged.build(T15, tmp_path, n_step=2, last_row="drop")
+    assert column(found, "reward") == [2.0, 2.0]
+    assert column(found, "step") == [2, 1]
+    assert column(found, "time_diff") == [5, 3]
+    assert column(found, "discount") == [0.25, 0.5]
+    assert column(found, "not_terminal") == [True, True]
+    assert summary.dropped["last rows without a next row"] == 1
+    assert any("no episode has a terminal state" in x for x in summary.notices)
+
+
+# ---- T18
+
+
+def test_a_duplicate_is_an_error_with_its_places(tmp_path):
+    found = [row(0, 1.0, "a"), row(1, 2.0, "a"), row(1, 3.0, "b")]
+    text = r"2 rows have the mdp_id and sequence_number of another row: log, row 1 "
+    with pytest.raises(UserError, match=text):
+        logged.build(found, tmp_path)
+    assert not list(tmp_path.glob("ds=*"))
+
+
+@pytest.mark.parametrize("which, reward", [("first", 2.0), ("last", 3.0)])
+def test_the_first_or_last_duplicate_by_ds_is_kept(tmp_path, which, reward):
+    found = [row(0, 1.0, "a"), row(1, 3.0, "b", ds="2018-01-02"), row(1, 2.0, "a")]
+    summary, samples = logged.build(found, tmp_path, on_duplicate=which)
+    assert column(samples, "reward") == [1.0, reward]
+    assert summary.dropped["duplicates"] == 1
+
+
+def test_duplicates_of_one_day_are_ordered_by_their_content(tmp_path):
+    found = [row(0, float(k), "a") for k in range(5)]
+    kept = set()
+    for number, rows in enumerate((found, found[::-1])):
+        _, (sample,) = logged.build(rows, tmp_path / f"{number}", on_duplicate="first")
+        kept.add(sample["reward"])
+    assert len(kept) == 1
+
+
+def test_a_missing_metric_keeps_its_position(tmp_path):
+    found = [dict(each) for each in T2]
+    found[1]["metrics"] = None
+    settings = {"last_row": "drop", "n_step": 3}
+    _, arrays = logged.build(found, tmp_path / "arrays", form="arrays", **settings)
+    assert arrays[0]["metrics"] == [widgets(10.0), None, widgets(30.0)]
+    _, sums = logged.build(found, tmp_path / "sums", **settings)
+    assert sums[0]["metrics"] == widgets(10 + 0.25 * 30)
+
+
+def test_an_episode_is_joined_across_days_into_the_last_partition(tmp_path):
+    found = [row(k, float(k), "a", ds=f"2018-01-0{k}") for k in (1, 2, 3, 4)]
+    summary, samples = logged.build(
+        found, tmp_path, start_ds="2018-01-02", end_ds="2018-01-03", last_row="drop"
+    )
+    assert [summary.folder] == [*tmp_path.glob("ds=*")] == [tmp_path / "ds=2018-01-03"]
+    assert column(samples, "reward") == [2.0]
+    assert column(samples, "next_state_features") == [{1: 3.0}]
+    assert column(samples, "sequence_number_ordinal") == [1]
+
+
+def test_an_unknown_action_is_an_error_not_a_terminal_state(tmp_path):
+    schema = Schema("discrete", ("a", "c"))
+    with pytest.raises(UserError, match="1 row has an action that is none of a, c"):
+        logged.build(T15, tmp_path, schema=schema)
+
+
+# ---- Q1: Horizon's test of a query of dense batches
+
+Q1 = [
+    row(
+        *(number, float(number), "LRUD"[k]),
+        action_probability=0.3 + 0.1 * k,
+        possible_actions=list(possible),
+        metrics={"m": 10.0 * number},
+    )
+    for k, (number, possible) in enumerate(
+        [(0, "LR"), (1, "RU"), (4, "UD"), (5, "D")]
+    )
+]
+Q1 += [row(6, 0.0, "", state_features={6: 1.0}, possible_actions=[])]
+NAMES = Schema("discrete", ("L", "R", "U", "D"), metrics=("m",))
+
+
+def number_of(sample):
+    return "LRUD".find(sample["next_action"]) if sample["next_action"] else 4
+
+
+def masks(samples, name):
+    return ["".join(str(int(x in sample[name])) for x in "LRUD") for sample in samples]
+
+
+def test_a_single_step_gives_the_batch_of_horizon(tmp_path):
+    _, found = logged.build(Q1, tmp_path, schema=NAMES)
+    assert column(found, "reward") == [0, 1, 4, 5]
+    assert [*map(number_of, found)] == [1, 2, 3, 4]
+    assert column(found, "time_diff") == [1, 3, 1, 1]
+    assert column(found, "not_terminal") == [True, True, True, False]
+    assert masks(found, "possible_actions") == ["1100", "0110", "0011", "0001"]
+    assert masks(found, "possible_next_actions") == ["0110", "0011", "0001", "0000"]
+    assert found[-1]["next_state_features"] == {6: 1.0}
+
+
+def test_a_custom_reward_is_computed_before_the_sum(tmp_path):
+    settings = {"schema": NAMES, "custom_reward": "POWER(reward, 3) + 10"}
+    _, found = logged.build(Q1, tmp_path / "1", **settings)
+    assert column(found, "reward") == [10, 11, 74, 135]
+    _, found = logged.build(Q1, tmp_path / "2", n_step=2, **settings)
+    assert column(found, "reward") == [10 + 0.5 * 11, 11 + 37, 74 + 67.5, 135]
+
+
+def test_two_steps_give_the_batch_of_horizon_with_sums_of_metrics(tmp_path):
+    _, found = logged.build(Q1, tmp_path, schema=NAMES, n_step=2, gamma=0.9)
+    expected = [0.9, 4.6, 8.5, 5]
+    assert column(found, "reward") == pytest.approx(expected, abs=1e-12)
+    sums = [sample["metrics"]["m"] for sample in found]
+    assert sums == pytest.approx([10 * x for x in expected], abs=1e-12)
+    assert [*map(number_of, found)] == [2, 3, 4, 4]
+    assert column(found, "not_terminal") == [True, True, False, False]
+    assert column(found, "step") == [2, 2, 2, 1]
+    assert masks(found, "possible_next_actions") == ["0011", "0001", "0000", "0000"]
+
+
+# ---- how episodes end
+
+
+def test_a_truncated_episode_bootstraps_from_its_final_state(tmp_path):
+    found = [dict(each) for each in T15]
+    found[2] |= {"truncated": True, "final_state_features": {1: 9.0}}
+    _, samples = logged.build(found, tmp_path, n_step=2, time_unit=3)
+    assert column(samples, "not_terminal") == [True, True, True]
+    assert column(samples, "next_state_features") == [{1: 5.0}, {1: 9.0}, {1: 9.0}]
+    assert column(samples, "next_action") == ["a", "", ""]  # none for SARSA
+    assert column(samples, "possible_next_actions") == [["a", "b"]] * 3
+    assert column(samples, "time_diff") == [5, 6, 3]
+    assert column(samples, "step") == [2, 2, 1]
+
+
+def test_the_final_possible_actions_are_the_next_ones(tmp_path):
+    found = [dict(each) for each in T15]
+    found[2] |= {"truncated": True, "final_state_features": {1: 9.0}}
+    found[2] |= {"final_possible_actions": ["b"]}
+    _, samples = logged.build(found, tmp_path)
+    assert samples[-1]["possible_next_actions"] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "flags", [{"truncated": True}, {"terminated": False, "truncated": False}]
+)
+def test_an_end_that_is_not_terminal_drops_the_last_row(tmp_path, flags):
+    found = [dict(each) for each in T15]
+    found[2] |= flags
+    summary, samples = logged.build(found, tmp_path)
+    assert column(samples, "not_terminal") == [True, True]
+    assert summary.dropped["last rows without a next row"] == 1
+
+
+def test_a_terminated_flag_is_terminal_also_where_last_rows_are_dropped(tmp_path):
+    found = [dict(each) for each in T15]
+    found[2] |= {"terminated": True, "final_state_features": {1: 9.0}}
+    _, samples = logged.build(found, tmp_path, last_row="drop")
+    assert column(samples, "not_terminal") == [True, True, False]
+    assert samples[-1]["next_state_features"] == {1: 9.0}  # kept for models of it
+    assert samples[-1]["possible_next_actions"] == []
+    assert samples[-1]["time_diff"] == 0
+
+
+@pytest.mark.parametrize("form", ["rows", "arrays"])
+def test_a_kept_last_row_is_a_sample_without_a_next_row(tmp_path, form):
+    settings = {"last_row": "horizon_keep", "form": form, "n_step": 2}
+    _, samples = logged.build(T15, tmp_path, **settings)
+    last = samples[-1]
+    arrays = form == "arrays"
+    assert last["reward"] == ([4.0] if arrays else 4.0)
+    assert last["next_state_features"] == ([] if arrays else {})
+    assert last["next_action"] == ([] if arrays else "")
+    assert last["possible_next_actions"] == []
+    assert last["time_diff"] == ([] if arrays else 0)
+    assert column(samples, "not_terminal") == [True, True, False]
+    assert column(samples, "step") == [2, 1, 1]
+
+
+def test_continuous_actions_have_a_density_and_no_choices(tmp_path):
+    found = [
+        row(k, 1.0, {100: 0.1 * k}, action_log_density=-1.0 - k) for k in range(3)
+    ]
+    _, samples = logged.build(found, tmp_path, "continuous")
+    assert column(samples, "action_log_density") == [-1.0, -2.0, -3.0]
+    assert column(samples, "next_action") == [{100: 0.1}, {100: 0.2}, {}]
+    assert column(samples, "not_terminal") == [True, True, False]
+    assert "possible_actions" not in samples[0]
+
+
+def test_a_parametric_end_without_candidates_does_not_bootstrap(tmp_path):
+    found = [dict(each) for each in T3]
+    found[2] |= {"truncated": True, "final_state_features": {9: 1.0}}
+    summary, _ = logged.build(found, tmp_path / "1", "parametric")
+    assert summary.dropped["last rows without a next row"] == 1
+    found[2] |= {"final_possible_actions": OTHER_T3[:1]}
+    _, samples = logged.build(found, tmp_path / "2", "parametric")
+    assert samples[-1]["possible_next_actions"] == OTHER_T3[:1]
+    assert samples[-1]["not_terminal"]
+
+
+def test_rows_without_possible_actions_may_take_all(tmp_path):
+    _, samples = logged.build(T15, tmp_path)
+    assert samples[0]["possible_actions"] == ["a", "b"]
+
+
+def test_further_columns_have_a_next_value(tmp_path):  # T9, T10
+    ids = [{35: [156, 157], 36: [138]}, {35: [153, 154], 36: [139]}]
+    found = [row(k, 0.0, "a", ids=text) for k, text in enumerate(map(str, ids))]
+    _, (sample,) = logged.build(
+        found, tmp_path, extra={"ids": "VARCHAR"}, last_row="drop"
+    )
+    assert (sample["ids"], sample["next_ids"]) == tuple(map(str, ids))
+
+
+# ---- arrays, reduced by the trainer, are the sums
+
+
+@pytest.mark.parametrize("discount", ["step", "time"])
+@pytest.mark.parametrize("last_row", ["terminal", "drop", "horizon_keep"])
+@pytest.mark.parametrize("n_step", [1, 3, 4])
+def test_reduced_arrays_equal_the_sums(tmp_path, n_step, last_row, discount):
+    ends = [{}, {"terminated": True}, {"truncated": True}]
+    ends += [{"truncated": True, "final_state_features": {1: -1.0}}]
+    found = []
+    for mdp, (length, end) in enumerate(itertools.product((1, 2, 3, 6), ends)):
+        episode = [
+            row(k * k + mdp, 1.0 + k, "ab"[k % 2], f"mdp{mdp}", metrics={"m": 0.1 * k})
+            for k in range(length)
+        ]
+        episode[-1] |= end
+        found += episode
+        if mdp % 3 == 0 and not end:
+            found.append(row(1000, 7.0, "", f"mdp{mdp}", metrics={"m": 7.0}))
+    settings = {"n_step": n_step, "last_row": last_row, "discount": discount}
+    settings |= {"gamma": 0.9, "time_unit": 2}
+    _, sums = logged.build(found, tmp_path / "sums", **settings)
+    _, arrays = logged.build(found, tmp_path / "arrays", form="arrays", **settings)
+    assert len(arrays) == len(sums) > 40
+    for array, total in zip(arrays, sums, strict=True):
+        times = [0, *array["time_diff"]]
+        exponents = [t / 2 for t in times] if discount == "time" else range(n_step)
+        factors = [0.9**x for x, _ in zip(exponents, array["reward"], strict=False)]
+        metrics = [each["m"] for each in array["metrics"]]
+        assert total["reward"] == pytest.approx(dot(factors, array["reward"]))
+        assert total["metrics"]["m"] == pytest.approx(dot(factors, metrics))
+        assert total["time_diff"] == times[-1]
+        for name in ("next_state_features", "next_action", "possible_next_actions"):
+            assert total[name] == (array[name] or [type(total[name])()])[-1]
+        for name in ("step", "not_terminal"):
+            assert total[name] == array[name]
+
+
+# ---- rewards, splits, order
+
+
+def test_weights_of_metrics_replace_the_reward(tmp_path):
+    weights = {"m": 0.1, "absent": 3.0}
+    _, found = logged.build(T15, tmp_path, n_step=2, metric_weights=weights)
+    assert column(found, "reward") == [2.0, 4.0, 4.0]
+
+
+def test_a_custom_reward_that_is_null_is_zero(tmp_path):
+    _, found = logged.build(T15, tmp_path, custom_reward="nullif(reward, 2)")
+    assert column(found, "reward") == [1, 0, 4]
+
+
+def test_a_custom_reward_with_an_unknown_column_is_refused(tmp_path):
+    with pytest.raises(UserError, match="custom_reward 'clicks' cannot be computed"):
+        logged.build(T15, tmp_path, custom_reward="clicks")
+
+
+@pytest.mark.parametrize(
+    "name, key, share",
+    [
+        ("mdp1", 746996893146706110, 0.6479165235),
+        ("mdp2", 164849507201643039, 0.1429841551),
+        ("u7", 485509554071870887, 0.4211124106),
+        ("0", None, 0.8117237400),
+        ("10", None, 0.8275339846),
+    ],
+)
+def test_an_episode_is_split_by_a_hash_of_its_name(tmp_path, name, key, share):
+    _, (sample,) = logged.build([row(0, 1.0, "a", name)], tmp_path)
+    if key is not None:
+        assert sample["mdp_key"] == key
+    assert sample["mdp_key"] / 2**60 == pytest.approx(share, abs=5e-11)
+    assert sample["split"] == ("train" if share < 0.8 else "eval")
+
+
+def test_the_salt_changes_the_split(tmp_path):
+    _, (sample,) = logged.build([row(0, 1.0, "a", "u7")], tmp_path, salt="x")
+    digest = hashlib.md5(b"xu7").hexdigest()
+    assert sample["mdp_key"] == int(digest[:15], 16)
+
+
+def test_splits_are_disjoint_and_have_their_shares(tmp_path):
+    found = [row(0, 1.0, "a", f"mdp{number}") for number in range(1000)]
+    settings = {"train_share": 0.5, "eval_share": 0.25}
+    summary, samples = logged.build(found, tmp_path, **settings)
+    splits = column(samples, "split")
+    assert 450 < splits.count("train") < 550
+    assert 200 < splits.count("eval") < 300
+    dropped = summary.dropped["of episodes in neither share"]
+    assert dropped == 1000 - len(samples) > 200
+
+
+def test_samples_are_shuffled_the_same_each_time(tmp_path):
+    import pyarrow.parquet
+
+    found = [row(k, 0.0, "a", f"mdp{m}") for m in range(20) for k in range(20)]
+    orders = []
+    for name in "12":
+        summary, _ = logged.build(found, tmp_path / name)
+        (part,) = summary.folder.glob("part-*.parquet")
+        table = pyarrow.parquet.read_table(part, columns=["mdp_id", "sequence_number"])
+        orders.append(table.to_pylist())
+    assert orders[0] == orders[1]
+    changes = sum(
+        one["mdp_id"] != next["mdp_id"] for one, next in itertools.pairwise(orders[0])
+    )
+    assert changes > 300
+
+
+# ---- bad rows
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({1: {"reward": math.nan}}, "1 row has a reward that is missing or not finite"),
+        ({0: {"reward": None}, 1: {"reward": None}}, "2 rows have a reward that is mis"),
+        ({1: {"sequence_number": None}}, "1 row has no mdp_id or no sequence_number"),
+        ({1: {"mdp_id": None}}, "1 row has no mdp_id or no sequence_number: log, row 1"),
+        ({1: {"terminated": True}}, "1 row has an end marker, terminated or truncated"),
+        ({0: {"truncated": True}}, "only its last row may end an episode"),
+        ({1: {"action": "", "possible_actions": []}}, "before the last row"),
+    ],
+)
+def test_rows_without_a_meaning_are_refused(tmp_path, changes, text):
+    found = [each | changes.get(k, {}) for k, each in enumerate(T15)]
+    schema = logged.schema_of(T15)
+    found = [
+        each | {"reward": None} if each["reward"] != each["reward"] else each
+        for each in found
+    ]
+    with pytest.raises(UserError, match=text):
+        logged.build(found, tmp_path, schema=schema)
+    assert not list(tmp_path.glob("*ds=*"))
+
+
+def test_an_empty_table_is_refused(tmp_path):
+    with pytest.raises(UserError, match="there are no rows"):
+        logged.build([], tmp_path)
+
+
+def test_a_window_without_rows_names_what_there_is(tmp_path):
+    text = "no row has a ds from 2020 to 2021; the rows have 2018-01-01 to 2018-01-01"
+    with pytest.raises(UserError, match=text):
+        logged.build(T15, tmp_path, start_ds="2020", end_ds="2021")
+
+
+def test_a_timeline_without_samples_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"no sample is left:\n.*\n.*without a next row"):
+        logged.build(T15[:1], tmp_path, last_row="drop")
+
+
+def test_rows_and_schema_of_two_modes_are_refused(tmp_path):
+    with pytest.raises(UserError, match="the rows are discrete and the schema is cont"):
+        logged.build(T15, tmp_path, schema=Schema("continuous"))

@@ -1,0 +1,319 @@
+"""Timeline: samples of a step, with its next row, from logged rows.
+
+The samples replace one partition of a table as a whole::
+
+    with reader.open_rows("logs/") as rows:
+        summary = build(rows, rows.find_schema(), TimelineConfig(), "table/")
+    print(summary.text())
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from tfagents_batch.errors import SaveError, UserError, first_line
+from tfagents_batch.offline import manifest, publish
+from tfagents_batch.offline.schema import Schema
+from tfagents_batch.offline.sql import literal
+from tfagents_batch.offline.timeline_checks import check_rows, check_samples
+from tfagents_batch.offline.timeline_config import TimelineConfig, checked
+from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS, Generator
+
+ROW_GROUP = 65536  # rows
+PART_BYTES = 2**29
+_POLL_SECONDS = 0.1
+Progress = Callable[[float, str], None]
+
+
+class Rows(Protocol):
+    """Rows to read, see ``reader.Rows``."""
+
+    connection: Any
+    view: str
+    mode: str
+    notices: Any
+
+    def check_unchanged(self) -> None:
+        """Raise a UserError if a file has changed since it was opened."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What a timeline has written.
+
+    Attributes:
+      folder: the partition.
+      read: rows that were read.
+      dropped: how many of them are no sample, by reason.
+      samples: samples that were written.
+      episodes: episodes with a sample.
+      terminals: episodes of these with a sample whose next state is terminal.
+      notices: what the user should know, a line each.
+    """
+
+    folder: Path
+    read: int
+    dropped: dict[str, int]
+    samples: int
+    episodes: int
+    terminals: int
+    notices: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Return the summary as lines."""
+        rows = {
+            "rows read": self.read,
+            **{f"  {why}": -count for why, count in self.dropped.items() if count},
+            "samples": self.samples,
+            "episodes": self.episodes,
+            "  with a terminal state": self.terminals,
+        }
+        width = max(map(len, rows))
+        lines = [f"{name:{width}}  {count:>13,}" for name, count in rows.items()]
+        return "\n".join([*lines, *(f"note: {x}" for x in self.notices)])
+
+
+def build(
+    rows: Rows,
+    schema: Schema,
+    config: TimelineConfig,
+    output: str | os.PathLike[str],
+    progress: Progress | None = None,
+) -> Summary:
+    """Write the samples of rows as partition ``end_ds`` of a table.
+
+    The folder ``<output>/ds=<end_ds>`` appears, or is replaced, as a whole and only if
+    everything succeeded.
+
+    Args:
+      rows: open rows. The timeline uses their connection.
+      schema: what the rows contain; the order of its actions is that of their numbers.
+      config: settings.
+      output: folder of the table.
+      progress: called with the part that is done (0 to 1) and the current work, also
+        from another thread.
+
+    Raises:
+      UserError: if the rows cannot be ordered, an action is not in the schema, no
+        sample is left, ``validation_sql`` refuses the samples, those of the newest
+        partition differ in kind, or a file changed while it was read.
+      SaveError: if a file cannot be written.
+    """
+    config, output = checked(config), Path(output)
+    if rows.mode != schema.mode:
+        raise UserError(
+            f"the rows are {rows.mode} and the schema is {schema.mode}; expected the "
+            "same mode"
+        )
+    work = _Work(rows.connection, schema, config, progress or (lambda part, text: None))
+    with work.tables():
+        work.read(rows.view)
+        config = work.config  # with its end_ds
+        target = publish.partition(output, config.end_ds)
+        manifest.check_change(output, schema, config)
+        with publish.staging(target) as staged:
+            work.write(staged)
+            rows.check_unchanged()
+            if config.validation_sql is not None:
+                check_samples(rows.connection, config.validation_sql)
+            summary = work.summary(target, rows.notices)
+            if not summary.samples:
+                raise UserError(f"no sample is left:\n{summary.text()}")
+            manifest.write(staged, schema, config, work.facts(summary))
+    return summary
+
+
+class _Work:
+    """The steps of one timeline, on temporary tables of a connection."""
+
+    def __init__(
+        self, connection: Any, schema: Schema, config: TimelineConfig, tell: Progress
+    ):
+        self.config = config
+        self._connection, self._schema, self._tell = connection, schema, tell
+        self._duplicates = self._read = 0
+        self._longest: float | None = None
+        self._notices: list[str] = []
+
+    @contextlib.contextmanager
+    def tables(self) -> Iterator[None]:
+        """Remove the temporary tables at the end."""
+        names = f"VIEW {OUTPUT}", f"TABLE {EPISODES}", f"TABLE {ROWS}", f"VIEW {INPUT}"
+        try:
+            yield
+        finally:
+            for name in names:
+                self._connection.execute(f"DROP {name.replace(' ', ' IF EXISTS ')}")
+
+    def read(self, view: str) -> None:
+        """Read rows and episodes, check them, and decide which episodes are too long."""
+        texts = Generator(self._schema, self.config)
+        self._view(INPUT, texts.input(view))
+        with self._part(0.0, 0.25, "reading rows"):
+            self._create_rows(texts.rows())
+        self._read = self._value(f"SELECT count(*) FROM {ROWS}")
+        if not self._read:
+            self._refuse_nothing(view)
+        if self.config.end_ds is None:
+            ds = self._value(f"SELECT max(ds) FROM {ROWS}")
+            self.config = dataclasses.replace(self.config, end_ds=ds)
+        with self._part(0.25, 0.35, "finding episodes"):
+            if self.config.on_duplicate != "error":
+                columns = self._connection.table(ROWS).columns
+                self._table(ROWS, texts.without_duplicates(columns))
+                left = self._value(f"SELECT count(*) FROM {ROWS}")
+                self._duplicates = self._read - left
+            self._table(EPISODES, texts.episodes())
+            check_rows(self._connection, self._schema, self.config)
+            self._find_longest()
+
+    def write(self, staged: Path) -> None:
+        """Write the samples into a folder."""
+        import duckdb
+
+        # A reader that has listed the old files must not open new ones of that name.
+        parts = f"part-{secrets.token_hex(4)}-{{i}}"
+        query = Generator(self._schema, self.config).samples(self._longest)
+        try:
+            with self._part(0.35, 0.95, "writing samples"):
+                self._connection.execute(
+                    f"COPY ({query}) TO {literal(str(staged))} (FORMAT parquet, "
+                    f"ROW_GROUP_SIZE {ROW_GROUP}, FILE_SIZE_BYTES {PART_BYTES}, "
+                    f"FILENAME_PATTERN {literal(parts)}, OVERWRITE_OR_IGNORE)"
+                )
+        except duckdb.IOException as error:
+            raise SaveError(
+                f"{staged.parent} cannot be written: {first_line(error)}"
+            ) from error
+        files = literal(f"{staged}/part-*.parquet")
+        self._view(OUTPUT, f"SELECT * FROM read_parquet({files})")
+
+    def summary(self, target: Path, notices: Any) -> Summary:
+        """Return what was written."""
+        samples, episodes, terminals = self._row(
+            "SELECT count(*), count(DISTINCT mdp_id), "
+            f"count(DISTINCT mdp_id) FILTER (WHERE NOT not_terminal) FROM {OUTPUT}"
+        )
+        longest = "'inf'::DOUBLE" if self._longest is None else repr(self._longest)
+        kept = f"split IS NOT NULL AND length <= {longest}"
+        markers, unshared, long, last = self._row(f"""SELECT
+          sum(markers),
+          coalesce(sum(length) FILTER (WHERE split IS NULL), 0),
+          coalesce(sum(length) FILTER (WHERE split IS NOT NULL AND NOT ({kept})), 0),
+          count(*) FILTER (WHERE {kept} AND ending = 'open' AND length > 0)
+          FROM {EPISODES}""")
+        dropped = {
+            "duplicates": self._duplicates,
+            "end markers": markers,
+            "of episodes in neither share": unshared,
+            "of episodes that are too long": long,
+            "last rows without a next row": last,
+        }
+        late = self._read - sum(dropped.values()) - samples
+        dropped["after time_window_limit"] = late
+        found = [*notices, *self._notices]
+        if samples and not terminals:
+            found.append(
+                "no episode has a terminal state: right for a task that continues, "
+                "wrong for one that ends"
+            )
+        return Summary(
+            *(target, self._read, dropped, samples, episodes, terminals, tuple(found))
+        )
+
+    def facts(self, summary: Summary) -> dict[str, Any]:
+        """Return entries of the manifest."""
+        low, high = self._row(f"SELECT min(ds), max(ds) FROM {ROWS}")
+        return {
+            "ds": self.config.end_ds,
+            "rows": summary.samples,
+            "episodes": summary.episodes,
+            "terminals": summary.terminals,
+            "rows_read": summary.read,
+            "dropped": summary.dropped,
+            "min_ds": low,
+            "max_ds": high,
+            "engine": f"duckdb {self._value('SELECT version()')}",
+        }
+
+    def _create_rows(self, query: str) -> None:
+        import duckdb
+
+        try:
+            self._table(ROWS, query)
+        except duckdb.Error as error:
+            if self.config.custom_reward is None:
+                raise
+            raise UserError(
+                f"custom_reward {self.config.custom_reward!r} cannot be computed: "
+                f"{first_line(error)}"
+            ) from None
+
+    def _refuse_nothing(self, view: str) -> None:
+        low, high = self._row(f"SELECT min(ds), max(ds) FROM {view}")
+        if low is None:
+            raise UserError("there are no rows; expected at least one with a ds")
+        raise UserError(
+            f"no row has a ds from {self.config.start_ds or low} to "
+            f"{self.config.end_ds or high}; the rows have {low} to {high}"
+        )
+
+    def _find_longest(self) -> None:
+        """Find the length of the longest episodes to keep, see HEAD of Horizon."""
+        share = self.config.max_length_percentile
+        if share is None:
+            return
+        longest = self._value(
+            f"SELECT quantile_cont(length, {share!r}) FROM {EPISODES} WHERE length > 0"
+        )
+        removed = self._value(
+            f"SELECT avg((length > {longest!r})::DOUBLE) FROM {EPISODES} "
+            "WHERE length > 0"
+        )
+        if abs(removed - (1 - share)) > 0.1 * (1 - share) + 1e-9:
+            self._notices.append(
+                f"max_length_percentile is not applied: it would remove {removed:.2%} "
+                f"of the episodes, not {1 - share:.2%}"
+            )
+        else:
+            self._longest = longest
+
+    @contextlib.contextmanager
+    def _part(self, start: float, end: float, text: str) -> Iterator[None]:
+        """Tell the progress of statements in the block, from another thread."""
+        done = threading.Event()
+
+        def poll():
+            while not done.wait(_POLL_SECONDS):
+                percent = self._connection.query_progress()
+                part = min(max(percent, 0), 100) / 100
+                self._tell(start + (end - start) * part, text)
+
+        self._tell(start, text)
+        thread = threading.Thread(target=poll, name="timeline-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+        self._tell(end, text)
+
+    def _table(self, name: str, query: str) -> None:
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS\n{query}")
+
+    def _view(self, name: str, query: str) -> None:
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS\n{query}")
+
+    def _row(self, query: str) -> tuple[Any, ...]:
+        return self._connection.execute(query).fetchone()
+
+    def _value(self, query: str) -> Any:
+        return self._row(query)[0]

@@ -1,0 +1,214 @@
+"""Settings of the timeline, also read from Horizon's JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.suggest import unknown
+
+
+@dataclasses.dataclass(frozen=True)
+class TimelineConfig:
+    """Settings of the timeline."""
+
+    start_ds: str | None = option(None, "first partition to read; none: all earlier")
+    end_ds: str | None = option(
+        None, "last partition to read, and the one to write; none: the last in the rows"
+    )
+    n_step: int = option(1, "number of rewards in a sample, n", least=1, most=100)
+    gamma: float = option(
+        0.99, "discount factor per step, or per time_unit", least=0, most=1
+    )
+    discount: Literal["step", "time"] = option(
+        "step", "what gamma counts: steps, or time (the sequence_number)"
+    )
+    time_unit: int = option(1, "sequence numbers per unit of time", least=1)
+    last_row: Literal["terminal", "drop", "horizon_keep"] = option(
+        "terminal", "last row without flag or end marker: terminal, drop, horizon_keep"
+    )
+    form: Literal["rows", "arrays"] = option(
+        "rows", "n rewards: as a sum and one next row, or arrays as in Horizon"
+    )
+    on_duplicate: Literal["error", "first", "last"] = option(
+        "error", "rows of the same mdp_id and sequence_number: error, first or last"
+    )
+    max_length_percentile: float | None = option(
+        None, "share of episodes to keep, the shortest; none: all", above=0, most=1
+    )
+    time_window_limit: int | None = option(
+        None, "largest time since the first row of an episode; none: any", least=0
+    )
+    train_share: float = option(0.8, "share of episodes to train on", least=0, most=1)
+    eval_share: float = option(0.2, "share of episodes to evaluate", least=0, most=1)
+    salt: str = option("", "text before mdp_id in the hash that splits the episodes")
+    custom_reward: str | None = option(
+        None, "SQL expression of a row's columns instead of its reward"
+    )
+    metric_weights: dict | None = option(
+        None, "reward as the sum of metrics with these weights, by name"
+    )
+    validation_sql: str | None = option(
+        None, "SQL query of {input} and {output}; one row of only true publishes"
+    )
+    on_change: Literal["error", "accept"] = option(
+        "error", "if samples differ in kind from those of the newest partition"
+    )
+
+
+# Settings that change what the columns of a sample mean.
+OF_SAMPLES = ("n_step", "gamma", "discount", "time_unit", "last_row", "form")
+
+_HORIZON = {
+    "startDs": "start_ds",
+    "endDs": "end_ds",
+    "steps": "n_step",
+    "outlierEpisodeLengthPercentile": "max_length_percentile",
+    "timeWindowLimit": "time_window_limit",
+    "validationSql": "validation_sql",
+}
+_REWARDS = {"reward", "metrics"}
+# Keys that no setting is needed for, with the reason.
+_WITHOUT_EFFECT = {
+    "inputTableName": "pass --input",
+    "outputTableName": "pass --output",
+    "numOutputShards": "files are split by their size",
+    "percentileFunction": "the exact percentile is used",
+    "includePossibleActions": "possible actions are always included",
+}
+
+
+def checked(given: TimelineConfig) -> TimelineConfig:
+    """Check the settings and convert them to their types.
+
+    Raises:
+      UserError: for a bad value, or settings that contradict each other.
+    """
+    given = config.check(given)
+    if given.start_ds and given.end_ds and given.start_ds > given.end_ds:
+        raise UserError(
+            f"start_ds is {given.start_ds} and end_ds is {given.end_ds}; expected "
+            "start_ds at or before end_ds (they are compared as text)"
+        )
+    if given.train_share + given.eval_share > 1 + 1e-9:
+        raise UserError(
+            f"train_share is {given.train_share} and eval_share is "
+            f"{given.eval_share}; expected a sum of at most 1, because no episode may "
+            "be in both"
+        )
+    if given.custom_reward is not None and given.metric_weights is not None:
+        raise UserError(
+            "custom_reward and metric_weights are both given; pass only one of them"
+        )
+    for name, weight in (given.metric_weights or {}).items():
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+            raise UserError(f"metric_weights.{name} is {weight!r}; expected a number")
+    return given
+
+
+@dataclasses.dataclass(frozen=True)
+class FromHorizon:
+    """A configuration of Horizon in this package's words.
+
+    Attributes:
+      config: settings of the timeline.
+      mode: mode of the rows; None if it is not said.
+      actions: names of the actions in their order; empty if they are not said.
+      extra_columns: further columns, which the timeline keeps.
+      notices: one line for each key without an effect here.
+    """
+
+    config: TimelineConfig
+    mode: str | None
+    actions: tuple[str, ...]
+    extra_columns: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def from_horizon(given: Mapping[str, Any]) -> FromHorizon:
+    """Read a configuration of Horizon, of its version of 2019 or of its last one.
+
+    Args:
+      given: keys and values, also inside "timeline" and "query" as in Horizon's files.
+
+    Raises:
+      UserError: for an unknown key, or a value that is not supported.
+    """
+    keys = _flat(given)
+    known = {
+        *_HORIZON,
+        *_WITHOUT_EFFECT,
+        *("addTerminalStateRow", "actionDiscrete", "evalTableName", "tableSample"),
+        *("actions", "rewardColumns", "extraFeatureColumns"),
+    }
+    for key in keys:
+        if key not in known:
+            raise UserError(unknown("key of Horizon", key, known))
+    keep = _typed(keys, "addTerminalStateRow", bool, False)
+    settings: dict[str, Any] = {
+        "last_row": "horizon_keep" if keep else "drop",
+        **{name: keys[key] for key, name in _HORIZON.items() if key in keys},
+        **_shares(keys),
+    }
+    others = set(_names(keys, "rewardColumns")) - _REWARDS
+    if others:
+        raise UserError(
+            f"rewardColumns has {', '.join(sorted(others))}; expected reward and "
+            "metrics, the only columns of rewards that the timeline sums"
+        )
+    discrete = _typed(keys, "actionDiscrete", bool, None)
+    return FromHorizon(
+        checked(config.replace(TimelineConfig(), settings)),
+        {True: "discrete", False: "parametric", None: None}[discrete],
+        _names(keys, "actions"),
+        _names(keys, "extraFeatureColumns"),
+        tuple(
+            f"{key} has no effect: {why}"
+            for key, why in _WITHOUT_EFFECT.items()
+            if key in keys
+        ),
+    )
+
+
+def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of "timeline" and "query" beside those outside."""
+    found = {k: v for k, v in given.items() if k not in ("timeline", "query")}
+    for part in ("timeline", "query"):
+        inner = given.get(part, {})
+        if not isinstance(inner, Mapping):
+            raise UserError(f"{part} is {inner!r}; expected an object of settings")
+        found |= inner
+    return found
+
+
+def _shares(keys: Mapping[str, Any]) -> dict[str, float]:
+    """Return the shares of a sample in percent, 80:20 where there is an evalTable."""
+    sample = keys.get("tableSample", 100)
+    if isinstance(sample, bool) or not isinstance(sample, (int, float)):
+        raise UserError(f"tableSample is {sample!r}; expected a number, in percent")
+    if not 0 < sample <= 100:
+        raise UserError(f"tableSample is {sample}; expected more than 0, at most 100")
+    share = sample / 100
+    if "evalTableName" not in keys:
+        return {"train_share": share, "eval_share": 0.0}
+    return {"train_share": share * 0.8, "eval_share": share * 0.2}
+
+
+def _typed(keys: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
+    value = keys.get(key, default)
+    if value is not default and not isinstance(value, kind):
+        raise UserError(f"{key} is {value!r}; expected {kind.__name__}")
+    return value
+
+
+def _names(keys: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    names = keys.get(key, [])
+    if not isinstance(names, (list, tuple)) or not all(
+        isinstance(name, str) for name in names
+    ):
+        raise UserError(f"{key} is {names!r}; expected a list of names")
+    return tuple(names)

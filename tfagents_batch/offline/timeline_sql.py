@@ -1,0 +1,332 @@
+"""SQL texts of the timeline, from a schema and settings.
+
+The rows of an episode are k = 1..L in the order of ``sequence_number``. An end is a row
+of its own behind row L: an end marker of the log, or one made here where flags (or
+``last_row``) say how the episode ends. Then one rule holds everywhere: the next row of
+k is row k + h with h = min(n, rows after k), and a row without a next one is dropped.
+
+Each text reads a table that the one before it describes: ``INPUT``, ``ROWS``,
+``EPISODES``, and then the samples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tfagents_batch.offline.dialect import DuckDB
+from tfagents_batch.offline.schema import ACTION, FEATURES, Schema, types
+from tfagents_batch.offline.sql import identifier, literal
+from tfagents_batch.offline.timeline_config import TimelineConfig
+
+INPUT = "timeline_input"  # rows between start_ds and end_ds
+ROWS = "timeline_rows"  # the same with their rewards, without duplicates
+EPISODES = "timeline_episodes"  # a row for each episode, with how it ends
+OUTPUT = "timeline_output"  # samples that were written
+
+_KEYS = float(2**60)  # number of values of mdp_key
+_METRICS = types("discrete")["metrics"]
+_ORDER = "PARTITION BY episode ORDER BY sequence_number, is_end"
+_OF_EPISODE = "episode", "mdp_key", "split", "ending", "length", "first"
+_OF_SAMPLE = "action_probability", "action_log_density", "reward", "metrics"
+# Ending of an episode that has neither an end marker nor flags.
+_UNFLAGGED = {"terminal": "terminal", "drop": "open", "horizon_keep": "kept"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Generator:
+    """Generator of the texts; all methods are pure."""
+
+    schema: Schema
+    config: TimelineConfig
+    dialect: DuckDB = DuckDB()
+
+    def input(self, view: str) -> str:
+        """Return a query of the rows between two partitions, compared as text."""
+        terms = []
+        if self.config.start_ds is not None:
+            terms.append(f"ds >= {literal(self.config.start_ds)}")
+        if self.config.end_ds is not None:
+            terms.append(f"ds <= {literal(self.config.end_ds)}")
+        where = f" WHERE {' AND '.join(terms)}" if terms else ""
+        return f"SELECT * FROM {view}{where}"
+
+    def rows(self) -> str:
+        """Return a query of rows with their final rewards and whether they are ends."""
+        is_end, choices = self._is_empty_action("action"), ""
+        if self._has_choices:
+            is_end += f" OR {self.dialect.is_empty('possible_actions')}"
+            choices = f"""
+  CASE WHEN possible_actions IS NOT NULL THEN possible_actions
+    WHEN {is_end} THEN {self._no_actions} ELSE {self._all_actions}
+  END AS possible_actions,
+  final_possible_actions,"""
+        extra = "".join(f"\n  {identifier(x)}," for x in self.schema.extra_columns)
+        return f"""SELECT
+  ds, mdp_id, sequence_number,
+  coalesce(state_features, {self._no_features}) AS state_features,
+  coalesce("action", {self._no_action}) AS "action",
+  action_probability, action_log_density,
+  {self._reward()} AS reward,
+  metrics, terminated, truncated, final_state_features,{choices}{extra}
+  file, "row",
+  coalesce({is_end}, false) AS is_end
+FROM {INPUT}"""
+
+    def without_duplicates(self, columns: Sequence[str]) -> str:
+        """Return a query of the first or last row of each key.
+
+        ``ds`` decides, then the MD5 of all columns, so that all engines agree.
+
+        Args:
+          columns: all columns of ``ROWS``.
+        """
+        down = " DESC" if self.config.on_duplicate == "last" else ""
+        names = sorted(set(columns) - {"file", "row"})
+        texts = [f"coalesce({identifier(x)}::VARCHAR, 'null')" for x in names]
+        return f"""SELECT * FROM {ROWS}
+QUALIFY row_number() OVER (
+  PARTITION BY mdp_id, sequence_number
+  ORDER BY ds{down}, md5(concat_ws('|', {", ".join(texts)})){down}
+) = 1"""
+
+    def episodes(self) -> str:
+        """Return a query of each episode: its key, split, length, bounds and ending.
+
+        The ending is "marker", "terminal", "known" (not terminal, but the state after
+        the last row is known), "kept" (see ``horizon_keep``) or "open".
+        """
+        known = "final_state_features IS NOT NULL"
+        if self.schema.mode == "parametric":  # no candidates, no value of that state
+            known += f" AND NOT ({self.dialect.is_empty('final_possible_actions')})"
+        key = self.dialect.key(f"{literal(self.config.salt)} || mdp_id")
+        return f"""SELECT
+  *,
+  row_number() OVER () AS episode,
+  CASE
+    WHEN mdp_key / {_KEYS!r} < {self.config.train_share!r} THEN 'train'
+    WHEN mdp_key / {_KEYS!r} >= {1 - self.config.eval_share!r} THEN 'eval'
+  END AS split,
+  CASE
+    WHEN markers > 0 THEN 'marker'
+    WHEN terminated THEN 'terminal'
+    WHEN known THEN 'known'
+    WHEN terminated IS NULL AND truncated IS NULL
+      THEN {literal(_UNFLAGGED[self.config.last_row])}
+    ELSE 'open'
+  END AS ending
+FROM (
+  SELECT
+    mdp_id,
+    {key} AS mdp_key,
+    count(*) FILTER (WHERE NOT is_end) AS length,
+    min(sequence_number) FILTER (WHERE NOT is_end) AS first,
+    max(sequence_number) FILTER (WHERE NOT is_end) AS last,
+    count(*) FILTER (WHERE is_end) AS markers,
+    bool_or(terminated) FILTER (WHERE NOT is_end) AS terminated,
+    bool_or(truncated) FILTER (WHERE NOT is_end) AS truncated,
+    coalesce(bool_or({known}) FILTER (WHERE NOT is_end), false) AS known
+  FROM {ROWS}
+  GROUP BY mdp_id
+)"""
+
+    def samples(self, max_length: float | None = None) -> str:
+        """Return a query of the samples in a shuffled order.
+
+        Args:
+          max_length: length of the longest episodes to keep; None keeps all.
+        """
+        keep = "" if max_length is None else f" AND length <= {max_length!r}"
+        limit = self.config.time_window_limit
+        within = "" if limit is None else f" AND sequence_number - first <= {limit}"
+        columns = ",\n  ".join(
+            name if value == name else f"{value} AS {name}"
+            for name, value in self._columns().items()
+        )
+        return f"""WITH chosen AS (
+  SELECT * FROM {EPISODES} WHERE split IS NOT NULL AND length > 0{keep}
+),
+joined AS (
+{self._joined()}
+),
+placed AS (
+{self._placed()}
+)
+SELECT
+  {columns}
+FROM placed
+WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
+ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
+
+    # ---- parts of ``samples``
+
+    def _joined(self) -> str:
+        """Return a query of rows with their episodes, and of ends that are implied."""
+        final = f"coalesce(r.final_state_features, {self._no_features})"
+        end = {"state_features": final, '"action"': self._no_action}
+        if self._has_choices:
+            given = "r.final_possible_actions"
+            end["possible_actions"] = f"""CASE
+      WHEN e.ending = 'terminal' THEN {self._no_actions}
+      WHEN {self.dialect.is_empty(given)} OR {given} IS NULL THEN {self._all_actions}
+      ELSE {given} END"""
+        names = [*self._carried(), *_OF_SAMPLE]
+        episode = ", ".join(f"e.{x}" for x in _OF_EPISODE)
+        later = f"CASE WHEN e.ending = 'known' THEN {self.config.time_unit} ELSE 0 END"
+        return f"""  SELECT {episode}, r.mdp_id, r.sequence_number, r.is_end,
+    {", ".join(f"r.{x}" for x in names)}
+  FROM {ROWS} r JOIN chosen e ON r.mdp_id = e.mdp_id
+  UNION ALL
+  SELECT {episode}, r.mdp_id, r.sequence_number + {later}, true,
+    {", ".join(end.get(x, "NULL") for x in names)}
+  FROM {ROWS} r JOIN chosen e ON r.mdp_id = e.mdp_id
+  WHERE e.ending IN ('terminal', 'known') AND r.sequence_number = e.last"""
+
+    def _placed(self) -> str:
+        """Return a query that adds a row's place, and what it needs of later rows."""
+        n, place = self.config.n_step, "row_number() OVER by_time"
+        ends = "CASE WHEN ending IN ('open', 'kept') THEN 0 ELSE 1 END"
+        found = {
+            "ordinal": place,
+            "steps": f"least({n}, length + {ends} - {place})",
+        }
+        for name in (*self._carried(), "sequence_number"):
+            value = f"last_value({name}) OVER until_next"
+            if self.config.form == "arrays":
+                value = self.dialect.frame(name, "nexts")
+            found[_next(name)] = value
+        if n > 1 or self.config.form == "arrays":
+            for name in ("reward", "metrics", "sequence_number"):
+                found[f"frame_{name}"] = self.dialect.frame(name, "rewarded")
+        columns = ",\n    ".join(f"{value} AS {name}" for name, value in found.items())
+        return f"""  SELECT *,
+    {columns}
+  FROM joined
+  WINDOW
+    by_time AS ({_ORDER}),
+    until_next AS ({_ORDER} ROWS BETWEEN CURRENT ROW AND {n} FOLLOWING),
+    nexts AS ({_ORDER} ROWS BETWEEN 1 FOLLOWING AND {n} FOLLOWING),
+    rewarded AS ({_ORDER} ROWS BETWEEN CURRENT ROW AND {n - 1} FOLLOWING)"""
+
+    def _columns(self) -> dict[str, str]:
+        """Return the expression of each column of a sample."""
+        found = self._arrays() if self.config.form == "arrays" else self._sums()
+        beyond_terminal = "steps = 0 OR (ordinal + steps > length AND ending <> 'known')"
+        found |= {
+            "sequence_number_ordinal": "ordinal",
+            "time_since_first": "sequence_number - first",
+            "step": "greatest(steps, 1)",
+            "not_terminal": f"NOT ({beyond_terminal})",
+        }
+        names = [
+            *("mdp_id", "mdp_key", "split", "state_features", '"action"'),
+            "action_probability",
+            *(() if self.schema.mode != "continuous" else ("action_log_density",)),
+            *("reward", "metrics", "next_state_features", "next_action"),
+            *("sequence_number", "sequence_number_ordinal", "time_diff"),
+            *("time_since_first", "step", "not_terminal"),
+            *(("discount",) if "discount" in found else ()),
+        ]
+        if self._has_choices:
+            names += ["possible_actions", "possible_next_actions"]
+        for extra in map(identifier, self.schema.extra_columns):
+            names += [extra, _next(extra)]
+        return {name: found.get(name, name) for name in names}
+
+    def _sums(self) -> dict[str, str]:
+        """Return the columns that are discounted sums, or values of the next row."""
+        found = {
+            _next(name): f"CASE WHEN steps > 0 THEN {_next(name)} ELSE {absent} END"
+            for name, absent in self._carried().items()
+        }
+        time = "CASE WHEN steps > 0 THEN next_sequence_number - sequence_number ELSE 0 END"
+        found["time_diff"] = time
+        sums = [f"coalesce(metrics[{literal(x)}], 0)" for x in self.schema.metrics]
+        if self.config.n_step > 1:
+            found["reward"] = self._sum("frame_reward[i]")
+            sums = [
+                self._sum(f"coalesce(frame_metrics[i][{literal(x)}], 0)")
+                for x in self.schema.metrics
+            ]
+        keys = map(literal, self.schema.metrics)
+        found["metrics"] = self.dialect.map(keys, sums, _METRICS)
+        by_time = self.config.discount == "time"
+        found["discount"] = self._power(time if by_time else "steps")
+        return found
+
+    def _arrays(self) -> dict[str, str]:
+        """Return the columns that are lists of later rows, in the order of time."""
+        first = self.dialect.first
+        found = {_next(x): first(_next(x), "steps") for x in self._carried()}
+        times = first("next_sequence_number", "steps")
+        found["time_diff"] = self.dialect.each(times, "t", "t - sequence_number")
+        for name in ("reward", "metrics"):
+            found[name] = first(f"frame_{name}", "greatest(steps, 1)")
+        return found
+
+    def _sum(self, value: str) -> str:
+        """Return the discounted sum of a value of the i-th rewarded row, from 1."""
+        time = "frame_sequence_number[i] - sequence_number"
+        factor = self._power(time if self.config.discount == "time" else "i - 1")
+        return self.dialect.sum("greatest(steps, 1)", "i", f"{factor} * {value}")
+
+    def _power(self, exponent: str) -> str:
+        """Return gamma to the power of steps, or of time in its unit."""
+        if self.config.discount == "time":
+            exponent = f"({exponent}) / {float(self.config.time_unit)!r}"
+        return f"pow({self.config.gamma!r}, {exponent})"
+
+    def _reward(self) -> str:
+        """Return the reward of one row."""
+        if self.config.custom_reward is not None:
+            return f"coalesce(({self.config.custom_reward})::DOUBLE, 0)"
+        if self.config.metric_weights is None:
+            return "reward"
+        terms = (
+            f"{float(weight)!r} * coalesce(metrics[{literal(name)}], 0)"
+            for name, weight in self.config.metric_weights.items()
+        )
+        return " + ".join(terms) or "0.0"
+
+    def _carried(self) -> dict[str, str]:
+        """Return what a sample has of its next row, with what stands for no such row."""
+        found = {"state_features": self._no_features, '"action"': self._no_action}
+        if self._has_choices:
+            found["possible_actions"] = self._no_actions
+        return found | {identifier(x): "NULL" for x in self.schema.extra_columns}
+
+    # ---- constants of a mode
+
+    def _is_empty_action(self, value: str) -> str:
+        if self.schema.mode == "discrete":
+            return f"{value} = ''"
+        return self.dialect.is_empty_map(value)
+
+    @property
+    def _has_choices(self) -> bool:
+        return self.schema.mode != "continuous"
+
+    @property
+    def _no_features(self) -> str:
+        return self.dialect.map([], [], FEATURES)
+
+    @property
+    def _no_action(self) -> str:
+        return "''" if self.schema.mode == "discrete" else self._no_features
+
+    @property
+    def _no_actions(self) -> str:
+        return self.dialect.list([], f"{ACTION[self.schema.mode]}[]")
+
+    @property
+    def _all_actions(self) -> str:
+        names = map(literal, self.schema.actions)
+        return self.dialect.list(names, f"{ACTION[self.schema.mode]}[]")
+
+
+def _next(column: str) -> str:
+    """Return the name of a column's value in the next row."""
+    known = {"possible_actions": "possible_next_actions", '"action"': "next_action"}
+    if column in known:
+        return known[column]
+    return f'"next_{column[1:]}' if column.startswith('"') else f"next_{column}"
