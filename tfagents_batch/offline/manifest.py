@@ -71,8 +71,18 @@ def newest(output: Path) -> Path | None:
     return found[-1].parent if found else None
 
 
-def check_change(output: Path, schema: Schema, config: TimelineConfig) -> None:
+def schema(folder: Path) -> Schema:
+    """Return the schema of a partition."""
+    return Schema.from_json(json.dumps(read(folder)["schema"]))
+
+
+def check_change(output: Path, found: Schema, config: TimelineConfig) -> None:
     """Check that new samples mean the same as those of the newest partition.
+
+    Args:
+      output: folder of the table.
+      found: schema of the new rows.
+      config: settings of the new samples.
 
     Raises:
       UserError: with the differences.
@@ -80,15 +90,10 @@ def check_change(output: Path, schema: Schema, config: TimelineConfig) -> None:
     folder = newest(output)
     if folder is None or config.on_change == "accept":
         return
-    before = read(folder)
-    old = Schema.from_json(json.dumps(before["schema"]))
-    new = configs.to_dict(config)
-    parts = [old.difference(schema)] if old != schema else []
-    parts += [
-        f"{name} {before['config'].get(name)} became {new[name]}"
-        for name in OF_SAMPLES
-        if before["config"].get(name) != new[name]
-    ]
+    before, after = read(folder)["config"], configs.to_dict(config)
+    changes = {x: (before.get(x), after[x]) for x in OF_SAMPLES}
+    parts = [schema(folder).difference(found)] if schema(folder) != found else []
+    parts += [f"{x} {old} became {new}" for x, (old, new) in changes.items() if old != new]
     if parts:
         raise UserError(
             f"the samples differ from those of {folder}: {'; '.join(parts)}. Pass "

@@ -235,11 +235,11 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
 
     def _sums(self) -> dict[str, str]:
         """Return the columns that are discounted sums, or values of the next row."""
-        found = {
-            _next(name): f"CASE WHEN steps > 0 THEN {_next(name)} ELSE {absent} END"
-            for name, absent in self._carried().items()
-        }
-        time = "CASE WHEN steps > 0 THEN next_sequence_number - sequence_number ELSE 0 END"
+        found, time = {}, "next_sequence_number - sequence_number"
+        if self.config.last_row == "horizon_keep":  # samples without a next row
+            for name, absent in self._carried().items():
+                found[_next(name)] = self._if_next(_next(name), absent)
+            time = self._if_next(time, "0")
         found["time_diff"] = time
         sums = [f"coalesce(metrics[{literal(x)}], 0)" for x in self.schema.metrics]
         if self.config.n_step > 1:
@@ -253,6 +253,9 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
         by_time = self.config.discount == "time"
         found["discount"] = self._power(time if by_time else "steps")
         return found
+
+    def _if_next(self, value: str, otherwise: str) -> str:
+        return f"CASE WHEN steps > 0 THEN {value} ELSE {otherwise} END"
 
     def _arrays(self) -> dict[str, str]:
         """Return the columns that are lists of later rows, in the order of time."""

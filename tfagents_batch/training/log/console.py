@@ -68,9 +68,9 @@ class Console:
         self._broken = False
         self._stream = stream or sys.stderr
         self._bar: progress.Progress | None = None
-        terminal = terminal or _terminal(self._stream)
+        terminal = terminal or make_terminal(self._stream)
         if terminal.is_terminal and not terminal.is_dumb_terminal:
-            self._bar = _make_bar(terminal)
+            self._bar = make_bar(terminal)
             self._task = self._bar.add_task(
                 "", total=total_steps, completed=start_step, numbers=""
             )
@@ -135,10 +135,10 @@ class Console:
         if _RETURN in self._latest:
             parts.append(f"return {self._latest[_RETURN]:.4g}")
         if mean_speed > 0 and self._step < self._total:
-            parts.append(f"{_duration((self._total - self._step) / mean_speed)} left")
+            parts.append(f"{duration((self._total - self._step) / mean_speed)} left")
         if _EVAL in self._latest:
             parts.append(f"eval {self._latest[_EVAL]:.4g}")
-        parts.append(f"{_duration(elapsed)} elapsed")
+        parts.append(f"{duration(elapsed)} elapsed")
         return "  ".join(parts)
 
     def _draw(self, draw: Callable[..., None], *args: Any, **options: Any) -> None:
@@ -163,11 +163,13 @@ def count(number: float) -> str:
     return (text.rstrip("0").rstrip(".") if digits else text) + unit
 
 
-def _duration(seconds: float) -> datetime.timedelta:
+def duration(seconds: float) -> datetime.timedelta:
+    """Return whole seconds, which are shown as 0:01:30."""
     return datetime.timedelta(seconds=round(seconds))
 
 
-def _terminal(stream: TextIO) -> rich.console.Console:
+def make_terminal(stream: TextIO) -> rich.console.Console:
+    """Return a rich console that knows whether its stream is a terminal."""
     try:
         is_terminal = stream.isatty()
     except ValueError:  # closed
@@ -178,7 +180,8 @@ def _terminal(stream: TextIO) -> rich.console.Console:
     )
 
 
-def _make_bar(terminal: rich.console.Console) -> progress.Progress:
+def make_bar(terminal: rich.console.Console) -> progress.Progress:
+    """Return a bar in one line, whose tasks have a text ``numbers`` behind it."""
     one_line = table.Column(no_wrap=True, overflow="ellipsis")
     return progress.Progress(
         progress.TaskProgressColumn(),

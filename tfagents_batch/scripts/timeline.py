@@ -1,0 +1,131 @@
+"""Turn logged rows into samples: ``python -m tfagents_batch.scripts.timeline``.
+
+For example ``--input=logs/ --output=table/``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import manifest
+from tfagents_batch.offline.schema import Mode, Schema
+from tfagents_batch.offline.timeline_config import (
+    FromHorizon,
+    TimelineConfig,
+    from_horizon,
+)
+from tfagents_batch.scripts import app
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    input: tuple[str, ...] = option(
+        (), "files, folders or globs of JSON lines or Parquet; or minari:<name>"
+    )
+    output: str | None = option(None, "folder of the table")
+    engine: Literal["duckdb"] = option("duckdb", "program that runs the SQL")
+    mode: Mode | None = option(
+        None, "discrete, parametric or continuous actions; none: discrete"
+    )
+    schema: str | None = option(
+        None, "file with the schema; none: that of the table, or of the rows if it is new"
+    )
+    extra_columns: tuple[str, ...] = option((), "further columns to keep")
+    horizon: str | None = option(
+        None, "JSON file of Horizon with settings; flags replace them"
+    )
+    check: bool = option(True, "check the rows first, as scripts.rows does")
+    debug: bool = option(False, "print tracebacks")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, write a partition, and print a summary.
+
+    Returns:
+      Exit status: 65 if the check of the rows found errors, else 0.
+    """
+    given = app.flags(argv, (Command, ""), (TimelineConfig, ""))
+    if given is None:
+        return 0
+    command = config.replace(Command(), given[0])
+    if not command.input:
+        raise UserError("no rows are given; pass --input=<file or folder>")
+    if command.output is None:
+        raise UserError("no folder is given for the table; pass --output=<folder>")
+    horizon = from_horizon({} if command.horizon is None else _json(command.horizon))
+    base = TimelineConfig() if command.horizon is None else horizon.config
+    settings = config.replace(base, given[1])
+    return _run(command, settings, horizon)
+
+
+def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> int:
+    from tfagents_batch.offline.reader import open_rows
+    from tfagents_batch.offline.timeline import build
+    from tfagents_batch.offline.validator import validate
+    from tfagents_batch.scripts import progress
+
+    data = command.input[0] if len(command.input) == 1 else list(command.input)
+    mode = command.mode or horizon.mode or "discrete"
+    expected = _expected(command, settings)
+    extra = command.extra_columns or horizon.extra_columns
+    with open_rows(data, mode, expected, extra_columns=extra) as rows:
+        for notice in horizon.notices if command.horizon is not None else ():
+            print(f"note: {notice}", file=sys.stderr)
+        schema = expected or _found(rows, horizon.actions)
+        if command.check:
+            report = validate(rows, expected)
+            if report.errors:
+                app.show(report.table())
+                print("nothing is published", file=sys.stderr)
+                return app.EXIT_DATA
+        with progress.shown() as tell:
+            summary = build(rows, schema, settings, command.output, tell)
+    app.show(summary.text())
+    app.show(str(summary.folder))
+    return 0
+
+
+def _expected(command: Command, settings: TimelineConfig) -> Schema | None:
+    """Return the schema that rows must have: the given one, or that of the table."""
+    if command.schema is not None:
+        return Schema.from_json(_text(command.schema))
+    newest = manifest.newest(Path(command.output or ""))
+    if newest is None or settings.on_change == "accept":
+        return None
+    return manifest.schema(newest)
+
+
+def _found(rows: Any, actions: tuple[str, ...]) -> Schema:
+    schema = rows.find_schema()
+    return dataclasses.replace(schema, actions=actions) if actions else schema
+
+
+def _json(path: str) -> dict[str, Any]:
+    try:
+        found = json.loads(_text(path))
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} is not a JSON object; expected keys of Horizon")
+    return found
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main, tensorflow=False))
