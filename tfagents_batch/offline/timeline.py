@@ -112,13 +112,16 @@ def build(
             f"the rows are {rows.mode} and the schema is {schema.mode}; expected the "
             "same mode"
         )
+    # Without these two, the connection does not know its progress, or prints it.
+    rows.connection.execute("SET enable_progress_bar = true")
+    rows.connection.execute("SET enable_progress_bar_print = false")
     work = _Work(rows.connection, schema, config, progress or (lambda part, text: None))
     with work.tables():
         work.read(rows.view)
         config = work.config  # with its end_ds
         target = publish.partition(output, config.end_ds)
         manifest.check_change(output, schema, config)
-        with publish.staging(target) as staged:
+        with _saving(output), publish.staging(target) as staged:
             work.write(staged)
             rows.check_unchanged()
             if config.validation_sql is not None:
@@ -127,7 +130,20 @@ def build(
             if not summary.samples:
                 raise UserError(f"no sample is left:\n{summary.text()}")
             manifest.write(staged, schema, config, work.facts(summary))
+            work.tell(0.95, "publishing")
+        work.tell(1.0, "publishing")
     return summary
+
+
+@contextlib.contextmanager
+def _saving(output: Path) -> Iterator[None]:
+    """Turn errors of the file system into a SaveError."""
+    try:
+        yield
+    except SaveError:
+        raise
+    except OSError as error:
+        raise SaveError(f"{output} cannot be written: {error}") from error
 
 
 class _Work:
@@ -137,7 +153,7 @@ class _Work:
         self, connection: Any, schema: Schema, config: TimelineConfig, tell: Progress
     ):
         self.config = config
-        self._connection, self._schema, self._tell = connection, schema, tell
+        self._connection, self._schema, self.tell = connection, schema, tell
         self._duplicates = self._read = 0
         self._longest: float | None = None
         self._notices: list[str] = []
@@ -181,17 +197,16 @@ class _Work:
         # A reader that has listed the old files must not open new ones of that name.
         parts = f"part-{secrets.token_hex(4)}-{{i}}"
         query = Generator(self._schema, self.config).samples(self._longest)
+        copy = (
+            f"COPY ({query}) TO {literal(str(staged))} (FORMAT parquet, "
+            f"ROW_GROUP_SIZE {ROW_GROUP}, FILE_SIZE_BYTES {PART_BYTES}, "
+            f"FILENAME_PATTERN {literal(parts)}, OVERWRITE_OR_IGNORE)"
+        )
         try:
             with self._part(0.35, 0.95, "writing samples"):
-                self._connection.execute(
-                    f"COPY ({query}) TO {literal(str(staged))} (FORMAT parquet, "
-                    f"ROW_GROUP_SIZE {ROW_GROUP}, FILE_SIZE_BYTES {PART_BYTES}, "
-                    f"FILENAME_PATTERN {literal(parts)}, OVERWRITE_OR_IGNORE)"
-                )
+                self._connection.execute(copy)
         except duckdb.IOException as error:
-            raise SaveError(
-                f"{staged.parent} cannot be written: {first_line(error)}"
-            ) from error
+            raise OSError(first_line(error)) from error
         files = literal(f"{staged}/part-*.parquet")
         self._view(OUTPUT, f"SELECT * FROM read_parquet({files})")
 
@@ -294,9 +309,9 @@ class _Work:
             while not done.wait(_POLL_SECONDS):
                 percent = self._connection.query_progress()
                 part = min(max(percent, 0), 100) / 100
-                self._tell(start + (end - start) * part, text)
+                self.tell(start + (end - start) * part, text)
 
-        self._tell(start, text)
+        self.tell(start, text)
         thread = threading.Thread(target=poll, name="timeline-progress", daemon=True)
         thread.start()
         try:
@@ -304,7 +319,7 @@ class _Work:
         finally:
             done.set()
             thread.join()
-        self._tell(end, text)
+        self.tell(end, text)
 
     def _table(self, name: str, query: str) -> None:
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS\n{query}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from tfagents_batch.errors import UserError
 from tfagents_batch.offline.dialect import DuckDB
 from tfagents_batch.offline.schema import ACTION, FEATURES, Schema, types
 from tfagents_batch.offline.sql import identifier, literal
@@ -29,6 +30,13 @@ _METRICS = types("discrete")["metrics"]
 _ORDER = "PARTITION BY episode ORDER BY sequence_number, is_end"
 _OF_EPISODE = "episode", "mdp_key", "split", "ending", "length", "first"
 _OF_SAMPLE = "action_probability", "action_log_density", "reward", "metrics"
+# Names that a further column cannot have; nor can it begin as these do.
+_RESERVED = {
+    *(*_OF_EPISODE, "last", "markers", "known", "is_end", "ordinal", "steps", "step"),
+    *("sequence_number_ordinal", "time_diff", "time_since_first", "not_terminal"),
+    *("discount", "possible_next_actions"),
+}
+_RESERVED_START = "next_", "frame_"
 # Ending of an episode that has neither an end marker nor flags.
 _UNFLAGGED = {"terminal": "terminal", "drop": "open", "horizon_keep": "kept"}
 
@@ -40,6 +48,14 @@ class Generator:
     schema: Schema
     config: TimelineConfig
     dialect: DuckDB = DuckDB()
+
+    def __post_init__(self):
+        for name in self.schema.extra_columns:
+            if name in _RESERVED or name.startswith(_RESERVED_START):
+                raise UserError(
+                    f"the extra column {name!r} has the name of a column of the "
+                    "timeline; rename it"
+                )
 
     def input(self, view: str) -> str:
         """Return a query of the rows between two partitions, compared as text."""

@@ -1,0 +1,156 @@
+"""Tests that a partition is replaced as a whole, whenever the process is killed."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import publish
+
+ROOT = pathlib.Path(__file__).parents[2]
+FILES = {"part-0.parquet", "_manifest.json"}
+
+
+def fill(folder, text):
+    for name in FILES:
+        (folder / name).write_text(text)
+
+
+def contents(folder):
+    return {path.read_text() for path in folder.iterdir()}
+
+
+def test_a_partition_appears_at_the_end_of_the_block(tmp_path):
+    target = publish.partition(tmp_path / "table", "2026-01-01")
+    with publish.staging(target) as staged:
+        fill(staged, "new")
+        assert not target.exists()
+    assert target.name == "ds=2026-01-01"
+    assert contents(target) == {"new"}
+    assert {x.name for x in target.parent.iterdir()} == {".lock", target.name}
+
+
+@pytest.mark.parametrize("swaps", [True, False])
+def test_a_partition_is_replaced_with_all_its_files(tmp_path, monkeypatch, swaps):
+    if not swaps:
+        monkeypatch.setattr(publish, "_swap", lambda one, other: False)
+    target = publish.partition(tmp_path, "1")
+    for text in ("old", "new"):
+        with publish.staging(target) as staged:
+            (staged / text).touch()
+            fill(staged, text)
+    assert {path.name for path in target.iterdir()} == {"new", *FILES}
+    assert {x.name for x in tmp_path.iterdir()} == {".lock", target.name}
+
+
+def test_an_error_leaves_the_old_partition(tmp_path):
+    target = publish.partition(tmp_path, "1")
+    with publish.staging(target) as staged:
+        fill(staged, "old")
+    with pytest.raises(KeyError), publish.staging(target) as staged:
+        fill(staged, "new")
+        raise KeyError
+    assert contents(target) == {"old"}
+    assert {x.name for x in tmp_path.iterdir()} == {".lock", target.name}
+
+
+def test_a_second_writer_is_refused(tmp_path):
+    with publish.staging(tmp_path / "ds=1") as staged:
+        fill(staged, "first")
+        with (
+            pytest.raises(UserError, match="another process is writing to"),
+            publish.staging(tmp_path / "ds=2"),
+        ):
+            pass
+    assert contents(tmp_path / "ds=1") == {"first"}
+
+
+def test_the_name_of_a_partition_stays_in_its_table(tmp_path):
+    assert publish.partition(tmp_path, "../a/b").parent == tmp_path
+
+
+# The process kills itself in the call whose number is given: of the functions that
+# change the disk while a partition is replaced.
+KILLED = """if True:
+    import os, pathlib, shutil, signal, sys
+    from tfagents_batch.offline import publish
+
+    output, kill_at, swaps = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
+    if not swaps:
+        publish._swap = lambda one, other: False
+    calls = 0
+
+    def killing(work):
+        def call(*arguments, **options):
+            global calls
+            calls += 1
+            if calls == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return work(*arguments, **options)
+        return call
+
+    pathlib.Path.rename = killing(pathlib.Path.rename)
+    shutil.rmtree = killing(shutil.rmtree)
+    os.fsync = killing(os.fsync)
+    publish._swap = killing(publish._swap)
+    with publish.staging(pathlib.Path(output) / "ds=1") as staged:
+        (staged / "new").touch()
+        for name in ("part-0.parquet", "_manifest.json"):
+            (staged / name).write_text("new")
+    print(calls)
+"""
+
+
+def run(output, kill_at, swaps):
+    return subprocess.run(
+        [sys.executable, "-c", KILLED, str(output), str(kill_at), str(swaps)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
+
+
+@pytest.mark.parametrize("swaps", [True, False])
+def test_a_process_killed_at_any_point_leaves_a_whole_partition(tmp_path, swaps):
+    def start(name):
+        with publish.staging(tmp_path / name / "ds=1") as staged:
+            (staged / "old").touch()
+            fill(staged, "old")
+        return tmp_path / name
+
+    calls = int(run(start("counted"), 0, swaps).stdout)
+    assert calls >= 7
+    seen = set()
+    for number in range(1, calls + 1):
+        output = start(f"{number}")
+        assert run(output, number, swaps).returncode == -signal.SIGKILL
+        if swaps:  # readers need no repair
+            assert whole(output / "ds=1") in ("old", "new")
+        with pytest.raises(KeyError), publish.staging(output / "ds=2"):
+            raise KeyError  # the next writer repairs, even if it fails
+        seen.add(whole(output / "ds=1"))
+        assert {x.name for x in output.iterdir()} == {".lock", "ds=1"}
+    assert seen == {"old", "new"}
+
+
+def whole(folder):
+    """Return the text of a partition that has all files of one writer."""
+    names, (text,) = {path.name for path in folder.iterdir()}, contents(folder) - {""}
+    assert names == {text, *FILES}
+    return text
+
+
+def test_the_swap_is_one_step_where_the_system_has_it(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    fill(tmp_path / "a", "a")
+    fill(tmp_path / "b", "b")
+    if not publish._swap(tmp_path / "a", tmp_path / "b"):
+        pytest.skip(f"{os.uname().sysname} cannot exchange folders here")
+    assert contents(tmp_path / "a") == {"b"}
+    assert contents(tmp_path / "b") == {"a"}
