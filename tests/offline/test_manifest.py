@@ -65,7 +65,7 @@ def test_a_new_run_has_files_of_other_names(tmp_path):
         ({"state_features": {"3": 1, "5": 1}}, {}, "features lost 0 and gained 5"),
         ({"metrics": {"click": 1.0}}, {}, "metrics lost send_cost"),
         ({}, {"n_step": 3}, "n_step 1 became 3"),
-        ({}, {"gamma": 0.7, "form": "arrays"}, "gamma 0.5 became 0.7; form rows became"),
+        ({}, {"gamma": 0.7, "form": "arrays"}, "gamma 0.5 became 0.7; form rows"),
     ],
 )
 @pytest.mark.parametrize("day", ["1", "2"])  # the same partition, and the next one

@@ -4,6 +4,8 @@ import pathlib
 import re
 import runpy
 
+from tests.offline import made
+from tests.support import logged
 from tfagents_batch.offline import rules, schema, validator
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs/offline.md").read_text()
@@ -17,6 +19,26 @@ def test_the_code_of_the_part_on_rows_runs(tmp_path, monkeypatch, capsys):
     runpy.run_path(str(script))
     out = capsys.readouterr().out
     assert "('send', 1)" in out and "2 rows: 0 errors" in out
+
+
+def test_the_code_of_the_part_on_the_timeline_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logs").mkdir()
+    made.write(tmp_path / "logs/rows.jsonl", made.episode(3))
+    part = PAGE.partition("\n## Timeline\n")[2].partition("\n## ")[0]
+    script = tmp_path / "page.py"
+    script.write_text("".join(re.findall(r"```python\n(.*?)```", part, re.DOTALL)))
+    runpy.run_path(str(script))
+    assert re.search(r"^samples +3$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_every_column_of_a_sample_is_explained(tmp_path):
+    part = PAGE.partition("\n### Samples\n")[2].partition("\n### ")[0]
+    names = {*re.findall(r"`(\w+)`", part)}
+    rows = [x | {"action_log_density": -1.0} for x in made.episode(3)]
+    for given, mode in ((rows, "discrete"), ([made.continuous()], "continuous")):
+        _, (sample, *_) = logged.build(given, tmp_path / mode, mode)
+        assert sample.keys() <= names
 
 
 def test_every_column_is_explained():

@@ -331,9 +331,7 @@ Q1 = [
         possible_actions=list(possible),
         metrics={"m": 10.0 * number},
     )
-    for k, (number, possible) in enumerate(
-        [(0, "LR"), (1, "RU"), (4, "UD"), (5, "D")]
-    )
+    for k, (number, possible) in enumerate([(0, "LR"), (1, "RU"), (4, "UD"), (5, "D")])
 ]
 Q1 += [row(6, 0.0, "", state_features={6: 1.0}, possible_actions=[])]
 NAMES = Schema("discrete", ("L", "R", "U", "D"), metrics=("m",))
@@ -438,9 +436,7 @@ def test_a_kept_last_row_is_a_sample_without_a_next_row(tmp_path, form):
 
 
 def test_continuous_actions_have_a_density_and_no_choices(tmp_path):
-    found = [
-        row(k, 1.0, {100: 0.1 * k}, action_log_density=-1.0 - k) for k in range(3)
-    ]
+    found = [row(k, 1.0, {100: 0.1 * k}, action_log_density=-1.0 - k) for k in range(3)]
     _, samples = logged.build(found, tmp_path, "continuous")
     assert column(samples, "action_log_density") == [-1.0, -2.0, -3.0]
     assert column(samples, "next_action") == [{100: 0.1}, {100: 0.2}, {}]
@@ -467,9 +463,7 @@ def test_rows_without_possible_actions_may_take_all(tmp_path):
 def test_further_columns_have_a_next_value(tmp_path):  # T9, T10
     ids = [{"35": [156, 157], "36": [138]}, {"35": [153, 154], "36": [139]}]
     found = [row(k, 0.0, "a", ids=each) for k, each in enumerate(ids)]
-    _, (sample,) = logged.build(
-        found, tmp_path, extra=("ids",), last_row="drop"
-    )
+    _, (sample,) = logged.build(found, tmp_path, extra=("ids",), last_row="drop")
     assert [json.loads(sample[name]) for name in ("ids", "next_ids")] == ids
 
 
@@ -589,9 +583,9 @@ def test_samples_are_shuffled_the_same_each_time(tmp_path):
     "changes, text",
     [
         ({1: {"reward": math.nan}}, "1 row has a reward that is missing or not finite"),
-        ({0: {"reward": None}, 1: {"reward": None}}, "2 rows have a reward that is mis"),
+        ({0: {"reward": None}, 1: {"reward": None}}, "2 rows have a reward"),
         ({1: {"sequence_number": None}}, "1 row has no mdp_id or no sequence_number"),
-        ({1: {"mdp_id": None}}, "1 row has no mdp_id or no sequence_number: <list>, row 2"),
+        ({1: {"mdp_id": None}}, "no mdp_id or no sequence_number: <list>, row 2"),
         ({1: {"terminated": True}}, "1 row has an end marker, terminated or truncated"),
         ({0: {"truncated": True}}, "only its last row may end an episode"),
         ({1: {"action": "", "possible_actions": []}}, "before the last row"),
@@ -617,7 +611,7 @@ def test_a_window_without_rows_names_what_there_is(tmp_path):
 
 
 def test_a_timeline_without_samples_is_refused(tmp_path):
-    with pytest.raises(UserError, match=r"no sample is left:\n.*\n.*without a next row"):
+    with pytest.raises(UserError, match=r"no sample is left:\n.*\n.*out a next row"):
         logged.build(T15[:1], tmp_path, last_row="drop")
 
 

@@ -76,8 +76,8 @@ def test_the_progress_rises_from_0_to_1(tmp_path):
     parts = [part for part, _ in told]
     assert parts == sorted(parts)
     assert (parts[0], parts[-1]) == (0, 1)
-    texts = list(dict.fromkeys(text for _, text in told))
-    assert texts == ["reading rows", "finding episodes", "writing samples", "publishing"]
+    texts = ["reading rows", "finding episodes", "writing samples", "publishing"]
+    assert list(dict.fromkeys(text for _, text in told)) == texts
 
 
 def test_an_error_stops_the_progress_and_removes_the_tables(tmp_path):
@@ -97,5 +97,5 @@ def test_a_file_in_the_place_of_the_table_is_refused(tmp_path):
 
 def test_an_extra_column_with_a_name_of_the_timeline_is_refused(tmp_path):
     found = [row | {"step": 1} for row in made.episode(3)]
-    with pytest.raises(UserError, match="the extra column 'step' has the name of a col"):
+    with pytest.raises(UserError, match="the extra column 'step' has the name of a"):
         logged.build(found, tmp_path, extra=("step",))

@@ -49,3 +49,6 @@ class DuckDB:
     def shuffled(self, *columns: str) -> str:
         """Return a number of the columns that has no order."""
         return f"hash({', '.join(columns)})"
+
+
+DUCKDB = DuckDB()

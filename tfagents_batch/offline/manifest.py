@@ -91,9 +91,10 @@ def check_change(output: Path, found: Schema, config: TimelineConfig) -> None:
     if folder is None or config.on_change == "accept":
         return
     before, after = read(folder)["config"], configs.to_dict(config)
-    changes = {x: (before.get(x), after[x]) for x in OF_SAMPLES}
     parts = [schema(folder).difference(found)] if schema(folder) != found else []
-    parts += [f"{x} {old} became {new}" for x, (old, new) in changes.items() if old != new]
+    for name in OF_SAMPLES:
+        if before.get(name) != after[name]:
+            parts.append(f"{name} {before.get(name)} became {after[name]}")
     if parts:
         raise UserError(
             f"the samples differ from those of {folder}: {'; '.join(parts)}. Pass "

@@ -169,7 +169,7 @@ class _Work:
                 self._connection.execute(f"DROP {name.replace(' ', ' IF EXISTS ')}")
 
     def read(self, view: str) -> None:
-        """Read rows and episodes, check them, and decide which episodes are too long."""
+        """Read and check rows and episodes, and find which episodes are too long."""
         texts = Generator(self._schema, self.config)
         self._view(INPUT, texts.input(view))
         with self._part(0.0, 0.25, "reading rows"):

@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.dialect import DuckDB
+from tfagents_batch.offline.dialect import DUCKDB, DuckDB
 from tfagents_batch.offline.schema import ACTION, FEATURES, Schema, types
 from tfagents_batch.offline.sql import identifier, literal
 from tfagents_batch.offline.timeline_config import TimelineConfig
@@ -47,7 +47,7 @@ class Generator:
 
     schema: Schema
     config: TimelineConfig
-    dialect: DuckDB = DuckDB()
+    dialect: DuckDB = DUCKDB
 
     def __post_init__(self):
         for name in self.schema.extra_columns:
@@ -227,12 +227,12 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
     def _columns(self) -> dict[str, str]:
         """Return the expression of each column of a sample."""
         found = self._arrays() if self.config.form == "arrays" else self._sums()
-        beyond_terminal = "steps = 0 OR (ordinal + steps > length AND ending <> 'known')"
+        beyond = "steps = 0 OR (ordinal + steps > length AND ending <> 'known')"
         found |= {
             "sequence_number_ordinal": "ordinal",
             "time_since_first": "sequence_number - first",
             "step": "greatest(steps, 1)",
-            "not_terminal": f"NOT ({beyond_terminal})",
+            "not_terminal": f"NOT ({beyond})",
         }
         names = [
             *("mdp_id", "mdp_key", "split", "state_features", '"action"'),
@@ -308,7 +308,7 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
         return " + ".join(terms) or "0.0"
 
     def _carried(self) -> dict[str, str]:
-        """Return what a sample has of its next row, with what stands for no such row."""
+        """Return what a sample has of its next row, and what stands for none."""
         found = {"state_features": self._no_features, '"action"': self._no_action}
         if self._has_choices:
             found["possible_actions"] = self._no_actions

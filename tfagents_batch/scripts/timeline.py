@@ -1,6 +1,5 @@
-"""Turn logged rows into samples: ``python -m tfagents_batch.scripts.timeline``.
-
-For example ``--input=logs/ --output=table/``.
+"""Turn logged rows into samples:
+``python -m tfagents_batch.scripts.timeline --input=logs/ --output=table/``.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Command:
         None, "discrete, parametric or continuous actions; none: discrete"
     )
     schema: str | None = option(
-        None, "file with the schema; none: that of the table, or of the rows if it is new"
+        None, "file with the schema; none: that of the table, or of the rows if new"
     )
     extra_columns: tuple[str, ...] = option((), "further columns to keep")
     horizon: str | None = option(
@@ -71,23 +70,28 @@ def main(argv: Sequence[str]) -> int:
 def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> int:
     from tfagents_batch.offline.reader import open_rows
     from tfagents_batch.offline.timeline import build
-    from tfagents_batch.offline.validator import validate
+    from tfagents_batch.offline.validator import Options, validate
     from tfagents_batch.scripts import progress
 
     data = command.input[0] if len(command.input) == 1 else list(command.input)
     mode = command.mode or horizon.mode or "discrete"
+    options = Options(
+        on_duplicate=settings.on_duplicate, metric_weights=settings.metric_weights
+    )
     expected = _expected(command, settings)
     extra = command.extra_columns or horizon.extra_columns
     with open_rows(data, mode, expected, extra_columns=extra) as rows:
-        for notice in horizon.notices if command.horizon is not None else ():
+        for notice in horizon.notices:
             print(f"note: {notice}", file=sys.stderr)
         schema = expected or _found(rows, horizon.actions)
         if command.check:
-            report = validate(rows, expected)
+            report = validate(rows, expected, options)
             if report.errors:
                 app.show(report.table())
                 print("nothing is published", file=sys.stderr)
                 return app.EXIT_DATA
+            if report.warnings:
+                print(report.table(), file=sys.stderr)
         with progress.shown() as tell:
             summary = build(rows, schema, settings, command.output, tell)
     app.show(summary.text())

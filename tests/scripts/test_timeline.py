@@ -1,0 +1,144 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.offline import made
+from tests.support import logged
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import manifest
+from tfagents_batch.scripts import timeline
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs the command on rows, and returns its exit status."""
+
+    def run(rows, *flags):
+        path = made.write(tmp_path / "rows.jsonl", rows)
+        return timeline.main([f"--input={path}", f"--output={tmp_path}/table", *flags])
+
+    return run
+
+
+def settings(tmp_path):
+    folder = manifest.newest(tmp_path / "table")
+    return manifest.read(folder)["config"]
+
+
+def test_samples_are_published_and_summarized(run, tmp_path, capsys):
+    rows = made.episode(30) + made.episode(10, "u8")[:-1]
+    assert run(rows, "--last_row=drop", "--n_step=2", "--gamma=0.9") == 0
+    out, _ = capsys.readouterr()
+    *summary, folder = out.splitlines()
+    assert [" ".join(line.split()) for line in summary] == [
+        "rows read 39",
+        "last rows without a next row -1",
+        "samples 38",
+        "episodes 2",
+        "with a terminal state 1",
+    ]
+    assert folder == str(tmp_path / "table/ds=2026-01-01")
+    assert len(logged.samples(folder)) == 38
+    assert settings(tmp_path)["n_step"] == 2
+
+
+def test_rows_with_errors_are_status_65_and_publish_nothing(run, tmp_path, capsys):
+    assert run(made.episode(30, action_probability=1.2)) == 65
+    out, err = capsys.readouterr()
+    assert out.startswith("error propensity (30): ")
+    assert "nothing is published" in err
+    assert not (tmp_path / "table").exists()
+    assert run(made.episode(30, action_probability=1.2), "--nocheck") == 0
+
+
+def test_duplicates_are_an_error_unless_one_is_chosen(run, capsys):
+    rows = made.episode(30) + made.episode(1)[:0] + made.episode(30)[:1]
+    assert run(rows) == 65
+    assert "duplicate_key" in capsys.readouterr().out
+    assert run(rows, "--on_duplicate=first") == 0
+    assert "duplicates" in capsys.readouterr().out
+
+
+def test_a_new_name_is_refused_by_the_schema_of_the_table(run, capsys):
+    assert run(made.episode(30)) == 0
+    later = made.episode(30, ds="2026-01-02", metrics={"click": 1.0, "sale": 2.0})
+    capsys.readouterr()
+    assert run(later) == 65
+    assert "metrics lost send_cost and gained sale" in capsys.readouterr().out
+    assert run(later, "--on_change=accept") == 0
+
+
+def test_a_day_without_some_names_keeps_the_schema_of_the_table(run, tmp_path):
+    assert run(made.episode(30)) == 0
+    first = manifest.schema(tmp_path / "table/ds=2026-01-01")
+    assert run(made.episode(1, ds="2026-01-02", metrics={"click": 1.0})) == 0
+    assert manifest.schema(tmp_path / "table/ds=2026-01-02") == first
+    assert first.actions == ("drop", "send")
+
+
+def test_a_file_of_horizon_gives_settings_that_flags_replace(run, tmp_path, capsys):
+    path = tmp_path / "horizon.json"
+    given = {"addTerminalStateRow": True, "actionDiscrete": True, "numOutputShards": 4}
+    query = {"actions": ["send", "drop"]}
+    path.write_text(json.dumps({"timeline": given, "query": query}))
+    assert run(made.episode(30), f"--horizon={path}", "--last_row=drop") == 0
+    assert settings(tmp_path)["last_row"] == "drop"
+    assert settings(tmp_path)["eval_share"] == 0
+    folder = manifest.newest(tmp_path / "table")
+    assert manifest.schema(folder).actions == ("send", "drop")
+    assert "note: numOutputShards has no effect" in capsys.readouterr().err
+
+
+def test_a_given_schema_orders_the_actions(run, tmp_path):
+    path = tmp_path / "schema.json"
+    found = {"actions": ["send", "drop"], "features": [0, 3], "metrics": ["click"]}
+    found["metrics"] += ["send_cost"]
+    path.write_text(json.dumps(found))
+    assert run(made.episode(30), f"--schema={path}") == 0
+    folder = manifest.newest(tmp_path / "table")
+    assert manifest.schema(folder).actions == ("send", "drop")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "no rows are given; pass --input"),
+        (["--input=a"], "no folder is given for the table; pass --output"),
+        (["--input=none", "--output=t"], "none does not exist"),
+        (
+            ["--input=a", "--output=t", "--engine=spark"],
+            "engine=spark: expected duckdb",
+        ),
+        (["--input=a", "--output=t", "--nstep=2"], "did you mean --n_step"),
+        (["--input=a", "--output=t", "--horizon=no.json"], "no.json cannot be read"),
+        (["--input=a", "--output=t", "--schema=no.json"], "no.json cannot be read"),
+    ],
+)
+def test_bad_flags_are_user_errors(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        timeline.main(arguments)
+
+
+@pytest.mark.parametrize(
+    "text, message", [("{", "is not JSON"), ("[]", "is not a JSON")]
+)
+def test_a_horizon_file_must_be_an_object(run, tmp_path, text, message):
+    path = tmp_path / "horizon.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        run(made.episode(3), f"--horizon={path}")
+
+
+def test_the_command_does_not_import_tensorflow(tmp_path):
+    path = made.write(tmp_path / "a.jsonl", made.episode(30))
+    code = (
+        "import sys; from tfagents_batch.scripts import app, timeline; "
+        f"sys.argv = ['timeline', '--input={path}', '--output={tmp_path}/table']; "
+        "status = app.run(timeline.main, tensorflow=False); "
+        "sys.exit(status or 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=120)
+    assert done.returncode == 0
