@@ -257,15 +257,12 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
                 found[_next(name)] = self._if_next(_next(name), absent)
             time = self._if_next(time, "0")
         found["time_diff"] = time
-        sums = [f"coalesce(metrics[{literal(x)}], 0)" for x in self.schema.metrics]
+        found["metrics"] = f"coalesce(metrics, {self.dialect.map([], [], _METRICS)})"
         if self.config.n_step > 1:
             found["reward"] = self._sum("frame_reward[i]")
-            sums = [
-                self._sum(f"coalesce(frame_metrics[i][{literal(x)}], 0)")
-                for x in self.schema.metrics
-            ]
-        keys = map(literal, self.schema.metrics)
-        found["metrics"] = self.dialect.map(keys, sums, _METRICS)
+            names = [*map(literal, self.schema.metrics)]
+            sums = [self._sum(f"coalesce(frame_metrics[i][{x}], 0)") for x in names]
+            found["metrics"] = self.dialect.map(names, sums, _METRICS)
         by_time = self.config.discount == "time"
         found["discount"] = self._power(time if by_time else "steps")
         return found
