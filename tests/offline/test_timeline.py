@@ -278,12 +278,16 @@ def test_a_duplicate_is_an_error_with_its_places(tmp_path):
     assert not list(tmp_path.glob("ds=*"))
 
 
-@pytest.mark.parametrize("which, reward", [("first", 2.0), ("last", 3.0)])
-def test_the_first_or_last_duplicate_by_ds_is_kept(tmp_path, which, reward):
-    found = [row(0, 1.0, "a"), row(1, 3.0, "b", ds="2018-01-02"), row(1, 2.0, "a")]
+@pytest.mark.parametrize("which, day", [("first", 1.0), ("last", 3.0)])
+def test_the_first_or_last_duplicate_by_ds_is_kept(tmp_path, which, day):
+    found = [
+        row(k, float(day), "a", ds=f"2018-01-0{day}")
+        for k in range(8)
+        for day in (2, 3, 1)
+    ]
     summary, samples = logged.build(found, tmp_path, on_duplicate=which)
-    assert column(samples, "reward") == [1.0, reward]
-    assert summary.dropped["duplicates"] == 1
+    assert column(samples, "reward") == [day] * 8
+    assert summary.dropped["duplicates"] == 16
 
 
 def test_duplicates_of_one_day_are_ordered_by_their_content(tmp_path):
