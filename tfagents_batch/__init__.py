@@ -20,6 +20,7 @@ importing.hide_messages()
 _HOMES = {
     "train": "tfagents_batch.api",
     "train_seeds": "tfagents_batch.api",
+    "train_offline": "tfagents_batch.api",
     "evaluate": "tfagents_batch.api",
     "load": "tfagents_batch.api",
     "visualize": "tfagents_batch.api",

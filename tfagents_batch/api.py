@@ -20,6 +20,7 @@ from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Env, Experience
+from tfagents_batch.sources.logged import TableSettings
 from tfagents_batch.training import experiment as experiments
 from tfagents_batch.training import playing, training_run, warm_start
 from tfagents_batch.training.callbacks import (
@@ -29,6 +30,7 @@ from tfagents_batch.training.callbacks import (
     listed,
 )
 from tfagents_batch.training.config import (
+    DEFAULT,
     VARIABLES,
     ActionMode,
     RunConfig,
@@ -147,7 +149,8 @@ def train(
     if source is not None:
         options = options | {"source": source}
     resolved = resolve(algorithm, env, config, settings, options)
-    if eval_env is None and resolved.eval_every is None and not resolved.env:
+    own = resolved.env or experiments.reports(resolved)
+    if eval_env is None and resolved.eval_every is None and not own:
         resolved = dataclasses.replace(resolved, eval_every=0)
     _check_callbacks(resolved, callbacks)
     name = config if isinstance(config, str) else resolved.algorithm
@@ -169,6 +172,41 @@ def train(
             return training_run.run(
                 experiment, folder, callbacks, None, events, profile
             )
+
+
+def train_offline(
+    algorithm: str = "dqn",
+    data: str | os.PathLike | None = None,
+    *,
+    settings: dict[str, Any] | None = None,
+    table: dict[str, Any] | None = None,
+    **options: Any,
+) -> Run:
+    """Train on logged rows, without an environment.
+
+        run = train_offline("dqn", data="table", steps=20_000)
+
+    Args:
+      algorithm: "dqn", "bc" or another algorithm that learns from rows.
+      data: folder of a timeline, which ``scripts.timeline`` writes.
+      settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:
+        rows hold as many rewards as the timeline was made with.
+      table: settings of ``sources.logged.TableSettings``, such as ``boosts``.
+      **options: arguments of ``train``. ``steps`` counts updates. With ``env``, the
+        agent plays in evaluations; without, they are reports on rows that are kept from
+        training, and the best checkpoint is the one with the smallest ``eval/mc_loss``.
+
+    Raises:
+      UserError: see ``train``.
+    """
+    source = TableSettings(data="" if data is None else str(data))
+    source = config.replace(source, table or {}, "table.")
+    return train(
+        algorithm,
+        settings=offline_settings(algorithm, settings),
+        source=source,
+        **options,
+    )
 
 
 def train_seeds(
@@ -357,6 +395,22 @@ def _unseen_seed(seed: int) -> int:
     So randomly generated levels are new to the agent.
     """
     return seeds.iteration_seed(seed, 0, "play")
+
+
+def offline_settings(
+    algorithm: str | None, settings: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return the settings of an algorithm that learns from rows of a timeline."""
+    settings = dict(settings or {})
+    kind = algorithms.REGISTRY.get(algorithm or DEFAULT, (None, None))[1]
+    if not hasattr(kind, "n_step"):
+        return settings
+    if settings.setdefault("n_step", 1) != 1:
+        raise UserError(
+            f"n_step is {settings['n_step']}, but rows of a timeline hold their "
+            "rewards already; leave it out, and make the timeline with --n_step"
+        )
+    return settings
 
 
 def resolve(

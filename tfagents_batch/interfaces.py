@@ -272,6 +272,21 @@ class Updated(NamedTuple):
     priority: tf.Tensor | tuple = ()
 
 
+class Assessment(NamedTuple):
+    """What an algorithm says of logged rows, without learning from them.
+
+    Attributes:
+      q: f32 ``[N, A]``, values of all actions; ``()`` if it learns none.
+      target: f32 ``[N]``, target of the value of the logged action; ``()`` likewise.
+      probability: f32 ``[N, A]``, of every action under the learned policy's mode: 1
+        for the action that it takes.
+    """
+
+    q: tf.Tensor | tuple
+    target: tf.Tensor | tuple
+    probability: tf.Tensor
+
+
 class UpdateSize(NamedTuple):
     """Size of the largest minibatch of an update, by which threads are chosen.
 
@@ -351,6 +366,7 @@ class Algorithm(Protocol):
         at least the parts of ``update`` that it makes faster.
       histograms() -> Metrics: vectors for the log that depend on variables only, read
         at the end of a call and not in every update.
+      assess(trajectory) -> Assessment: of rows of Discrete actions, for reports.
       several_seeds: bool, false by default; whether several seeds can train as one
         program. Then ``act`` and ``update`` may assign variables only outside of loops
         and branches, or inside those of ``graph.loops``.
@@ -496,6 +512,9 @@ class Experience(Protocol):
       takes_turns: whether collecting and updating take turns on one trajectory.
 
     Optional members:
+      evaluator(algorithm, placement) -> Play: evaluates without an environment, like
+        ``training.evaluate.evaluator``; the score of its results chooses the best
+        checkpoint. Asked for only if there is no environment.
       check_memory(spec, run, placement): raises UserError if what it stores does not
         fit into the memory of the device that updates.
     """

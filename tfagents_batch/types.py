@@ -56,7 +56,8 @@ class Trajectory(NamedTuple):
     Attributes:
       steps: TimeStep of ``[T+1, B, ...]``.
       action: nest of ``[T, B, ...]``; ``action[t]`` leads from step t to t+1.
-      behavior: ``{name: [T, B, ...]}``, values recorded by the acting policy.
+      behavior: ``{name: [T, B, ...]}``, values recorded by the acting policy, such as
+        ``log_prob``; logged rows have ``discount``, and ``next_action`` for SARSA.
       state: nest of ``[B, ...]``, acting state before s_0.
       weight: f32 ``[B]`` importance weights, or ``()``.
     """
@@ -73,8 +74,13 @@ class Trajectory(NamedTuple):
         return self.steps.reward[1:]
 
     def discount(self, gamma: float | tf.Tensor) -> tf.Tensor:
-        """f32 ``[T, B]``: gamma where s_{t+1} has a value, 0 where it is terminal."""
-        return gamma * tf.cast(~self.steps.terminated[1:], tf.float32)
+        """f32 ``[T, B]``: gamma where s_{t+1} has a value, 0 where it is terminal.
+
+        ``behavior["discount"]``, f32 ``[T, B]``, takes the place of gamma. Rows of a
+        timeline have it, whose steps are several, or last for some time.
+        """
+        factor = self.behavior.get("discount", gamma)
+        return factor * tf.cast(~self.steps.terminated[1:], tf.float32)
 
     @property
     def mask(self) -> tf.Tensor:

@@ -17,6 +17,7 @@ T, B = 12, 4
 
 BRIEF = {"network": {"hidden": [8]}, "histograms": False}  # short to compile
 KINDS = {  # of actions, by algorithm, if it does not take all
+    "bc": ("discrete",),
     "dqn": ("discrete",),
     "ddpg": ("box",),
     "sac": ("box", "discrete"),

@@ -25,8 +25,8 @@ def more(name, options=None, **settings):
     return name, short | {"settings": short["settings"] | settings}
 
 
-# GA3C is A2C, and its programs are not stored.
-PROGRAMS = {name: more(name) for name in sorted({*REGISTRY} - {"ga3c"})} | {
+# GA3C is A2C, and its programs are not stored. BC has no environment in a graph.
+PROGRAMS = {name: more(name) for name in sorted({*REGISTRY} - {"ga3c", "bc"})} | {
     "ppo with every bound": more(
         "ppo",
         epochs=1,

@@ -17,7 +17,7 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.dqn_settings import Config
 from tfagents_batch.algorithms.shared import off_policy
 from tfagents_batch.graph.inputs import Inputs, InputSchedule
-from tfagents_batch.interfaces import Updated
+from tfagents_batch.interfaces import Assessment, Updated
 from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
 from tfagents_batch.ops import histograms, masked, td, windows
@@ -139,6 +139,16 @@ class DQN(tf.Module):
         priority = losses if config.distribution == "c51" else tf.abs(error)
         return Updated(metrics, masked.safe(priority, mask))
 
+    def assess(self, trajectory: Trajectory) -> Assessment:
+        """Return values, targets and greedy actions of rows, without their noise."""
+        noise = _Noise((), (), ())
+        batch = self._transition(trajectory, noise)
+        returns, probability = self._returns(trajectory, batch, noise)
+        q = self.network(batch.step)[0].q
+        _, valid = networks.split_mask(batch.step.observation)
+        target = tf.reduce_sum(returns * probability, -1)
+        return Assessment(q, target, tf.one_hot(best(q, valid), q.shape[-1]))
+
     def _make_network(self) -> q_network.QNetwork:
         config = self.config
         return q_network.q_network(
@@ -152,11 +162,21 @@ class DQN(tf.Module):
             bonus = self._bonus(trajectory, noise)
         batch = windows.transition(trajectory, config.n_step, config.gamma, bonus)
         if config.target == "sarsa":
-            # Where collecting broke off, no action was taken in the last state.
-            first = trajectory.steps.first[1:]
-            follows = ~windows.row(first, batch.length, config.n_step)
+            follows = self._next_action(trajectory, batch)[1]
             batch = batch._replace(mask=batch.mask & (follows | batch.next.last))
         return batch
+
+    def _next_action(
+        self, trajectory: Trajectory, batch: windows.Transition
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return actions in the last states, and bool ``[N]``: where one was taken."""
+        if "next_action" in trajectory.behavior:  # of a row of a timeline
+            action = trajectory.behavior["next_action"][0]
+            return action, action >= self._spec.action_space.start
+        n = self.inputs.n_step
+        # Where collecting broke off, no action was taken in the last state.
+        first = windows.row(trajectory.steps.first[1:], batch.length, n)
+        return windows.row(trajectory.action, batch.length, n), ~first
 
     def _returns(
         self, trajectory: Trajectory, batch: windows.Transition, noise: _Noise
@@ -173,8 +193,10 @@ class DQN(tf.Module):
             )
         else:
             if config.target == "sarsa":
-                action = windows.row(trajectory.action, batch.length, config.n_step)
-                action = self.policy.index(action)
+                action = self._next_action(trajectory, batch)[0]
+                action = self.policy.index(
+                    tf.maximum(action, self._spec.action_space.start)
+                )
             elif config.target == "double":
                 action = best(self.network(batch.next, (), noise.choice)[0].q, valid)
             else:

@@ -148,21 +148,27 @@ class HostProgram:
             self._updates[shapes] = tf.function(
                 body, jit_compile=self._compiled, autograph=False
             )
-        seed = constants.argument(seeds.iteration_seed(self._seed, self.step))
         step = constants.argument(self.step, tf.int64)
+        made = constants.argument(int(batch.steps), tf.int64)
         with self._placement.updating():
-            learned = self._updates[shapes](trajectory, seed, step)
+            learned = self._updates[shapes](trajectory, step, made)
         return metrics.to_host(learned)
 
-    def _several(self, trajectories: Trajectory, seed, step) -> Metrics:
-        """Update by trajectories ``[K, T, B]``, one after the other."""
+    def _several(self, trajectories: Trajectory, step, made) -> Metrics:
+        """Update by trajectories ``[K, T, B]``, one after the other.
+
+        Each has its share of the ``made`` steps since ``step``, and the seed that a
+        program with one update in a round would give it.
+        """
         count = trajectories.steps.first.shape[0]
 
         def one(index):
             return nest.map(lambda x: x[index], trajectories)
 
         def body(index, totals):
-            found = self._update(one(index), seeds.update_seed(seed, index), step)
+            now = step + tf.cast(index, tf.int64) * made // count
+            seed = seeds.iteration_seed(tf.constant(self._seed), now)
+            found = self._update(one(index), seed, now)
             self._algorithm.policy.version.assign_add(1)
             return index + 1, metrics.merge(totals, found.metrics)
 

@@ -25,9 +25,15 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch import api
     from tfagents_batch.config import option, peek, replace
     from tfagents_batch.configs import PRESETS
+    from tfagents_batch.sources.logged import TableSettings
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
-    base = api.resolve(algorithm, None, preset, None, {})
+    data, given, settings = peek(argv, "data"), {}, None
+    if data is not None:
+        algorithm = algorithm if algorithm or preset else "dqn"
+        given = {"source": TableSettings(data=data)}
+        settings = api.offline_settings(algorithm, None)
+    base = api.resolve(algorithm, None, preset, settings, given)
 
     @dataclasses.dataclass(frozen=True)
     class Command:
@@ -35,6 +41,9 @@ def main(argv: Sequence[str]) -> int:
 
         config: str | None = option(
             None, "preset to start from; all are listed at the end"
+        )
+        data: str | None = option(
+            None, "folder of a timeline to learn from, instead of an environment"
         )
         logdir: str | None = option(None, "root folder of the runs; none: logs")
         resume: str | None = option(None, "folder of a run to continue")
@@ -72,7 +81,12 @@ def main(argv: Sequence[str]) -> int:
     options |= {name: value for name, value in single.items() if value}
     options |= {"config": command.config, "logdir": command.logdir}
     options["settings"] = changed or None
-    if of_source:
+    if data is not None:
+        options |= {"source": replace(base.source, of_source, "table.")}
+        options["settings"] = api.offline_settings(algorithm, changed)
+        if preset is None:
+            options["algorithm"] = algorithm
+    elif of_source:
         options[source] = of_source
     if command.seeds is None:
         runs = [api.train(**options)]

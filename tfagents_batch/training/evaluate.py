@@ -56,6 +56,13 @@ class Evaluation(NamedTuple):
         """Mean return; NaN if every episode failed."""
         return float(np.mean(self.returns)) if self.episodes else math.nan
 
+    measure = "mean return"
+
+    @property
+    def score(self) -> float:
+        """What is larger in a better checkpoint, see ``measure``."""
+        return self.mean_return
+
     @property
     def std_return(self) -> float:
         """Population standard deviation of returns; NaN if every episode failed."""

@@ -189,6 +189,8 @@ class Experiment:
     ) -> evaluate.Play | None:
         if config.eval_every == 0:
             return None
+        if recipe is None and not self._recipe.env:
+            return config.source.evaluator(self.algorithm, self.placement)
         own = recipe is None
         recipe = (self._recipe if own else recipe).whole_games()
         batch, count = recipe.for_evaluation(config.eval_episodes, config.num_envs)
@@ -207,6 +209,12 @@ class Experiment:
             config.eval_actions,
             self.placement,
         )
+
+
+def reports(config: RunConfig) -> bool:
+    """Return whether a run evaluates by its source, without an environment."""
+    kind, _ = algorithms.REGISTRY[config.algorithm]
+    return hasattr(kind, "assess") and hasattr(config.source, "evaluator")
 
 
 def create_algorithm(
@@ -327,7 +335,7 @@ def _check_evaluation(
     """Check that evaluations have environments of their own."""
     if config.eval_every == 0:
         return
-    if eval_recipe is None and not recipe.env:
+    if eval_recipe is None and not recipe.env and not reports(config):
         raise UserError(
             f"eval_every is {config.eval_every}, but the run has no environment; pass "
             "one as eval_env=, or set eval_every=0"

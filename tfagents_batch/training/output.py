@@ -143,7 +143,7 @@ def _below_best(event: dict[str, Any], of_seed: str = "") -> str:
         return ""
     step = event["best_step"]
     return (
-        f"the last evaluation{of_seed} has a mean return of {event['last']:.4g}, below "
-        f"the best one, {event['best']:.4g} at step {step:,}; use that checkpoint with "
-        "--checkpoint=best"
+        f"the last evaluation{of_seed} has a {event['measure']} of "
+        f"{event['last']:.4g}, below the best one, {event['best']:.4g} at step "
+        f"{step:,}; use that checkpoint with --checkpoint=best"
     )

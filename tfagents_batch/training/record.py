@@ -37,7 +37,7 @@ class Record:
     Attributes:
       step: steps done, in the unit of the source.
       seconds: training time without evaluations and pauses.
-      best: mean return of the best evaluation; None before the first.
+      best: score of the best evaluation, its mean return; None before the first.
       latest: the newest value of every scalar metric.
       saved: step of the newest checkpoint; None before the first.
     """
@@ -173,19 +173,20 @@ class Record:
         self.log(result.metrics() | times)
         previous = self.best, self._best_step
         # NaN is never the best, and any number replaces a NaN.
-        best = not math.isnan(result.mean_return) and (
-            self.best is None or not result.mean_return <= self.best
+        best = not math.isnan(result.score) and (
+            self.best is None or not result.score <= self.best
         )
         if best:
-            self.best, self._best_step = result.mean_return, self.step
+            self.best, self._best_step = result.score, self.step
         # A checkpoint saved at this step does not contain this evaluation yet.
         stale = best or self.saved == self.step
         if stale and not self.checkpoint(again=True):
             self.best, self._best_step = previous
         self._callbacks.evaluation(self.step, result, best)
-        if self.done and self.best is not None and result.mean_return < self.best:
-            event = {"last": result.mean_return, "best": self.best}
+        if self.done and self.best is not None and result.score < self.best:
+            event = {"last": result.score, "best": self.best}
             event |= {"event": "below_best", "best_step": self._best_step}
+            event["measure"] = result.measure
             self._event(event, self.step)
 
     def permanent_due(self) -> bool:

@@ -86,7 +86,7 @@ class Settings:
         """Return that it learns from windows, and with n = 1 also from rows."""
         ratio = Ratio(self.train_updates, self.train_every, self.warmup_steps)
         windows = {"windows": Windows(self.batch_size, self.window, ratio)}
-        return windows | ({"rows": Rows(self.batch_size)} if self.window == 2 else {})
+        return windows | ({"rows": Rows(self.batch_size)} if self.n_step == 1 else {})
 
 
 class Learner(tf.Module):

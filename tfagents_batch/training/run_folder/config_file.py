@@ -37,6 +37,8 @@ def to_text(
     user = user | {VARIABLES: sorted(resolved.env_options.get(VARIABLES) or {})}
     raw = plain(without_variables(resolved))
     data = {"schema": SCHEMA, "config": raw, "user_code": user}
+    if not _own_source(resolved):
+        data["source"] = resolved.source.name
     return json.dumps(data, indent=2) + "\n"
 
 
@@ -57,7 +59,7 @@ def from_text(text: str) -> tuple[RunConfig, dict[str, Any]]:
     try:
         data = json.loads(text)
         schema, raw, user = data["schema"], dict(data["config"]), data["user_code"]
-        algorithm = raw["algorithm"]
+        algorithm, source = raw["algorithm"], data.get("source")
         names = "env", "network", "eval_env", "source"
         user = {name: user.get(name) for name in names} | {
             VARIABLES: [str(name) for name in user.get(VARIABLES, ())]
@@ -74,8 +76,12 @@ def from_text(text: str) -> tuple[RunConfig, dict[str, Any]]:
         )
     if not isinstance(algorithm, str) or algorithm not in algorithms.REGISTRY:
         raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
+    if source is not None and source not in sources.REGISTRY:
+        raise UserError(config.unknown("source", source, sources.REGISTRY))
     try:
         saved = RunConfig(algorithm=algorithm)
+        if source is not None:
+            saved = dataclasses.replace(saved, source=sources.REGISTRY[source]())
         parts = {
             name: config.from_dict(type(getattr(saved, name)), raw.pop(name, {}))
             for name in ("settings", "source")

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+
+from tests.offline import timelines
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import dense
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("walks")
+    return dense.partition(timelines.build(folder, timelines.walks(masked=True)))
+
+
+def test_rows_become_numbers(table):
+    columns = dense.read(table)
+    cell = columns["state"].argmax(-1)
+    after = columns["next_state"].argmax(-1)
+    right = columns["action"] == 1
+    assert columns["state"].shape == (table.rows, 5)
+    ends = right & (cell == 4)
+    np.testing.assert_array_equal(columns["terminated"], ends)
+    np.testing.assert_array_equal(columns["reward"], ends)
+    moves = np.clip(cell + np.where(right, 1, -1), 0, 4)
+    np.testing.assert_array_equal(after[~ends], moves[~ends])
+    np.testing.assert_array_equal(columns["mask"][:, 0], cell > 0)
+    np.testing.assert_array_equal(columns["next_mask"][~ends, 0], after[~ends] > 0)
+    assert columns["mask"][:, 1].all() and not columns["next_mask"][ends].any()
+    np.testing.assert_allclose(columns["discount"], 0.99)
+    np.testing.assert_allclose(columns["probability"], np.where(cell > 0, 0.5, 1))
+    assert dense.masked(table)
+
+
+def columns_of(table, *names):
+    """Return the columns and the values of these for each row."""
+    columns = dense.read(table)
+    return columns, list(zip(*(columns[x].tolist() for x in names), strict=True))
+
+
+def test_next_actions_are_unknown_only_at_the_end_of_an_episode(table):
+    names = "episode", "ordinal", "action", "next_action"
+    _, rows = columns_of(table, *names)
+    actions = {(e, k): action for e, k, action, _ in rows}
+    for e, k, _, after in rows:
+        assert after == actions.get((e, k + 1), dense.UNKNOWN)
+
+
+def test_returns_are_known_where_an_episode_has_ended(table):
+    columns, rows = columns_of(table, "episode", "ordinal", "terminated")
+    ends = {e: k for e, k, end in rows if end}
+    assert ends
+    for (e, k, _), value in zip(rows, dense.returns(columns), strict=True):
+        expected = 0.99 ** (ends[e] - k) if e in ends else np.nan
+        assert value == pytest.approx(expected, nan_ok=True)
+
+
+def test_blocks_are_all_rows_in_order(tmp_path):
+    rows = timelines.walks(30)
+    table = dense.partition(timelines.build(tmp_path, rows))
+    blocks = dense.blocks(table, 50)
+    assert sum(block.rows for block in blocks) == table.rows
+    whole = dense.read(table)
+    parts = [dense.read(table, block) for block in blocks]
+    for name, column in whole.items():
+        np.testing.assert_array_equal(column, np.concatenate([x[name] for x in parts]))
+    found = [dense.training_rows(block) for block in blocks]
+    assert found == [x["trains"].sum() for x in parts]
+    kept = dense.of_split(table, dense.EVALUATE, 10**6)
+    assert len(kept["reward"]) == (~whole["trains"]).sum()
+
+
+def test_parametric_actions_are_numbers_of_candidates(tmp_path):
+    rows = []
+    for row in timelines.walks(20, masked=True):
+        features = {"left": {100: -1.0}, "right": {100: 1.0, 101: 0.5}}
+        for name in ("possible_actions", "final_possible_actions"):
+            if name in row:
+                row[name] = [features[x] for x in row[name]]
+        rows.append(row | {"action": features[row["action"]]})
+    table = dense.partition(timelines.build(tmp_path, rows, "parametric"))
+    columns = dense.read(table)
+    assert columns["candidates"].shape == (table.rows, 2, 2)
+    assert dense.most_candidates(table) == 2
+    chosen = columns["candidates"][np.arange(table.rows), columns["action"]]
+    assert set(map(tuple, chosen)) == {(-1.0, 0.0), (1.0, 0.5)}
+    cell = columns["state"].argmax(-1)
+    np.testing.assert_array_equal(columns["mask"].sum(-1), np.where(cell > 0, 2, 1))
+
+
+def test_a_folder_without_a_timeline_is_refused(tmp_path):
+    with pytest.raises(UserError, match="has no timeline; expected a folder"):
+        dense.partition(tmp_path)

@@ -1,0 +1,128 @@
+"""Logged rows as experience: draws, from memory and from files, and what is refused."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tests.offline import timelines
+from tfagents_batch.algorithms import dqn
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import dense
+from tfagents_batch.sources import table
+from tfagents_batch.sources.logged import TableSettings
+from tfagents_batch.sources.table import Sizes
+from tfagents_batch.types import EnvSpec
+
+SMALL = {"network": {"hidden": [16]}, "batch_size": 16, "histograms": False}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("walks")
+    return timelines.build(
+        folder, timelines.walks(300), train_share=1.0, eval_share=0.0
+    )
+
+
+def test_each_block_is_used_once_in_a_pass_and_its_rows_are_equally_likely():
+    sizes = Sizes((5, 3, 9, 2), 32, 4)
+    used, rows = [], []
+    draw = tf.function(lambda seed, step: table.draw(sizes, seed, step))
+    for step in range(32):
+        block, index = draw(tf.constant(step), tf.constant(step, tf.int64))
+        used.append(int(block))
+        assert (
+            index.numpy().min() >= 0 and index.numpy().max() < sizes.blocks[int(block)]
+        )
+        rows += [int(x) for x in index if int(block) == 2]
+    assert [used[i : i + 4] for i in range(0, 32, 4)] == [[x] * 4 for x in used[::4]]
+    assert sorted(used[::4][:4]) == sorted(used[::4][4:]) == [0, 1, 2, 3]
+    counts = np.bincount(rows, minlength=9)
+    assert counts.min() > len(rows) / 9 / 2
+
+
+def weights(run):
+    return {
+        k: np.asarray(x)
+        for k, x in tfb.load(run.logdir)._policy.named_variables().items()
+    }
+
+
+def test_one_seed_gives_the_same_weights_from_memory_and_from_files(data, tmp_path):
+    settings = SMALL | {"learning_rate": "linear(1e-2, 1e-4)"}
+    options = {"steps": 120, "logdir": tmp_path, "eval_every": 0, "settings": settings}
+    rows = dense.partition(data).rows
+    found = [
+        weights(tfb.train_offline("dqn", data, table={"stream": x}, **options))
+        for x in (False, True)
+    ]
+    assert rows > 300
+    for name, value in found[0].items():
+        np.testing.assert_allclose(found[1][name], value, atol=1e-5, err_msg=name)
+
+
+def test_dqn_learns_the_way_and_the_best_checkpoint_has_the_smallest_mc_loss(tmp_path):
+    data = timelines.build(tmp_path / "data", timelines.walks(300))
+    options = {"steps": 600, "logdir": tmp_path, "eval_every": 100, "log_every": 200}
+    run = tfb.train_offline("dqn", data, settings=SMALL, **options)
+    agent = tfb.load(run.logdir)
+    action, _ = agent.predict(np.eye(5, dtype=np.float32))
+    assert action.tolist() == [1] * 5
+    assert run.metrics["actions/model/right"] == 1
+    assert (
+        run.metrics["eval/mc_loss"] > 0
+        and run.metrics["time/gradient_steps_per_second"] > 0
+    )
+
+
+def test_boosts_change_the_rewards_of_their_actions(data):
+    settings = TableSettings(str(data), boosts={"left": 2.0})
+    found = dense.partition(data)
+    columns = dense.read(found)
+    boosted = settings._boosted(columns, found)
+    added = boosted["reward"] - columns["reward"]
+    np.testing.assert_array_equal(added, np.where(columns["action"] == 0, 2.0, 0.0))
+
+
+def test_sarsa_leaves_out_rows_whose_next_action_is_not_known(data):
+    found = dense.partition(data)
+    rows = {k: tf.constant(x) for k, x in table.used(dense.read(found), False).items()}
+    spec = EnvSpec(1, gym.spaces.Box(-1, 1, (5,)), gym.spaces.Discrete(2), {})
+    agent = dqn.DQN(dqn.Config(n_step=1, target="sarsa"), spec)
+    batch = agent._transition(table.trajectory(rows), dqn._Noise((), (), ()))
+    unknown = (rows["next_action"] == dense.UNKNOWN) & ~rows["terminated"]
+    np.testing.assert_array_equal(batch.mask, ~unknown)
+    np.testing.assert_allclose(batch.discount, np.where(rows["terminated"], 0, 0.99))
+
+
+def test_an_environment_is_played_if_it_has_the_spaces_of_the_rows(data, tmp_path):
+    options = {"steps": 20, "logdir": tmp_path, "settings": SMALL}
+    with pytest.raises(UserError, match=r"but the rows in .* have Box"):
+        tfb.train_offline("dqn", data, env="CartPole-v1", **options)
+
+
+WRONG = {
+    "n_step is 3, but rows of a timeline hold": {"settings": {"n_step": 3}},
+    "gamma is 0.9, but the timeline .* 0.99": {"settings": {"gamma": 0.9}},
+    "boosts names up; .* left, right": {"table": {"boosts": {"up": 1.0}}},
+    "algorithm.warmup_steps is 7, which": {"settings": {"warmup_steps": 7}},
+    "num_envs is 3, which .* without an environment": {"num_envs": 3},
+    "nothing is collected from logged rows": {"overlap": True},
+    "table gives rows, but 'ppo'": {"algorithm": "ppo"},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_settings_without_meaning_are_refused(message, data, tmp_path):
+    options = {"algorithm": "dqn", "steps": 5, "logdir": tmp_path} | WRONG[message]
+    with pytest.raises(UserError, match=message):
+        tfb.train_offline(data=data, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_goes_on_from_its_table(data, tmp_path):
+    settings = {"network": {"hidden": [8]}}
+    run = tfb.train_offline("bc", data, steps=4, logdir=tmp_path, settings=settings)
+    assert tfb.train(resume=run.logdir, steps=8).step == 8

@@ -1,0 +1,169 @@
+"""Behavior cloning of Discrete actions: the most likely policy of logged rows.
+
+Cross-entropy between logged actions and the policy's probabilities over the actions
+that were possible (Pomerleau 1991; Horizon's imitator).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import keras
+import tensorflow as tf
+
+from tfagents_batch import config as configs
+from tfagents_batch import nest
+from tfagents_batch.config import number, option
+from tfagents_batch.errors import UserError
+from tfagents_batch.graph.inputs import Inputs
+from tfagents_batch.interfaces import (
+    Accepts,
+    Assessment,
+    DefaultSource,
+    Rows,
+    Updated,
+    UpdateSize,
+)
+from tfagents_batch.metrics import Limit, Metrics
+from tfagents_batch.nn import actor, networks, summary, user
+from tfagents_batch.nn.exploration import Warmup
+from tfagents_batch.nn.optimizer import Optimizer, Rule
+from tfagents_batch.nn.policies.softmax import Softmax
+from tfagents_batch.ops import masked, td
+from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.types import EnvSpec, Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of behavior cloning."""
+
+    learning_rate: Schedule = number(
+        Constant(1e-3), "learning rate of the optimizer", least=0
+    )
+    optimizer: Rule = option(
+        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
+    )
+    optimizer_epsilon: float = number(1e-8, "epsilon of the optimizer", above=0)
+    max_gradient_norm: float | None = number(
+        None, "largest global norm of the gradient; none: any", above=0
+    )
+    batch_size: int = option(256, "rows per update", least=1)
+    histograms: bool = option(True, "log histograms of weights and gradients")
+    network: actor.Config = option(actor.Config(), "shape of the network")
+
+    source: ClassVar[DefaultSource] = "table", {}
+    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
+
+    def check(self) -> Config:
+        """Return the checked settings.
+
+        Raises:
+          UserError: for a setting that is invalid.
+        """
+        checked = configs.check(self)
+        return dataclasses.replace(checked, network=checked.network.check("network."))
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from rows."""
+        return {"rows": Rows(self.batch_size)}
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        """Return no limits."""
+        del spec
+        return ()
+
+    def update_size(self, transitions: int) -> UpdateSize:
+        """Return the size of an update."""
+        del transitions
+        return UpdateSize(self.batch_size, self.network.hidden or actor.HIDDEN)
+
+
+class BC(tf.Module):
+    """Behavior cloning; satisfies ``interfaces.Algorithm``.
+
+    Args:
+      config: settings.
+      spec: spec of the rows.
+      network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
+        built-in network.
+
+    Raises:
+      UserError: if actions are not Discrete.
+    """
+
+    def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
+        super().__init__()
+        self.config = config = config.check()
+        if not isinstance(spec.action_space, gym.spaces.Discrete):
+            raise UserError(
+                f"the action space is {spec.action_space}; behavior cloning needs "
+                "Discrete actions"
+            )
+        self._spec, self._given = spec, user.distinct(network)
+        self.inputs = inputs = Inputs(config)
+        self.policy = self.make_policy()
+        self.network = self.policy.network
+        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, config.optimizer
+        self.optimizer = Optimizer(self.network.trainable_variables, *rule)
+        self.compilable = not self.network.convolves
+
+    def make_policy(self) -> Softmax:
+        """Return a policy with variables of its own, like the one that learns."""
+        space = self._spec.action_space
+        heads = {"logits": int(space.n)}
+        network = actor.Actor(self._spec, self.config.network, heads, self._given)
+        return Softmax(network, int(space.n), space.start, Warmup(0))
+
+    def compile_parts(self, on: bool) -> None:
+        """Compile the optimizer step, alone or as a part of the update."""
+        self.optimizer.compiled = on
+
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
+        """Take a gradient step on a batch of rows ``[1, N]``."""
+        del seed
+        rate = self.inputs.learning_rate(step)
+        self.optimizer.set_learning_rate(rate)
+        action, mask = self.policy.index(trajectory.action[0]), trajectory.mask[0]
+
+        def loss():
+            log_policy = self._log_policy(trajectory)
+            likelihood = td.chosen(log_policy, action)
+            loss = -masked.mean(likelihood, mask) + networks.added_loss(self.network)
+            return loss, (loss, log_policy)
+
+        (loss, log_policy), found = self.optimizer.minimize(loss)
+        best = tf.argmax(log_policy, -1, tf.int32) == action
+        return Updated(
+            found
+            | {
+                "loss/total": loss,
+                "policy/accuracy": masked.mean(tf.cast(best, tf.float32), mask),
+                "grad/learning_rate": tf.identity(rate),
+                "grad/updates": tf.ones([]),
+            }
+        )
+
+    def histograms(self) -> Metrics:
+        """Return histograms of weights and gradients, see ``interfaces.Algorithm``."""
+        if not self.config.histograms:
+            return {}
+        return summary.weight_histograms(self.optimizer)
+
+    def assess(self, trajectory: Trajectory) -> Assessment:
+        """Return the probabilities of actions, see ``interfaces.Assessment``."""
+        return Assessment((), (), tf.exp(self._log_policy(trajectory)))
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the variables of a checkpoint: all that updates change."""
+        named = nest.prefixed("learner/optimizer", self.optimizer.named_variables())
+        return self.policy.named_variables() | named
+
+    def _log_policy(self, trajectory: Trajectory) -> tf.Tensor:
+        """Return ln pi(a | s) of all actions in the first states, f32 ``[N, A]``."""
+        steps = trajectory.steps._replace(info={})
+        first = nest.map(lambda x: x[0], steps)
+        _, valid = networks.split_mask(first.observation)
+        return td.log_policy(self.network(first)[0]["logits"], 1.0, valid)

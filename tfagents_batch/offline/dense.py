@@ -1,0 +1,337 @@
+"""Timelines as columns of numbers: one row for each transition."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import manifest
+from tfagents_batch.offline.schema import Schema
+
+TRAIN, EVALUATE = "train", "eval"  # values of the column split
+UNKNOWN = -1  # number of a next action that was not taken
+_POSSIBLE = {"mask": "possible_actions", "next_mask": "possible_next_actions"}
+_CANDIDATES = {
+    "candidates": "possible_actions",
+    "next_candidates": "possible_next_actions",
+}
+
+Columns = dict[str, np.ndarray]
+
+
+class Partition(NamedTuple):
+    """A published timeline.
+
+    Attributes:
+      folder: folder of its files.
+      schema: what the rows contain.
+      manifest: content of its manifest, see ``manifest``.
+    """
+
+    folder: Path
+    schema: Schema
+    manifest: Mapping[str, Any]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.manifest["rows"])
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of the files, in order."""
+        return [str(self.folder / part["name"]) for part in self.manifest["parts"]]
+
+
+def partition(folder: str | Path) -> Partition:
+    """Return the newest partition of a table, or the one that the folder is.
+
+    Raises:
+      UserError: if there is none, or it has no row of samples.
+    """
+    folder = Path(folder)
+    found = folder if (folder / manifest.NAME).exists() else manifest.newest(folder)
+    if found is None:
+        raise UserError(
+            f"{folder} has no timeline; expected a folder that "
+            "python -m tfagents_batch.scripts.timeline has written, with ds=... in it"
+        )
+    known = manifest.read(found)
+    if known["config"]["form"] != "rows" or not known["rows"]:
+        raise UserError(
+            f"{found} has {known['rows']} samples in the form "
+            f"{known['config']['form']}; expected samples in the form rows"
+        )
+    return Partition(found, Schema.from_json(json.dumps(known["schema"])), known)
+
+
+def row_bytes(schema: Schema) -> int:
+    """Return the bytes of a dense row."""
+    state, actions = 4 * len(schema.features), len(schema.actions)
+    if schema.mode == "discrete":
+        return 2 * (state + actions) + 2 * 8 + 4 * 4 + 1
+    return 2 * (state + 4 * len(schema.action_features)) + 2 * 8 + 4 * 4 + 1
+
+
+class Block(NamedTuple):
+    """Consecutive rows of a partition.
+
+    Attributes:
+      groups: pairs of a file and a row group in it.
+      rows: number of rows.
+    """
+
+    groups: tuple[tuple[str, int], ...]
+    rows: int
+
+
+def blocks(found: Partition, most: int) -> list[Block]:
+    """Return all rows as blocks of at most ``most`` rows, or of one row group."""
+    from pyarrow import parquet
+
+    done: list[Block] = []
+    groups: list[tuple[str, int]] = []
+    rows = 0
+    for path in found.files:
+        metadata = parquet.read_metadata(path)
+        for i in range(metadata.num_row_groups):
+            size = metadata.row_group(i).num_rows
+            if groups and rows + size > most:
+                done.append(Block(tuple(groups), rows))
+                groups, rows = [], 0
+            groups.append((path, i))
+            rows += size
+    return [*done, Block(tuple(groups), rows)] if groups else done
+
+
+def read(found: Partition, block: Block | None = None) -> Columns:
+    """Return rows as numbers; a feature that is missing is 0.
+
+    Args:
+      found: the partition.
+      block: rows to read, from ``blocks``; None for all.
+
+    Returns:
+      f32 ``state`` and ``next_state`` ``[N, F]``; f32 ``reward``, ``discount`` (factor
+      of the value after the row) and ``probability`` (NaN if not logged), bool
+      ``terminated`` and ``trains`` (not kept for evaluation), i64 ``episode``, int32
+      ``ordinal`` and ``step``, ``[N]`` each.
+      Discrete and parametric: int32 ``action`` and ``next_action`` ``[N]``, ``UNKNOWN``
+      if none was taken, and bool ``mask`` and ``next_mask`` ``[N, A]``. Parametric: f32
+      ``candidates`` and ``next_candidates`` ``[N, A, G]``, to which actions point.
+      Continuous: f32 ``action`` and ``next_action`` ``[N, G]``.
+    """
+    if block is None:
+        return _select(found, f"read_parquet({_list(found.files)})")
+    return _select(found, "rows", _groups(block))
+
+
+def _select(found: Partition, origin: str, rows: Any = None) -> Columns:
+    """Return the columns of rows that SQL names, or of a table of Arrow."""
+    import duckdb
+
+    schema, vectors = found.schema, _vectors(found.schema)
+    named = _scalars(found) | {
+        f"{name}.{i}": sql
+        for name, parts in vectors.items()
+        for i, sql in enumerate(parts)
+    }
+    selected = ", ".join(f'{sql} AS "{name}"' for name, sql in named.items())
+    with duckdb.connect() as connection:
+        if rows is not None:
+            connection.register("rows", rows)
+        sql = f"SELECT {selected} FROM {origin}"
+        table = connection.sql(sql).to_arrow_table()
+    columns = {name: _array(table.column(name)) for name in _scalars(found)}
+    for name, parts in vectors.items():
+        arrays = [table.column(f"{name}.{i}") for i in range(len(parts))]
+        columns[name] = _vector(arrays, table.num_rows, name)
+    if schema.mode == "parametric":
+        return _numbered(columns, most_candidates(found))
+    return columns
+
+
+def _groups(block: Block, columns: list[str] | None = None) -> Any:
+    """Return the row groups of a block as a table of Arrow."""
+    import pyarrow
+    from pyarrow import parquet
+
+    files: dict[str, list[int]] = {}
+    for path, number in block.groups:
+        files.setdefault(path, []).append(number)
+    return pyarrow.concat_tables(
+        parquet.ParquetFile(path).read_row_groups(numbers, columns)
+        for path, numbers in files.items()
+    )
+
+
+def _scalars(found: Partition) -> dict[str, str]:
+    """Return SQL of the columns of one number, by name."""
+    schema = found.schema
+    names = {
+        "episode": "mdp_key",
+        "ordinal": "CAST(sequence_number_ordinal AS INTEGER)",
+        "step": "CAST(step AS INTEGER)",
+        "terminated": "NOT CAST(not_terminal AS BOOLEAN)",
+        "reward": "CAST(reward AS FLOAT)",
+        "probability": "CAST(coalesce(action_probability, 'nan'::DOUBLE) AS FLOAT)",
+        "discount": "CAST(discount AS FLOAT)",
+        "trains": f"split = {_text(TRAIN)}",
+    }
+    if schema.mode == "discrete":
+        actions = _list(list(schema.actions))
+        for part in ("action", "next_action"):
+            number = f"coalesce(list_position({actions}, {part}), 0) - 1"
+            names[part] = f"CAST({number} AS INTEGER)"
+    return names
+
+
+def _vectors(schema: Schema) -> dict[str, list[str]]:
+    """Return SQL of each number of the columns of several numbers, by name."""
+    found = {
+        part: [_number(f"{part}_features", i) for i in schema.features]
+        for part in ("state", "next_state")
+    }
+    if schema.mode == "discrete":
+        for part, column in _POSSIBLE.items():
+            found[part] = [
+                f"list_contains({column}, {_text(name)})" for name in schema.actions
+            ]
+        return found
+    for part in ("action", "next_action"):
+        found[part] = [_number(part, i) for i in schema.action_features]
+    if schema.mode == "parametric":
+        for part, column in _CANDIDATES.items():
+            found[part] = [
+                f"list_transform({column}, lambda x: {_number('x', i)})"
+                for i in schema.action_features
+            ]
+    return found
+
+
+def _list(values: list[str]) -> str:
+    return "[" + ", ".join(map(_text, values)) + "]"
+
+
+def _number(column: str, feature: int) -> str:
+    return f"CAST(coalesce({column}[{int(feature)}], 0) AS FLOAT)"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _array(column: Any) -> np.ndarray:
+    return column.combine_chunks().to_numpy(zero_copy_only=False)
+
+
+def _vector(columns: list[Any], size: int, name: str) -> np.ndarray:
+    """Join columns of numbers, or of lists of numbers, which are padded with NaN."""
+    if not name.endswith("candidates"):
+        dtype = bool if name.endswith("mask") else np.float32
+        found = np.empty([size, len(columns)], dtype)
+        for i, column in enumerate(columns):
+            found[:, i] = _array(column)
+        return found
+    lists = [column.combine_chunks() for column in columns]
+    lengths = np.asarray(lists[0].value_lengths().fill_null(0))
+    most = max(int(lengths.max(initial=0)), 1)
+    found = np.full([size, most, len(columns)], np.nan, np.float32)
+    used = np.arange(most) < lengths[:, np.newaxis]
+    for i, each in enumerate(lists):
+        found[..., i][used] = np.asarray(each.flatten())
+    return found
+
+
+def _numbered(columns: Columns, most: int) -> Columns:
+    """Return the columns of parametric rows, with actions as numbers of candidates."""
+    found = dict(columns)
+    for part in ("", "next_"):
+        rows = columns[f"{part}candidates"]
+        rows = np.pad(
+            rows,
+            [(0, 0), (0, most - rows.shape[1]), (0, 0)],
+            constant_values=np.nan,
+        )
+        same = (rows == columns[f"{part}action"][:, np.newaxis]).all(-1)
+        found[f"{part}action"] = np.where(
+            same.any(-1), same.argmax(-1), UNKNOWN
+        ).astype(np.int32)
+        found[f"{part}mask"] = ~np.isnan(rows[..., 0])
+        found[f"{part}candidates"] = np.nan_to_num(rows)
+    return found
+
+
+def returns(columns: Columns) -> np.ndarray:
+    """Return the discounted return of each row, f64 ``[N]``, as it was logged.
+
+    It is NaN where an episode was cut off, or where rows of it are missing. G_k =
+    reward_k + discount_k G_{k + step}, and the reward alone at the end.
+    """
+    order = np.lexsort((columns["ordinal"], columns["episode"]))
+    found = np.full(len(order), np.nan)
+    places = dict[tuple[int, int], int]()
+    for row in order[::-1]:
+        key = int(columns["episode"][row]), int(columns["ordinal"][row])
+        reward = float(columns["reward"][row])
+        if columns["terminated"][row]:
+            found[row] = reward
+        else:
+            after = places.get((key[0], key[1] + int(columns["step"][row])))
+            if after is not None:
+                found[row] = reward + float(columns["discount"][row]) * found[after]
+        places[key] = row
+    return found
+
+
+def of_split(found: Partition, split: str, most: int) -> Columns:
+    """Return the first rows of a split in the order of episodes and time."""
+    order = "ORDER BY mdp_key, sequence_number_ordinal"
+    where = f"WHERE split = {_text(split)} {order} LIMIT {int(most)}"
+    return _select(found, f"read_parquet({_list(found.files)}) {where}")
+
+
+def training_rows(block: Block) -> int:
+    """Return the number of rows of a block that are for training."""
+    import pyarrow.compute as compute
+
+    split = _groups(block, ["split"]).column("split")
+    return int(compute.sum(compute.equal(split, TRAIN)).as_py() or 0)
+
+
+def masked(found: Partition) -> bool:
+    """Return whether some actions of discrete rows were not possible."""
+    if found.schema.mode == "parametric":
+        return True
+    size = len(found.schema.actions)
+    sql = f"min(len(possible_actions)) < {size} OR min(CASE WHEN not_terminal THEN "
+    sql += f"len(possible_next_actions) ELSE {size} END) < {size}"
+    return bool(_facts(found, sql)[0])
+
+
+def most_candidates(found: Partition) -> int:
+    """Return the largest number of actions that parametric rows choose from."""
+    most = [f"max(len({column}))" for column in _CANDIDATES.values()]
+    return max(x or 0 for x in _facts(found, *most))
+
+
+def action_bounds(found: Partition) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and the largest logged numbers of continuous actions."""
+    numbers = [_number("action", i) for i in found.schema.action_features]
+    both = [f"{rule}({x})" for rule in ("min", "max") for x in numbers]
+    low, high = np.reshape(np.array(_facts(found, *both), np.float32), [2, -1])
+    return low, high
+
+
+def _facts(found: Partition, *sql: str) -> tuple:
+    """Return values that are computed over all rows."""
+    import duckdb
+
+    text = f"SELECT {', '.join(sql)} FROM read_parquet({_list(found.files)})"
+    with duckdb.connect() as connection:
+        return connection.execute(text).fetchone()

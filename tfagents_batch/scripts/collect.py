@@ -1,0 +1,75 @@
+"""Log decisions in an environment: ``python -m tfagents_batch.scripts.collect``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import sys
+from collections.abc import Sequence
+
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import app
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    env: str = option("", "environment name; empty: that of the run of --policy")
+    policy: str = option(
+        "random", "random: uniform actions; or the folder of a run, whose agent acts"
+    )
+    epsilon: float = option(
+        0.0, "probability of a uniform action instead", least=0, most=1
+    )
+    rows: int = option(10_000, "number of decisions", least=1)
+    output: str = option("rows", "folder of the rows, JSON lines")
+    seed: int = option(0, "seed of environments and actions", least=0, most=2**31 - 1)
+    num_envs: int = option(8, "environments in the batch", least=1)
+    checkpoint: str = option("newest", "checkpoint: newest, best or a step")
+    ds: str = option("", "partition of the rows; empty: the day, in UTC")
+    debug: bool = option(False, "print tracebacks")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, collect, and print the folder as the last line."""
+    command = app.parse(argv, Command)
+    if command is None:
+        return 0
+    if command.policy == "random" and not command.env:
+        raise UserError("no environment is given; pass --env, such as CartPole-v1")
+    # Imported here because TensorFlow takes seconds and reads environment variables.
+    from tfagents_batch.envs.make import make_env
+    from tfagents_batch.offline.writer import RowLogger
+    from tfagents_batch.training import collecting, playing
+
+    with contextlib.ExitStack() as stack:
+        if command.policy == "random":
+            env = stack.enter_context(make_env(command.env, command.num_envs))
+            collecting.check(env.spec)
+            decide = collecting.uniform(env.spec, command.seed)
+        else:
+            given = command.env or None
+            found = playing.trained(command.policy, given, None, None, None)
+            env = stack.enter_context(playing.environment(found, command.num_envs))
+            collecting.check(env.spec)
+            loaded = playing.loaded(found, env.spec, None, command.checkpoint)
+            algorithm, step = stack.enter_context(loaded)
+            decide = collecting.of_policy(
+                algorithm.policy, env.spec, step, command.epsilon, command.seed
+            )
+        mode = "discrete" if hasattr(env.spec.action_space, "n") else "continuous"
+        ds = command.ds or datetime.datetime.now(datetime.UTC).date().isoformat()
+        logger = stack.enter_context(RowLogger(command.output, mode))
+        episodes = collecting.collect(
+            env, decide, logger, command.rows, command.seed, ds
+        )
+    print(f"{command.rows:,} rows of {episodes:,} episodes", file=sys.stderr)
+    app.show(command.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main))

@@ -1,0 +1,240 @@
+"""Settings of experience from logged rows, see ``table``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, Self
+
+import gymnasium as gym
+import numpy as np
+
+from tfagents_batch import config, machine, spaces
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.offline import dense
+from tfagents_batch.offline.dense import Columns, Partition
+from tfagents_batch.placement import HOST, Placement
+from tfagents_batch.sources.reports import Reporter
+from tfagents_batch.sources.table import FEATURES, MASK, STATE, Sizes, Table, used
+from tfagents_batch.sources.table_stream import TableStream
+from tfagents_batch.types import EnvSpec
+
+_PART = 0.5  # of the free memory, above which rows stay in their files
+_REPORTED = 100_000  # rows of a report, at most
+# Settings of collecting, and of environments that are stepped or played.
+_COLLECTING = "train_every", "train_updates", "warmup_steps"
+_STEPPING = (
+    *("num_envs", "num_workers", "envs_per_worker", "on_fault", "env_options"),
+    *("log_video_every", "stop_at_return", "wrappers", "env_kwargs"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TableSettings:
+    """Settings of logged rows; an ``interfaces.Experience``."""
+
+    name: ClassVar[str] = "table"
+    kind: ClassVar[str] = "rows"
+    unit: ClassVar[str] = "gradient steps"
+    beside: ClassVar[int] = 0
+    takes_turns: ClassVar[bool] = False
+
+    data: str = option("", "folder of a timeline, see scripts/timeline")
+    boosts: dict = option(
+        {}, "numbers added to the rewards of actions, by the names of the actions"
+    )
+    block_rows: int = option(
+        1 << 20,
+        "rows that are drawn from at a time; a larger table is used block by block",
+        least=1,
+    )
+    stream: bool | None = option(
+        None,
+        "read rows from their files during training; none: if they take more than half "
+        "of the free memory",
+    )
+
+    @property
+    def program(self) -> str:
+        """Kind of the program, see ``interfaces.Experience``."""
+        return "host" if self.streams else "synchronous"
+
+    @property
+    def streams(self) -> bool:
+        """Whether rows stay in their files."""
+        if self.stream is not None:
+            return self.stream
+        free = machine.available_bytes()
+        found = dense.partition(self.data)
+        size = found.rows * dense.row_bytes(found.schema)
+        return free is not None and size > _PART * free
+
+    def check(self, run: Any) -> Self:
+        """Return the checked settings, see ``interfaces.Experience``."""
+        checked = config.check(self, "table.")
+        if not checked.data:
+            raise UserError("table.data is empty; expected the folder of a timeline")
+        if run.overlap:
+            raise UserError(
+                "overlap is true, but nothing is collected from logged rows; leave "
+                "overlap out"
+            )
+        _refuse(run)
+        return checked
+
+    def _check_rows(self, run: Any, found: Partition) -> None:
+        gamma, known = getattr(run.settings, "gamma", None), found.manifest["config"]
+        if gamma is not None and gamma != known["gamma"]:
+            raise UserError(
+                f"gamma is {gamma}, but the timeline {found.folder} was made with "
+                f"{known['gamma']}; set --algorithm.gamma={known['gamma']}, or make "
+                "the timeline again"
+            )
+        unknown = sorted(set(self.boosts) - set(found.schema.actions))
+        if unknown:
+            raise UserError(
+                f"table.boosts names {', '.join(unknown)}; expected some of the "
+                f"actions {', '.join(found.schema.actions)}"
+            )
+
+    def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
+        """Return no environments, and the spaces of the rows or of the run's one.
+
+        Raises:
+          UserError: if the environment's spaces do not fit the rows.
+        """
+        found = dense.partition(self.data)
+        self._check_rows(run, found)
+        spec = EnvSpec(1, _observation_space(found), _action_space(found), {})
+        if recipe.env:
+            env = recipe.make(1, **({"num_workers": 0} if recipe.has_workers else {}))
+            if recipe.creates:
+                env.close()
+            return (), _fitting(env.spec, spec, found)
+        return (), spec
+
+    def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
+        """Return 1: an update has a batch of rows whatever the environments are."""
+        del num_envs, max_episode_steps
+        return 1
+
+    def open(
+        self,
+        envs: tuple[Env, ...],
+        algorithm: Algorithm,
+        seed: int,
+        run: Any,
+        placement: Placement = HOST,
+    ) -> Table | TableStream:
+        """Read the rows, or begin to, see ``interfaces.Experience``."""
+        del envs, seed
+        found = dense.partition(self.data)
+        blocks = dense.blocks(found, self.block_rows)
+        batch = algorithm.config.accepts()[self.kind].batch_size
+        updates = max(1, self.block_rows // batch)
+
+        masked = _is_masked(found)
+
+        def read(number: int) -> Columns:
+            columns = self._boosted(dense.read(found, blocks[number]), found)
+            rows = columns["trains"]
+            return {k: x[rows] for k, x in used(columns, masked).items()}
+
+        if self.streams:
+            sizes = tuple(dense.training_rows(block) for block in blocks)
+            return TableStream(read, Sizes(sizes, batch, updates), run.seed, run.steps)
+        columns = [read(number) for number in range(len(blocks))]
+        counts = tuple(len(x["reward"]) for x in columns)
+        if not sum(counts):
+            raise UserError(
+                f"{found.folder} has no row for training; make the timeline again with "
+                "a larger --train_share"
+            )
+        with placement.updating():
+            return Table(columns, Sizes(counts, batch, updates))
+
+    def evaluator(self, algorithm: Algorithm, placement: Placement) -> Reporter:
+        """Return what reports on the rows for evaluation, or those for training."""
+        found = dense.partition(self.data)
+        for split in (dense.EVALUATE, dense.TRAIN):
+            columns = dense.of_split(found, split, _REPORTED)
+            if len(columns["reward"]):
+                break
+        columns = self._boosted(columns, found)
+        names = found.schema.actions or map(str, range(dense.most_candidates(found)))
+        rows = used(columns, _is_masked(found))
+        known = dense.returns(columns)
+        return Reporter(algorithm, rows, known, tuple(names), placement)
+
+    def _boosted(self, columns: Columns, found: Partition) -> Columns:
+        """Return rows with the boosts added to their rewards."""
+        if not self.boosts:
+            return columns
+        table = [self.boosts.get(name, 0.0) for name in found.schema.actions]
+        added = np.asarray(table, np.float32)[columns["action"]]
+        return columns | {"reward": columns["reward"] + added}
+
+
+def _is_masked(found: Partition) -> bool:
+    """Return whether observations say which actions are possible."""
+    return found.schema.mode != "continuous" and dense.masked(found)
+
+
+def _refuse(run: Any) -> None:
+    """Refuse settings that mean nothing without environments to collect from."""
+    settings = dict.fromkeys(_COLLECTING, run.settings)
+    settings |= dict.fromkeys(("log_info", *(() if run.env else _STEPPING)), run)
+    for name, part in settings.items():
+        default = getattr(type(part), name, None)  # of a field of a dataclass
+        value = getattr(part, name, default)
+        if value != default and value:
+            prefix = "algorithm." if part is run.settings else ""
+            raise UserError(
+                f"{prefix}{name} is {value}, which means nothing for logged rows"
+                + (" without an environment" if name in _STEPPING else "")
+                + "; leave it out"
+            )
+
+
+def _observation_space(found: Partition) -> gym.Space:
+    schema = found.schema
+    numbers = gym.spaces.Box(-np.inf, np.inf, (len(schema.features),), np.float32)
+    if not _is_masked(found):
+        return numbers
+    parts = {STATE: numbers}
+    size = len(schema.actions)
+    if schema.mode == "parametric":
+        size = dense.most_candidates(found)
+        shape = size, len(schema.action_features)
+        parts[FEATURES] = gym.spaces.Box(-np.inf, np.inf, shape, np.float32)
+    parts[MASK] = gym.spaces.Box(0, 1, (size,), np.int8)
+    return gym.spaces.Dict(parts)
+
+
+def _action_space(found: Partition) -> gym.Space:
+    schema = found.schema
+    if schema.mode == "continuous":
+        low, high = dense.action_bounds(found)
+        return gym.spaces.Box(low, high, dtype=np.float32)
+    if schema.mode == "parametric":
+        return gym.spaces.Discrete(dense.most_candidates(found))
+    return gym.spaces.Discrete(len(schema.actions))
+
+
+def _fitting(env: EnvSpec, rows: EnvSpec, found: Partition) -> EnvSpec:
+    """Return the spec of an environment, if rows can be those of its steps."""
+    observation, action = env.observation_space, env.action_space
+    same = spaces.alike(observation, rows.observation_space)
+    if isinstance(action, gym.spaces.Discrete):
+        same &= isinstance(rows.action_space, gym.spaces.Discrete)
+        same = same and action.n == rows.action_space.n and not action.start
+    else:
+        same = same and spaces.alike(action, rows.action_space)
+    if not same:
+        raise UserError(
+            f"the environment has {observation} and {action}, but the rows in "
+            f"{found.folder} have {rows.observation_space} and {rows.action_space}; "
+            "pass the environment that was logged, or none"
+        )
+    return EnvSpec(1, observation, action, {}, env.max_episode_steps)

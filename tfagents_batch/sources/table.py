@@ -1,0 +1,164 @@
+"""Logged rows of a timeline: experience without an environment.
+
+A row is complete in itself, unlike a step of a replay: it holds both states, the reward
+and the factor of the value after it. A table in memory is variables, from which rows
+are drawn uniformly; see ``table_stream`` for one that is larger.
+
+Draws depend on seed and step alone. A table of more than ``block_rows`` rows is used
+block by block, in another order in every pass; its rows were shuffled when they were
+written. So a seed gives the same weights from memory and from files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import nest, seeds
+from tfagents_batch.graph import state
+from tfagents_batch.offline.dense import Columns
+from tfagents_batch.sources.replay.uniform import integers
+from tfagents_batch.types import Collected, TimeStep, Trajectory
+
+FEATURES, MASK = "action_features", "action_mask"  # parts of an observation
+STATE = "state"  # the part beside them
+_PARTS = ("", "next_")  # of columns, at both ends of a transition
+_USED = ("state", "reward", "discount", "terminated", "action", "mask", "candidates")
+
+
+class Sizes(NamedTuple):
+    """Sizes of the draws.
+
+    Attributes:
+      blocks: number of rows of each block.
+      batch_size: rows of an update.
+      updates: updates of a block.
+    """
+
+    blocks: tuple[int, ...]
+    batch_size: int
+    updates: int
+
+
+class Table(tf.Module):
+    """Source of rows in memory; an ``interfaces.Source``.
+
+    Args:
+      blocks: columns of each block, see ``offline.dense.read``.
+      sizes: sizes of the draws.
+    """
+
+    envs = ()
+    compilable = True
+
+    def __init__(self, blocks: list[Columns], sizes: Sizes):
+        super().__init__()
+        self._sizes = lambda: sizes  # tf.Module rewraps the containers it holds
+        joined = {k: np.concatenate([x[k] for x in blocks]) for k in blocks[0]}
+        self._names = tuple(joined)
+        self._dtypes = [tf.as_dtype(x.dtype) for x in joined.values()]
+        self._columns = [state.variable(x) for x in joined.values()]
+
+    def collect(self, seed, step) -> Collected:
+        """Count an update."""
+        del seed, step
+        one = tf.constant(1)
+        return Collected(tf.cast(one, tf.int64), tf.constant(True), one, {})
+
+    def sample(self, collected: Collected, seed, step) -> Trajectory:
+        """Draw rows: a trajectory of one action, ``[1, batch_size]``."""
+        del collected
+        sizes = self._sizes()
+        block, index = draw(sizes, seed, step)
+        first = tf.constant(np.cumsum([0, *sizes.blocks[:-1]]), tf.int32)
+        index += first[block]
+        rows = {
+            name: tf.cast(tf.gather(x, index), dtype)
+            for name, x, dtype in zip(
+                self._names, self._columns, self._dtypes, strict=True
+            )
+        }
+        return trajectory(rows)
+
+    def feedback(self, priority: tf.Tensor) -> None:
+        """Ignore priorities: draws are uniform."""
+
+    def named_variables(self) -> dict[str, tf.Variable]:
+        """Return no variables: rows do not change."""
+        return {}
+
+
+def draw(sizes: Sizes, seed: Any, step: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """Draw the rows of an update.
+
+    Args:
+      sizes: sizes of the table.
+      seed: int32 ``[]``, of the update.
+      step: i64 ``[]``, updates before it.
+
+    Returns:
+      int32 ``[]`` number of the block, and int32 ``[batch_size]`` rows in it.
+    """
+    count = len(sizes.blocks)
+    position = tf.cast(step, tf.int64) // sizes.updates
+    order = _order(count, position // count)
+    block = order[tf.cast(position % count, tf.int32)]
+    rows = tf.constant(sizes.blocks, tf.int32)[block]
+    return block, integers(sizes.batch_size, seeds.key(seed, "table"), rows)
+
+
+def _order(count: int, turn: tf.Tensor) -> tf.Tensor:
+    """Return the order of the blocks in a pass, int32 ``[count]``."""
+    if count == 1:
+        return tf.zeros([1], tf.int32)
+    key = seeds.key(seeds.iteration_seed(0, turn, "blocks"), "blocks")
+    return tf.argsort(tf.cast(seeds.words([count], key), tf.int64), stable=True)
+
+
+def used(columns: Columns, masked: bool) -> Columns:
+    """Return the columns that a trajectory is made of.
+
+    Args:
+      columns: from ``offline.dense.read``.
+      masked: whether observations say which actions are possible.
+    """
+    names = _USED if masked else set(_USED) - {"mask"}
+    return {k: x for k, x in columns.items() if k.removeprefix("next_") in names}
+
+
+def trajectory(rows: Mapping[str, tf.Tensor]) -> Trajectory:
+    """Return rows ``[N, ...]`` as a trajectory of one action.
+
+    A row whose next action is not known has the number ``UNKNOWN`` for it, which lies
+    below every action, so that SARSA leaves it out.
+    """
+    ends = [_observation(rows, part) for part in _PARTS]
+    observation = nest.map(lambda x, y: tf.stack([x, y]), *ends)
+    reward, end = rows["reward"], rows["terminated"]
+    no = tf.zeros_like(end)
+    steps = TimeStep(
+        observation,
+        tf.stack([tf.zeros_like(reward), reward]),
+        tf.stack([no, no]),
+        tf.stack([no, end]),
+        tf.stack([no, no]),
+        {},
+    )
+    behavior = {
+        "discount": rows["discount"][tf.newaxis],
+        "next_action": rows["next_action"][tf.newaxis],
+    }
+    return Trajectory(steps, rows["action"][tf.newaxis], behavior)
+
+
+def _observation(rows: Mapping[str, tf.Tensor], part: str) -> Any:
+    parts = {
+        STATE: rows[f"{part}state"],
+        FEATURES: rows.get(f"{part}candidates"),
+        MASK: rows.get(f"{part}mask"),
+    }
+    parts = {name: x for name, x in parts.items() if x is not None}
+    return parts if len(parts) > 1 else parts[STATE]

@@ -1,0 +1,109 @@
+"""Logged rows that do not fit into memory, read block by block ahead of the updates.
+
+The draws are those of ``table``, made on the host. While a program updates, a thread
+gathers the rows of the next updates; another one reads the next block from the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import tensorflow as tf
+
+from tfagents_batch import nest, placement, seeds
+from tfagents_batch.graph import constants
+from tfagents_batch.interfaces import Policy
+from tfagents_batch.metrics import Metrics
+from tfagents_batch.offline.dense import Columns
+from tfagents_batch.sources import table
+from tfagents_batch.sources.table import Sizes
+from tfagents_batch.types import Collected
+
+UPDATES = 50  # of a fetch, at most
+
+
+class TableStream:
+    """Source of rows in files; an ``interfaces.HostSource``.
+
+    Args:
+      read: returns the columns of the rows that a block has for training; called in
+        another thread.
+      sizes: sizes of the draws.
+      seed, steps: seed and number of updates of the run.
+    """
+
+    envs = ()
+    compilable = True
+
+    def __init__(
+        self, read: Callable[[int], Columns], sizes: Sizes, seed: int, steps: int
+    ):
+        self._read, self._sizes = read, sizes
+        self._seed, self._steps = seed, steps
+        self._thread = ThreadPoolExecutor(1, "tfagents_batch-read")
+        self._blocks: dict[int, Future[Columns]] = {}
+        self._draws = tf.function(self._draw, autograph=False)
+
+    def start(self, compiled: bool) -> None:
+        """Do nothing: it runs no program that XLA could compile."""
+
+    def fetch(self, step: int) -> Collected:
+        """Return the rows of the next updates, see ``interfaces.HostSource``."""
+        updates = self._sizes.updates
+        left = max(self._steps - step, 1)  # one is fetched ahead at the end
+        count = min(UPDATES, left, updates - step % updates)  # all of one block
+        with placement.host():
+            block, index, after = self._draws(constants.argument(step, tf.int64))
+        number, index = int(block), index.numpy()[:count]
+        columns = self._block(number)
+        self._block(int(after), wait=False)
+        for other in self._blocks.keys() - {number, int(after)}:
+            del self._blocks[other]
+        rows = {name: x[index] for name, x in columns.items()}
+        parts = [
+            table.trajectory({k: tf.convert_to_tensor(x[i]) for k, x in rows.items()})
+            for i in range(count)
+        ]
+        stacked = nest.map(lambda *x: tf.stack(x), *parts)
+        return Collected(count, True, count, {}, stacked)
+
+    def publish(self, policy: Policy) -> None:
+        """Do nothing: nobody acts."""
+
+    def report(self, seconds: float) -> Metrics:
+        """Return no metrics."""
+        del seconds
+        return {}
+
+    def check(self) -> None:
+        """Do nothing: a failure is raised by the next fetch."""
+
+    def traces(self) -> int:
+        """Return how often the program of the draws was traced."""
+        return max(1, self._draws.experimental_get_tracing_count())
+
+    def named_variables(self) -> dict[str, Any]:
+        """Return no variables: draws depend on the step alone."""
+        return {}
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(cancel_futures=True)
+
+    def _draw(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return block and rows ``[UPDATES, N]`` of updates, and the next block."""
+        steps = step + tf.range(UPDATES, dtype=tf.int64)
+        keys = seeds.iteration_seed(tf.constant(self._seed), steps)
+        index = [
+            table.draw(self._sizes, key, step)[1] for key in tf.unstack(keys, UPDATES)
+        ]
+        block = table.draw(self._sizes, keys[0], step)[0]
+        after = table.draw(self._sizes, keys[0], step + self._sizes.updates)[0]
+        return block, tf.stack(index), after
+
+    def _block(self, number: int, wait: bool = True) -> Any:
+        if number not in self._blocks:
+            self._blocks[number] = self._thread.submit(self._read, number)
+        return self._blocks[number].result() if wait else None
