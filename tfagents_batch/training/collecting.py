@@ -159,8 +159,9 @@ def _discrete(
         mixed = even if known is None else (1 - epsilon) * known + epsilon * even
         mixed = mixed.astype(np.float64)
         mixed /= mixed.sum(-1, keepdims=True)
-        drawn = generator.random([len(mixed), 1])
-        index = np.argmax(np.cumsum(mixed, -1) > drawn, -1)
+        total = np.cumsum(mixed, -1)  # whose last number may be a little below 1
+        drawn = generator.random([len(mixed), 1]) * total[:, -1:]
+        index = np.argmax(total > drawn, -1)
         chosen = mixed[np.arange(len(index)), index]
         return Decision((index + start).astype(np.int32), np.log(chosen))
 
