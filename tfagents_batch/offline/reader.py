@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline import interruptible
 from tfagents_batch.offline.schema import Mode, Schema, types
 
 try:
@@ -95,7 +96,9 @@ class Rows:
           UserError: if a file cannot be read, or changed meanwhile.
         """
         try:
-            return self.connection.execute(query).fetchall()
+            return interruptible.run(
+                self.connection, lambda: self.connection.execute(query).fetchall()
+            )
         except duckdb.Error as error:
             self.check_unchanged()
             raise UserError(f"rows cannot be read: {_line(error)}") from error

@@ -11,24 +11,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from tfagents_batch.errors import SaveError, UserError, first_line
-from tfagents_batch.offline import manifest, publish
+from tfagents_batch.offline import interruptible, manifest, publish
 from tfagents_batch.offline.schema import Schema
-from tfagents_batch.offline.sql import literal
+from tfagents_batch.offline.sql import literal, literals
 from tfagents_batch.offline.timeline_checks import check_rows, check_samples
 from tfagents_batch.offline.timeline_config import TimelineConfig, checked
 from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS, Generator
 
 ROW_GROUP = 65536  # rows
 PART_BYTES = 2**29
-_POLL_SECONDS = 0.1
 Progress = Callable[[float, str], None]
 
 
@@ -97,8 +96,7 @@ def build(
       schema: what the rows contain; the order of its actions is that of their numbers.
       config: settings.
       output: folder of the table.
-      progress: called with the part that is done (0 to 1) and the current work, also
-        from another thread.
+      progress: called with the part that is done (0 to 1) and the current work.
 
     Raises:
       UserError: if the rows cannot be ordered, an action is not in the schema, no
@@ -115,9 +113,9 @@ def build(
     # Without these two, the connection does not know its progress, or prints it.
     rows.connection.execute("SET enable_progress_bar = true")
     rows.connection.execute("SET enable_progress_bar_print = false")
-    work = _Work(rows.connection, schema, config, progress or (lambda part, text: None))
+    work = _Work(rows, schema, config, progress or (lambda part, text: None))
     with work.tables():
-        work.read(rows.view)
+        work.read()
         config = work.config  # with its end_ds
         target = publish.partition(output, config.end_ds)
         manifest.check_change(output, schema, config)
@@ -126,7 +124,7 @@ def build(
             rows.check_unchanged()
             if config.validation_sql is not None:
                 check_samples(rows.connection, config.validation_sql)
-            summary = work.summary(target, rows.notices)
+            summary = work.summary(target)
             if not summary.samples:
                 raise UserError(f"no sample is left:\n{summary.text()}")
             manifest.write(staged, schema, config, work.facts(summary))
@@ -150,10 +148,10 @@ class _Work:
     """The steps of one timeline, on temporary tables of a connection."""
 
     def __init__(
-        self, connection: Any, schema: Schema, config: TimelineConfig, tell: Progress
+        self, rows: Rows, schema: Schema, config: TimelineConfig, tell: Progress
     ):
-        self.config = config
-        self._connection, self._schema, self.tell = connection, schema, tell
+        self.config, self.tell = config, tell
+        self._rows, self._connection, self._schema = rows, rows.connection, schema
         self._duplicates = self._read = 0
         self._longest: float | None = None
         self._notices: list[str] = []
@@ -168,27 +166,18 @@ class _Work:
             for name in names:
                 self._connection.execute(f"DROP {name.replace(' ', ' IF EXISTS ')}")
 
-    def read(self, view: str) -> None:
+    def read(self) -> None:
         """Read and check rows and episodes, and find which episodes are too long."""
         texts = Generator(self._schema, self.config)
-        self._view(INPUT, texts.input(view))
-        with self._part(0.0, 0.25, "reading rows"):
-            self._create_rows(texts.rows())
+        self._view(INPUT, texts.input(self._rows.view))
+        self._part(0.0, 0.25, "reading rows", lambda: self._create_rows(texts.rows()))
         self._read = self._value(f"SELECT count(*) FROM {ROWS}")
         if not self._read:
-            self._refuse_nothing(view)
+            self._refuse_nothing()
         if self.config.end_ds is None:
             ds = self._value(f"SELECT max(ds) FROM {ROWS}")
             self.config = dataclasses.replace(self.config, end_ds=ds)
-        with self._part(0.25, 0.35, "finding episodes"):
-            if self.config.on_duplicate != "error":
-                columns = self._connection.table(ROWS).columns
-                self._table(ROWS, texts.without_duplicates(columns))
-                left = self._value(f"SELECT count(*) FROM {ROWS}")
-                self._duplicates = self._read - left
-            self._table(EPISODES, texts.episodes())
-            check_rows(self._connection, self._schema, self.config)
-            self._find_longest()
+        self._part(0.25, 0.35, "finding episodes", self._find_episodes)
 
     def write(self, staged: Path) -> None:
         """Write the samples into a folder."""
@@ -203,14 +192,14 @@ class _Work:
             f"FILENAME_PATTERN {literal(parts)}, OVERWRITE_OR_IGNORE)"
         )
         try:
-            with self._part(0.35, 0.95, "writing samples"):
-                self._connection.execute(copy)
+            execute = functools.partial(self._connection.execute, copy)
+            self._part(0.35, 0.95, "writing samples", execute)
         except duckdb.IOException as error:
             raise OSError(first_line(error)) from error
-        files = literal(f"{staged}/part-*.parquet")
+        files = literals(map(str, sorted(staged.glob("part-*"))))
         self._view(OUTPUT, f"SELECT * FROM read_parquet({files})")
 
-    def summary(self, target: Path, notices: Any) -> Summary:
+    def summary(self, target: Path) -> Summary:
         """Return what was written."""
         samples, episodes, terminals = self._row(
             "SELECT count(*), count(DISTINCT mdp_id), "
@@ -233,7 +222,7 @@ class _Work:
         }
         late = self._read - sum(dropped.values()) - samples
         dropped["after time_window_limit"] = late
-        found = [*notices, *self._notices]
+        found = [*self._rows.notices, *self._notices]
         if samples and not terminals:
             found.append(
                 "no episode has a terminal state: right for a task that continues, "
@@ -263,16 +252,28 @@ class _Work:
 
         try:
             self._table(ROWS, query)
+        except duckdb.InterruptException:
+            raise
         except duckdb.Error as error:
-            if self.config.custom_reward is None:
-                raise
-            raise UserError(
-                f"custom_reward {self.config.custom_reward!r} cannot be computed: "
-                f"{first_line(error)}"
-            ) from None
+            self._rows.check_unchanged()
+            reward = self.config.custom_reward
+            what = "rows cannot be read"
+            if reward is not None:
+                what = f"custom_reward {reward!r} cannot be computed"
+            raise UserError(f"{what}: {first_line(error)}") from error
 
-    def _refuse_nothing(self, view: str) -> None:
-        low, high = self._row(f"SELECT min(ds), max(ds) FROM {view}")
+    def _find_episodes(self) -> None:
+        texts = Generator(self._schema, self.config)
+        if self.config.on_duplicate != "error":
+            columns = self._connection.table(ROWS).columns
+            self._table(ROWS, texts.without_duplicates(columns))
+            self._duplicates = self._read - self._value(f"SELECT count(*) FROM {ROWS}")
+        self._table(EPISODES, texts.episodes())
+        check_rows(self._connection, self._schema, self.config)
+        self._find_longest()
+
+    def _refuse_nothing(self) -> None:
+        low, high = self._row(f"SELECT min(ds), max(ds) FROM {self._rows.view}")
         if low is None:
             raise UserError("there are no rows; expected at least one with a ds")
         raise UserError(
@@ -300,25 +301,19 @@ class _Work:
         else:
             self._longest = longest
 
-    @contextlib.contextmanager
-    def _part(self, start: float, end: float, text: str) -> Iterator[None]:
-        """Tell the progress of statements in the block, from another thread."""
-        done = threading.Event()
+    def _part(
+        self, start: float, end: float, text: str, work: Callable[[], None]
+    ) -> None:
+        """Run statements that are a part of the work, and tell the progress."""
+        done = start
 
-        def poll():
-            while not done.wait(_POLL_SECONDS):
-                percent = self._connection.query_progress()
-                part = min(max(percent, 0), 100) / 100
-                self.tell(start + (end - start) * part, text)
+        def tell(part: float) -> None:
+            nonlocal done  # each statement begins at 0
+            done = max(done, start + (end - start) * part)
+            self.tell(done, text)
 
         self.tell(start, text)
-        thread = threading.Thread(target=poll, name="timeline-progress", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+        interruptible.run(self._connection, work, tell)
         self.tell(end, text)
 
     def _table(self, name: str, query: str) -> None:
