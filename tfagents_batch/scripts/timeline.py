@@ -71,7 +71,7 @@ def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> in
     from tfagents_batch.offline.reader import open_rows
     from tfagents_batch.offline.timeline import build
     from tfagents_batch.offline.validator import Options, validate
-    from tfagents_batch.scripts import progress
+    from tfagents_batch.training.log import progress
 
     data = command.input[0] if len(command.input) == 1 else list(command.input)
     mode = command.mode or horizon.mode or "discrete"

@@ -1,6 +1,6 @@
 import io
 
-from tfagents_batch.scripts import progress
+from tfagents_batch.training.log import progress
 
 
 class Clock:
