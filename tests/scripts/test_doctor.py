@@ -7,6 +7,7 @@ from importlib import metadata
 
 import pytest
 
+from tfagents_batch import placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.scripts import app, doctor
 from tfagents_batch.scripts.doctor import FAILED, OK, WARNING
@@ -153,3 +154,10 @@ def test_the_exit_status_says_whether_training_works(monkeypatch, capsys):
     assert capsys.readouterr().out.endswith("\ntraining works on this machine\n")
     assert doctor.main(["--seconds=3"]) == app.EXIT_DATA
     assert capsys.readouterr().out.endswith("does not work on this machine\n")
+
+
+def test_the_check_of_tensorflow_takes_memory_of_a_gpu_as_it_needs_it(monkeypatch):
+    claimed = []
+    monkeypatch.setattr(placement, "claim", lambda found: claimed.append(found.name))
+    doctor.operations()
+    assert claimed == ["gpu"]

@@ -198,7 +198,8 @@ def operations() -> Result:
 
     from tfagents_batch import placement
 
-    placement.claim("gpu")  # without taking all of its memory
+    gpu = placement.Placement(update=placement.GPU)
+    placement.claim(gpu)  # without taking all of its memory
     tf.ones([3]).numpy()
     gpus = len(tf.config.list_physical_devices("GPU"))
     return OK, f"TensorFlow runs; GPUs: {gpus}", ""
