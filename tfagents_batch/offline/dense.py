@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import manifest
 from tfagents_batch.offline.schema import Schema
+from tfagents_batch.offline.sql import literal, literals
 
 TRAIN, EVALUATE = "train", "eval"  # values of the column split
 UNKNOWN = -1  # number of a next action that was not taken
@@ -67,7 +68,7 @@ def partition(folder: str | Path) -> Partition:
             f"{found} has {known['rows']} samples in the form "
             f"{known['config']['form']}; expected samples in the form rows"
         )
-    return Partition(found, Schema.from_json(json.dumps(known["schema"])), known)
+    return Partition(found, manifest.schema(found), known)
 
 
 def row_bytes(schema: Schema) -> int:
@@ -127,7 +128,7 @@ def read(found: Partition, block: Block | None = None) -> Columns:
       Continuous: f32 ``action`` and ``next_action`` ``[N, G]``.
     """
     if block is None:
-        return _select(found, f"read_parquet({_list(found.files)})")
+        return _select(found, f"read_parquet({literals(found.files)})")
     return _select(found, "rows", _groups(block))
 
 
@@ -181,10 +182,10 @@ def _scalars(found: Partition) -> dict[str, str]:
         "reward": "CAST(reward AS FLOAT)",
         "probability": "CAST(coalesce(action_probability, 'nan'::DOUBLE) AS FLOAT)",
         "discount": "CAST(discount AS FLOAT)",
-        "trains": f"split = {_text(TRAIN)}",
+        "trains": f"split = {literal(TRAIN)}",
     }
     if schema.mode == "discrete":
-        actions = _list(list(schema.actions))
+        actions = literals(schema.actions)
         for part in ("action", "next_action"):
             number = f"coalesce(list_position({actions}, {part}), 0) - 1"
             names[part] = f"CAST({number} AS INTEGER)"
@@ -200,7 +201,7 @@ def _vectors(schema: Schema) -> dict[str, list[str]]:
     if schema.mode == "discrete":
         for part, column in _POSSIBLE.items():
             found[part] = [
-                f"list_contains({column}, {_text(name)})" for name in schema.actions
+                f"list_contains({column}, {literal(name)})" for name in schema.actions
             ]
         return found
     for part in ("action", "next_action"):
@@ -214,16 +215,8 @@ def _vectors(schema: Schema) -> dict[str, list[str]]:
     return found
 
 
-def _list(values: list[str]) -> str:
-    return "[" + ", ".join(map(_text, values)) + "]"
-
-
 def _number(column: str, feature: int) -> str:
     return f"CAST(coalesce({column}[{int(feature)}], 0) AS FLOAT)"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
 
 
 def _array(column: Any) -> np.ndarray:
@@ -292,8 +285,8 @@ def returns(columns: Columns) -> np.ndarray:
 def of_split(found: Partition, split: str, most: int) -> Columns:
     """Return the first rows of a split in the order of episodes and time."""
     order = "ORDER BY mdp_key, sequence_number_ordinal"
-    where = f"WHERE split = {_text(split)} {order} LIMIT {int(most)}"
-    return _select(found, f"read_parquet({_list(found.files)}) {where}")
+    where = f"WHERE split = {literal(split)} {order} LIMIT {int(most)}"
+    return _select(found, f"read_parquet({literals(found.files)}) {where}")
 
 
 def training_rows(block: Block) -> int:
@@ -329,9 +322,14 @@ def action_bounds(found: Partition) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _facts(found: Partition, *sql: str) -> tuple:
-    """Return values that are computed over all rows."""
+    """Return values that are computed over all rows, once in a process."""
+    return _computed(literals(found.files), *sql)
+
+
+@functools.lru_cache(maxsize=64)  # a file of another timeline has another name
+def _computed(files: str, *sql: str) -> tuple:
     import duckdb
 
-    text = f"SELECT {', '.join(sql)} FROM read_parquet({_list(found.files)})"
+    text = f"SELECT {', '.join(sql)} FROM read_parquet({files})"
     with duckdb.connect() as connection:
         return connection.execute(text).fetchone()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import gymnasium as gym
@@ -65,10 +67,9 @@ class TableSettings:
         """Whether rows stay in their files."""
         if self.stream is not None:
             return self.stream
-        free = machine.available_bytes()
         found = dense.partition(self.data)
         size = found.rows * dense.row_bytes(found.schema)
-        return free is not None and size > _PART * free
+        return _is_large(found.folder, size)
 
     def check(self, run: Any) -> Self:
         """Return the checked settings, see ``interfaces.Experience``."""
@@ -174,6 +175,14 @@ class TableSettings:
         table = [self.boosts.get(name, 0.0) for name in found.schema.actions]
         added = np.asarray(table, np.float32)[columns["action"]]
         return columns | {"reward": columns["reward"] + added}
+
+
+@functools.lru_cache(maxsize=64)  # rows in memory leave less of it for the next answer
+def _is_large(folder: Path, size: int) -> bool:
+    """Return whether the rows of a folder take too much of the free memory."""
+    del folder
+    free = machine.available_bytes()
+    return free is not None and size > _PART * free
 
 
 def _is_masked(found: Partition) -> bool:
