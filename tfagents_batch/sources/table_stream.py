@@ -61,12 +61,9 @@ class TableStream:
         self._block(int(after), wait=False)
         for other in self._blocks.keys() - {number, int(after)}:
             del self._blocks[other]
-        rows = {name: x[index] for name, x in columns.items()}
-        parts = [
-            table.trajectory({k: tf.convert_to_tensor(x[i]) for k, x in rows.items()})
-            for i in range(count)
-        ]
-        stacked = nest.map(lambda *x: tf.stack(x), *parts)
+        rows = {k: tf.convert_to_tensor(x[index.ravel()]) for k, x in columns.items()}
+        joined = table.trajectory(rows)  # [T, K N, ...]
+        stacked = nest.map(lambda x: tf.stack(tf.split(x, count, 1)), joined)
         return Collected(count, True, count, {}, stacked)
 
     def publish(self, policy: Policy) -> None:

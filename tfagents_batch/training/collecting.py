@@ -61,10 +61,11 @@ def collect(
     """
     size, episodes, made, count = env.spec.num_envs, 0, 0, 0
     names, numbers = [""] * size, [0] * size
-    waiting: dict[int, tuple[Row, Row]] = {}  # newest row, and what ends an episode
+    waiting: dict[int, tuple[Row, TimeStep]] = {}  # newest rows, and what came after
     state, step = env.init(seed)
+    after = nest.map(np.asarray, step)
     while made < rows:
-        now = nest.map(np.asarray, step)
+        now = after
         chosen = decide(step, count)
         state, step = env.step(state, tf.constant(chosen.action))
         after, count = nest.map(np.asarray, step), count + 1
@@ -78,18 +79,15 @@ def collect(
             if i in waiting:
                 logger.log(waiting.pop(i)[0])
             key = {"ds": ds, "mdp_id": names[i], "sequence_number": numbers[i]}
-            row, end = (
-                key | _row(env.spec, now, chosen, after, i),
-                _end(env.spec, after, i),
-            )
+            row = key | _row(env.spec, now, chosen, after, i)
             numbers[i], made = numbers[i] + 1, made + 1
             if after.terminated[i] or after.truncated[i]:
-                logger.log(row | end)
+                logger.log(row | _end(env.spec, after, i))
             else:
-                waiting[i] = row, end
+                waiting[i] = row, after
         progress(made)
-    for row, end in waiting.values():
-        logger.log(row | end)
+    for i, (row, end) in waiting.items():
+        logger.log(row | _end(env.spec, end, i))
     return episodes
 
 
