@@ -7,6 +7,8 @@ kept as int64 here, and cast where they are read and written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from tfagents_batch import nest
@@ -26,6 +28,13 @@ def variable(value: tf.Tensor) -> tf.Variable:
     return tf.Variable(start, trainable=False, shape=start.shape)
 
 
+def pack(like: Nest, leaves: Sequence[tf.Tensor]) -> Nest:
+    """Return a nest of what was read of variables, with the dtypes of ``like``."""
+    specs = nest.flatten(like)
+    values = [tf.cast(x, y.dtype) for x, y in zip(leaves, specs, strict=True)]
+    return tf.nest.pack_sequence_as(like, values)
+
+
 class State(tf.Module):
     """Variables of a nest, read and assigned as a whole.
 
@@ -43,12 +52,7 @@ class State(tf.Module):
 
     def read(self) -> Nest:
         """Return the values."""
-        specs = nest.flatten(self._like())
-        values = [
-            tf.cast(x.read_value(), spec.dtype)
-            for x, spec in zip(self._variables, specs, strict=True)
-        ]
-        return tf.nest.pack_sequence_as(self._like(), values)
+        return pack(self._like(), [x.read_value() for x in self._variables])
 
     def assign(self, values: Nest) -> None:
         """Set the values, a nest like that of the start."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tfagents_batch.offline.report import ERROR, WARNING
 from tfagents_batch.offline.schema import Mode
-from tfagents_batch.offline.sql import identifier, literal, literals
+from tfagents_batch.offline.sql import identifier, literal, literals, weighted
 
 # Names of all rules that are warnings, those of the validator included.
 WARNINGS = (
@@ -107,10 +107,7 @@ def rules(
         ),
     ]
     if weights:
-        terms = " + ".join(
-            f"{weight!r} * coalesce(metrics[{literal(name)}], 0)"
-            for name, weight in weights.items()
-        )
+        terms = weighted("metrics", weights)
         found.append(
             Rule(
                 "reward_of_metrics",
@@ -124,12 +121,9 @@ def rules(
 
 
 def _missing(mode: Mode) -> list[Rule]:
-    readable = (
-        "(unread IS NULL OR NOT (map_contains(unread, {}) OR map_contains(unread, '')))"
-    )
     found = []
     for name in _ALWAYS + _OF_DECISIONS:
-        condition = f"{identifier(name)} IS NULL AND {readable.format(literal(name))}"
+        condition = _is_missing(name)
         if name in _OF_DECISIONS:
             condition += f" AND NOT {marker(mode)}"
         found.append(

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.dialect import DUCKDB, DuckDB
 from tfagents_batch.offline.schema import ACTION, FEATURES, Schema, types
-from tfagents_batch.offline.sql import identifier, literal
+from tfagents_batch.offline.sql import identifier, literal, weighted
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
 INPUT = "timeline_input"  # rows between start_ds and end_ds
@@ -298,11 +298,7 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
             return f"coalesce(({self.config.custom_reward})::DOUBLE, 0)"
         if self.config.metric_weights is None:
             return "reward"
-        terms = (
-            f"{float(weight)!r} * coalesce(metrics[{literal(name)}], 0)"
-            for name, weight in self.config.metric_weights.items()
-        )
-        return " + ".join(terms) or "0.0"
+        return weighted("metrics", self.config.metric_weights)
 
     def _carried(self) -> dict[str, str]:
         """Return what a sample has of its next row, and what stands for none."""

@@ -60,7 +60,7 @@ class Storage(tf.Module):
         Args:
           index: int32 ``[...]``.
         """
-        return self._like_rows([tf.gather(x, index) for x in self._leaves])
+        return state.pack(self._like(), [tf.gather(x, index) for x in self._leaves])
 
     def read(self, begin: tf.Tensor, length: int) -> Nest:
         """Return consecutive rows, nest of ``[length, N, ...]``.
@@ -76,13 +76,7 @@ class Storage(tf.Module):
                 return tf.gather(variable, index)
             return _slices(variable, begin, length)
 
-        return self._like_rows([leaf(x) for x in self._leaves])
-
-    def _like_rows(self, leaves: list[tf.Tensor]) -> Nest:
-        """Return a nest of leaves with the dtypes of the rows that were written."""
-        specs = nest.flatten(self._like())
-        rows = [tf.cast(x, y.dtype) for x, y in zip(leaves, specs, strict=True)]
-        return tf.nest.pack_sequence_as(self._like(), rows)
+        return state.pack(self._like(), [leaf(x) for x in self._leaves])
 
 
 def row_bytes(like: tf.Variable | tf.TensorSpec, axis: int = 1) -> int:
