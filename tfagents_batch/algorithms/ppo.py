@@ -157,6 +157,7 @@ class PPO(tf.Module):
         config = self.inputs
         entropy_scale = config.entropy_scale(step)
         names = METRICS if config.objective == "clip" else METRICS + KL_METRICS
+        stops = config.kl_stop is not None
         size = config.minibatch_size
         if size is not None:
             size = max(1, size // rows.length)
@@ -168,7 +169,7 @@ class PPO(tf.Module):
                 lambda: self._loss(batch, mask, entropy_scale)
             )
             metrics |= found
-            if config.kl_stop is not None:
+            if stops:
                 stopped = metrics["policy/approx_kl"] > config.kl_stop
             sums = {name: total + metrics[name] for name, total in sums.items()}
             return sums, count + 1, stopped
@@ -182,7 +183,7 @@ class PPO(tf.Module):
             minibatch_size=size,
             seed=seed,
             drop_last=config.drop_last,
-            stop=lambda carry: carry[2],
+            stop=(lambda carry: carry[2]) if stops else None,
         )
         means = {name: total / tf.maximum(count, 1) for name, total in sums.items()}
         return means | {"grad/updates": count}

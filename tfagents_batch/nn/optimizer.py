@@ -115,8 +115,24 @@ class Optimizer(tf.Module):
             self.rule.step(gradients, compiled)
             return tf.constant(0.0)
 
-        skipped = loops.when(finite, step, tf.constant(1.0))
+        if compiled:
+            skipped = self._select(finite, step)
+        else:
+            skipped = loops.when(finite, step, tf.constant(1.0))
         return {"grad/norm": tf.where(finite, norm, 0.0), "grad/skipped": skipped}
+
+    def _select(self, finite: tf.Tensor, step: Callable[[], tf.Tensor]) -> tf.Tensor:
+        """Take the step, and undo it where the gradient is not finite.
+
+        XLA does both in one pass. For a branch it would copy all weights and moving
+        means in every step, and on a GPU the host would wait for the condition.
+        """
+        variables = [*self.trained, *self.rule.variables]
+        before = [tf.convert_to_tensor(x) for x in variables]
+        skipped = step()
+        for variable, old in zip(variables, before, strict=True):
+            variable.assign(tf.where(finite, tf.convert_to_tensor(variable), old))
+        return tf.where(finite, skipped, 1.0)
 
     def named_variables(self) -> dict[str, keras.Variable]:
         return {f"{i:03d}": v for i, v in enumerate(self.rule.variables)}

@@ -1,4 +1,4 @@
-"""Uniform sampling of stored transitions, by rejection."""
+"""Uniform sampling of stored transitions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tfagents_batch.metrics import Metrics
 from tfagents_batch.sources.replay import layout
 from tfagents_batch.sources.replay.sampler import Drawn, Ring
 
-# Even if half of the rows are no transitions, one slot of 10^7 batches stays invalid.
-_TRIES = 10_000  # enough for one valid number among thousands
+# One slot in 16 repeats another one if half of the rows are no transitions, as with
+# episodes of one step; one in 100,000 if a row in 20 is none.
+_TRIES = 4
 
 
 class Uniform(tf.Module):
@@ -77,30 +78,25 @@ def rejected(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Draw uniformly from the valid numbers below ``high``.
 
-    Each slot draws until its number is valid, so all valid numbers are equally likely.
+    Each slot draws until its number is valid, so all valid numbers are equally likely;
+    but ``_TRIES`` times at most, so that XLA knows the number of draws. A slot without
+    a valid number takes that of the first slot with one.
 
     Args:
       count: N, number of slots.
       key: int32 ``[2]``.
       high: int32 ``[]``; 0 makes every draw invalid.
-      valid: from int32 ``[N]`` numbers to bool ``[N]``.
+      valid: from int32 ``[tries, N]`` numbers to bool ``[tries, N]``.
 
     Returns:
-      int32 ``[N]``, and bool ``[N]``: false where no valid number was found.
+      int32 ``[N]``, and bool ``[N]``: false if no valid number was found.
     """
-
-    def draw(i):
-        numbers = integers(count, seeds.fold(key, i), tf.maximum(high, 1))
-        return numbers, valid(numbers) & (high > 0)
-
-    def again(i, numbers, good):
-        new, fine = draw(i)
-        return i + 1, tf.where(good, numbers, new), good | fine
-
-    _, numbers, good = tf.while_loop(
-        lambda i, numbers, good: (i < _TRIES) & ~tf.reduce_all(good) & (high > 0),
-        again,
-        (tf.constant(1), *draw(tf.constant(0))),
-        name="draws",
-    )
-    return numbers, good
+    draws = integers(_TRIES * count, key, tf.maximum(high, 1))
+    draws = tf.reshape(draws, [_TRIES, count])
+    good = valid(draws) & (high > 0)
+    tries = list(zip(tf.unstack(draws), tf.unstack(good), strict=True))
+    numbers, found = tries[-1]
+    for earlier, fine in reversed(tries[:-1]):
+        numbers, found = tf.where(fine, earlier, numbers), fine | found
+    other = numbers[tf.argmax(found, output_type=tf.int32)]
+    return tf.where(found, numbers, other), tf.fill([count], tf.reduce_any(found))
