@@ -103,3 +103,14 @@ def test_devices_follow_the_setting_the_environments_and_the_size_of_the_work(op
     assert found.reason
     *_, work = options
     assert placement.choose("auto", "auto", work, gpu=False)[:2] == (CPU, CPU)
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_variables_lie_on_the_host_unless_another_device_is_in_force(monkeypatch, gpu):
+    monkeypatch.setattr(placement, "has_gpu", lambda: gpu)
+    assert placement.on_host() is not gpu
+    for device, expected in ((CPU, True), ("/CPU:1", False), (GPU, False)):
+        with tf.device(device):
+            assert placement.on_host() is expected
+            traced = tf.function(lambda: tf.constant(placement.on_host()))
+            assert bool(traced()) is expected

@@ -148,6 +148,15 @@ def current() -> AbstractContextManager:
     return tf.device(context.context().device_name)
 
 
+def on_host() -> bool:
+    """Return whether variables that are created here lie in the machine's memory.
+
+    Without a context of a device, TensorFlow prefers a GPU that it sees.
+    """
+    device = context.context().device_name
+    return device.endswith(CPU.removeprefix("/")) if device else not has_gpu()
+
+
 def has_gpu() -> bool:
     """Return whether TensorFlow sees a GPU and may use it."""
     kind, _ = GPU.removeprefix("/").split(":")

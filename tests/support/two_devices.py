@@ -2,7 +2,7 @@
 
 The second of two logical CPUs takes the place of a GPU: XLA refuses a program on one
 CPU that touches a variable of the other one. (It moves int32 variables, unlike a GPU,
-so their absence is checked.)
+so their absence on the second device is checked.)
 
     python -m tests.support.two_devices ppo-whole dqn-split
 
@@ -175,7 +175,15 @@ RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "td3-split": ("td3", REPLAY | PYTHON_SWING, LEARN),
     "ddpg-split": ("ddpg", REPLAY | PYTHON_SWING, LEARN),
 }
-OTHERS = "seeds", "resume", "ga3c-whole", "ga3c-split"
+OTHERS = (
+    "seeds",
+    "resume",
+    "moved-replay",
+    "moved-split",
+    "moved-rollout",
+    "ga3c-whole",
+    "ga3c-split",
+)
 
 
 def main(names: list[str]) -> None:
@@ -185,8 +193,13 @@ def main(names: list[str]) -> None:
     placement.GPU = SECOND
     for name in names:
         kind, _, how = name.partition("-")
-        found = {"seeds": several, "resume": resumed, "ga3c": asynchronous}
-        result = found[kind](how) if name in OTHERS else compared(name)
+        other = {
+            "seeds": several,
+            "resume": resumed,
+            "moved": moved,
+            "ga3c": asynchronous,
+        }
+        result = other[kind](how) if name in OTHERS else compared(name)
         print(json.dumps({"run": name} | result), flush=True)
 
 
@@ -221,7 +234,7 @@ def trained(name: str, device: str) -> tuple[dict[str, np.ndarray], dict[str, An
             "traces": experiment.program.traces(),
             "updates": int(experiment.algorithm.policy.version),
             "learner": places(experiment.named_variables().values()),
-            "dtypes": sorted({tf.as_dtype(x.dtype).name for x in variables}),
+            "dtypes": dtypes(variables),
         }
         return values(experiment.named_variables()), facts
 
@@ -253,6 +266,23 @@ def resumed(how: str) -> dict[str, Any]:
             played = tfb.evaluate(run.logdir, episodes=2).mean_return
             found.append({"return": np.asarray(played)} | weights)
     return {"difference": difference(*found)}
+
+
+def moved(how: str) -> dict[str, Any]:
+    """Resume a run on the other device; compare with one that stays on the CPU."""
+    algorithm, options, settings = {
+        "replay": ("dqn", REPLAY | GRAPH, LEARN),
+        "split": ("dqn", REPLAY | PYTHON, LEARN),
+        "rollout": ("ppo", ON_POLICY | GRAPH, PPO),
+    }[how]
+    options = options | {"seed": 3, "eval_every": 0, "settings": settings}
+    found = []
+    for first, second in ("cpu", "cpu"), ("cpu", "gpu"), ("gpu", "cpu"):
+        with tempfile.TemporaryDirectory() as folder:
+            run = tfb.train(algorithm, steps=64, logdir=folder, device=first, **options)
+            run = tfb.train(resume=run.logdir, steps=128, device=second)
+            found.append(values(tfb.load(run.logdir)._policy.named_variables()))
+    return {"difference": max(difference(found[0], x) for x in found[1:])}
 
 
 def asynchronous(how: str) -> dict[str, Any]:
@@ -292,6 +322,13 @@ def make_config(algorithm, options, settings) -> RunConfig:
 
 def values(named) -> dict[str, np.ndarray]:
     return {name: np.asarray(x) for name, x in named.items()}
+
+
+def dtypes(variables) -> list[str]:
+    """Return the names of the dtypes of variables on the second device."""
+    return sorted(
+        {tf.as_dtype(x.dtype).name for x in variables if places([x]) == [SECOND[1:]]}
+    )
 
 
 def places(variables) -> list[str]:

@@ -95,7 +95,8 @@ class ReplaySettings:
     def check_memory(self, spec: EnvSpec, run: Any, placement: Placement) -> None:
         """Refuse a replay that the memory of its device cannot hold."""
         wanted = run.settings.accepts()[self.kind]
-        needed = memory.required_bytes(self, spec, wanted.length)
+        with placement.updating():
+            needed = memory.required_bytes(self, spec, wanted.length)
         memory.check(needed, placement)
 
     def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:

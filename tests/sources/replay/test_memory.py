@@ -10,14 +10,21 @@ import tensorflow as tf
 from tests.sources.replay.test_replay import CASES, build
 from tfagents_batch import machine
 from tfagents_batch.errors import UserError
+from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay import memory
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import EnvSpec
 
 
+@pytest.mark.parametrize("device", ["/CPU:0", "/CPU:1"])
 @pytest.mark.parametrize("name", ["wide", "stack"])
-def test_required_bytes_are_those_of_the_variables(name):
-    case = CASES[name]
+def test_required_bytes_are_those_of_the_variables(name, device):
+    with tf.device(device):
+        compare(CASES[name])
+
+
+def compare(case):
     replay = build(case)
     space = gymnasium.spaces.Box(-1, 1, (80,), np.float32)
     if case.stack:
@@ -51,6 +58,23 @@ def test_more_than_four_fifths_of_the_memory_are_refused(monkeypatch):
     memory.check(80)
     with pytest.raises(UserError, match="smaller capacity"):
         memory.check(81)
+
+
+def test_integers_are_counted_as_the_device_of_the_updates_holds_them(monkeypatch):
+    spec = EnvSpec(
+        2, gymnasium.spaces.MultiDiscrete([9] * 4), gymnasium.spaces.Discrete(2), {}
+    )
+    run, config = RunConfig(algorithm="dqn"), ReplaySettings(capacity=1000)
+    window = run.settings.accepts()[config.kind].length
+    host = memory.required_bytes(config, spec, window)
+    integers = 5 * memory.layout(config, spec.num_envs, window).size
+    with tf.device("/CPU:1"):
+        assert memory.required_bytes(config, spec, window) == host + 4 * integers
+    free = int(host / memory.PART) + 1
+    monkeypatch.setattr(machine, "available_bytes", lambda: free)
+    config.check_memory(spec, run, HOST)
+    with pytest.raises(UserError, match="free on the GPU"):
+        config.check_memory(spec, run, Placement("/CPU:0", "/CPU:1", free_bytes=free))
 
 
 def test_available_memory_is_the_least_of_machine_and_groups(tmp_path):

@@ -289,6 +289,11 @@ def change(**changes):
         (change(f64=None), "f64 is only in the checkpoint"),
         (change(new=tf.Variable(1.0)), "new is not in the checkpoint"),
         (change(f64=tf.Variable(1.0)), r"f64 is float64 \[\] in the .*, float32 \[\]"),
+        (change(flag=tf.Variable(1)), r"flag is bool \[\] in the .*, int32 \[\]"),
+        (
+            change(counter=tf.Variable(1.0)),
+            r"counter is int64 \[\] in .*, float32 \[\]",
+        ),
         (
             change(seed=tf.Variable([1] * 3, dtype=tf.uint32)),
             r"seed is uint32 \[2\] in the checkpoint, uint32 \[3\] here",
@@ -308,6 +313,34 @@ def test_variables_that_differ_are_refused_before_any_is_assigned(
     with pytest.raises(UserError, match=text):
         checkpoint.load(tmp_path, variables)
     assert as_values(variables) == before
+
+
+@pytest.mark.parametrize("saved, here", [("int32", "int64"), ("int64", "int32")])
+def test_integers_of_another_width_are_restored(tmp_path, saved, here):
+    values = [[-(2**31), 7], [0, 2**31 - 1]]
+    checkpoint.save(tmp_path, 1, {"n": tf.Variable(values, dtype=saved)}, {})
+    variables = {"n": tf.Variable(tf.zeros((2, 2), here))}
+    checkpoint.load(tmp_path, variables)
+    assert as_values(variables) == {"n": values}
+
+
+def test_integers_of_another_width_fit_a_warm_start(tmp_path):
+    names = "learner/n", "n"
+    written = {x: tf.Variable([7], dtype=tf.int64) for x in names}
+    checkpoint.save(tmp_path, 1, written, {})
+    variables = {x: tf.Variable([0]) for x in names}
+    assert checkpoint.load_fitting(tmp_path, 1, variables) == ["n"]
+    assert as_values(variables) == {"learner/n": [7], "n": [0]}
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1])
+def test_a_value_that_a_variable_cannot_hold_is_refused(tmp_path, value):
+    saved = {"a": tf.Variable(1.0), "n": tf.Variable([0, value], dtype=tf.int64)}
+    checkpoint.save(tmp_path, 1, saved, {})
+    variables = {"a": tf.Variable(2.0), "n": tf.Variable([3, 4])}
+    with pytest.raises(UserError, match=rf"n has the value {value}; expected int32"):
+        checkpoint.load(tmp_path, variables)
+    assert as_values(variables) == {"a": 2.0, "n": [3, 4]}
 
 
 def test_one_variable_under_two_names_is_refused(tmp_path):

@@ -40,6 +40,59 @@ def test_a_replay_is_restored_exactly_in_parts(tmp_path, monkeypatch):
     assert_equal(restored, saved)
 
 
+def widths(dtype, values=0):
+    """Return variables of integers, with and without axes."""
+    rows = np.zeros((5000, 3), dtype)
+    rows[:] = values
+    made = {"rows": rows, "head": np.asarray(values, dtype), "none": rows[:0]}
+    return {k: tf.Variable(v, trainable=False) for k, v in made.items()}
+
+
+@pytest.mark.parametrize("value", [-(2**15), 2**15 - 1])
+@pytest.mark.parametrize("narrow", [np.int16, np.int32])
+@pytest.mark.parametrize("grows", [False, True])
+def test_integers_of_another_width_are_restored(
+    tmp_path, monkeypatch, narrow, grows, value
+):
+    monkeypatch.setattr(replay_file, "_CHUNK", 10_000)
+    dtypes = (narrow, np.int64) if grows else (np.int64, narrow)
+    saved, restored = widths(dtypes[0], value), widths(dtypes[1])
+    saved["rows"].scatter_nd_update([[4999, 2]], [5])
+    replay_file.save(tmp_path, 70, saved)
+    replay_file.load(tmp_path, 70, restored)
+    assert_equal(restored, saved)
+
+
+@pytest.mark.parametrize("value", [2**31, -(2**31) - 1])
+@pytest.mark.parametrize("name", ["rows", "head"])
+def test_a_value_that_a_variable_cannot_hold_is_refused(
+    tmp_path, monkeypatch, name, value
+):
+    monkeypatch.setattr(replay_file, "_CHUNK", 10_000)
+    saved, restored = widths(np.int64), widths(np.int32, 1)
+    if name == "rows":  # the last one
+        saved[name].scatter_nd_update([[4999, 2]], [value])
+    else:
+        saved[name].assign(value)
+    replay_file.save(tmp_path, 70, saved)
+    message = rf"{name} has the value {value}; expected int32\); remove this folder"
+    with pytest.raises(UserError, match=message):
+        replay_file.load(tmp_path, 70, restored)
+    assert_equal(restored, widths(np.int32, 1))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "object", "int128", None, ["int64"]])
+def test_a_dtype_that_does_not_fit_is_refused(tmp_path, dtype):
+    replay_file.save(tmp_path, 70, widths(np.int64))
+    path = tmp_path / "replay" / "step-000000000070" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["variables"]["rows"]["dtype"] = dtype
+    manifest["sha256"] = files.self_hash(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=r"rows is .*; expected int64 \[5000, 3\]"):
+        replay_file.load(tmp_path, 70, widths(np.int64))
+
+
 def test_tensorflow_does_not_warn_of_retracing(tmp_path, caplog):
     replay_file.save(tmp_path, 70, variables(1))
     logger = logging.getLogger("tensorflow")

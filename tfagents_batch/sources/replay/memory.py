@@ -18,6 +18,8 @@ PART = 0.8  # of the available memory that a replay may take
 def required_bytes(config: Any, spec: EnvSpec, window: int) -> int:
     """Return the bytes of a replay's variables, without what acting records.
 
+    They are those of the device in force, see ``graph.state.kept``.
+
     Args:
       config: settings of the replay.
       spec: spaces and number of the environments.
@@ -46,7 +48,7 @@ def layout(config: Any, num_envs: int, window: int, steps: int | None = None) ->
 
 
 def stored_bytes(layout: Layout, stored: Nest, prioritized: bool) -> int:
-    """Return the bytes of a replay's variables.
+    """Return the bytes of a replay's variables on the device in force.
 
     Args:
       layout: sizes.

@@ -80,7 +80,12 @@ class Storage(tf.Module):
 
 
 def row_bytes(like: tf.Variable | tf.TensorSpec, axis: int = 1) -> int:
-    """Return the bytes of a stored row, whose shape follows ``axis`` leading axes."""
+    """Return the bytes of a row that is stored on the device in force.
+
+    Args:
+      like: variable or spec; the shape of a row follows ``axis`` leading axes.
+      axis: number of these axes.
+    """
     return math.prod(like.shape[axis:]) * state.kept(like.dtype).size
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch.errors import SaveError, UserError
-from tfagents_batch.training.run_folder import files, replay_file, runs
+from tfagents_batch.training.run_folder import files, replay_file, runs, widths
 
 SCHEMA = 1
 KEEP_NEWEST = 3
@@ -119,7 +119,7 @@ def load(
       run_folder: folder of the run.
       variables: ``{name: tf.Variable or keras.Variable}``; names, shapes and dtypes
         must equal those saved, except for the ``RUN_ONLY`` ones, see
-        ``load_run_only``.
+        ``load_run_only``. Integers may have another width.
       which: ``"newest"``, ``"best"`` or a step. If "newest" or "best" is damaged, the
         next older one is used; a damaged step is an error.
       on_event: called ``("checkpoint_damaged", step=..., reason=...)`` for every
@@ -132,7 +132,8 @@ def load(
 
     Raises:
       UserError: if there is no such checkpoint, none is intact, a newer version of
-        this package wrote it, or the variables do not match.
+        this package wrote it, the variables do not match, or one of them cannot hold
+        its value.
     """
     folder = Path(run_folder) / "checkpoints"
     leave = (RUN_ONLY, *leave)
@@ -200,7 +201,9 @@ def load_fitting(
     fitting = {
         name: variable
         for name, variable in flat.items()
-        if stored.get(name) == _describe(variable) and not name.startswith(leave)
+        if name in stored
+        and _fits(stored[name], _describe(variable))
+        and not name.startswith(leave)
     }
     _restore(path, manifest, {name: stored[name] for name in fitting}, fitting)
     return sorted((stored.keys() | flat.keys()) - fitting.keys())
@@ -288,15 +291,24 @@ def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
             differences.append(f"{name} is only in the checkpoint")
         elif name not in stored:
             differences.append(f"{name} is not in the checkpoint")
-        elif stored[name] != wanted[name]:
+        elif not _fits(stored[name], wanted[name]):
             old, new = ("{dtype} {shape}".format(**x[name]) for x in (stored, wanted))
             differences.append(f"{name} is {old} in the checkpoint, {new} here")
     if differences:
         more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
-        raise UserError(
-            f"checkpoint {path} does not fit: {'; '.join(differences[:3])}{more}; use "
-            "the environment, network and algorithm it was trained with"
-        )
+        raise _misfit(path, f"{'; '.join(differences[:3])}{more}")
+
+
+def _fits(stored: dict, wanted: dict) -> bool:
+    same = stored["shape"] == wanted["shape"]
+    return same and widths.fit(stored["dtype"], wanted["dtype"])
+
+
+def _misfit(path: Path, reason: str) -> UserError:
+    return UserError(
+        f"checkpoint {path} does not fit: {reason}; use the environment, network and "
+        "algorithm it was trained with"
+    )
 
 
 def _restore(
@@ -306,7 +318,14 @@ def _restore(
     _match(stored, variables, path)
     reader = tf.train.load_checkpoint(str(path / "variables"))
     indices = manifest["indices"]
-    values = [reader.get_tensor(_KEY.format(indices[name])) for name in variables]
+    saved = {x: reader.get_tensor(_KEY.format(indices[x])) for x in variables}
+    try:
+        values = [
+            widths.cast(saved[name], variable.dtype.as_numpy_dtype, name)
+            for name, variable in variables.items()
+        ]
+    except ValueError as error:
+        raise _misfit(path, str(error)) from error
     for variable, value in zip(variables.values(), values, strict=True):
         variable.assign(value)
 

@@ -14,15 +14,15 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfagents_batch.errors import SaveError, UserError
-from tfagents_batch.training.run_folder import files
+from tfagents_batch.training.run_folder import files, widths
 
 SCHEMA = 1
 _STEP = re.compile(r"step-(\d{12,})")
@@ -103,34 +103,46 @@ def load(
     Args:
       run_folder: folder of the run.
       step: step of the replay.
-      variables: variables by name, or some of them, as they were saved.
+      variables: variables by name, or some of them, as they were saved. Integers may
+        have another width.
       check: called with the saved numbers, ``{name: value}`` of the variables without
         axes, before anything is assigned; raises ValueError if they make no sense.
 
     Raises:
-      UserError: if the replay is damaged or does not fit the variables.
+      UserError: if the replay is damaged, or the variables cannot hold it.
     """
     path = _path(run_folder, step)
     try:
         saved = _manifest(path, step)
-        for name, variable in variables.items():
-            _check(path, name, saved[name], variable)
-        numbers = {
-            name: _number(path / saved[name]["file"], variable)
-            for name, variable in variables.items()
-            if not variable.shape.rank
-        }
+        parts = [_check(path, name, saved[name], x) for name, x in variables.items()]
+        numbers = {x.name: _number(x) for x in parts if not x.variable.shape.rank}
         check(numbers)
-        for name, variable in variables.items():
-            if variable.shape.rank:
-                _read(path / saved[name]["file"], variable)
+        for each in parts:
+            if each.variable.shape.rank:
+                _read(each)
             else:
-                variable.assign(numbers[name])
+                each.variable.assign(numbers[each.name])
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise UserError(
             f"the replay in {path} cannot be used ({type(error).__name__}: {error}); "
             "remove this folder to continue with an empty replay"
         ) from error
+
+
+class _Saved(NamedTuple):
+    """A file that was checked.
+
+    Attributes:
+      path: the file.
+      dtype: dtype of its values.
+      name: name of the variable.
+      variable: the variable, which may hold integers of another width.
+    """
+
+    path: Path
+    dtype: tf.DType
+    name: str
+    variable: tf.Variable
 
 
 def _path(run_folder: str | os.PathLike, step: int) -> Path:
@@ -175,40 +187,51 @@ def _write(path: Path, variable: tf.Variable) -> dict[str, Any]:
 
 def _check(
     folder: Path, name: str, known: Mapping[str, Any], variable: tf.Variable
-) -> None:
-    """Raise a ValueError if a file is damaged or belongs to another variable."""
-    saved, wanted = (known["dtype"], known["shape"]), _kind(variable)
-    if saved != wanted:
-        raise ValueError(f"{name} is {saved}; expected {wanted}")
+) -> _Saved:
+    """Raise a ValueError if a file is damaged, or its variable cannot hold it."""
+    dtype, shape = variable.dtype.name, variable.shape.as_list()
+    if known["shape"] != shape or not widths.fit(known["dtype"], dtype):
+        raise ValueError(
+            f"{name} is {known['dtype']} {known['shape']}; expected {dtype} {shape}"
+        )
     if not re.fullmatch(r"\d+\.bin", known["file"]):
         raise ValueError(f"{name} has the file {known['file']!r}")
-    crc, size = 0, variable.shape.num_elements() * variable.dtype.size
-    with files.open_to_read(folder / known["file"]) as file:
+    saved = _Saved(folder / known["file"], tf.as_dtype(known["dtype"]), name, variable)
+    crc, size = 0, variable.shape.num_elements() * saved.dtype.size
+    with files.open_to_read(saved.path) as file:
         fits = known["size"] == os.fstat(file.fileno()).st_size == size
         while fits and (part := file.read(_CHUNK)):
             crc = zlib.crc32(part, crc)
     if not fits or crc != known["crc32"]:
         raise ValueError(f"{known['file']} has changed")
+    if variable.shape.rank and saved.dtype != variable.dtype:
+        for _ in _parts(saved):  # before anything is assigned
+            pass
+    return saved
 
 
-def _kind(variable: tf.Variable) -> tuple[str, list[int]]:
-    return variable.dtype.name, variable.shape.as_list()
-
-
-def _number(path: Path, variable: tf.Variable) -> Any:
+def _number(saved: _Saved) -> Any:
     """Return the value of a file of a variable without axes."""
-    return np.frombuffer(files.read(path), variable.dtype.as_numpy_dtype)[0]
+    data = np.frombuffer(files.read(saved.path), saved.dtype.as_numpy_dtype)
+    return widths.cast(data, saved.variable.dtype.as_numpy_dtype, saved.name)[0]
 
 
-def _read(path: Path, variable: tf.Variable) -> None:
-    """Assign the values of a file to a variable, a part at a time."""
-    dtype, shape = variable.dtype.as_numpy_dtype, variable.shape.as_list()
+def _read(saved: _Saved) -> None:
+    """Assign the values of a file to its variable, a part at a time."""
+    for start, part in _parts(saved):
+        # In place, which the assignment of a slice is not.
+        places = tf.range(start, start + len(part))
+        saved.variable.scatter_update(tf.IndexedSlices(part, places))
+
+
+def _parts(saved: _Saved) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield rows of a file as its variable holds them, and the index of the first."""
+    dtype, shape = saved.dtype.as_numpy_dtype, saved.variable.shape.as_list()
     count = int(np.prod(shape[1:], dtype=int))
-    each = max(1, _CHUNK // max(count * np.dtype(dtype).itemsize, 1))
-    with files.open_to_read(path) as file:
+    each = max(1, _CHUNK // max(count * saved.dtype.size, 1))
+    with files.open_to_read(saved.path) as file:
         for start in range(0, shape[0], each):
             rows = min(each, shape[0] - start)
             part = np.fromfile(file, dtype, rows * count).reshape([rows, *shape[1:]])
-            # In place, which the assignment of a slice is not.
-            places = tf.range(start, start + rows)
-            variable.scatter_update(tf.IndexedSlices(part, places))
+            wanted = saved.variable.dtype.as_numpy_dtype
+            yield start, widths.cast(part, wanted, saved.name)
