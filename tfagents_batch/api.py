@@ -194,7 +194,7 @@ def train_offline(
       table: settings of ``sources.logged.TableSettings``, such as ``boosts``.
       **options: arguments of ``train``. ``steps`` counts updates. With ``env``, the
         agent plays in evaluations; without, they are reports on rows that are kept from
-        training, and the best checkpoint is the one with the smallest ``eval/mc_loss``.
+        training, and the best checkpoint is the one with the smallest ``eval/mc_rmse``.
 
     Raises:
       UserError: see ``train``.
@@ -298,6 +298,12 @@ def evaluate(
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
     found = playing.trained(logdir, env, env_kwargs, wrappers, network)
     saved = found.config
+    if found.recipe.env == "":
+        raise UserError(
+            f"the run {found.run.folder} learned from logged rows and has no "
+            "environment; pass env, an environment with the spaces of the rows, such "
+            "as --env=CartPole-v1"
+        )
     if env_options is not None:
         saved = config.replace(saved, {"env_options": saved.env_options | env_options})
     elif found.variables:

@@ -1,14 +1,20 @@
 """Tests that docs/offline.md matches the code."""
 
+import json
+import os
 import pathlib
 import re
 import runpy
+import shlex
+import subprocess
+import sys
 
 from tests.offline import made
 from tests.support import logged
 from tfagents_batch.offline import rules, schema, validator
 
-PAGE = (pathlib.Path(__file__).parents[2] / "docs/offline.md").read_text()
+ROOT = pathlib.Path(__file__).parents[2]
+PAGE = (ROOT / "docs/offline.md").read_text()
 
 
 def test_the_code_of_the_part_on_rows_runs(tmp_path, monkeypatch, capsys):
@@ -30,6 +36,27 @@ def test_the_code_of_the_part_on_the_timeline_runs(tmp_path, monkeypatch, capsys
     script.write_text("".join(re.findall(r"```python\n(.*?)```", part, re.DOTALL)))
     runpy.run_path(str(script))
     assert re.search(r"^samples +3$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_commands_lead_from_rows_to_a_policy(tmp_path):
+    part = PAGE.partition("\n## From rows to a policy\n")[2].partition("\n## ")[0]
+    commands = re.findall("^python -m (.*)$", part, re.MULTILINE)
+    assert len(commands) == 5
+    paths = os.pathsep.join([str(ROOT), *sys.path])
+    options = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": paths}}
+    for command in commands:
+        words = shlex.split(command)
+        runs = [*tmp_path.glob("logs/*")]
+        argv = [x.replace("logs/<run>", str(*runs)) if "<" in x else x for x in words]
+        done = subprocess.run(
+            [sys.executable, "-m", *argv],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            **options,
+        )
+        assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["mean_return"] >= 190
 
 
 def test_every_column_of_a_sample_is_explained(tmp_path):

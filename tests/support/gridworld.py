@@ -31,7 +31,7 @@ ACTING = np.array([s not in (*WALLS, GOAL) for s in range(CELLS)])
 _SIDES = np.array([[2, 3], [2, 3], [0, 1], [0, 1]])
 
 
-def _chances() -> np.ndarray:
+def chances() -> np.ndarray:
     """Return P(s' | s, a), f64 ``[25, 4, 25]``."""
     found = np.zeros([CELLS, ACTIONS, CELLS])
     for s in range(CELLS):
@@ -48,13 +48,13 @@ def action_values(policy: np.ndarray | None = None) -> np.ndarray:
     Args:
       policy: pi(a | s), f64 ``[25, 4]``; None for the best policy.
     """
-    chances, q = _chances(), np.zeros([CELLS, ACTIONS])
+    moves, q = chances(), np.zeros([CELLS, ACTIONS])
     for _ in range(1000):
         allowed = np.where(POSSIBLE, q, -np.inf).max(-1)
         value = allowed if policy is None else np.sum(policy * q, -1)
         value = np.where(ACTING, value, 0.0)
         value[GOAL] = 1 / GAMMA  # a reward of 1 on entry, which is not discounted
-        q = GAMMA * chances @ value
+        q = GAMMA * moves @ value
     return q
 
 

@@ -26,9 +26,9 @@ class Report(NamedTuple):
 
     Attributes:
       values: metrics by name.
-      score: what is better in a checkpoint: minus the mean absolute difference between
-        values of logged actions and logged returns; without values, the share of
-        logged actions that the policy takes. NaN if it is unknown.
+      score: what is better in a checkpoint: minus the root mean square of the
+        differences between values of logged actions and logged returns; without
+        values, the share of logged actions that the policy takes. NaN if it is unknown.
     """
 
     values: dict[str, float]
@@ -105,9 +105,13 @@ class Reporter:
             for i, name in enumerate(self._names):
                 metrics[f"value/model/{name}"] = float(np.mean(q[:, i]))
             error = (taken - self._returns)[np.isfinite(self._returns)]
-            score = -float(np.mean(np.abs(error))) if len(error) else math.nan
+            score = math.nan
             if len(error):
-                metrics["eval/mc_loss"] = -score
+                # Squares, because true values are means of returns. Absolute errors
+                # would prefer values that are still too small, near the median.
+                score = -float(np.sqrt(np.mean(error**2)))
+                metrics["eval/mc_loss"] = float(np.mean(np.abs(error)))
+                metrics["eval/mc_rmse"] = -score
                 metrics["eval/mc_bias"] = float(np.mean(error))
                 metrics["value/logged"] = float(np.nanmean(self._returns))
         return Report(metrics, score)

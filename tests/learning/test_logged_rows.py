@@ -1,0 +1,151 @@
+"""What is learned from logged rows of random policies, without an environment."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tests.offline import timelines
+from tests.support import gridworld
+from tfagents_batch.envs.make import make_env
+from tfagents_batch.offline.writer import RowLogger
+from tfagents_batch.training import collecting
+from tfagents_batch.types import TimeStep
+
+NAMES = "left", "right", "up", "down"
+CELLS, ACTIONS, GOAL = gridworld.CELLS, gridworld.ACTIONS, gridworld.GOAL
+MOVES = gridworld.POSSIBLE & gridworld.ACTING[:, np.newaxis]
+
+
+def gridworld_rows(episodes=700, seed=0):
+    """Return rows of a policy that takes every possible action equally often."""
+    rng, chances = np.random.default_rng(seed), gridworld.chances()
+    possible = [np.flatnonzero(x) for x in gridworld.POSSIBLE]
+    names = [[NAMES[a] for a in each] for each in possible]
+    rows = []
+    for episode in range(episodes):
+        cell, k = 0, 0
+        while cell != GOAL:
+            action = rng.choice(possible[cell])
+            after = rng.choice(CELLS, p=chances[cell, action])
+            row = {
+                "ds": "2026-01-01",
+                "mdp_id": f"e{episode}",
+                "sequence_number": k,
+                "state_features": {cell: 1.0},
+                "action": NAMES[action],
+                "action_probability": 1 / len(possible[cell]),
+                "reward": float(after == GOAL),
+                "possible_actions": names[cell],
+                "terminated": bool(after == GOAL),
+            }
+            rows.append(row)
+            cell, k = int(after), k + 1
+    return rows
+
+
+def exact_values(policy):
+    """Solve Q = P (r + gamma sum_a pi(a | s') Q(s', a)), f64 ``[25, 4]``."""
+    chances = gridworld.chances()
+    reward = chances[:, :, GOAL].reshape(-1)
+    goes_on = chances * gridworld.ACTING
+    to_next = np.einsum("sat,tb->satb", goes_on, policy).reshape(reward.size, -1)
+    q = np.linalg.solve(np.eye(reward.size) - gridworld.GAMMA * to_next, reward)
+    return q.reshape(CELLS, ACTIONS)
+
+
+def best_values():
+    """Return Q of the best policy, by policy iteration."""
+    policy = gridworld.uniform()
+    for _ in range(20):
+        q = np.where(gridworld.POSSIBLE, exact_values(policy), -np.inf)
+        policy = np.eye(ACTIONS)[q.argmax(-1)]
+    return exact_values(policy)
+
+
+def test_exact_values_are_those_of_two_known_policies():
+    best, uniform = best_values(), exact_values(gridworld.uniform())
+    np.testing.assert_allclose(best[0], [0.425713, 0.472499, 0.425726, 0.471182], 1e-5)
+    expected = [0.029917, 0.036119, 0.029977, 0.030355]
+    np.testing.assert_allclose(uniform[0], expected, 1e-4)
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory):
+    rows = gridworld_rows()
+    options = {"gamma": gridworld.GAMMA, "train_share": 0.9, "eval_share": 0.1}
+    return timelines.build(tmp_path_factory.mktemp("grid"), rows, **options)
+
+
+@pytest.mark.parametrize(("target", "most"), [("sarsa", 0.02), ("max", 0.03)])
+def test_values_of_the_gridworld_are_close_to_the_exact_ones(
+    target, most, grid, tmp_path
+):
+    """SARSA learns the values of the policy that was logged, max those of the best."""
+    run = tfb.train_offline(
+        "dqn",
+        grid,
+        steps=3000,
+        seed=1,
+        eval_every=0,
+        logdir=tmp_path,
+        settings={
+            "target": target,
+            "gamma": gridworld.GAMMA,
+            "loss": "squared",
+            "learning_rate": "linear(2e-3, 0)",
+            "network": {"hidden": (64, 64)},
+            "histograms": False,
+        },
+    )
+    agent = tfb.load(run.logdir)
+    order = np.argsort(NAMES)  # that of the actions of a timeline
+    # Features are the cells that were visited, in order, so neither walls nor the goal.
+    cells = np.eye(CELLS, dtype=np.float32)[:, gridworld.ACTING]
+    zeros, off = tf.zeros([CELLS]), tf.zeros([CELLS], tf.bool)
+    observation = {
+        "state": tf.constant(cells),
+        "action_mask": tf.constant(gridworld.POSSIBLE[:, order], tf.int8),
+    }
+    step = TimeStep(observation, zeros, off, off, off, {})
+    found = agent._policy.network(step)[0].q.numpy()
+    expected = exact_values(gridworld.uniform()) if target == "sarsa" else best_values()
+    error = np.abs(found - expected[:, order])[MOVES[:, order]]
+    assert error.mean() <= most, error
+
+
+@pytest.mark.slow
+def test_rows_of_random_play_are_enough_for_cartpole(tmp_path):
+    """Mean return of at least 190 of 200, for four of five seeds.
+
+    No checkpoint is played before the best one by MC loss is chosen.
+    """
+    rows = tmp_path / "rows"
+    with make_env("CartPole-v1", 8) as env, RowLogger(rows) as logger:
+        decide = collecting.uniform(env.spec, seed=1)
+        collecting.collect(env, decide, logger, 60_000, 1, "2026-01-01")
+    data = timelines.build(tmp_path / "table", rows)
+    returns = []
+    for seed in range(1, 6):
+        run = tfb.train_offline(
+            "dqn",
+            data,
+            steps=20_000,
+            seed=seed,
+            logdir=tmp_path,
+            settings={
+                "target": "sarsa",
+                "loss": "squared",
+                "learning_rate": "linear(3e-3, 0)",
+                "histograms": False,
+            },
+        )
+        played = tfb.evaluate(
+            run.logdir,
+            env="CartPole-v1",
+            checkpoint="best",
+            episodes=100,
+            max_episode_steps=200,
+        )
+        returns.append(played.mean_return)
+    assert sum(x >= 190 for x in returns) >= 4, returns
