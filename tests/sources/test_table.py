@@ -1,5 +1,7 @@
 """Logged rows as experience: draws, from memory and from files, and what is refused."""
 
+import time
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import tfagents_batch as tfb
 from tests.offline import timelines
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import dense
+from tfagents_batch.offline import dense, timeline
 from tfagents_batch.sources import table
 from tfagents_batch.sources.logged import TableSettings
 from tfagents_batch.sources.table import Sizes
@@ -50,17 +52,56 @@ def weights(run):
     }
 
 
-def test_one_seed_gives_the_same_weights_from_memory_and_from_files(data, tmp_path):
-    settings = SMALL | {"learning_rate": "linear(1e-2, 1e-4)"}
-    options = {"steps": 120, "logdir": tmp_path, "eval_every": 0, "settings": settings}
-    rows = dense.partition(data).rows
-    found = [
-        weights(tfb.train_offline("dqn", data, table={"stream": x}, **options))
-        for x in (False, True)
-    ]
-    assert rows > 300
-    for name, value in found[0].items():
-        np.testing.assert_allclose(found[1][name], value, atol=1e-5, err_msg=name)
+WAYS = {  # rows stay in files, updates of a call, seconds to read a block
+    "from files": (True, 50, 0),
+    "from slow files, one update a call": (True, 1, 0.05),
+    "one update a call": (False, 1, 0),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return a function that returns the weights of a short training."""
+    folder = tmp_path_factory.mktemp("walks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timeline, "ROW_GROUP", 2048)  # the least that DuckDB writes
+        data = timelines.build(folder, timelines.walks(2500))
+
+    def train(stream=False, updates=50):
+        settings = SMALL | {"learning_rate": "linear(1e-2, 1e-4)", "batch_size": 64}
+        # Several blocks, each for 32 updates.
+        table = {"stream": stream, "block_rows": 2048}
+        options = {"steps": 120, "eval_every": 0, "log_every": updates}
+        folder = tmp_path_factory.mktemp("runs")
+        return weights(
+            tfb.train_offline(
+                "dqn", data, table=table, settings=settings, logdir=folder, **options
+            )
+        )
+
+    return train
+
+
+@pytest.fixture(scope="module")
+def expected(trained):
+    return trained()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_seed_gives_the_same_weights(way, trained, expected, monkeypatch):
+    stream, updates, seconds = WAYS[way]
+    read, reads = dense.read, []
+
+    def slow(*args):
+        reads.append(args)
+        time.sleep(seconds)
+        return read(*args)
+
+    monkeypatch.setattr(dense, "read", slow)
+    found = trained(stream, updates)
+    assert len(reads) >= 3
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
 
 
 def test_dqn_learns_the_way_and_the_best_checkpoint_has_the_smallest_mc_error(tmp_path):
