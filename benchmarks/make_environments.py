@@ -34,9 +34,19 @@ _TENSORFLOW = "tensorflow-cpu==2.15.1"  # the newest with both old interfaces
 _PYTHONS = ((3, 9), (3, 11))  # its oldest and newest Python
 # Old packages have metadata that newer build tools refuse.
 _BUILD = ("setuptools<66", "wheel<0.40")
+# It asks for an older Gymnasium; these are its imports.
+_D3RLPY = (
+    *("--no-deps", "d3rlpy==2.8.1", "gym==0.26.2", "gym-notices", "structlog"),
+    *("dataclasses-json", "marshmallow", "typing-inspect", "mypy-extensions"),
+    *("colorama", "h5py", "scikit-learn", "scipy", "joblib", "threadpoolctl"),
+    *("tqdm", "click", "narwhals"),
+)
 # Arguments of pip for each environment, in order.
 STEPS = {
-    "peers": ((*PEERS, *(f"{x}=={_INSTALLED[x]}" for x in SHARED if x in _INSTALLED)),),
+    "peers": (
+        (*PEERS, *(f"{x}=={_INSTALLED[x]}" for x in SHARED if x in _INSTALLED)),
+        _D3RLPY,
+    ),
     "tf_agents": (
         _BUILD,
         (

@@ -129,7 +129,11 @@ def read(found: Partition, block: Block | None = None) -> Columns:
     """
     if block is None:
         return _select(found, f"read_parquet({literals(found.files)})")
-    return _select(found, "rows", _groups(block))
+    # One row group at a time: as Arrow, rows take several times the memory.
+    parts = [
+        _select(found, "rows", _groups(Block((group,), 0))) for group in block.groups
+    ]
+    return {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}
 
 
 def _select(found: Partition, origin: str, rows: Any = None) -> Columns:

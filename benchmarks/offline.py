@@ -1,0 +1,92 @@
+"""Logged rows: ``python -m benchmarks.offline --pairs=2``.
+
+Times the check of rows, the timeline and reading, and compares the gradient steps of
+DQN with d3rlpy's on the same rows, in alternating order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from benchmarks.measure import command, process
+from benchmarks.measure.process import Failure, Result
+from benchmarks.work import machine
+from tfagents_batch.config import option
+
+OURS, D3RLPY = "tfagents_batch", "d3rlpy"
+DEADLINE = 600  # seconds of a part
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    rows: int = option(1_000_000, "rows of 10 features", least=1000)
+    pairs: int = option(2, "alternating pairs of trainings", least=1)
+    steps: int = option(
+        40_000, "gradient steps of ours; d3rlpy makes a tenth", least=400
+    )
+    python: str = option(
+        "", "interpreter with d3rlpy; empty: that of make_environments"
+    )
+
+
+def main(flags: Command) -> int:
+    """Measure, and print a line for each figure; 1 if something failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        prepared = _run(sys.executable, "logged_ours", "prepare", folder, flags.rows)
+        if isinstance(prepared, Failure):
+            process.report(f"failed: {prepared}")
+            return 1
+        other = process.python_of("peers", {"peers": flags.python})
+
+        def train(name: str, number: int) -> Result | Failure:
+            process.report(f"{name}, pair {number}")
+            if name == OURS:
+                return _run(sys.executable, "logged_ours", "train", folder, flags.steps)
+            return _run(other, "logged_d3rlpy", folder, flags.steps // 10)
+
+        played = process.alternate((OURS, D3RLPY), flags.pairs, train)
+    facts = machine.describe().values()
+    print(f"{flags.rows:,} rows of 10 features; {', '.join(map(str, facts))}")
+    for name, value in prepared.items():
+        print(f"{name:16} {value:,.2f}")
+    speeds = {
+        name: [each["steps_per_s"] for each in results]
+        for name, results in played.results.items()
+    }
+    for name, values in speeds.items():
+        print(f"{name:16} {', '.join(f'{x:,.0f}' for x in values)} gradient steps/s")
+    if played.failures:
+        return 1
+    ratios = [a / b for a, b in zip(*speeds.values(), strict=True)]
+    print(f"ratio            {statistics.median(ratios):.1f}, median of pairs")
+    return 0
+
+
+def _run(python: str | None, module: str, *arguments: object) -> Result | Failure:
+    """Run a module of ``benchmarks.inside``; return the JSON of its last line."""
+    argv = [str(python), "-W", "ignore", "-m", f"benchmarks.inside.{module}"]
+    try:
+        done = subprocess.run(
+            [*argv, *map(str, arguments)],
+            cwd=pathlib.Path(__file__).parents[1],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+        )
+    except subprocess.TimeoutExpired:
+        return Failure(module, f"did not end within {DEADLINE} s", "")
+    if done.returncode:
+        return Failure(module, f"ended with status {done.returncode}", done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    command.run(Command, main)
