@@ -328,9 +328,13 @@ class Rows(NamedTuple):
 
     Attributes:
       batch_size: rows of an update.
+      gamma: discount factor of the values that are learned; None if there are none.
+      meaningless: names of settings that only collecting uses.
     """
 
     batch_size: int
+    gamma: float | None = None
+    meaningless: tuple[str, ...] = ()
 
 
 Accepts = Mapping[str, Rollouts | Windows | Rows]  # by kind of experience

@@ -24,8 +24,7 @@ from tfagents_batch.types import EnvSpec
 
 _PART = 0.5  # of the free memory, above which rows stay in their files
 _REPORTED = 100_000  # rows of a report, at most
-# Settings of collecting, and of environments that are stepped or played.
-_COLLECTING = "train_every", "train_updates", "warmup_steps"
+# Settings of environments that are stepped or played.
 _STEPPING = (
     *("num_envs", "num_workers", "envs_per_worker", "on_fault", "env_options"),
     *("log_video_every", "stop_at_return", "wrappers", "env_kwargs"),
@@ -81,11 +80,12 @@ class TableSettings:
                 "overlap is true, but nothing is collected from logged rows; leave "
                 "overlap out"
             )
-        _refuse(run)
+        _refuse(run, run.settings.accepts()[self.kind].meaningless)
         return checked
 
     def _check_rows(self, run: Any, found: Partition) -> None:
-        gamma, known = getattr(run.settings, "gamma", None), found.manifest["config"]
+        gamma = run.settings.accepts()[self.kind].gamma
+        known = found.manifest["config"]
         if gamma is not None and gamma != known["gamma"]:
             raise UserError(
                 f"gamma is {gamma}, but the timeline {found.folder} was made with "
@@ -190,13 +190,13 @@ def _is_masked(found: Partition) -> bool:
     return found.schema.mode != "continuous" and dense.masked(found)
 
 
-def _refuse(run: Any) -> None:
+def _refuse(run: Any, meaningless: tuple[str, ...]) -> None:
     """Refuse settings that mean nothing without environments to collect from."""
-    settings = dict.fromkeys(_COLLECTING, run.settings)
+    settings = dict.fromkeys(meaningless, run.settings)
     settings |= dict.fromkeys(("log_info", *(() if run.env else _STEPPING)), run)
     for name, part in settings.items():
-        default = getattr(type(part), name, None)  # of a field of a dataclass
-        value = getattr(part, name, default)
+        value = getattr(part, name)
+        default = getattr(type(part), name, None)  # none of lists and dicts
         if value != default and value:
             prefix = "algorithm." if part is run.settings else ""
             raise UserError(

@@ -21,6 +21,8 @@ from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.target_network import TargetNetwork
 from tfagents_batch.schedules import Constant, Schedule
 
+_COLLECTING = "train_every", "train_updates", "warmup_steps"
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -86,7 +88,8 @@ class Settings:
         """Return that it learns from windows, and with n = 1 also from rows."""
         ratio = Ratio(self.train_updates, self.train_every, self.warmup_steps)
         windows = {"windows": Windows(self.batch_size, self.window, ratio)}
-        return windows | ({"rows": Rows(self.batch_size)} if self.n_step == 1 else {})
+        rows = Rows(self.batch_size, self.gamma, _COLLECTING)
+        return windows | ({"rows": rows} if self.n_step == 1 else {})
 
 
 class Learner(tf.Module):
