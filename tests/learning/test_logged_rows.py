@@ -44,32 +44,6 @@ def gridworld_rows(episodes=700, seed=0):
     return rows
 
 
-def exact_values(policy):
-    """Solve Q = P (r + gamma sum_a pi(a | s') Q(s', a)), f64 ``[25, 4]``."""
-    chances = gridworld.chances()
-    reward = chances[:, :, GOAL].reshape(-1)
-    goes_on = chances * gridworld.ACTING
-    to_next = np.einsum("sat,tb->satb", goes_on, policy).reshape(reward.size, -1)
-    q = np.linalg.solve(np.eye(reward.size) - gridworld.GAMMA * to_next, reward)
-    return q.reshape(CELLS, ACTIONS)
-
-
-def best_values():
-    """Return Q of the best policy, by policy iteration."""
-    policy = gridworld.uniform()
-    for _ in range(20):
-        q = np.where(gridworld.POSSIBLE, exact_values(policy), -np.inf)
-        policy = np.eye(ACTIONS)[q.argmax(-1)]
-    return exact_values(policy)
-
-
-def test_exact_values_are_those_of_two_known_policies():
-    best, uniform = best_values(), exact_values(gridworld.uniform())
-    np.testing.assert_allclose(best[0], [0.425713, 0.472499, 0.425726, 0.471182], 1e-5)
-    expected = [0.029917, 0.036119, 0.029977, 0.030355]
-    np.testing.assert_allclose(uniform[0], expected, 1e-4)
-
-
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory):
     rows = gridworld_rows()
@@ -109,7 +83,8 @@ def test_values_of_the_gridworld_are_close_to_the_exact_ones(
     }
     step = TimeStep(observation, zeros, off, off, off, {})
     found = agent._policy.network(step)[0].q.numpy()
-    expected = exact_values(gridworld.uniform()) if target == "sarsa" else best_values()
+    policy = gridworld.uniform() if target == "sarsa" else None
+    expected = gridworld.action_values(policy)
     error = np.abs(found - expected[:, order])[MOVES[:, order]]
     assert error.mean() <= most, error
 

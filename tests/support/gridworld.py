@@ -43,19 +43,23 @@ def chances() -> np.ndarray:
 
 
 def action_values(policy: np.ndarray | None = None) -> np.ndarray:
-    """Return the exact Q, f64 ``[25, 4]``.
+    """Return the exact Q, f64 ``[25, 4]``: Q = P (r + gamma sum_a pi(a | s') Q(s', a)).
 
     Args:
-      policy: pi(a | s), f64 ``[25, 4]``; None for the best policy.
+      policy: pi(a | s), f64 ``[25, 4]``; None for the best policy, found by policy
+        iteration.
     """
-    moves, q = chances(), np.zeros([CELLS, ACTIONS])
-    for _ in range(1000):
-        allowed = np.where(POSSIBLE, q, -np.inf).max(-1)
-        value = allowed if policy is None else np.sum(policy * q, -1)
-        value = np.where(ACTING, value, 0.0)
-        value[GOAL] = 1 / GAMMA  # a reward of 1 on entry, which is not discounted
-        q = GAMMA * moves @ value
-    return q
+    if policy is None:
+        policy = uniform()
+        for _ in range(20):
+            q = np.where(POSSIBLE, action_values(policy), -np.inf)
+            policy = np.eye(ACTIONS)[q.argmax(-1)]
+    moves = chances()
+    reward = moves[:, :, GOAL].reshape(-1)
+    to_next = np.einsum("sat,tb->satb", moves * ACTING, policy)
+    to_next = to_next.reshape(reward.size, reward.size)
+    q = np.linalg.solve(np.eye(reward.size) - GAMMA * to_next, reward)
+    return q.reshape(CELLS, ACTIONS)
 
 
 def uniform() -> np.ndarray:
