@@ -7,16 +7,15 @@ DQN with d3rlpy's on the same rows, in alternating order.
 from __future__ import annotations
 
 import dataclasses
-import json
-import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
+from typing import Any
 
 from benchmarks.measure import command, process
 from benchmarks.measure.process import Failure, Result
 from benchmarks.work import machine
+from benchmarks.work.logged import Logged
 from tfagents_batch.config import option
 
 OURS, D3RLPY = "tfagents_batch", "d3rlpy"
@@ -40,7 +39,7 @@ class Command:
 def main(flags: Command) -> int:
     """Measure, and print a line for each figure; 1 if something failed."""
     with tempfile.TemporaryDirectory() as folder:
-        prepared = _run(sys.executable, "logged_ours", "prepare", folder, flags.rows)
+        prepared = _run(sys.executable, "logged_ours", folder, "prepare", flags.rows)
         if isinstance(prepared, Failure):
             process.report(f"failed: {prepared}")
             return 1
@@ -49,8 +48,8 @@ def main(flags: Command) -> int:
         def train(name: str, number: int) -> Result | Failure:
             process.report(f"{name}, pair {number}")
             if name == OURS:
-                return _run(sys.executable, "logged_ours", "train", folder, flags.steps)
-            return _run(other, "logged_d3rlpy", folder, flags.steps // 10)
+                return _run(sys.executable, "logged_ours", folder, "train", flags.steps)
+            return _run(other, "logged_d3rlpy", folder, "train", flags.steps // 10)
 
         played = process.alternate((OURS, D3RLPY), flags.pairs, train)
     facts = machine.describe().values()
@@ -70,22 +69,10 @@ def main(flags: Command) -> int:
     return 0
 
 
-def _run(python: str | None, module: str, *arguments: object) -> Result | Failure:
-    """Run a module of ``benchmarks.inside``; return the JSON of its last line."""
-    argv = [str(python), "-W", "ignore", "-m", f"benchmarks.inside.{module}"]
-    try:
-        done = subprocess.run(
-            [*argv, *map(str, arguments)],
-            cwd=pathlib.Path(__file__).parents[1],
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-        )
-    except subprocess.TimeoutExpired:
-        return Failure(module, f"did not end within {DEADLINE} s", "")
-    if done.returncode:
-        return Failure(module, f"ended with status {done.returncode}", done.stderr)
-    return json.loads(done.stdout.splitlines()[-1])
+def _run(python: str | None, module: str, *work: Any) -> Result | Failure:
+    """Run a module of ``benchmarks.inside``."""
+    module = f"benchmarks.inside.{module}"
+    return process.run(module, Logged(*work), DEADLINE, python or sys.executable)
 
 
 if __name__ == "__main__":

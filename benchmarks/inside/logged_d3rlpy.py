@@ -1,21 +1,23 @@
-"""DQN of d3rlpy on logged rows; prints one line of JSON."""
+"""DQN of d3rlpy on logged rows."""
 
 from __future__ import annotations
 
-import json
 import pathlib
-import sys
 import time
 
+from benchmarks.inside import session
+from benchmarks.work.logged import Logged
 
-def main(folder: str, count: int) -> dict[str, float]:
+
+def measure(work: Logged) -> dict[str, float]:
     """Return gradient steps per second with one thread, after a warm-up."""
     import d3rlpy
     import numpy as np
     import torch
 
+    count = work.count
     torch.set_num_threads(1)
-    with np.load(pathlib.Path(folder) / "rows.npz") as rows:
+    with np.load(pathlib.Path(work.folder) / "rows.npz") as rows:
         dataset = d3rlpy.dataset.MDPDataset(**rows)
     factory = d3rlpy.models.VectorEncoderFactory([64, 64])
     config = d3rlpy.algos.DQNConfig(batch_size=32, encoder_factory=factory)
@@ -30,4 +32,4 @@ def main(folder: str, count: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], int(sys.argv[2]))))
+    session.figures(lambda: None, measure, Logged)

@@ -1,15 +1,16 @@
-"""Our preparation of logged rows, and our DQN on them; prints one line of JSON."""
+"""Our preparation of logged rows, and our DQN on them."""
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import resource
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+from benchmarks.inside import session
+from benchmarks.work.logged import Logged
 
 FEATURES, ACTIONS, EPISODE = 10, 4, 20
 MAP = ", ".join(f"{i}: round(random() * 2 - 1, 6)" for i in range(FEATURES))
@@ -29,9 +30,10 @@ COPY (
 """
 
 
-def main(action: str, folder: str, count: int) -> dict[str, Any]:
-    """Do one of the actions "prepare" and "train" in a folder."""
-    return {"prepare": prepare, "train": train}[action](pathlib.Path(folder), count)
+def measure(work: Logged) -> dict[str, Any]:
+    """Prepare or train."""
+    function = {"prepare": prepare, "train": train}[work.action]
+    return function(pathlib.Path(work.folder), work.count)
 
 
 def prepare(folder: pathlib.Path, count: int) -> dict[str, Any]:
@@ -97,4 +99,4 @@ def _seconds(function: Callable[[], Any]) -> float:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+    session.figures(lambda: None, measure, Logged)

@@ -10,9 +10,9 @@ from tests.support import python
 SIZE = 20e9  # bytes of Parquet
 LIMIT = 2e9  # bytes of resident memory
 PREPARE = """if True:
-    import sys
+    import pathlib, sys
     from benchmarks.inside import logged_ours
-    logged_ours.main("prepare", sys.argv[1], 1_000_000)
+    logged_ours.prepare(pathlib.Path(sys.argv[1]), 1_000_000)
 """
 TRAIN = """if True:
     import resource, sys
