@@ -8,7 +8,7 @@ so their absence on the second device is checked.)
 
 prints a line of JSON for each run: its name, devices, and the largest difference
 between its weights and those of the same run on one device, relative to 1 or their
-size.
+size. With ``--gpu`` as the first argument, the second device is a GPU.
 """
 
 from __future__ import annotations
@@ -187,10 +187,17 @@ OTHERS = (
 
 
 def main(names: list[str]) -> None:
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    parts = [tf.config.LogicalDeviceConfiguration()] * 2
-    tf.config.set_logical_device_configuration(cpu, parts)
-    placement.GPU = SECOND
+    if names[:1] == ["--gpu"]:
+        names = names[1:]
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+        # Products of the CPU's precision.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+    else:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        parts = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(cpu, parts)
+        placement.GPU = SECOND
     for name in names:
         kind, _, how = name.partition("-")
         other = {
@@ -327,7 +334,11 @@ def values(named) -> dict[str, np.ndarray]:
 def dtypes(variables) -> list[str]:
     """Return the names of the dtypes of variables on the second device."""
     return sorted(
-        {tf.as_dtype(x.dtype).name for x in variables if places([x]) == [SECOND[1:]]}
+        {
+            tf.as_dtype(x.dtype).name
+            for x in variables
+            if places([x]) == [placement.GPU[1:]]
+        }
     )
 
 
