@@ -50,12 +50,13 @@ def start(work: Asynchronous, mode: str = "ga3c", **options: Any) -> trained.Tra
 def config(work: Asynchronous, mode: str, **options: Any) -> Any:
     """Return the config of the run; arguments as of ``start``."""
     algorithm, workers, rows = "ga3c", work.num_workers, work.train_rows
-    queue: dict[str, Any] = {"length": work.length}
+    # An update takes one rollout of all agents, which has no more rows than it should.
+    queue: dict[str, Any] = {"length": work.length, "train_batch": 1}
     if mode == "a3c":
         workers, rows = work.num_envs, work.length
         alone = {"predictors": work.num_envs, "predict_batch": 1}
-        queue |= alone | {"rollouts_per_call": 1}
-    source = {"queue": queue | {"train_batch": rows, "capacity": 4 * rows}}
+        queue |= alone | {"rollouts_per_call": 1, "train_batch": rows}
+    source = {"queue": queue | {"capacity": 4 * rows}}
     if mode in ("first", "lockstep"):
         algorithm, workers = "a2c", work.num_envs
         source = {"rollout": {"length": work.length}}

@@ -193,6 +193,7 @@ def main(names: list[str]) -> None:
             tf.config.experimental.set_memory_growth(gpu, True)
         # Products of the CPU's precision.
         tf.config.experimental.enable_tensor_float_32_execution(False)
+        tf.zeros([])  # afterwards a run on the CPU cannot hide the GPU any more
     else:
         cpu = tf.config.list_physical_devices("CPU")[0]
         parts = [tf.config.LogicalDeviceConfiguration()] * 2
