@@ -194,7 +194,7 @@ def train_offline(
       table: settings of ``sources.logged.TableSettings``, such as ``boosts``.
       **options: arguments of ``train``. ``steps`` counts updates. With ``env``, the
         agent plays in evaluations; without, they are reports on rows that are kept from
-        training, and the best checkpoint is the one with the smallest ``eval/mc_rmse``.
+        training, and the best checkpoint is the one with the smallest ``mc_loss/rmse``.
 
     Raises:
       UserError: see ``train``.

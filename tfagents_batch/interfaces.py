@@ -277,9 +277,10 @@ class Assessment(NamedTuple):
 
     Attributes:
       q: f32 ``[N, A]``, values of all actions; ``()`` if it learns none.
-      target: f32 ``[N]``, target of the value of the logged action; ``()`` likewise.
-      probability: f32 ``[N, A]``, of every action under the learned policy's mode: 1
-        for the action that it takes.
+      target: f32 ``[N]``, target of the value of the logged action, NaN where it is not
+        known; ``()`` likewise.
+      probability: f32 ``[N, A]``, with which the learned policy is expected to take
+        every action; 0 and 1 if it always takes the best one.
     """
 
     q: tf.Tensor | tuple

@@ -54,6 +54,29 @@ def test_returns_are_known_where_an_episode_has_ended(table):
         assert value == pytest.approx(expected, nan_ok=True)
 
 
+def test_steps_to_the_end_are_known_where_an_episode_has_ended(table):
+    columns, rows = columns_of(table, "episode", "ordinal", "terminated")
+    ends = {e: k for e, k, end in rows if end}
+    found = dense.steps_to_end(columns)
+    for (e, k, _), steps in zip(rows, found, strict=True):
+        assert steps == (ends[e] + 1 - k if e in ends else 0)
+
+
+def test_returns_and_steps_of_a_few_rows():
+    """Episode 5 has sums of two rewards; of episode 2 a row is missing."""
+    columns = {
+        "episode": np.array([5, 2, 5, 2, 5, 5]),
+        "ordinal": np.array([3, 1, 1, 3, 4, 2], np.int32),
+        "step": np.array([2, 1, 2, 1, 1, 2], np.int32),
+        "terminated": np.array([1, 0, 0, 1, 1, 0], bool),
+        "reward": np.array([10, 1, 4, 7, 6, 3], np.float32),
+        "discount": np.array([np.nan, 0.5, 0.25, 0.5, 0.5, 0.25], np.float32),
+    }
+    expected = [10, np.nan, 4 + 0.25 * 10, 7, 6, 3 + 0.25 * 6]
+    np.testing.assert_array_equal(dense.returns(columns), expected)
+    np.testing.assert_array_equal(dense.steps_to_end(columns), [2, 3, 4, 1, 1, 3])
+
+
 def test_blocks_are_all_rows_in_order(tmp_path):
     rows = timelines.walks(30)
     table = dense.partition(timelines.build(tmp_path, rows))

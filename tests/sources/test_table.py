@@ -15,6 +15,7 @@ from tfagents_batch.offline import dense, timeline
 from tfagents_batch.sources import table
 from tfagents_batch.sources.logged import TableSettings
 from tfagents_batch.sources.table import Sizes
+from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.types import EnvSpec
 
 SMALL = {"network": {"hidden": [16]}, "batch_size": 16, "histograms": False}
@@ -112,10 +113,13 @@ def test_dqn_learns_the_way_and_the_best_checkpoint_has_the_smallest_mc_error(tm
     action, _ = agent.predict(np.eye(5, dtype=np.float32))
     assert action.tolist() == [1] * 5
     assert run.metrics["actions/model/right"] == 1
-    assert (
-        run.metrics["eval/mc_rmse"] >= run.metrics["eval/mc_loss"] > 0
-        and run.metrics["time/gradient_steps_per_second"] > 0
-    )
+    assert run.metrics["time/gradient_steps_per_second"] > 0
+    assert run.metrics["mc_loss/rmse"] >= run.metrics["mc_loss/mean"] > 0
+    scores = [x.get("mc_loss/rmse") for x in read_metrics(run.logdir)]
+    best = tfb.load(run.logdir, checkpoint="best").step
+    steps = [x["step"] for x in read_metrics(run.logdir)]
+    known = {n: x for n, x in zip(steps, scores, strict=True) if x is not None}
+    assert len(known) == 6 and known[best] == min(known.values())
 
 
 def test_boosts_change_the_rewards_of_their_actions(data):
@@ -148,6 +152,18 @@ WRONG = {
     "n_step is 3, but rows of a timeline hold": {"settings": {"n_step": 3}},
     "gamma is 0.9, but the timeline .* 0.99": {"settings": {"gamma": 0.9}},
     "boosts names up; .* left, right": {"table": {"boosts": {"up": 1.0}}},
+    "distribution names up; .* left, right": {
+        "table": {"target_action_distribution": {"up": 1.0}}
+    },
+    "distribution is {'left': 0.5}; .* sum is 1": {
+        "table": {"target_action_distribution": {"left": 0.5}}
+    },
+    "distribution is {'left': 2, 'right': -1}; .* at least 0": {
+        "table": {"target_action_distribution": {"left": 2, "right": -1}}
+    },
+    "distribution is {'left': '1'}; expected numbers": {
+        "table": {"target_action_distribution": {"left": "1"}}
+    },
     "algorithm.warmup_steps is 7, which": {"settings": {"warmup_steps": 7}},
     "num_envs is 3, which .* without an environment": {"num_envs": 3},
     "nothing is collected from logged rows": {"overlap": True},

@@ -147,6 +147,7 @@ class DQN(tf.Module):
         q = self.network(batch.step)[0].q
         _, valid = networks.split_mask(batch.step.observation)
         target = tf.reduce_sum(returns * probability, -1)
+        target = tf.where(batch.mask, target, float("nan"))
         return Assessment(q, target, tf.one_hot(best(q, valid), q.shape[-1]))
 
     def _make_network(self) -> q_network.QNetwork:

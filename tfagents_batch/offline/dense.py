@@ -270,27 +270,53 @@ def returns(columns: Columns) -> np.ndarray:
     It is NaN where an episode was cut off, or where rows of it are missing. G_k =
     reward_k + discount_k G_{k + step}, and the reward alone at the end.
     """
-    order = np.lexsort((columns["ordinal"], columns["episode"]))
-    found = np.full(len(order), np.nan)
-    places = dict[tuple[int, int], int]()
-    for row in order[::-1]:
-        key = int(columns["episode"][row]), int(columns["ordinal"][row])
-        reward = float(columns["reward"][row])
-        if columns["terminated"][row]:
-            found[row] = reward
-        else:
-            after = places.get((key[0], key[1] + int(columns["step"][row])))
-            if after is not None:
-                found[row] = reward + float(columns["discount"][row]) * found[after]
-        places[key] = row
-    return found
+    size, last = len(columns["reward"]), columns["terminated"]
+    end, unknown = size, size + 1  # two more rows, with returns 0 and NaN
+    found = np.concatenate([columns["reward"], [0.0, np.nan]])
+    factor = np.concatenate([np.where(last, 0.0, columns["discount"]), [0.0, 0.0]])
+    after = np.where(last, end, _following(columns, unknown))
+    after = np.concatenate([after, [end, unknown]])
+    # Each round doubles the number of rows in a sum.
+    while (after < size).any():
+        found = found + factor * found[after]
+        factor = factor * factor[after]
+        after = after[after]
+    return (found + factor * found[after])[:size]
+
+
+def _following(columns: Columns, missing: int) -> np.ndarray:
+    """Return the number of the row ``step`` rows later, or ``missing``, ``[N]``."""
+    ordinal, step = (columns[x].astype(np.int64) for x in ("ordinal", "step"))
+    episode = np.unique(columns["episode"], return_inverse=True)[1]
+    most = ordinal.max(initial=0) + step.max(initial=0)
+    key = episode * (most + 1) + ordinal
+    order = np.argsort(key)
+    place = np.searchsorted(key, key + step, sorter=order)
+    row = order[np.minimum(place, len(key) - 1)]
+    return np.where(key[row] == key + step, row, missing)
+
+
+def steps_to_end(columns: Columns) -> np.ndarray:
+    """Return the number of rewards from each row to the end, i64 ``[N]``.
+
+    It is 1 in the last row of an episode, and 0 where an episode was cut off.
+    """
+    episode = np.unique(columns["episode"], return_inverse=True)[1]
+    ordinal, last = columns["ordinal"].astype(np.int64), columns["terminated"]
+    end = np.zeros(len(episode), np.int64)  # by episode; 0 where it is not known
+    end[episode[last]] = (ordinal + columns["step"])[last]
+    return np.maximum(end[episode] - ordinal, 0)
 
 
 def of_split(found: Partition, split: str, most: int) -> Columns:
     """Return the first rows of a split in the order of episodes and time."""
+    files = f"read_parquet({literals(found.files)})"
+    where, limit = f"WHERE split = {literal(split)}", f"LIMIT {int(most)}"
+    # Whole rows are sorted only up to the last of these episodes, to save memory.
+    first = f"SELECT mdp_key FROM {files} {where} ORDER BY mdp_key {limit}"
+    where += f" AND mdp_key <= (SELECT max(mdp_key) FROM ({first}))"
     order = "ORDER BY mdp_key, sequence_number_ordinal"
-    where = f"WHERE split = {literal(split)} {order} LIMIT {int(most)}"
-    return _select(found, f"read_parquet({literals(found.files)}) {where}")
+    return _select(found, f"{files} {where} {order} {limit}")
 
 
 def training_rows(block: Block) -> int:

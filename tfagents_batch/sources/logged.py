@@ -18,6 +18,7 @@ from tfagents_batch.offline import dense
 from tfagents_batch.offline.dense import Columns, Partition
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.reports import Reporter
+from tfagents_batch.sources.row_metrics import Rows
 from tfagents_batch.sources.table import FEATURES, MASK, STATE, Sizes, Table, used
 from tfagents_batch.sources.table_stream import TableStream
 from tfagents_batch.types import EnvSpec
@@ -44,6 +45,9 @@ class TableSettings:
     data: str = option("", "folder of a timeline, see scripts/timeline")
     boosts: dict = option(
         {}, "numbers added to the rewards of actions, by the names of the actions"
+    )
+    target_action_distribution: dict = option(
+        {}, "share that each action should have, by name; reports say how far it is"
     )
     block_rows: int = option(
         1 << 20,
@@ -75,6 +79,7 @@ class TableSettings:
         checked = config.check(self, "table.")
         if not checked.data:
             raise UserError("table.data is empty; expected the folder of a timeline")
+        _check_distribution(checked.target_action_distribution)
         if run.overlap:
             raise UserError(
                 "overlap is true, but nothing is collected from logged rows; leave "
@@ -92,12 +97,13 @@ class TableSettings:
                 f"{known['gamma']}; set --algorithm.gamma={known['gamma']}, or make "
                 "the timeline again"
             )
-        unknown = sorted(set(self.boosts) - set(found.schema.actions))
-        if unknown:
-            raise UserError(
-                f"table.boosts names {', '.join(unknown)}; expected some of the "
-                f"actions {', '.join(found.schema.actions)}"
-            )
+        for name in ("boosts", "target_action_distribution"):
+            unknown = sorted(set(getattr(self, name)) - set(found.schema.actions))
+            if unknown:
+                raise UserError(
+                    f"table.{name} names {', '.join(unknown)}; expected names of "
+                    f"actions, which are {', '.join(found.schema.actions) or 'none'}"
+                )
 
     def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
         """Return no environments, and the spaces of the rows or of the run's one.
@@ -156,17 +162,29 @@ class TableSettings:
             return Table(columns, Sizes(counts, batch, updates))
 
     def evaluator(self, algorithm: Algorithm, placement: Placement) -> Reporter:
-        """Return what reports on the rows for evaluation, or those for training."""
+        """Return what reports on the rows for evaluation, or those for training.
+
+        As many rows for training as there are for evaluation have TD errors, too.
+        """
         found = dense.partition(self.data)
-        for split in (dense.EVALUATE, dense.TRAIN):
-            columns = dense.of_split(found, split, _REPORTED)
-            if len(columns["reward"]):
-                break
-        columns = self._boosted(columns, found)
+        kept = self._reported(found, dense.EVALUATE, _REPORTED)
+        size = len(kept.returns)
+        trained = self._reported(found, dense.TRAIN, size or _REPORTED)
+        rows = {"td_loss": trained, "eval_td_loss": kept}
+        rows = {tag: x for tag, x in rows.items() if len(x.returns)}
         names = found.schema.actions or map(str, range(dense.most_candidates(found)))
-        rows = used(columns, _is_masked(found))
-        known = dense.returns(columns)
-        return Reporter(algorithm, rows, known, tuple(names), placement)
+        target = self.target_action_distribution
+        return Reporter(algorithm, rows, tuple(names), placement, target)
+
+    def _reported(self, found: Partition, split: str, most: int) -> Rows:
+        """Return the first rows of a split with what is known of each."""
+        columns = self._boosted(dense.of_split(found, split, most), found)
+        return Rows(
+            used(columns, _is_masked(found)),
+            columns["probability"],
+            dense.returns(columns),
+            dense.steps_to_end(columns),
+        )
 
     def _boosted(self, columns: Columns, found: Partition) -> Columns:
         """Return rows with the boosts added to their rewards."""
@@ -183,6 +201,15 @@ def _is_large(folder: Path, size: int) -> bool:
     del folder
     free = machine.available_bytes()
     return free is not None and size > _PART * free
+
+
+def _check_distribution(given: dict[str, Any]) -> None:
+    numbers = all(isinstance(x, (int, float)) and x >= 0 for x in given.values())
+    if given and not (numbers and abs(sum(given.values()) - 1) < 1e-6):
+        raise UserError(
+            f"table.target_action_distribution is {given}; expected numbers that are "
+            "at least 0 and whose sum is 1"
+        )
 
 
 def _is_masked(found: Partition) -> bool:

@@ -1,13 +1,12 @@
-"""Reports on logged rows that are kept from training: errors of values, and actions.
+"""Reports on logged rows: errors of values, and actions, see ``row_metrics``.
 
-They take the place of episodes where there is no environment. Names are those of
-Horizon's TensorBoard (Gauci et al. 2018, arXiv:1811.00260), each in a group.
+They take the place of episodes where there is no environment.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,8 @@ import tensorflow as tf
 from tfagents_batch.interfaces import Algorithm, Assessment
 from tfagents_batch.offline.dense import Columns
 from tfagents_batch.placement import Placement
-from tfagents_batch.sources import table
+from tfagents_batch.sources import row_metrics, table
+from tfagents_batch.sources.row_metrics import Metrics, Rows
 
 ROWS = 4096  # of a call
 
@@ -25,17 +25,17 @@ class Report(NamedTuple):
     """Result of a report.
 
     Attributes:
-      values: metrics by name.
+      values: metrics by name, see ``row_metrics``.
       score: what is better in a checkpoint: minus the root mean square of the
         differences between values of logged actions and logged returns; without
-        values, the share of logged actions that the policy takes. NaN if it is unknown.
+        values, the mean probability of logged actions. NaN if it is unknown.
     """
 
-    values: dict[str, float]
+    values: Metrics
     score: float
     measure = "score"
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self) -> Metrics:
         """Return log metrics."""
         return self.values
 
@@ -45,22 +45,22 @@ class Reporter:
 
     Args:
       algorithm: with ``assess``.
-      columns: the rows, see ``table.used``.
-      returns: their logged returns, NaN where unknown, see ``offline.dense.returns``.
+      rows: by the tag of their TD errors. All other metrics are of the last ones.
       names: names of the actions.
       placement: the devices; rows go to the one that updates.
+      target: share that each action should have, by name; empty for none.
     """
 
     def __init__(
         self,
         algorithm: Algorithm,
-        columns: Columns,
-        returns: np.ndarray,
+        rows: Mapping[str, Rows],
         names: Sequence[str],
         placement: Placement,
+        target: Mapping[str, float],
     ):
-        self._columns, self._names = columns, tuple(names)
-        self._returns, self._placement = returns, placement
+        self._rows, self._names = dict(rows), tuple(names)
+        self._placement, self._target = placement, target
         self._assess = tf.function(algorithm.assess, autograph=False)
 
     def __call__(
@@ -68,50 +68,47 @@ class Reporter:
     ) -> Report | None:
         """Return the report of the newest weights; None if ``stop`` returned True."""
         del seed, step
-        parts, size = [], len(self._returns)
-        for first in range(0, size, ROWS):
+        losses: Metrics = {}
+        for tag, rows in self._rows.items():
+            found = self._assessed(rows.columns, stop)
+            if found is None:
+                return None
+            losses |= row_metrics.td_loss(tag, rows, found, self._names)
+        report = _report(rows, found, self._names, self._target)
+        return report._replace(values=losses | report.values)
+
+    def _assessed(
+        self, columns: Columns, stop: Callable[[], bool]
+    ) -> Assessment | None:
+        """Return the assessment of rows as arrays; None if ``stop`` returned True."""
+        parts = []
+        for first in range(0, len(columns["reward"]), ROWS):
             if stop():
                 return None
-            rows = {k: x[first : first + ROWS] for k, x in self._columns.items()}
-            parts.append(self._assessed(rows))
-        joined = [np.concatenate(x) for x in zip(*parts, strict=True)]
-        return self._report(*joined)
+            parts.append(self._part({k: x[first:][:ROWS] for k, x in columns.items()}))
+        return Assessment(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
-    def _assessed(self, rows: Columns) -> list[np.ndarray]:
-        size = len(rows["reward"])
+    def _part(self, columns: Columns) -> list[np.ndarray]:
+        size = len(columns["reward"])
         missing = ROWS - size  # one shape, so that one program is traced
         padded = {
-            k: np.concatenate([x, x[:1].repeat(missing, 0)]) for k, x in rows.items()
+            k: np.concatenate([x, x[:1].repeat(missing, 0)]) for k, x in columns.items()
         }
         with self._placement.updating():
             tensors = {k: tf.convert_to_tensor(x) for k, x in padded.items()}
             found: Assessment = self._assess(table.trajectory(tensors))
-        return [x.numpy()[:size] for x in found if tf.is_tensor(x)]
+        return [np.asarray(x)[:size] for x in found]
 
-    def _report(self, *found: np.ndarray) -> Report:
-        *values, probability = found
-        action = self._columns["action"]
-        known = np.arange(len(action)), action
-        metrics = {}
-        for i, name in enumerate(self._names):
-            metrics[f"actions/logged/{name}"] = float(np.mean(action == i))
-            metrics[f"actions/model/{name}"] = float(np.mean(probability[:, i]))
-        score = float(np.mean(probability[known]))
-        if values:
-            q, target = values
-            taken = q[known]
-            metrics["eval/td_loss"] = float(np.mean((target - taken) ** 2))
-            metrics["value/model_logged_action"] = float(np.mean(taken))
-            for i, name in enumerate(self._names):
-                metrics[f"value/model/{name}"] = float(np.mean(q[:, i]))
-            error = (taken - self._returns)[np.isfinite(self._returns)]
-            score = math.nan
-            if len(error):
-                # Squares, because true values are means of returns. Absolute errors
-                # would prefer values that are still too small, near the median.
-                score = -float(np.sqrt(np.mean(error**2)))
-                metrics["eval/mc_loss"] = float(np.mean(np.abs(error)))
-                metrics["eval/mc_rmse"] = -score
-                metrics["eval/mc_bias"] = float(np.mean(error))
-                metrics["value/logged"] = float(np.nanmean(self._returns))
-        return Report(metrics, score)
+
+def _report(
+    rows: Rows, found: Assessment, names: Sequence[str], target: Mapping[str, float]
+) -> Report:
+    """Return all metrics of rows but the TD errors, and the score."""
+    errors = row_metrics.mc_loss(rows, found)
+    metrics = row_metrics.actions(rows, found, names, target)
+    metrics |= row_metrics.values(rows, found, names) | errors
+    if not found.q.size:
+        return Report(metrics, row_metrics.probability_of_logged(rows, found))
+    # Squares, because true values are means of returns. Absolute errors would prefer
+    # values that are still too small, near the median.
+    return Report(metrics, -errors.get("mc_loss/rmse", math.nan))

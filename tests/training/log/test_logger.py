@@ -93,8 +93,15 @@ def test_float32_survives_the_log_exactly(tmp_path):
     assert np.array_equal(read, values)
 
 
-@pytest.mark.parametrize("name", ["loss", "/loss", "loss/", "", "a//b", "step"])
-def test_a_name_without_a_group_is_refused(tmp_path, name):
+def test_a_name_needs_no_group_and_can_be_that_of_a_group(tmp_path):
+    with Logger(tmp_path) as log:
+        log.write({"td_loss": np.arange(3.0), "td_loss/mean": 1.0, "loss": 2.0}, 1)
+    assert lines(tmp_path)[1] == {"step": 1, "loss": 2.0, "td_loss/mean": 1.0}
+    assert {"td_loss", "td_loss/mean", "loss"} <= set(tensorboard(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["/loss", "loss/", "", "a//b", "step", "event"])
+def test_a_name_that_lines_cannot_have_is_refused(tmp_path, name):
     with Logger(tmp_path) as log:
         with pytest.raises(ValueError, match="group/name"):
             log.write({name: 1.0}, 1)

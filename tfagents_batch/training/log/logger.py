@@ -1,10 +1,11 @@
 """Metrics and events of a run: ``metrics.jsonl`` and TensorBoard.
 
 ``metrics.jsonl`` is the primary log: one JSON object per line, written immediately.
-A line of metrics is ``{"step": ..., "group/name": number, ...}`` with sorted names; an
-event starts with an ``event`` key. Numbers that are not finite are null there. Two
-equal runs write equal lines except for ``time/*`` and ``system/*``. So all durations
-belong to ``time/*``, and all sizes of processes to ``system/*``.
+A line of metrics is ``{"step": ..., "group/name": number, ...}`` with sorted names; a
+name may also have no group. An event starts with an ``event`` key. Numbers that are not
+finite are null there. Two equal runs write equal lines except for ``time/*`` and
+``system/*``. So all durations belong to ``time/*``, and all sizes of processes to
+``system/*``.
 
 TensorBoard gets the same scalars, vectors as histograms, events as text, videos as
 animated GIFs among its images, and the settings, in one file per process. The file is
@@ -53,7 +54,8 @@ SCHEMA = 1
 FILE = "metrics.jsonl"
 HISTOGRAM_SECONDS = 60.0  # between two histograms of one name: about 0.7 kB each
 GIF_MILLISECONDS = 20  # shortest time per picture; browsers slow down faster GIFs
-_NAME = re.compile(r"[^/]+(/[^/]+)+")
+_NAME = re.compile(r"[^/]+(/[^/]+)*")
+_KEYS = ("step", "event")  # of lines, so no names of metrics
 _MOST = 1 << 30  # bytes of ``metrics.jsonl``
 ENDS = ("finished", "stopped", "failed")  # events at the end of a run
 
@@ -113,8 +115,8 @@ class Logger:
         """Log metrics of one step.
 
         Args:
-          metrics: ``{"group/name": number or [n]}``; values of Python, NumPy or
-            TensorFlow.
+          metrics: ``{"group/name": number or [n]}``, or names without a group; values
+            of Python, NumPy or TensorFlow.
           step: env steps.
 
         Raises:
@@ -168,14 +170,14 @@ class Logger:
         """Log a video, which TensorBoard shows among the images.
 
         Args:
-          name: ``group/name``.
+          name: ``group/name`` or a name alone.
           frames: uint8 ``[n, height, width, 3]``, stored as a GIF. A few hundred small
             pictures take a megabyte.
           step: env steps.
           fps: pictures per second; at most 50 are shown.
 
         Raises:
-          ValueError: if the name is not ``group/name``.
+          ValueError: if the name is not valid for a metric.
         """
         step = self._step = int(step)
         data = _gif(frames, fps)
@@ -254,8 +256,11 @@ def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summa
 
 
 def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"metric {name!r} is not named group/name")
+    if name in _KEYS or not _NAME.fullmatch(name):
+        raise ValueError(
+            f"metric {name!r} is not named group/name, or by a name alone other than "
+            f"{' and '.join(_KEYS)}"
+        )
     return name
 
 

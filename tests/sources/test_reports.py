@@ -1,0 +1,73 @@
+"""Reports of algorithms on the rows of a table."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+from tests.offline import timelines
+from tfagents_batch import config
+from tfagents_batch.algorithms import REGISTRY
+from tfagents_batch.offline import dense
+from tfagents_batch.placement import HOST
+from tfagents_batch.sources.logged import TableSettings
+from tfagents_batch.types import EnvSpec
+
+SPEC = EnvSpec(1, gym.spaces.Box(-1, 1, (5,)), gym.spaces.Discrete(2), {})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return timelines.build(tmp_path_factory.mktemp("walks"), timelines.walks(100))
+
+
+def reporter(data, algorithm="dqn", table=(), **settings):
+    kind, defaults = REGISTRY[algorithm]
+    settings = {"network": {"hidden": [8]}} | settings
+    agent = kind(config.replace(defaults(), settings), SPEC)
+    return TableSettings(str(data), **dict(table)).evaluator(agent, HOST)
+
+
+def test_rows_for_training_and_for_evaluation_have_td_errors(data):
+    found = reporter(data)(0).metrics()
+    size = len(dense.of_split(dense.partition(data), dense.EVALUATE, 1000)["reward"])
+    assert len(found["td_loss"]) == len(found["eval_td_loss"]) == size
+    assert found["td_loss/mean"] == pytest.approx(found["td_loss"].mean())
+    assert found["eval_td_loss/mean"] == pytest.approx(found["eval_td_loss"].mean())
+    assert found["td_loss/mean"] != found["eval_td_loss/mean"]
+
+
+def test_rows_for_training_are_reported_where_none_are_for_evaluation(tmp_path):
+    data = timelines.build(
+        tmp_path, timelines.walks(20), train_share=1.0, eval_share=0.0
+    )
+    report = reporter(data)(0)
+    found = report.metrics()
+    assert len(found["td_loss"]) == dense.partition(data).rows
+    assert not [name for name in found if name.startswith("eval_")]
+    assert report.score == -found["mc_loss/rmse"] < 0
+
+
+def test_td_errors_of_sarsa_are_those_of_rows_whose_next_action_is_known(data):
+    columns = dense.of_split(dense.partition(data), dense.EVALUATE, 1000)
+    known = (columns["next_action"] != dense.UNKNOWN) | columns["terminated"]
+    found = reporter(data, target="sarsa")(0).metrics()
+    assert 0 < known.sum() < len(known)
+    assert len(found["eval_td_loss"]) == known.sum()
+
+
+def test_behavior_cloning_has_probabilities_and_no_values(data):
+    table = {"target_action_distribution": {"left": 0.5, "right": 0.5}}
+    report = reporter(data, "bc", table)(0)
+    found = report.metrics()
+    groups = {name.partition("/")[0] for name in found}
+    assert groups == {"actions", "propensities", "reward"}
+    greedy = found["actions/model/left"]
+    assert found["actions/target_mse"] == pytest.approx((greedy - 0.5) ** 2)
+    shares = [found[f"propensities/model/{x}"] for x in timelines.ACTIONS]
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) < report.score < max(shares)
+    np.testing.assert_allclose(found["propensities/logged/left"], 0.5)
+
+
+def test_a_report_that_is_stopped_is_none(data):
+    assert reporter(data)(0, lambda: True) is None
