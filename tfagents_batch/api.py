@@ -20,7 +20,7 @@ from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Env, Experience
-from tfagents_batch.sources.logged import TableSettings
+from tfagents_batch.sources import logged
 from tfagents_batch.training import experiment as experiments
 from tfagents_batch.training import playing, training_run, warm_start
 from tfagents_batch.training.callbacks import (
@@ -199,11 +199,10 @@ def train_offline(
     Raises:
       UserError: see ``train``.
     """
-    source = TableSettings(data="" if data is None else str(data))
-    source = config.replace(source, table or {}, "table.")
+    source = config.replace(logged.newest(data), table or {}, "table.")
     return train(
         algorithm,
-        settings=offline_settings(algorithm, settings),
+        settings=offline_settings(algorithm, settings, options.get("config")),
         source=source,
         **options,
     )
@@ -404,9 +403,19 @@ def _unseen_seed(seed: int) -> int:
 
 
 def offline_settings(
-    algorithm: str | None, settings: dict[str, Any] | None
+    algorithm: str | None, settings: dict[str, Any] | None, preset: Any = None
 ) -> dict[str, Any]:
-    """Return the settings of an algorithm that learns from rows of a timeline."""
+    """Return the settings of an algorithm that learns from rows of a timeline.
+
+    Raises:
+      UserError: if a preset is given, or a setting that rows do not allow.
+    """
+    if preset is not None:
+        raise UserError(
+            f"config is {preset}, but presets are tuned for experience that an "
+            "environment gives, not for logged rows; pass an algorithm and its "
+            "settings, such as --algorithm=dqn --algorithm.learning_rate=3e-3"
+        )
     settings = dict(settings or {})
     kind = algorithms.REGISTRY.get(algorithm or DEFAULT, (None, None))[1]
     if not hasattr(kind, "n_step"):

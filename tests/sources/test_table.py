@@ -168,6 +168,7 @@ WRONG = {
     "num_envs is 3, which .* without an environment": {"num_envs": 3},
     "nothing is collected from logged rows": {"overlap": True},
     "table gives rows, but 'ppo'": {"algorithm": "ppo"},
+    "config is dqn/cartpole, but presets": {"config": "dqn/cartpole"},
 }
 
 
@@ -179,9 +180,16 @@ def test_settings_without_meaning_are_refused(message, data, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_goes_on_from_its_table_and_needs_an_environment_to_play(data, tmp_path):
+def test_a_run_goes_on_with_its_rows_and_needs_an_environment_to_play(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    timelines.build(tmp_path / "data", timelines.walks(20))
     settings = {"network": {"hidden": [8]}}
-    run = tfb.train_offline("bc", data, steps=4, logdir=tmp_path, settings=settings)
+    run = tfb.train_offline("bc", "data", steps=4, logdir=tmp_path, settings=settings)
+    monkeypatch.chdir("/")
+    newer = [{**row, "ds": "2027-01-01", "action": "up"} for row in timelines.walks(2)]
+    timelines.build(tmp_path / "data", newer, on_change="accept")
     assert tfb.train(resume=run.logdir, steps=8).step == 8
     with pytest.raises(UserError, match="learned from logged rows and has no env"):
         tfb.evaluate(run.logdir)

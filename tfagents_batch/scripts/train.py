@@ -25,14 +25,14 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch import api
     from tfagents_batch.config import option, peek, replace
     from tfagents_batch.configs import PRESETS
-    from tfagents_batch.sources.logged import TableSettings
+    from tfagents_batch.sources import logged
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
     data, given, settings = peek(argv, "data"), {}, None
     if data is not None:
-        algorithm = algorithm if algorithm or preset else "dqn"
-        given = {"source": TableSettings(data=data)}
-        settings = api.offline_settings(algorithm, None)
+        algorithm = algorithm or "dqn"
+        given = {"source": logged.newest(data)}
+        settings = api.offline_settings(algorithm, None, preset)
     base = api.resolve(algorithm, None, preset, settings, given)
 
     @dataclasses.dataclass(frozen=True)
@@ -84,8 +84,7 @@ def main(argv: Sequence[str]) -> int:
     if data is not None:
         options |= {"source": replace(base.source, of_source, "table.")}
         options["settings"] = api.offline_settings(algorithm, changed)
-        if preset is None:
-            options["algorithm"] = algorithm
+        options["algorithm"] = algorithm
     elif of_source:
         options[source] = of_source
     if command.seeds is None:

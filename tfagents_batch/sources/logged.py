@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -193,6 +194,17 @@ class TableSettings:
         table = [self.boosts.get(name, 0.0) for name in found.schema.actions]
         added = np.asarray(table, np.float32)[columns["action"]]
         return columns | {"reward": columns["reward"] + added}
+
+
+def newest(data: str | os.PathLike[str] | None) -> TableSettings:
+    """Return the settings for the newest partition of a table.
+
+    The path is absolute and that of the partition, so a run that is resumed, wherever
+    that is, goes on with the rows that it began with.
+    """
+    if not data:
+        return TableSettings()
+    return TableSettings(str(dense.partition(data).folder.absolute()))
 
 
 @functools.lru_cache(maxsize=64)  # rows in memory leave less of it for the next answer
