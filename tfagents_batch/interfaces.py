@@ -255,8 +255,53 @@ class Policy(Actor, Protocol):
             density.
         """
 
+    def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
+        """Return the state of ``decide`` before the first step, for a batch.
+
+        Unlike that of ``act``, it has nothing that only training uses.
+
+        Args:
+          batch: number of rows, also as a tensor.
+          explore: whether ``decide`` gets noise.
+        """
+
+    def decide(
+        self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
+    ) -> Decision:
+        """Decide outside of training, for any number of rows, known or not.
+
+        Args:
+          timestep: ``[N, ...]``.
+          state: see ``memory``.
+          step: environment steps of the run, after the warm-up.
+          noise: f32 ``[N, A]``, standard normal, for sampled actions of a Box; None
+            for the mode.
+
+        Raises:
+          UserError: while tracing, if sampled actions have no density.
+        """
+
     def named_variables(self) -> dict[str, Any]:
         """Return ``{"policy/...": variable, "statistics/...": variable}``."""
+
+
+class Decision(NamedTuple):
+    """What a policy decides in N states, and what it knows of them.
+
+    Attributes:
+      action: ``[N, ...]``, the mode, or a sample of a Box.
+      state: for the next decision, see ``Policy.memory``.
+      values: f32 ``[N, A]`` "values" of actions, or ``[N]`` "value" of states; or none.
+      random: distribution of random decisions, if actions are not a Box: uniform for
+        policies that explore by epsilon, else the policy itself.
+      log_density: f32 ``[N]``, of a sample of a Box; None of a mode.
+    """
+
+    action: tf.Tensor
+    state: Nest
+    values: Mapping[str, tf.Tensor]
+    random: Distribution | None = None
+    log_density: tf.Tensor | None = None
 
 
 class Updated(NamedTuple):

@@ -39,11 +39,19 @@ def where(condition: tf.Tensor, x: Nest, y: Nest) -> Nest:
     """
 
     def select(x, y):
-        extra = len(x.shape) - len(condition.shape)
-        shaped = tf.reshape(condition, [*condition.shape, *[1] * extra])
-        return tf.where(shaped, x, y)
+        extra = [1] * (len(x.shape) - len(condition.shape))
+        if condition.shape.is_fully_defined():
+            shape = [*condition.shape, *extra]
+        else:
+            shape = tf.concat([tf.shape(condition), tf.constant(extra, tf.int32)], 0)
+        return tf.where(tf.reshape(condition, shape), x, y)
 
     return map(select, x, y)
+
+
+def size(x: tf.Tensor) -> int | tf.Tensor:
+    """Return the size of the first axis, as a tensor if it is not known."""
+    return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
 
 def gather(nest: Nest, index: tf.Tensor) -> Nest:

@@ -224,7 +224,7 @@ def step(
     Returns:
       Outputs ``[B, units]`` and states of each cell.
     """
-    states = nest.where(first, initial_state(cells, first.shape[0]), tuple(states))
+    states = nest.where(first, initial_state(cells, nest.size(first)), tuple(states))
     weights = [cell.state_kernels() for cell in cells]
     states = _each("step", cells, weights, inputs, states)
     return _outputs(states), states

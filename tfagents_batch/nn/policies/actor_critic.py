@@ -10,7 +10,12 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import constants
-from tfagents_batch.interfaces import Distribution, Network
+from tfagents_batch.interfaces import (
+    ActorCriticHeads,
+    Decision,
+    Distribution,
+    Network,
+)
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.distributions.categorical import Categorical
@@ -52,7 +57,8 @@ class ActorCriticPolicy(NetworkPolicy):
         """Sample actions, or take the mode of the policy."""
         del step
         before, return_ = state
-        policy, net_state = self._distribution(timestep, before)
+        heads, net_state = self._heads(timestep, before)
+        policy = heads.policy
         action = policy.sample(noise) if explore else policy.mode()
         return_ = tf.where(timestep.first, 0.0, self._gamma * return_ + timestep.reward)
         behavior = {
@@ -66,7 +72,7 @@ class ActorCriticPolicy(NetworkPolicy):
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
         """Return the probability of every action, see ``interfaces.Policy``."""
-        policy, _ = self._distribution(timestep, state[0])
+        policy = self._heads(timestep, state[0])[0].policy
         if isinstance(policy, Categorical):
             return policy.probabilities()
         _check_single(policy)
@@ -76,7 +82,7 @@ class ActorCriticPolicy(NetworkPolicy):
         self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
     ) -> tf.Tensor:
         """Return the log density of actions, see ``interfaces.Policy``."""
-        policy, _ = self._distribution(timestep, state[0])
+        policy = self._heads(timestep, state[0])[0].policy
         _check_single(policy)
         if isinstance(policy, Categorical):
             return super().log_density(timestep, state, action, step)
@@ -85,17 +91,36 @@ class ActorCriticPolicy(NetworkPolicy):
             log = tf.where(policy.contains(action), log, -math.inf)
         return log
 
+    def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
+        """Return the network's recurrent state, see ``interfaces.Policy``."""
+        del explore
+        return self.network.initial_state(batch)
+
+    def decide(
+        self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
+    ) -> Decision:
+        """Decide outside of training, see ``interfaces.Policy``."""
+        del step
+        heads, state = self._heads(timestep, state)
+        policy, values = heads.policy, {"value": heads.value}
+        if not isinstance(policy, DiagNormal | TanhNormal):
+            return Decision(policy.mode(), state, values, policy)
+        if noise is None:
+            return Decision(policy.mode(), state, values)
+        noise = tf.reshape(noise, [-1, *self.network.family.shape])
+        action = policy.sample(noise)
+        return Decision(action, state, values, None, policy.log_prob(action))
+
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return weights and statistics of observations by name."""
         return super().named_variables() | nest.prefixed(
             "statistics/observations", self.observations.named_variables()
         )
 
-    def _distribution(self, timestep: TimeStep, state: Nest) -> tuple:
-        """Return the distribution of actions and the network's next state."""
+    def _heads(self, timestep: TimeStep, state: Nest) -> tuple[ActorCriticHeads, Nest]:
+        """Return the heads of the network, and its next state."""
         seen = timestep._replace(observation=self.observations(timestep.observation))
-        heads, state = self.network(seen, state)
-        return heads.policy, state
+        return self.network(seen, state)
 
 
 def _check_single(policy: Distribution) -> None:

@@ -34,6 +34,10 @@ class NetworkPolicy(tf.Module):
         del batch
         return ()
 
+    def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
+        """Return the state of decisions, which is that of actions."""
+        return self.initial_state(batch) if explore else ()
+
     def assign_from(self, policy: Self) -> None:
         """Copy all variables and the version of another policy."""
         assign(self, policy)

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Decision
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.bounds import Bounds
 from tfagents_batch.nn.exploration import ActionNoise, Warmup
@@ -75,6 +76,17 @@ class _BoxPolicy(NetworkPolicy):
             (),
             2 * seeds.uniform(shape, seeds.key(seed, "explore")) - 1,
         )
+
+    def decide(
+        self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
+    ) -> Decision:
+        """Decide outside of training, see ``interfaces.Policy``."""
+        if noise is None:
+            return Decision(self.act(timestep, state, (), step, False)[0], state, {})
+        numbers = Noise(noise, (), tf.zeros_like(noise))  # no step of the warm-up
+        action, _, after = self.act(timestep, state, numbers, step, True)
+        log = self.log_density(timestep, state, action, step)
+        return Decision(action, after, {}, None, log)
 
     def log_density(
         self, timestep: TimeStep, state: Nest, action: tf.Tensor, step

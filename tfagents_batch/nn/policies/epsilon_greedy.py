@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Decision
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.base import NetworkPolicy
@@ -95,6 +96,15 @@ class EpsilonGreedy(NetworkPolicy):
         drawn = Categorical(tf.zeros_like(q), mask=mask).probabilities()
         epsilon = self.epsilon(step)
         return epsilon * drawn + (1 - epsilon) * chosen
+
+    def decide(
+        self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
+    ) -> Decision:
+        """Decide outside of training, see ``interfaces.Policy``."""
+        del step, noise
+        q, mask = self._values(timestep)
+        uniform = Categorical(tf.zeros_like(q), self._start, mask)
+        return Decision(best(q, mask) + self._start, state, {"values": q}, uniform)
 
     def epsilon(self, step) -> tf.Tensor:
         """Return the probability of a random action, f32 ``[]``."""

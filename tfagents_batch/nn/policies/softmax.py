@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tfagents_batch.interfaces import Decision
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.exploration import Warmup
@@ -43,6 +44,14 @@ class Softmax(NetworkPolicy):
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
         """Return the probability of every action, see ``interfaces.Policy``."""
         return self._exploring(timestep, step).probabilities()
+
+    def decide(
+        self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
+    ) -> Decision:
+        """Decide outside of training, see ``interfaces.Policy``."""
+        del step, noise
+        policy = self._distribution(timestep)
+        return Decision(policy.mode(), state, {}, policy)
 
     def index(self, action: tf.Tensor) -> tf.Tensor:
         """Return the numbers of actions, from 0."""

@@ -19,12 +19,17 @@ def gumbel_noise(shape: Sequence[int], seed) -> tf.Tensor:
     Drawn once for a whole rollout, it leaves only an addition and an argmax for each
     step. That is cheaper than softmax, cumsum and search of the inverse CDF.
     """
-    return -tf.math.log(-tf.math.log(_open_uniform(shape, seed)))
+    return gumbel(seeds.uniform(shape, seeds.key(seed, "action")))
+
+
+def gumbel(uniform: tf.Tensor) -> tf.Tensor:
+    """Return Gumbel noise of numbers in [0, 1)."""
+    return -tf.math.log(-tf.math.log(_inside(uniform)))
 
 
 def logistic_noise(shape: Sequence[int], seed) -> tf.Tensor:
     """Draw logistic noise log(u / (1 - u)), f32; logit + noise > 0 is a sample."""
-    u = _open_uniform(shape, seed)
+    u = _inside(seeds.uniform(shape, seeds.key(seed, "action")))
     return tf.math.log(u) - tf.math.log1p(-u)
 
 
@@ -214,9 +219,9 @@ class Bernoulli:
         return event.sum(x, self._event_ndims)
 
 
-def _open_uniform(shape: Sequence[int], seed) -> tf.Tensor:
-    """Draw f32 from (0, 1): multiples of 2^-23, shifted by half a step away from 0."""
-    return seeds.uniform(shape, seeds.key(seed, "action")) + 2.0**-24
+def _inside(uniform: tf.Tensor) -> tf.Tensor:
+    """Return multiples of 2^-23 in [0, 1), shifted by half a step into (0, 1)."""
+    return uniform + 2.0**-24
 
 
 def _argmax(scores: tf.Tensor) -> tf.Tensor:

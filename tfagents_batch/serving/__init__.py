@@ -1,0 +1,1 @@
+"""Policies outside of training: exports, and a server of decisions."""

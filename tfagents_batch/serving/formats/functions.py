@@ -1,0 +1,61 @@
+"""Functions of named tensors, with their variables as constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import (
+    convert_variables_to_constants_v2,
+)
+
+Tensors = Mapping[str, tf.Tensor]
+Function = Callable[[Tensors], dict[str, tf.Tensor]]
+Specs = Mapping[str, tf.TensorSpec]
+Arrays = Mapping[str, np.ndarray]
+Run = Callable[[Arrays], dict[str, np.ndarray]]
+
+
+def positional(
+    function: Function, specs: Specs
+) -> tuple[tf.types.experimental.PolymorphicFunction, list[str]]:
+    """Return a function of tensors in the order of ``specs``, and its outputs' names.
+
+    Converters take the names of such a function's inputs from its signature, where
+    names of the user's parts of observations may not be valid.
+    """
+    names = list(specs)
+    signature = [
+        tf.TensorSpec(x.shape, x.dtype, name=f"input_{i}")
+        for i, x in enumerate(specs.values())
+    ]
+    outputs: list[str] = []
+
+    @tf.function(input_signature=signature, autograph=False)
+    def call(*tensors):
+        found = function(dict(zip(names, tensors, strict=True)))
+        outputs[:] = found
+        # Two outputs that are one tensor would become one output.
+        return [tf.identity(x, f"output_{i}") for i, x in enumerate(found.values())]
+
+    call.get_concrete_function()
+    return call, outputs
+
+
+def frozen(
+    function: tf.types.experimental.PolymorphicFunction,
+) -> Callable[..., list[tf.Tensor]]:
+    """Return the function with constants instead of its variables.
+
+    It can be called in other graphs.
+    """
+    constant = convert_variables_to_constants_v2(function.get_concrete_function())
+    graph = constant.graph.as_graph_def()
+    inputs, outputs = ([x.name for x in y] for y in (constant.inputs, constant.outputs))
+
+    def call(*tensors):
+        given = dict(zip(inputs, tensors, strict=True))
+        return tf.graph_util.import_graph_def(graph, given, outputs, name="")
+
+    return call

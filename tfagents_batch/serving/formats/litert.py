@@ -1,0 +1,79 @@
+"""LiteRT (TensorFlow Lite), for phones and small devices."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.serving.formats import functions
+from tfagents_batch.serving.formats.functions import Function, Run, Specs
+
+NAME = "model.tflite"
+
+
+def write(function: Function, specs: Specs, folder: Path) -> str:
+    """Write the function as the signature ``serving_default``."""
+    _interpreter()
+    call, outputs = functions.positional(function, specs)
+    # Without frozen variables, the converter writes NaN instead of the weights.
+    constant = functions.frozen(call)
+    module = tf.Module()
+
+    @tf.function(autograph=False)
+    def named(**inputs):
+        return dict(zip(outputs, constant(*(inputs[x] for x in specs)), strict=True))
+
+    concrete = named.get_concrete_function(**specs)
+    module.named = named
+    with tempfile.TemporaryDirectory() as scratch, _quiet():
+        # Gradients would keep the variables.
+        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+        signatures = {"serving_default": concrete}
+        tf.saved_model.save(module, scratch, signatures, options)
+        converter = tf.lite.TFLiteConverter.from_saved_model(scratch)
+        content = converter.convert()
+    (folder / NAME).write_bytes(content)
+    return NAME
+
+
+def load(path: Path) -> Run:
+    """Return the function of a file."""
+    interpreter = _interpreter()(str(path))
+    signature = interpreter.get_signature_runner("serving_default")
+
+    def run(inputs):
+        return signature(**inputs)
+
+    return run
+
+
+def _interpreter() -> Any:
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError as error:
+        raise UserError(
+            "the format litert needs ai-edge-litert, which is not installed; run pip "
+            'install "tfagents_batch[export]"'
+        ) from error
+    return Interpreter
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Keep what the converter writes to stderr, in C++, to itself."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "w") as null:
+            os.dup2(null.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,229 @@
+"""The function of an export: observations and memory in, decisions out.
+
+Its inputs and outputs have names, roles, shapes and dtypes, see ``Signature``. It has
+no seed: who calls it draws the noise. So the same inputs give the same outputs in every
+format.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tfagents_batch import nest, spaces
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Decision, Policy
+from tfagents_batch.nn.encoder import ACTION_MASK
+from tfagents_batch.ops.distributions.categorical import Bernoulli, gumbel
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+Tensors = Mapping[str, tf.Tensor]
+
+
+class Field(NamedTuple):
+    """One input or output.
+
+    Attributes:
+      name: its name in every format.
+      role: "observation", "episode_start", "state" or "noise"; of outputs, the name
+        without a number.
+      shape: shape of one row; a batch has a first axis of any size.
+      dtype: name of NumPy's dtype.
+      path: keys of this part of a nested observation.
+      distribution: of noise, "uniform" in [0, 1) or standard "normal".
+    """
+
+    name: str
+    role: str
+    shape: tuple[int, ...]
+    dtype: str
+    path: tuple[str | int, ...] = ()
+    distribution: str = ""
+
+
+class Signature:
+    """Named inputs and outputs of a policy, and the function between them.
+
+    Args:
+      policy: a trained policy.
+      spec: spaces of its environments.
+      step: environment steps of its training.
+      exploration: probability of a decision that is drawn at random: uniformly from the
+        possible actions if the policy explores by epsilon, else from the policy. For a
+        Box it is 0 or 1.
+
+    Attributes:
+      inputs: the inputs, in order.
+      outputs: the outputs, in order.
+      mask: name of the input that says which actions are possible; None without one.
+
+    Raises:
+      UserError: if ``exploration`` is not possible.
+    """
+
+    def __init__(self, policy: Policy, spec: EnvSpec, step: int, exploration: float):
+        self._policy, self._spec, self._exploration = policy, spec, float(exploration)
+        self._step = step
+        self._check_exploration()
+        parts = _observations(spec)
+        self.mask = next((x.name for x in parts if ACTION_MASK in x.path), None)
+        memory = nest.flatten(policy.memory(1, exploration > 0))
+        self.inputs = tuple(parts)
+        if memory:
+            self.inputs += (Field("episode_start", "episode_start", (), "bool"),)
+            self.inputs += tuple(
+                Field(f"state_{i}", "state", tuple(x.shape[1:]), x.dtype.name)
+                for i, x in enumerate(memory)
+            )
+        if exploration:
+            self.inputs += (self._noise(),)
+        traced = tf.function(self.decide, autograph=False)
+        found = traced.get_concrete_function(self.specs(batch=2)).structured_outputs
+        self.outputs = tuple(
+            Field(name, re.sub(r"_\d+$", "", name), tuple(x.shape[1:]), x.dtype.name)
+            for name, x in found.items()
+        )
+
+    def specs(self, batch: int | None = None) -> dict[str, tf.TensorSpec]:
+        """Return the specs of the inputs by name; None is a batch of any size."""
+        return {
+            x.name: tf.TensorSpec([batch, *x.shape], tf.as_dtype(x.dtype), x.name)
+            for x in self.inputs
+        }
+
+    def decide(self, inputs: Tensors) -> dict[str, tf.Tensor]:
+        """Return the outputs of inputs ``[N, ...]``, by name."""
+        decision = self._decide(inputs)
+        action = decision.action
+        found = {"action": self._inside(action)}
+        if self._is_box:
+            if decision.log_density is not None:
+                # Where an action is clipped, the density is that of the sample.
+                found |= {"sample": action, "log_density": decision.log_density}
+        else:
+            found |= self._explored(decision, inputs.get("noise"))
+        found |= decision.values
+        parts = enumerate(nest.flatten(decision.state))
+        return found | {f"next_state_{i}": x for i, x in parts}
+
+    def score(self, inputs: Tensors, action: tf.Tensor) -> tf.Tensor:
+        """Return how good a policy finds actions that are not a Box, f32 ``[N]``.
+
+        Two greedy actions with the same score are equally right.
+        """
+        decision = self._decide(inputs)
+        if "values" in decision.values:
+            index = action - int(self._spec.action_space.start)
+            values = decision.values["values"]
+            return tf.reduce_sum(tf.one_hot(index, values.shape[-1]) * values, -1)
+        return decision.random.log_prob(action)
+
+    # ---- parts
+
+    @property
+    def _is_box(self) -> bool:
+        return isinstance(self._spec.action_space, gs.Box)
+
+    def _check_exploration(self) -> None:
+        value = self._exploration
+        if not 0 <= value <= 1:
+            raise UserError(f"exploration is {value}; expected 0 to 1")
+        if self._is_box and value not in (0, 1):
+            raise UserError(
+                f"exploration is {value}, but actions are a Box: a mixture of the mode "
+                "and samples has no density; expected 0, the mode, or 1, samples"
+            )
+
+    def _noise(self) -> Field:
+        space = self._spec.action_space
+        if self._is_box:
+            size, distribution = math.prod(space.shape), "normal"
+        else:  # one number decides whether the action is random, the others which
+            outputs = self._random_size()
+            size, distribution = 1 + outputs, "uniform"
+        return Field("noise", "noise", (size,), "float32", (), distribution)
+
+    def _random_size(self) -> int:
+        """Return the number of random numbers of an action that is not a Box."""
+        space = self._spec.action_space
+        if isinstance(space, gs.Discrete):
+            return int(space.n)
+        if isinstance(space, gs.MultiDiscrete):
+            return int(np.sum(space.nvec))
+        return math.prod(space.shape)
+
+    def _decide(self, inputs: Tensors) -> Decision:
+        leaves = [inputs[x.name] for x in self.inputs if x.role == "observation"]
+        state = tuple(inputs[x.name] for x in self.inputs if x.role == "state")
+        rows, explore = nest.size(leaves[0]), self._exploration > 0
+        first = inputs.get("episode_start")
+        if first is None:
+            first = tf.zeros([rows], tf.bool)
+        false, reward = tf.zeros([rows], tf.bool), tf.zeros([rows])
+        observation = spaces.pack(self._spec.observation_space, leaves)
+        step = TimeStep(observation, reward, first, false, false, {})
+        memory: Nest = self._policy.memory(rows, explore)
+        if state:
+            given = tf.nest.pack_sequence_as(memory, state)
+            memory = nest.where(first, memory, given)
+        noise = inputs.get("noise") if self._is_box else None
+        now = tf.constant(self._step, tf.int64)
+        return self._policy.decide(step, memory, now, noise)
+
+    def _explored(
+        self, decision: Decision, noise: tf.Tensor | None
+    ) -> dict[str, tf.Tensor]:
+        """Return the action, its probability, and those of all Discrete actions."""
+        share, random, greedy = self._exploration, decision.random, decision.action
+        action = greedy
+        if noise is not None:
+            kind = _logistic if isinstance(random, Bernoulli) else gumbel
+            drawn = random.sample(tf.reshape(kind(noise[:, 1:]), _shape(random)))
+            action = nest.where(noise[:, 0] < share, drawn, greedy)
+        same = tf.reshape(action == greedy, [-1, math.prod(greedy.shape[1:])])
+        same = tf.cast(tf.reduce_all(same, -1), tf.float32)
+        propensity = (1 - share) * same
+        if share:
+            propensity += share * tf.exp(random.log_prob(action))
+        found = {"action": action, "propensity": propensity}
+        space = self._spec.action_space
+        if isinstance(space, gs.Discrete):
+            probabilities = (1 - share) * tf.one_hot(greedy - int(space.start), space.n)
+            if share:
+                probabilities += share * random.probabilities()
+            found["probabilities"] = probabilities
+        return found
+
+    def _inside(self, action: tf.Tensor) -> tf.Tensor:
+        """Return actions within the bounds of a Box."""
+        space = self._spec.action_space
+        if not self._is_box:
+            return action
+        return tf.clip_by_value(action, space.low, space.high)
+
+
+def _observations(spec: EnvSpec) -> list[Field]:
+    """Return the parts of an observation, with names that are Python's identifiers."""
+    found: dict[str, Field] = {}
+    for leaf in spaces.leaves(spec.observation_space):
+        name = re.sub(r"\W", "_", "_".join(["observation", *map(str, leaf.path)]))
+        while name in found:
+            name += "_"
+        found[name] = Field(name, "observation", leaf.shape, leaf.dtype, leaf.path)
+    return list(found.values())
+
+
+def _logistic(uniform: tf.Tensor) -> tf.Tensor:
+    """Return logistic noise of numbers in [0, 1), without log1p, which ONNX lacks."""
+    return -tf.math.log(1 / (uniform + 2.0**-24) - 1)
+
+
+def _shape(distribution: Any) -> list[int]:
+    """Return the shape of a distribution's logits for a batch of any size."""
+    return [-1, *distribution.logits.shape[1:]]
