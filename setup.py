@@ -20,6 +20,13 @@ EXTRAS = {
     "video": ["imageio-ffmpeg>=0.5", "pygame>=2.1.3"],
     "plot": ["matplotlib>=3.8"],
     "offline": ["duckdb>=2", "pyarrow>=18"],
+    # tf2onnx is no longer maintained for new versions of TensorFlow.
+    "export": [
+        "ai-edge-litert>=2",
+        "onnx>=1.17",
+        "onnxruntime>=1.20",
+        "tf2onnx==1.17.0",
+    ],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],
     # The CPU build of torch is to be installed first; any other brings gigabytes.
@@ -59,6 +66,7 @@ IN_DEV = (
     "video",
     "plot",
     "offline",
+    "export",
 )
 EXTRAS["dev"] = TOOLS + [package for extra in IN_DEV for package in EXTRAS[extra]]
 

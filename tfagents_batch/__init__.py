@@ -22,6 +22,7 @@ _HOMES = {
     "train_seeds": "tfagents_batch.api",
     "train_offline": "tfagents_batch.api",
     "evaluate": "tfagents_batch.api",
+    "export": "tfagents_batch.api",
     "load": "tfagents_batch.api",
     "visualize": "tfagents_batch.api",
     "make_env": "tfagents_batch.envs.make",

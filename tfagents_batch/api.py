@@ -20,6 +20,8 @@ from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Env, Experience
+from tfagents_batch.serving import export as exports
+from tfagents_batch.serving import exporting
 from tfagents_batch.sources import logged
 from tfagents_batch.training import experiment as experiments
 from tfagents_batch.training import playing, training_run, warm_start
@@ -351,6 +353,56 @@ def load(
     found = playing.trained(logdir, env, env_kwargs, wrappers, network).in_process()
     with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
         return Agent(agent.policy, found.spec, found.recipe, found.config, step)
+
+
+def export(
+    run: Run | str | os.PathLike,
+    format: exports.Format = "onnx",
+    outdir: str | os.PathLike | None = None,
+    exploration: float = 0.0,
+    *,
+    checkpoint: str | int = "newest",
+    env: Any = None,
+    env_kwargs: dict[str, Any] | None = None,
+    wrappers: Wrappers | None = None,
+    network: keras.Model | Callable | None = None,
+) -> exports.Export:
+    """Write a trained policy for programs without this package.
+
+        export(run, "onnx", "export")
+
+    The normalization of observations, and the bounds of actions, are inside. The
+    written model is compared with the policy, and is removed if it differs.
+
+    Args:
+      run: a run or its folder.
+      format: "onnx" (ONNX Runtime), "saved_model" (TensorFlow, TensorFlow Serving) or
+        "litert" (TensorFlow Lite).
+      outdir: folder to write; None means ``export-<format>`` in the run's folder. An
+        earlier export there is replaced.
+      exploration: probability of a random decision: uniform over the possible actions
+        for values of actions (DQN), else drawn from the policy. 0 is the greedy policy.
+        For a Box it is 0 or 1.
+      checkpoint, env, env_kwargs, wrappers, network: as in ``load``.
+
+    Returns:
+      The folder, the comparison, and what the caller has to know.
+
+    Raises:
+      UserError: for an argument that cannot be used, a missing package (extra
+        ``export``), or a model that differs from the policy.
+      SaveError: if a file cannot be written.
+    """
+    exports.check_format(format)
+    folder = run.logdir if isinstance(run, Run) else run
+    if isinstance(env, (list, tuple)) and env:
+        env = env[0]
+    found = playing.trained(folder, env, env_kwargs, wrappers, network).in_process()
+    target = outdir or os.path.join(found.run.folder, f"export-{format}")
+    origin = exporting.origin(found)
+    with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
+        what = agent.policy, found.spec, step, format
+        return exports.write(*what, target, exploration, origin)
 
 
 def visualize(

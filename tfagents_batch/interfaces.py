@@ -273,7 +273,7 @@ class Policy(Actor, Protocol):
         Args:
           timestep: ``[N, ...]``.
           state: see ``memory``.
-          step: environment steps of the run, after the warm-up.
+          step: environment steps of the run; those of its warm-up count as its end.
           noise: f32 ``[N, A]``, standard normal, for sampled actions of a Box; None
             for the mode.
 

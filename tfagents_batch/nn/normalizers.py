@@ -65,10 +65,13 @@ class ObservationNormalizer(tf.Module):
         def normalize(x, moments):
             if moments is None:
                 return x
-            # float32 does not have every integer, so these are shifted in float64.
-            dtype = tf.float32 if x.dtype.is_floating else tf.float64
-            x = tf.cast(x, dtype) - tf.cast(moments.mean.value, dtype)
-            x = tf.cast(x, tf.float32) / moments.std(*self._bounds)
+            mean = moments.mean.value
+            if not x.dtype.is_floating:
+                # float32 does not have every integer, so these are shifted before.
+                whole = tf.round(mean)
+                x, mean = tf.cast(x, tf.int64) - tf.cast(whole, tf.int64), mean - whole
+            x = tf.cast(x, tf.float32) - tf.cast(mean, tf.float32)
+            x = x / moments.std(*self._bounds)
             return tf.clip_by_value(x, -self.clip, self.clip)
 
         leaves = zip(nest.flatten(observation), self.moments, strict=True)

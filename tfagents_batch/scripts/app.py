@@ -31,27 +31,37 @@ Command = TypeVar("Command")
 
 
 @dataclasses.dataclass(frozen=True)
-class PlayCommand:
-    """Flags of scripts that play the agent of a run."""
+class AgentCommand:
+    """Flags of scripts that load the agent of a run."""
 
-    logdir: str | None = option(None, "run folder to play; required")
-    checkpoint: str = option("newest", "checkpoint to play: newest, best or a step")
-    env: str | None = option(None, "environment to play instead of the run's")
+    logdir: str | None = option(None, "run folder; required")
+    checkpoint: str = option("newest", "checkpoint: newest, best or a step")
+    env: str | None = option(None, "environment instead of the run's")
     env_kwargs: dict | None = option(
         None, "arguments of the environment; none: those of the run"
     )
     wrappers: list | None = option(
         None, "wrappers of the environment, innermost first; none: those of the run"
     )
-    seed: int = option(0, "seed of environments and sampled actions")
     debug: bool = option(False, "print tracebacks")
 
     def arguments(self) -> dict[str, Any]:
-        """Return the flags as arguments of ``tfb.evaluate`` and ``tfb.visualize``."""
+        """Return the flags as arguments of ``tfb.load``."""
         if self.logdir is None:
             raise UserError("no run folder is given; pass --logdir=<run folder>")
-        names = {field.name for field in dataclasses.fields(PlayCommand)} - {"debug"}
+        names = {field.name for field in dataclasses.fields(AgentCommand)} - {"debug"}
         return {name: getattr(self, name) for name in names}
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayCommand(AgentCommand):
+    """Flags of scripts that play the agent of a run."""
+
+    seed: int = option(0, "seed of environments and sampled actions")
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the flags as arguments of ``tfb.evaluate`` and ``tfb.visualize``."""
+        return super().arguments() | {"seed": self.seed}
 
 
 EXIT_USAGE = 64  # bad flag, name, config or run folder

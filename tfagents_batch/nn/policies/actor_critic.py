@@ -108,8 +108,12 @@ class ActorCriticPolicy(NetworkPolicy):
         if noise is None:
             return Decision(policy.mode(), state, values)
         noise = tf.reshape(noise, [-1, *self.network.family.shape])
-        action = policy.sample(noise)
-        return Decision(action, state, values, None, policy.log_prob(action))
+        if isinstance(policy, TanhNormal):
+            action, log = policy.sample_with_log_prob(noise)
+        else:
+            action = policy.sample(noise)
+            log = policy.log_prob(action)
+        return Decision(action, state, values, None, log)
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return weights and statistics of observations by name."""

@@ -83,7 +83,8 @@ class _BoxPolicy(NetworkPolicy):
         """Decide outside of training, see ``interfaces.Policy``."""
         if noise is None:
             return Decision(self.act(timestep, state, (), step, False)[0], state, {})
-        numbers = Noise(noise, (), tf.zeros_like(noise))  # no step of the warm-up
+        step = tf.maximum(step, self._warmup().steps)  # never a random action
+        numbers = Noise(noise, (), tf.zeros_like(noise))
         action, _, after = self.act(timestep, state, numbers, step, True)
         log = self.log_density(timestep, state, action, step)
         return Decision(action, after, {}, None, log)
@@ -155,14 +156,30 @@ class SquashedNormal(_BoxPolicy):
         action, state = self._explore(unit, timestep, state, *numbers, step)
         return action, {}, state
 
+    def decide(
+        self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
+    ) -> Decision:
+        """Decide outside of training, see ``interfaces.Policy``."""
+        if noise is None:
+            return super().decide(timestep, state, step)
+        self._check_density()
+        policy = self.distribution(timestep, *self.bounds.flat)
+        # Without the inverse of tanh, which not every format has.
+        action, log = policy.sample_with_log_prob(noise)
+        action = tf.reshape(action, [-1, *self.bounds.low.shape])
+        return Decision(action, state, {}, None, log)
+
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
+        self._check_density()
+        return self.distribution(timestep, *self.bounds.flat).log_prob(action)
+
+    def _check_density(self) -> None:
         if self.action_noise is not None:
             raise UserError(
                 "the log density of actions is not available with noise: the sum of a "
                 "squashed action and noise has no closed form; set "
                 "--algorithm.exploration=none"
             )
-        return self.distribution(timestep, *self.bounds.flat).log_prob(action)
 
 
 class Deterministic(_BoxPolicy):

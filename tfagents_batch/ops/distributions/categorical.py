@@ -111,6 +111,7 @@ class MultiCategorical:
         self._k = len(self._sizes)
         self._start = np.broadcast_to(start, self._nvec.shape).astype(np.int32)
         if mask is not None:
+            mask = tf.cast(mask, logits.dtype)  # LiteRT does not split a bool
             pairs = zip(self._split(logits), self._split(mask), strict=True)
             logits = tf.concat([masked.logits(*pair) for pair in pairs], -1)
         self.logits = logits

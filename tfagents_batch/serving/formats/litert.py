@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.lite.python.convert_phase import ConverterError
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.serving.formats import functions
 from tfagents_batch.serving.formats.functions import Function, Run, Specs
 
@@ -38,7 +40,10 @@ def write(function: Function, specs: Specs, folder: Path) -> str:
         signatures = {"serving_default": concrete}
         tf.saved_model.save(module, scratch, signatures, options)
         converter = tf.lite.TFLiteConverter.from_saved_model(scratch)
-        content = converter.convert()
+        try:
+            content = converter.convert()
+        except ConverterError as error:
+            raise UserError(_reason(error)) from error
     (folder / NAME).write_bytes(content)
     return NAME
 
@@ -52,6 +57,16 @@ def load(path: Path) -> Run:
         return signature(**inputs)
 
     return run
+
+
+def _reason(error: Exception) -> str:
+    """Return what LiteRT lacks, from the converter's pages of text."""
+    found = re.findall(r"^\s*(tf\.\w+\(.*)$", str(error), re.MULTILINE)
+    lacks = "; ".join(dict.fromkeys(found)) or first_line(error)
+    return (
+        f"LiteRT cannot express this policy, it lacks {lacks}; use the format onnx or "
+        "saved_model"
+    )
 
 
 def _interpreter() -> Any:

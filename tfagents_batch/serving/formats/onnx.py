@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.serving import runtime
 from tfagents_batch.serving.formats.functions import Function, Run, Specs, positional
 
 NAME = "model.onnx"
@@ -17,6 +18,7 @@ OPSET = 18  # the newest that tf2onnx writes
 
 def write(function: Function, specs: Specs, folder: Path) -> str:
     """Write the function; its inputs and outputs have the names of ``specs``."""
+    runtime.onnxruntime()  # to say at once that it is missing
     onnx, tf2onnx = _packages()
     call, outputs = positional(function, specs)
     with _quiet():
@@ -34,9 +36,7 @@ def write(function: Function, specs: Specs, folder: Path) -> str:
 
 def load(path: Path) -> Run:
     """Return the function of a file."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(
+    session = runtime.onnxruntime().InferenceSession(
         str(path), providers=["CPUExecutionProvider"]
     )
     outputs = [x.name for x in session.get_outputs()]
@@ -50,7 +50,6 @@ def load(path: Path) -> Run:
 def _packages() -> tuple[Any, Any]:
     try:
         import onnx
-        import onnxruntime  # noqa: F401
         import tf2onnx
     except ImportError as error:
         raise UserError(

@@ -18,8 +18,9 @@ def write(function: Function, specs: Specs, folder: Path) -> str:
     concrete = traced.get_concrete_function(**specs)
     module = tf.Module()
     module.captured = list(concrete.graph.variables)  # which are saved
-    path = str(folder / NAME)
-    tf.saved_model.save(module, path, signatures={"serving_default": concrete})
+    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
+    signatures = {"serving_default": concrete}
+    tf.saved_model.save(module, str(folder / NAME), signatures, options)
     return NAME
 
 

@@ -1,0 +1,168 @@
+"""Exports: equal to the agent in processes without this package, checked, replaced."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfagents_batch as tfb
+from tests.serving import cases
+from tfagents_batch import spaces
+from tfagents_batch.errors import UserError
+from tfagents_batch.serving import export, parity
+from tfagents_batch.serving.formats import functions, litert
+from tfagents_batch.serving.signature import Signature
+
+FORMATS = "onnx", "saved_model", "litert"
+NONE = export.Origin({"name": "run"})
+SCRIPT = pathlib.Path(__file__).parent / "foreign.py"
+TIME, ROWS = 3, 6
+
+
+def played(agent):
+    """Return observations by the names of inputs, episode starts, and actions."""
+    generator = np.random.default_rng(1)
+    starts = generator.random((TIME, ROWS)) < 0.3
+    starts[0] = True
+    signature = Signature(agent._policy, agent_spec(agent), 0, 0.0)
+    names = [x.name for x in signature.inputs if x.role == "observation"]
+    found, state = {name: [] for name in (*names, "actions")}, None
+    for t in range(TIME):
+        rows = cases.rows(agent.observation_space, ROWS, t)
+        action, state = agent.predict(rows, state, starts[t])
+        flat = spaces.flatten(agent.observation_space, rows)
+        for name, x in zip(found, (*flat, action), strict=True):
+            found[name].append(x)
+    leaves = spaces.leaves(agent.observation_space)
+    found = {name: np.stack(x) for name, x in found.items()}
+    for name, leaf in zip(names, leaves, strict=True):
+        found[name] = found[name].astype(leaf.dtype)
+    return found | {"episode_start": starts}
+
+
+def decided(signature, given):
+    """Return the outputs of a signature as arrays."""
+    inputs = {name: tf.constant(x) for name, x in given.items()}
+    return {name: x.numpy() for name, x in signature.decide(inputs).items()}
+
+
+def agent_spec(agent):
+    return cases.EnvSpec(1, agent.observation_space, agent.action_space, {})
+
+
+def check(folder, chosen):
+    """Export agents in all formats; compare them with the agents, elsewhere."""
+    for case in chosen:
+        policy, spec = cases.policy_of(*case)
+        agent = cases.agent_of(policy, spec)
+        expected = played(agent)
+        for format in FORMATS:
+            target = folder / format / cases.name(case)
+            export.write(policy, spec, 10**6, format, target, 0.0, NONE)
+            np.savez(target / "expected.npz", **expected)
+    for format in FORMATS:
+        folders = sorted(map(str, (folder / format).iterdir()))
+        command = [sys.executable, str(SCRIPT), format, *folders]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+        assert done.returncode == 0, done.stderr[-3000:]
+        lines = [json.loads(x) for x in done.stdout.splitlines() if x[0] == "{"]
+        assert len(lines) == len(chosen)
+        for line in lines:
+            assert line["difference"] < 1e-4, (format, line)
+
+
+def test_exports_act_like_the_agent_in_processes_without_this_package(tmp_path):
+    check(tmp_path, cases.QUICK)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", cases.SLOW, ids=cases.name)
+def test_each_kind_of_policy_acts_alike_in_each_format(case, tmp_path):
+    check(tmp_path, [case])
+
+
+SHARES = [
+    ("dqn", "mask", "discrete", 0.2),
+    ("ppo", "vector", "discrete", 0.5),
+    ("ppo", "masks", "multi", 0.5),
+    ("ppo", "vector", "binary", 1.0),
+]
+
+
+@pytest.mark.parametrize("case", SHARES, ids=lambda x: "-".join(map(str, x)))
+def test_actions_are_as_frequent_as_their_propensities_say(case):
+    *names, share = case
+    policy, spec = cases.policy_of(*names)
+    signature, count = Signature(policy, spec, 0, share), 40_000
+    row = cases.rows(spec.observation_space, 1, seed=5)
+    given = {
+        x.name: np.repeat(np.asarray(part, x.dtype), count, 0)
+        for x, part in zip(
+            signature.inputs, spaces.flatten(spec.observation_space, row), strict=False
+        )
+    }
+    if signature.mask:
+        given[signature.mask][:] = np.arange(given[signature.mask].shape[1]) != 1
+    size = signature.inputs[-1].shape
+    given["noise"] = np.random.default_rng(0).random((count, *size), np.float32)
+    found = decided(signature, given)
+    actions, number, counts = np.unique(
+        found["action"].reshape(count, -1),
+        axis=0,
+        return_inverse=True,
+        return_counts=True,
+    )
+    propensity = np.zeros(len(actions))
+    propensity[number.ravel()] = found["propensity"]
+    np.testing.assert_allclose(found["propensity"], propensity[number.ravel()])
+    assert 1 - 0.02 < propensity.sum() < 1 + 1e-5
+    error = 3.5 * np.sqrt(propensity * (1 - propensity) / count) + 1e-9
+    assert (np.abs(counts / count - propensity) <= error).all()
+    if "probabilities" in found:
+        start = int(spec.action_space.start)
+        known = found["probabilities"][0][actions[:, 0] - start]
+        np.testing.assert_allclose(known, propensity, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac", "td3"])
+def test_samples_of_a_box_have_the_density_of_the_policy(name):
+    policy, spec = cases.policy_of(name, "vector", "box")
+    signature = Signature(policy, spec, 10**6, 1.0)
+    given = parity.inputs(signature, cases.VECTOR)
+    found = decided(signature, given)
+    observation, rows = tf.constant(given["observation"]), len(given["noise"])
+    zeros, false = tf.zeros([rows]), tf.zeros([rows], tf.bool)
+    step = tfb.TimeStep(observation, zeros, false, false, false, {})
+    state = policy.initial_state(rows)
+    sample, now = tf.constant(found["sample"]), tf.constant(10**6, tf.int64)
+    expected = policy.log_density(step, state, sample, now).numpy()
+    usual = np.abs(given["observation"]).max(-1) < 3
+    usual &= (np.abs(given["noise"]) < 2).all(-1)
+    np.testing.assert_allclose(
+        found["log_density"][usual], expected[usual], rtol=1e-3, atol=2e-2
+    )
+    space = spec.action_space
+    assert ((found["action"] >= space.low) & (found["action"] <= space.high)).all()
+
+
+def test_a_lite_model_with_unfrozen_variables_is_refused(tmp_path, monkeypatch):
+    policy, spec = cases.policy_of("dqn", "vector", "discrete")
+    frozen = functions.frozen
+
+    def unfrozen(function):  # the converter writes NaN for variables
+        constant = frozen(function)
+
+        def call(*tensors):
+            found = constant(*tensors)
+            return [x * np.nan if x.dtype.is_floating else x for x in found]
+
+        return call
+
+    monkeypatch.setattr(litert.functions, "frozen", unfrozen)
+    with pytest.raises(UserError, match="differs from its policy, so it was removed"):
+        export.write(policy, spec, 0, "litert", tmp_path / "export", 0.0, NONE)
+    assert not list(tmp_path.iterdir())

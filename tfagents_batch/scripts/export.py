@@ -1,0 +1,58 @@
+"""Export a trained policy: ``python -m tfagents_batch.scripts.export``."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+
+from tfagents_batch.config import option
+from tfagents_batch.scripts import app
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportCommand(app.AgentCommand):
+    """Flags of this script."""
+
+    format: str = option(
+        "onnx", "onnx (ONNX Runtime), saved_model (TensorFlow) or litert (mobile)"
+    )
+    outdir: str = option("", "folder to write; empty: export-<format> in the run's")
+    exploration: float = option(
+        0.0,
+        "probability of a random decision, see docs/export.md; 0 is the greedy policy",
+        least=0,
+        most=1,
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, export, and print the folder as the last line."""
+    # Imported here because TensorFlow takes seconds and reads environment variables.
+    from tfagents_batch import api
+
+    command = app.parse(argv, ExportCommand)
+    if command is None:
+        return 0
+    played = command.arguments()
+    done = api.export(
+        played.pop("logdir"),
+        command.format,
+        command.outdir or None,
+        command.exploration,
+        **played,
+    )
+    for notice in done.notices:
+        print(f"note: {notice}", file=sys.stderr)
+    largest = max(done.parity.differences.values())
+    print(
+        f"{done.parity.rows:,} inputs compared with the policy: largest difference "
+        f"{largest:.2g}",
+        file=sys.stderr,
+    )
+    app.show(done.folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main))

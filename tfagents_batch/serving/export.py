@@ -1,0 +1,177 @@
+"""Exports of trained policies, for programs without this package.
+
+An export is a folder: the model in one format; ``export.json``, which describes its
+inputs and outputs; and ``parity.json`` and ``parity.npz``, which say how it was
+compared with the policy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from tfagents_batch import spaces
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.interfaces import Policy
+from tfagents_batch.offline import publish
+from tfagents_batch.serving import parity
+from tfagents_batch.serving.signature import Field, Signature
+from tfagents_batch.types import EnvSpec
+
+Format = Literal["onnx", "saved_model", "litert"]
+SCHEMA = 1
+FACTS, PARITY, ARRAYS = "export.json", "parity.json", "parity.npz"
+_KEPT = 64  # rows of ``parity.npz``
+
+
+class Export(NamedTuple):
+    """A written export.
+
+    Attributes:
+      folder: its folder.
+      parity: comparison with the policy.
+      notices: what the caller should know, a line each.
+    """
+
+    folder: Path
+    parity: parity.Parity
+    notices: tuple[str, ...]
+
+
+class Origin(NamedTuple):
+    """What is written about the origin of a policy.
+
+    Attributes:
+      facts: entries of ``export.json``.
+      actions: names of Discrete actions, where the log that it learned from has some.
+      features: ids of the numbers of its observation, likewise.
+      notices: what the caller should know, a line each.
+    """
+
+    facts: dict[str, Any]
+    actions: tuple[str, ...] = ()
+    features: tuple[int, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def check_format(format: str) -> None:
+    """Raise a UserError for a format that does not exist."""
+    if format not in get_args(Format):
+        raise UserError(
+            f"format is {format!r}; expected one of {', '.join(get_args(Format))}"
+        )
+
+
+def write(
+    policy: Policy,
+    spec: EnvSpec,
+    step: int,
+    format: Format,
+    outdir: str | os.PathLike[str],
+    exploration: float,
+    origin: Origin,
+) -> Export:
+    """Write a policy to a folder, which appears, or is replaced, as a whole.
+
+    Args:
+      policy: a trained policy.
+      spec: spaces of its environments.
+      step: environment steps of its training.
+      format: of the model.
+      outdir: the folder; an earlier export there is replaced.
+      exploration: see ``Signature``.
+      origin: where the policy is from.
+
+    Raises:
+      UserError: if the folder is something else, the policy cannot be exported, or
+        differs from its export; nothing is written then.
+      SaveError: if a file cannot be written.
+    """
+    check_format(format)
+    target = Path(outdir).expanduser()
+    if target.exists() and not (target / FACTS).is_file():
+        raise UserError(
+            f"{target} exists and is no export; pass another --outdir, or remove it"
+        )
+    signature = Signature(policy, spec, step, exploration)
+    module = importlib.import_module(f"tfagents_batch.serving.formats.{format}")
+    with _staged(target) as folder:
+        name = module.write(signature.decide, signature.specs(), folder)
+        given = parity.inputs(signature, spec.observation_space)
+        result, expected = parity.compare(signature, module.load(folder / name), given)
+        if result.problems:
+            raise UserError(
+                f"the {format} export differs from its policy, so it was removed: "
+                + "; ".join(result.problems)
+            )
+        _write_json(folder / PARITY, result.to_json())
+        kept = {f"inputs/{k}": x[:_KEPT] for k, x in given.items()}
+        kept |= {f"outputs/{k}": x[:_KEPT] for k, x in expected.items()}
+        np.savez(folder / ARRAYS, **kept)
+        facts = {"schema": SCHEMA, "format": format, "model": name}
+        facts |= {"sha256": _hashes(folder), "step": step, "exploration": exploration}
+        facts |= origin.facts | _interface(signature, spec, origin)
+        _write_json(folder / FACTS, facts)
+    return Export(target, result, origin.notices)
+
+
+def _interface(signature: Signature, spec: EnvSpec, origin: Origin) -> dict[str, Any]:
+    """Return the entries of ``export.json`` on inputs and outputs."""
+    return {
+        "observation_space": spaces.to_json(spec.observation_space),
+        "action_space": spaces.to_json(spec.action_space),
+        "actions": list(origin.actions) or None,
+        "features": list(origin.features) or None,
+        "mask": signature.mask,
+        "inputs": [_described(x) for x in signature.inputs],
+        "outputs": [_described(x) for x in signature.outputs],
+    }
+
+
+def _described(field: Field) -> dict[str, Any]:
+    found = field._asdict() | {"shape": list(field.shape), "path": list(field.path)}
+    if field.role != "observation":
+        del found["path"]
+    if not field.distribution:
+        del found["distribution"]
+    return found
+
+
+@contextlib.contextmanager
+def _staged(target: Path) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of ``target`` at the end."""
+    staged = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged.mkdir()
+        yield staged
+        publish.replace(staged, target)
+    except OSError as error:
+        raise SaveError(f"{target} cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of all files, by their path in the folder."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(
+            path.read_bytes()
+        ).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")

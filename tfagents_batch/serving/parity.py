@@ -1,0 +1,224 @@
+"""Comparison of an export with the policy that it was made from."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tfagents_batch import encoding, spaces
+from tfagents_batch.nn.encoder import ACTION_MASK
+from tfagents_batch.serving.formats.functions import Arrays, Run
+from tfagents_batch.serving.signature import Field, Signature
+
+ROWS = 1000
+ABSOLUTE, RELATIVE = 1e-4, 1e-5  # either is enough
+CHUNK = 256  # rows of a call
+_LARGE = 1e9  # of a number without bounds
+
+
+class Parity(NamedTuple):
+    """Result of a comparison.
+
+    Attributes:
+      rows: number of inputs.
+      differences: largest absolute difference of each output.
+      problems: what is wrong, a line each; empty if nothing is.
+    """
+
+    rows: int
+    differences: dict[str, float]
+    problems: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``parity.json``."""
+        return {
+            "rows": self.rows,
+            "passed": not self.problems,
+            "tolerance": {"absolute": ABSOLUTE, "relative": RELATIVE},
+            "differences": self.differences,
+            "problems": list(self.problems),
+        }
+
+
+def inputs(signature: Signature, observation: Any, seed: int = 0) -> Arrays:
+    """Return random inputs of a signature and extreme ones, in a random order.
+
+    Args:
+      signature: of the export.
+      observation: observation space.
+      seed: seed of the random numbers.
+    """
+    generator = np.random.default_rng(seed)
+    leaves = spaces.leaves(observation)
+    edges = [_edges(leaf) for leaf in leaves]
+    size = ROWS + max(map(len, edges))
+    order = generator.permutation(size)
+    found = {}
+    for x in signature.inputs:
+        if x.role == "observation":
+            leaf, extreme = leaves[len(found)], edges[len(found)]
+            random = _random(leaf, size - len(extreme), generator)
+            rows = np.concatenate([extreme, random]).astype(x.dtype)
+        else:
+            rows = _other(x, size, generator)
+        found[x.name] = rows[order]
+    return found
+
+
+def compare(signature: Signature, run: Run, given: Arrays) -> tuple[Parity, Arrays]:
+    """Compare an export with its policy.
+
+    Args:
+      signature: of the export, with the policy.
+      run: the loaded export.
+      given: its inputs.
+
+    Returns:
+      The result, and the policy's outputs.
+    """
+    expected = _in_chunks(_reference(signature), given)
+    found = _in_chunks(run, given)
+    size = len(next(iter(given.values())))
+    differences: dict[str, float] = {}
+    problems = []
+    ties = np.zeros(size, bool)
+    if "propensity" in expected:
+        ties = _ties(signature, given, expected["action"], found.get("action"))
+    for name, right in expected.items():
+        wrong = found.get(name)
+        if wrong is None or wrong.shape != right.shape or wrong.dtype != right.dtype:
+            problems.append(f"{name} is {_kind(wrong)}; expected {_kind(right)}")
+            continue
+        kept = slice(None) if name not in _OF_ACTION else ~ties
+        difference, problem = _differ(name, wrong[kept], right[kept])
+        differences[name] = difference
+        problems += problem
+    return Parity(size, differences, tuple(problems)), expected
+
+
+_OF_ACTION = "action", "propensity", "probabilities"  # which a tie changes
+
+
+def _differ(name: str, found: np.ndarray, right: np.ndarray) -> tuple[float, list[str]]:
+    """Return the largest difference, and a line about it if it is too large."""
+    found, right = (x.reshape(len(x), -1).astype(np.float64) for x in (found, right))
+    if not right.size:
+        return 0.0, []
+    if np.isnan(right).any():
+        row = int(np.isnan(right).any(-1).argmax())
+        return float("nan"), [f"{name} of the policy is NaN in row {row}"]
+    with np.errstate(invalid="ignore"):  # the difference of infinities
+        difference = np.where(found == right, 0.0, np.abs(found - right))
+    size = np.where(np.isfinite(right), np.abs(right), 0.0).max(-1, keepdims=True)
+    wrong = ~(difference <= np.maximum(ABSOLUTE, RELATIVE * size))  # also for NaN
+    largest = float(np.nan_to_num(difference, nan=np.inf).max())
+    if not wrong.any():
+        return largest, []
+    row = int(wrong.any(-1).argmax())
+    return largest, [
+        f"{name} differs in {int(wrong.any(-1).sum())} of {len(right)} rows, by up to "
+        f"{largest:.3g}; row {row} is {found[row].tolist()}, expected "
+        f"{right[row].tolist()}"
+    ]
+
+
+def _ties(
+    signature: Signature, given: Arrays, right: np.ndarray, found: np.ndarray | None
+) -> np.ndarray:
+    """Return where two different actions are equally good, bool ``[N]``."""
+    if found is None or found.shape != right.shape:
+        return np.zeros(len(right), bool)
+    score = tf.function(signature.score, autograph=False)
+    one, other = (
+        _in_chunks(
+            lambda x: {"score": score({k: x[k] for k in given}, x["chosen"]).numpy()},
+            {**given, "chosen": action},
+        )["score"]
+        for action in (right, found)
+    )
+    different = (right != found).reshape(len(right), -1).any(-1)
+    return different & (np.abs(one - other) < ABSOLUTE)
+
+
+def _reference(signature: Signature) -> Run:
+    decide = tf.function(signature.decide, autograph=False)
+
+    def run(rows):
+        found = decide({name: tf.constant(x) for name, x in rows.items()})
+        return {name: x.numpy() for name, x in found.items()}
+
+    return run
+
+
+def _in_chunks(run: Callable[[Arrays], Arrays], given: Arrays) -> dict[str, np.ndarray]:
+    size = len(next(iter(given.values())))
+    parts = [
+        run({name: x[first : first + CHUNK] for name, x in given.items()})
+        for first in range(0, size, CHUNK)
+    ]
+    return {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}
+
+
+def _kind(x: np.ndarray | None) -> str:
+    return "missing" if x is None else f"{x.dtype} {list(x.shape)}"
+
+
+def _random(leaf: spaces.Leaf, size: int, generator: np.random.Generator) -> np.ndarray:
+    """Return random values ``[size, ...]`` of a part of an observation."""
+    space, shape = leaf.space, (size, *leaf.shape)
+    if ACTION_MASK in leaf.path:
+        return generator.integers(0, 2, shape)
+    if isinstance(space, gs.Discrete):
+        return generator.integers(space.start, space.start + space.n, shape)
+    if isinstance(space, gs.MultiDiscrete):
+        start = np.asarray(space.start)
+        return start + generator.integers(0, np.broadcast_to(space.nvec, shape))
+    if isinstance(space, gs.MultiBinary):
+        return generator.integers(0, 2, shape)
+    if np.issubdtype(space.dtype, np.floating):
+        scale = np.exp(generator.normal(0, 2, (size, *[1] * len(leaf.shape))))
+        return np.clip(generator.normal(size=shape) * scale, space.low, space.high)
+    low, high = np.int64(space.low), np.int64(space.high)
+    return generator.integers(low, high, shape, endpoint=True)
+
+
+def _edges(leaf: spaces.Leaf) -> np.ndarray:
+    """Return extreme values of a part of an observation, ``[n, ...]``."""
+    space = leaf.space
+    if ACTION_MASK in leaf.path:  # one possible action each, all of them, and none
+        size = int(np.prod(leaf.shape))
+        rows = [*np.eye(size), np.ones(size), np.zeros(size)]
+        return np.reshape(rows, (-1, *leaf.shape))
+    if isinstance(space, gs.Discrete):
+        return np.arange(space.start, space.start + min(space.n, 100))
+    if isinstance(space, gs.MultiDiscrete):
+        start = np.asarray(space.start)
+        return np.stack([start, start + np.asarray(space.nvec) - 1])
+    if isinstance(space, gs.MultiBinary):
+        return np.stack([np.zeros(leaf.shape), np.ones(leaf.shape)])
+    large = _LARGE if encoding.kind(space) == "floats" else np.inf
+    low, high = (np.clip(np.float64(x), -large, large) for x in (space.low, space.high))
+    middle = np.clip(0.0, low, high)
+    return np.stack([low, high, middle, *_mixed(low, high)])
+
+
+def _mixed(low: np.ndarray, high: np.ndarray) -> Sequence[np.ndarray]:
+    """Return two values with both bounds in them."""
+    even = np.arange(low.size).reshape(low.shape) % 2 == 0
+    pairs = itertools.permutations((low, high))
+    return [np.where(even, one, other) for one, other in pairs]
+
+
+def _other(x: Field, size: int, generator: np.random.Generator) -> np.ndarray:
+    """Return random values of an input that is no part of an observation."""
+    shape = (size, *x.shape)
+    if x.role == "episode_start":
+        return generator.random(shape) < 0.5
+    if x.distribution == "uniform":
+        return generator.random(shape, np.float32)
+    return generator.normal(size=shape).astype(x.dtype)
