@@ -1,7 +1,10 @@
 """Exports: equal to the agent in processes without this package, checked, replaced."""
 
+import contextlib
+import io
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -10,9 +13,12 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tests.offline import timelines
 from tests.serving import cases
+from tests.support import untrained
 from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import export as script
 from tfagents_batch.serving import export, parity
 from tfagents_batch.serving.formats import functions, litert
 from tfagents_batch.serving.signature import Signature
@@ -147,6 +153,72 @@ def test_samples_of_a_box_have_the_density_of_the_policy(name):
     )
     space = spec.action_space
     assert ((found["action"] >= space.low) & (found["action"] <= space.high)).all()
+
+
+def exported(*flags):
+    """Run the script; return the folder that it prints, and the other lines."""
+    out, lines = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(lines):
+        assert script.main(flags) == 0
+    return pathlib.Path(out.getvalue().strip()), lines.getvalue()
+
+
+def test_the_script_says_what_stays_with_the_caller_and_replaces_exports(tmp_path):
+    wrapper = "FlattenObservation"
+    options = {"wrappers": [wrapper], "num_envs": 1, "num_workers": 0}
+    run = untrained.folder("ppo", "CartPole-v1", tmp_path, **options)
+    folder, lines = exported(f"--logdir={run}")
+    assert folder == run / "export-onnx"
+    assert f"the wrapper {wrapper} is not part of the export" in lines
+    assert "inputs compared with the policy" in lines
+    facts = json.loads((folder / "export.json").read_text())
+    assert facts["step"] == untrained.STEP and facts["name"] == run.name
+    assert facts["env"] == "CartPole-v1" and facts["versions"]["tensorflow"]
+    again, _ = exported(f"--logdir={run}", "--exploration=0.5")
+    facts = json.loads((again / "export.json").read_text())
+    assert again == folder and facts["exploration"] == 0.5
+    assert sorted(x.name for x in run.glob("*export*")) == ["export-onnx"]
+
+
+def test_names_of_actions_and_features_are_those_of_logged_rows(tmp_path):
+    data = timelines.build(tmp_path / "data", timelines.walks(20))
+    settings = {"network": {"hidden": [8]}}
+    run = tfb.train_offline("bc", data, steps=2, logdir=tmp_path, settings=settings)
+    done = tfb.export(run, outdir=tmp_path / "export")
+    facts = json.loads((done.folder / "export.json").read_text())
+    assert facts["actions"] == ["left", "right"] and facts["features"] == [*range(5)]
+    shutil.rmtree(data)
+    done = tfb.export(run, outdir=tmp_path / "export")
+    assert "names of actions and features are left out" in done.notices[0]
+
+
+WRONG = {
+    "format is 'pickle'; expected one of onnx": {"format": "pickle"},
+    "exists and is no export": {"outdir": "taken"},
+    "exploration is 2.0; expected 0 to 1": {"exploration": 2.0},
+    "actions are a Box: .* expected 0, the mode, or 1": {"exploration": 0.5},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_arguments_that_cannot_be_used_leave_no_file(message, tmp_path):
+    run = untrained.folder("sac", "Pendulum-v1", tmp_path, num_envs=1, num_workers=0)
+    (run / "taken").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    options = {"outdir": "export"} | WRONG[message]
+    options["outdir"] = run / options["outdir"]
+    with pytest.raises(UserError, match=message):
+        tfb.export(run, **options)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_policy_with_nan_is_refused(tmp_path):
+    policy, spec = cases.policy_of("dqn", "vector", "discrete")
+    weight = policy.network.trainable_variables[0]
+    weight.assign(np.full(weight.shape, np.nan, np.float32))
+    with pytest.raises(UserError, match="values of the policy is NaN in row 0"):
+        export.write(policy, spec, 0, "onnx", tmp_path / "export", 0.0, NONE)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_lite_model_with_unfrozen_variables_is_refused(tmp_path, monkeypatch):
