@@ -133,7 +133,7 @@ def _ties(
     """Return where two different actions are equally good, bool ``[N]``."""
     if found is None or found.shape != right.shape:
         return np.zeros(len(right), bool)
-    score = tf.function(signature.score, autograph=False)
+    score = tf.function(signature.score, reduce_retracing=True, autograph=False)
     one, other = (
         _in_chunks(
             lambda x: {"score": score({k: x[k] for k in given}, x["chosen"]).numpy()},
@@ -146,7 +146,8 @@ def _ties(
 
 
 def _reference(signature: Signature) -> Run:
-    decide = tf.function(signature.decide, autograph=False)
+    specs = [signature.specs()]
+    decide = tf.function(signature.decide, input_signature=specs, autograph=False)
 
     def run(rows):
         found = decide({name: tf.constant(x) for name, x in rows.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -43,15 +44,35 @@ def positional(
     return call, outputs
 
 
+def named(function: Function, specs: Specs) -> tf.Module:
+    """Return a module with the frozen function as ``call``, of named tensors.
+
+    Its concrete function is the module's ``signature``.
+    """
+    call, outputs = positional(function, specs)
+    constant, module = frozen(call), tf.Module()
+
+    @tf.function(autograph=False)
+    def of_names(**inputs):
+        return dict(zip(outputs, constant(*(inputs[x] for x in specs)), strict=True))
+
+    module.signature = of_names.get_concrete_function(**specs)
+    module.call = of_names
+    return module
+
+
 def frozen(
     function: tf.types.experimental.PolymorphicFunction,
 ) -> Callable[..., list[tf.Tensor]]:
     """Return the function with constants instead of its variables.
 
-    It can be called in other graphs.
+    It can be called in other graphs, and has no gradients of its own.
     """
     constant = convert_variables_to_constants_v2(function.get_concrete_function())
     graph = constant.graph.as_graph_def()
+    inner = (x.node_def for x in graph.library.function)
+    for node in itertools.chain(graph.node, *inner):
+        node.attr.pop("_gradient_op_type", None)  # which only this process knows
     inputs, outputs = ([x.name for x in y] for y in (constant.inputs, constant.outputs))
 
     def call(*tensors):

@@ -23,22 +23,11 @@ NAME = "model.tflite"
 def write(function: Function, specs: Specs, folder: Path) -> str:
     """Write the function as the signature ``serving_default``."""
     _interpreter()
-    call, outputs = functions.positional(function, specs)
     # Without frozen variables, the converter writes NaN instead of the weights.
-    constant = functions.frozen(call)
-    module = tf.Module()
-
-    @tf.function(autograph=False)
-    def named(**inputs):
-        return dict(zip(outputs, constant(*(inputs[x] for x in specs)), strict=True))
-
-    concrete = named.get_concrete_function(**specs)
-    module.named = named
+    module = functions.named(function, specs)
     with tempfile.TemporaryDirectory() as scratch, _quiet():
-        # Gradients would keep the variables.
-        options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-        signatures = {"serving_default": concrete}
-        tf.saved_model.save(module, scratch, signatures, options)
+        signatures = {"serving_default": module.signature}
+        tf.saved_model.save(module, scratch, signatures)
         converter = tf.lite.TFLiteConverter.from_saved_model(scratch)
         try:
             content = converter.convert()

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfagents_batch.serving.formats import functions
 from tfagents_batch.serving.formats.functions import Function, Run, Specs
 
 NAME = "saved_model"
@@ -14,13 +15,9 @@ NAME = "saved_model"
 
 def write(function: Function, specs: Specs, folder: Path) -> str:
     """Write the function as the signature ``serving_default``."""
-    traced = tf.function(lambda **inputs: function(inputs), autograph=False)
-    concrete = traced.get_concrete_function(**specs)
-    module = tf.Module()
-    module.captured = list(concrete.graph.variables)  # which are saved
-    options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
-    signatures = {"serving_default": concrete}
-    tf.saved_model.save(module, str(folder / NAME), signatures, options)
+    module = functions.named(function, specs)
+    signatures = {"serving_default": module.signature}
+    tf.saved_model.save(module, str(folder / NAME), signatures)
     return NAME
 
 
