@@ -328,6 +328,18 @@ def test_the_schema_lists_what_occurs():
         )
 
 
+def test_actions_that_are_all_numbers_are_sorted_as_numbers():
+    names = [str(i) for i in (10, 0, 2, 11, 1, -1)]
+    for more, expected in (
+        ([], ("-1", "0", "1", "2", "10", "11")),
+        (["none"], ("-1", "0", "1", "10", "11", "2", "none")),
+    ):
+        possible = names + more
+        rows = [made.row(action="0", possible_actions=possible)]
+        with open_rows(rows) as found:
+            assert found.find_schema().actions == expected
+
+
 def test_the_schema_of_parametric_rows_lists_features_of_all_candidates():
     rows = [made.parametric(possible_actions=[{"100": 0.3, "101": 1}, {"200": 1}])]
     with open_rows(rows, "parametric") as found:

@@ -1,18 +1,22 @@
 """Logged rows as experience: draws, from memory and from files, and what is refused."""
 
+import dataclasses
+import itertools
 import time
 
 import gymnasium as gym
 import numpy as np
+import pyarrow
 import pytest
 import tensorflow as tf
+from pyarrow import parquet
 
 import tfagents_batch as tfb
 from tests.offline import timelines
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import dense, timeline
-from tfagents_batch.sources import table
+from tfagents_batch.sources import logged, table
 from tfagents_batch.sources.logged import TableSettings
 from tfagents_batch.sources.table import Sizes
 from tfagents_batch.training.log.logger import read_metrics
@@ -29,21 +33,33 @@ def data(tmp_path_factory):
     )
 
 
-def test_each_block_is_used_once_in_a_pass_and_its_rows_are_equally_likely():
-    sizes = Sizes((5, 3, 9, 2), 32, 4)
-    used, rows = [], []
-    draw = tf.function(lambda seed, step: table.draw(sizes, seed, step))
-    for step in range(32):
-        block, index = draw(tf.constant(step), tf.constant(step, tf.int64))
+def test_each_block_is_used_once_in_a_pass_and_all_rows_are_equally_likely():
+    sizes = Sizes((40, 24, 72, 8, 1), 8)
+    assert sizes.updates == (5, 3, 9, 1, 1)
+    used, left, rows = [], [], np.zeros([5, 72])
+
+    @tf.function
+    def draw(step):
+        now = table.place(sizes, step)
+        return *now, table.draw(sizes, tf.cast(step, tf.int32), now.block)
+
+    for step in range(20 * 19):
+        block, *more = (x.numpy() for x in draw(tf.constant(step, tf.int64)))
         used.append(int(block))
-        assert (
-            index.numpy().min() >= 0 and index.numpy().max() < sizes.blocks[int(block)]
-        )
-        rows += [int(x) for x in index if int(block) == 2]
-    assert [used[i : i + 4] for i in range(0, 32, 4)] == [[x] * 4 for x in used[::4]]
-    assert sorted(used[::4][:4]) == sorted(used[::4][4:]) == [0, 1, 2, 3]
-    counts = np.bincount(rows, minlength=9)
-    assert counts.min() > len(rows) / 9 / 2
+        left.append(int(more[0]))
+        np.add.at(rows, (block, more[1]), 1)
+    for first in range(0, 20 * 19, 19):
+        assert np.bincount(used[first : first + 19]).tolist() == [*sizes.updates]
+        runs = [list(x) for _, x in itertools.groupby(used[first : first + 19])]
+        assert len(runs) == 5
+        expected = [k for run in runs for k in range(len(run), 0, -1)]
+        assert left[first : first + 19] == expected
+    assert used[:19] != used[19:38]
+    for block, size in enumerate(sizes.blocks):
+        assert not rows[block, size:].any()
+    # The last block has fewer rows than a batch, and one update all the same.
+    np.testing.assert_allclose(rows.sum(1)[:4] / sizes.blocks[:4], 20)
+    assert rows[2].min() > 20 / 2
 
 
 def weights(run):
@@ -70,7 +86,7 @@ def trained(tmp_path_factory):
 
     def train(stream=False, updates=50):
         settings = SMALL | {"learning_rate": "linear(1e-2, 1e-4)", "batch_size": 64}
-        # Several blocks, each for 32 updates.
+        # Several blocks of 25 or 26 updates, and a last one of fewer.
         table = {"stream": stream, "block_rows": 2048}
         options = {"steps": 120, "eval_every": 0, "log_every": updates}
         folder = tmp_path_factory.mktemp("runs")
@@ -131,6 +147,34 @@ def test_boosts_change_the_rewards_of_their_actions(data):
     np.testing.assert_array_equal(added, np.where(columns["action"] == 0, 2.0, 0.0))
 
 
+def test_boosts_are_refused_where_a_sample_has_several_rewards(tmp_path):
+    data = timelines.build(tmp_path / "data", timelines.walks(5), n_step=2)
+    with pytest.raises(UserError, match=r"first of the 2 rewards.*--custom_reward"):
+        tfb.train_offline("dqn", data, table={"boosts": {"left": 2.0}}, logdir=tmp_path)
+
+
+def set_splits(data, splits):
+    """Give each row group of a table, of 100 rows, a split."""
+    (path,) = dense.partition(data).files
+    rows = parquet.read_table(path)
+    column = np.repeat(splits, 100)[: len(rows)]
+    place = rows.column_names.index("split")
+    rows = rows.set_column(place, "split", pyarrow.array(column))
+    parquet.write_table(rows, path, row_group_size=100)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_blocks_without_rows_for_training_are_skipped(stream, tmp_path):
+    data = timelines.build(tmp_path / "data", timelines.walks(80))
+    options = {"steps": 60, "logdir": tmp_path / "runs", "settings": SMALL}
+    options["table"] = {"stream": stream, "block_rows": 100}
+    set_splits(data, ["train", "eval", "train", "eval"])
+    assert tfb.train_offline("dqn", data, **options).step == 60
+    set_splits(data, ["eval"] * 4)
+    with pytest.raises(UserError, match="has no row for training"):
+        tfb.train_offline("dqn", data, **options)
+
+
 def test_sarsa_leaves_out_rows_whose_next_action_is_not_known(data):
     found = dense.partition(data)
     rows = {k: tf.constant(x) for k, x in table.used(dense.read(found), False).items()}
@@ -146,6 +190,26 @@ def test_an_environment_is_played_if_it_has_the_spaces_of_the_rows(data, tmp_pat
     options = {"steps": 20, "logdir": tmp_path, "settings": SMALL}
     with pytest.raises(UserError, match=r"but the rows in .* have Box"):
         tfb.train_offline("dqn", data, env="CartPole-v1", **options)
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        (("0", "1"), None),
+        (("left", "right"), None),
+        (("0", "10"), r"action 1 of the rows in .* is named '10'.*names 0 to 1"),
+        (("1", "0"), r"action 0 of the rows in .* is named '1'.*--schema"),
+    ],
+)
+def test_numbered_actions_are_those_of_the_environment_in_order(actions, message, data):
+    found = dense.partition(data)
+    found = found._replace(schema=dataclasses.replace(found.schema, actions=actions))
+    spec = EnvSpec(1, gym.spaces.Box(-1, 1, (5,)), gym.spaces.Discrete(2), {})
+    if message is None:
+        logged._fitting(spec, spec, found)
+    else:
+        with pytest.raises(UserError, match=message):
+            logged._fitting(spec, spec, found)
 
 
 WRONG = {
@@ -168,6 +232,9 @@ WRONG = {
     "num_envs is 3, which .* without an environment": {"num_envs": 3},
     "nothing is collected from logged rows": {"overlap": True},
     "table gives rows, but 'ppo'": {"algorithm": "ppo"},
+    "boosts is {'left': '1'}; expected a finite number": {
+        "table": {"boosts": {"left": "1"}}
+    },
     "config is dqn/cartpole, but presets": {"config": "dqn/cartpole"},
 }
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import interruptible
-from tfagents_batch.offline.schema import Mode, Schema, types
+from tfagents_batch.offline.schema import Mode, Schema, in_order, types
 
 try:
     import duckdb
@@ -132,7 +132,10 @@ class Rows:
         return tuple(sorted(found))
 
     def find_schema(self) -> Schema:
-        """Return the schema of the rows; the first call reads all of them."""
+        """Return the schema of the rows; the first call reads all of them.
+
+        Names of actions that are all integers are sorted as numbers, others as text.
+        """
 
         def names(*kinds: str) -> tuple:
             return tuple(
@@ -141,7 +144,7 @@ class Rows:
 
         return Schema(
             self.mode,
-            actions=names("action", "possible_action"),
+            actions=in_order(names("action", "possible_action")),
             features=names("feature"),
             action_features=names("action_feature"),
             metrics=names("metric"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 from tfagents_batch.errors import UserError
@@ -114,6 +115,17 @@ class Schema:
                     + (f" gained {came}" if came else "")
                 )
         return "; ".join(parts)
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names sorted: as numbers if all of them are integers, else as text."""
+    names = sorted(names)
+    return tuple(sorted(names, key=int) if all(map(is_integer, names)) else names)
+
+
+def is_integer(name: str) -> bool:
+    """Return whether a name is the decimal number of an action."""
+    return re.fullmatch(r"-?[0-9]+", name) is not None
 
 
 def types(mode: Mode) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import os
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -17,6 +18,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.offline import dense
 from tfagents_batch.offline.dense import Columns, Partition
+from tfagents_batch.offline.schema import is_integer
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.reports import Reporter
 from tfagents_batch.sources.row_metrics import Rows
@@ -80,6 +82,7 @@ class TableSettings:
         checked = config.check(self, "table.")
         if not checked.data:
             raise UserError("table.data is empty; expected the folder of a timeline")
+        _check_boosts(checked.boosts)
         _check_distribution(checked.target_action_distribution)
         if run.overlap:
             raise UserError(
@@ -97,6 +100,12 @@ class TableSettings:
                 f"gamma is {gamma}, but the timeline {found.folder} was made with "
                 f"{known['gamma']}; set --algorithm.gamma={known['gamma']}, or make "
                 "the timeline again"
+            )
+        if self.boosts and known["n_step"] > 1:
+            raise UserError(
+                f"table.boosts would change only the first of the {known['n_step']} "
+                f"rewards of a sample in {found.folder}; make the timeline with "
+                "--custom_reward, or with --n_step=1"
             )
         for name in ("boosts", "target_action_distribution"):
             unknown = sorted(set(getattr(self, name)) - set(found.schema.actions))
@@ -138,10 +147,18 @@ class TableSettings:
         """Read the rows, or begin to, see ``interfaces.Experience``."""
         del envs, seed
         found = dense.partition(self.data)
-        blocks = dense.blocks(found, self.block_rows)
+        counts = {
+            block: dense.training_rows(block)
+            for block in dense.blocks(found, self.block_rows)
+        }
+        blocks = [block for block, count in counts.items() if count]
+        if not blocks:
+            raise UserError(
+                f"{found.folder} has no row for training; make the timeline again with "
+                "a larger --train_share"
+            )
         batch = algorithm.config.accepts()[self.kind].batch_size
-        updates = max(1, self.block_rows // batch)
-
+        sizes = Sizes(tuple(counts[block] for block in blocks), batch)
         masked = _is_masked(found)
 
         def read(number: int) -> Columns:
@@ -150,17 +167,10 @@ class TableSettings:
             return {k: x[rows] for k, x in used(columns, masked).items()}
 
         if self.streams:
-            sizes = tuple(dense.training_rows(block) for block in blocks)
-            return TableStream(read, Sizes(sizes, batch, updates), run.seed, run.steps)
+            return TableStream(read, sizes, run.seed, run.steps)
         columns = [read(number) for number in range(len(blocks))]
-        counts = tuple(len(x["reward"]) for x in columns)
-        if not sum(counts):
-            raise UserError(
-                f"{found.folder} has no row for training; make the timeline again with "
-                "a larger --train_share"
-            )
         with placement.updating():
-            return Table(columns, Sizes(counts, batch, updates))
+            return Table(columns, sizes)
 
     def evaluator(self, algorithm: Algorithm, placement: Placement) -> Reporter:
         """Return what reports on the rows for evaluation, or those for training.
@@ -215,13 +225,25 @@ def _is_large(folder: Path, size: int) -> bool:
     return free is not None and size > _PART * free
 
 
+def _check_boosts(given: dict[str, Any]) -> None:
+    if not all(_is_finite(x) for x in given.values()):
+        raise UserError(
+            f"table.boosts is {given}; expected a finite number for each action"
+        )
+
+
 def _check_distribution(given: dict[str, Any]) -> None:
-    numbers = all(isinstance(x, (int, float)) and x >= 0 for x in given.values())
+    numbers = all(_is_finite(x) and x >= 0 for x in given.values())
     if given and not (numbers and abs(sum(given.values()) - 1) < 1e-6):
         raise UserError(
             f"table.target_action_distribution is {given}; expected numbers that are "
             "at least 0 and whose sum is 1"
         )
+
+
+def _is_finite(value: Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and math.isfinite(value)
 
 
 def _is_masked(found: Partition) -> bool:
@@ -285,4 +307,18 @@ def _fitting(env: EnvSpec, rows: EnvSpec, found: Partition) -> EnvSpec:
             f"{found.folder} have {rows.observation_space} and {rows.action_space}; "
             "pass the environment that was logged, or none"
         )
+    _check_numbers(found)
     return EnvSpec(1, observation, action, {}, env.max_episode_steps)
+
+
+def _check_numbers(found: Partition) -> None:
+    """Check that names of actions that are numbers are those of an environment."""
+    names = found.schema.actions
+    for i, name in enumerate(names):
+        if is_integer(name) and name != str(i):
+            raise UserError(
+                f"action {i} of the rows in {found.folder} is named {name!r}, but the "
+                f"environment would take it for its action {i}; expected the names 0 "
+                f"to {len(names) - 1} in this order, or no numbers. Make the timeline "
+                "again with a --schema that has all actions in order"
+            )

@@ -6,7 +6,8 @@ are drawn uniformly; see ``table_stream`` for one that is larger.
 
 Draws depend on seed and step alone. A table of more than ``block_rows`` rows is used
 block by block, in another order in every pass; its rows were shuffled when they were
-written. So a seed gives the same weights from memory and from files.
+written. A block has as many updates as its rows fill batches, so that all rows are
+drawn equally often. A seed gives the same weights from memory and from files.
 """
 
 from __future__ import annotations
@@ -33,14 +34,29 @@ class Sizes(NamedTuple):
     """Sizes of the draws.
 
     Attributes:
-      blocks: number of rows of each block.
+      blocks: number of rows of each block, at least 1.
       batch_size: rows of an update.
-      updates: updates of a block.
     """
 
     blocks: tuple[int, ...]
     batch_size: int
-    updates: int
+
+    @property
+    def updates(self) -> tuple[int, ...]:
+        """Updates of each block in a pass, proportional to its rows; at least 1."""
+        return tuple(max(1, round(x / self.batch_size)) for x in self.blocks)
+
+
+class Place(NamedTuple):
+    """Place of an update in the passes over a table.
+
+    Attributes:
+      block: int32 ``[]``, number of the block.
+      left: i64 ``[]``, updates of this block from here on in this pass.
+    """
+
+    block: tf.Tensor
+    left: tf.Tensor
 
 
 class Table(tf.Module):
@@ -72,7 +88,8 @@ class Table(tf.Module):
         """Draw rows: a trajectory of one action, ``[1, batch_size]``."""
         del collected
         sizes = self._sizes()
-        block, index = draw(sizes, seed, step)
+        block = place(sizes, step).block
+        index = draw(sizes, seed, block)
         first = tf.constant(np.cumsum([0, *sizes.blocks[:-1]]), tf.int32)
         index += first[block]
         rows = {
@@ -91,23 +108,31 @@ class Table(tf.Module):
         return {}
 
 
-def draw(sizes: Sizes, seed: Any, step: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """Draw the rows of an update.
+def place(sizes: Sizes, step: Any) -> Place:
+    """Return the place of an update.
+
+    Args:
+      sizes: sizes of the table.
+      step: i64 ``[]``, updates before it.
+    """
+    step, updates = tf.cast(step, tf.int64), tf.constant(sizes.updates, tf.int64)
+    turn, position = step // sum(sizes.updates), step % sum(sizes.updates)
+    order = _order(len(sizes.blocks), turn)
+    ends = tf.cumsum(tf.gather(updates, order))
+    number = tf.reduce_sum(tf.cast(ends <= position, tf.int32))
+    return Place(order[number], ends[number] - position)
+
+
+def draw(sizes: Sizes, seed: Any, block: Any) -> tf.Tensor:
+    """Draw the rows of an update, int32 ``[batch_size]``, positions in its block.
 
     Args:
       sizes: sizes of the table.
       seed: int32 ``[]``, of the update.
-      step: i64 ``[]``, updates before it.
-
-    Returns:
-      int32 ``[]`` number of the block, and int32 ``[batch_size]`` rows in it.
+      block: int32 ``[]``, number of the block.
     """
-    count = len(sizes.blocks)
-    position = tf.cast(step, tf.int64) // sizes.updates
-    order = _order(count, position // count)
-    block = order[tf.cast(position % count, tf.int32)]
     rows = tf.constant(sizes.blocks, tf.int32)[block]
-    return block, integers(sizes.batch_size, seeds.key(seed, "table"), rows)
+    return integers(sizes.batch_size, seeds.key(seed, "table"), rows)
 
 
 def _order(count: int, turn: tf.Tensor) -> tf.Tensor:

@@ -18,7 +18,7 @@ from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.offline.dense import Columns
 from tfagents_batch.sources import table
-from tfagents_batch.sources.table import Sizes
+from tfagents_batch.sources.table import Place, Sizes
 from tfagents_batch.types import Collected
 
 UPDATES = 50  # of a fetch, at most
@@ -51,12 +51,11 @@ class TableStream:
 
     def fetch(self, step: int) -> Collected:
         """Return the rows of the next updates, see ``interfaces.HostSource``."""
-        updates = self._sizes.updates
-        left = max(self._steps - step, 1)  # one is fetched ahead at the end
-        count = min(UPDATES, left, updates - step % updates)  # all of one block
         with placement.host():
-            block, index, after = self._draws(constants.argument(step, tf.int64))
-        number, index = int(block), index.numpy()[:count]
+            now, index, after = self._draws(constants.argument(step, tf.int64))
+        left = max(self._steps - step, 1)  # one is fetched ahead at the end
+        count = min(UPDATES, left, int(now.left))  # all of one block
+        number, index = int(now.block), index.numpy()[:count]
         columns = self._block(number)
         self._block(int(after), wait=False)
         for other in self._blocks.keys() - {number, int(after)}:
@@ -89,16 +88,16 @@ class TableStream:
         """End the thread."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _draw(self, step: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return block and rows ``[UPDATES, N]`` of updates, and the next block."""
+    def _draw(self, step: tf.Tensor) -> tuple[Place, tf.Tensor, tf.Tensor]:
+        """Return place and rows ``[UPDATES, N]`` of updates, and the next block."""
         steps = step + tf.range(UPDATES, dtype=tf.int64)
         keys = seeds.iteration_seed(tf.constant(self._seed), steps)
+        now = table.place(self._sizes, step)
         index = [
-            table.draw(self._sizes, key, step)[1] for key in tf.unstack(keys, UPDATES)
+            table.draw(self._sizes, key, now.block) for key in tf.unstack(keys, UPDATES)
         ]
-        block = table.draw(self._sizes, keys[0], step)[0]
-        after = table.draw(self._sizes, keys[0], step + self._sizes.updates)[0]
-        return block, tf.stack(index), after
+        after = table.place(self._sizes, step + now.left).block
+        return now, tf.stack(index), after
 
     def _block(self, number: int, wait: bool = True) -> Any:
         if number not in self._blocks:
