@@ -50,6 +50,21 @@ from tfagents_batch.training.video import film as filming
 _LOG = logging.getLogger("tfagents_batch")
 # Settings that may change when a run is resumed; the others come from its folder.
 RESUMABLE = config.marked(RunConfig, "resumable")
+# Values that settings have for rows of a timeline, and why. Steps are updates there, so
+# an agent that is played must not take them for those of its exploration.
+_OF_ROWS = {
+    "n_step": (
+        1,
+        "rows of a timeline hold their rewards already; leave it out, and make the "
+        "timeline with --n_step",
+    ),
+    "warmup_steps": (0, "nothing is collected from logged rows; leave it out"),
+    "epsilon": (
+        0.0,
+        "an agent of logged rows does not explore; leave it out, and collect new rows "
+        "with --epsilon of scripts.collect",
+    ),
+}
 # Arguments of ``train`` that ``train_seeds`` does not take.
 OF_ONE_SEED = (
     *("network", "eval_env", "resume", "profile", "source"),
@@ -160,7 +175,9 @@ def train(
     evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
     with Experiment(resolved, recipe, evaluated, network) as experiment:
         text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
-        facts = training_run.facts(experiment.algorithm, experiment.spec)
+        facts = training_run.facts(
+            experiment.algorithm, experiment.spec, resolved.source
+        )
         events = []
         if init_from is not None:
             which = "newest" if init_checkpoint is None else init_checkpoint
@@ -470,13 +487,12 @@ def offline_settings(
         )
     settings = dict(settings or {})
     kind = algorithms.REGISTRY.get(algorithm or DEFAULT, (None, None))[1]
-    if not hasattr(kind, "n_step"):
-        return settings
-    if settings.setdefault("n_step", 1) != 1:
-        raise UserError(
-            f"n_step is {settings['n_step']}, but rows of a timeline hold their "
-            "rewards already; leave it out, and make the timeline with --n_step"
-        )
+    for name, (value, reason) in _OF_ROWS.items():
+        if not hasattr(kind, name):
+            continue
+        only = config.replace(kind(), {name: value})
+        if config.replace(only, {name: settings.setdefault(name, value)}) != only:
+            raise UserError(f"{name} is {settings[name]}, but {reason}")
     return settings
 
 
@@ -555,6 +571,7 @@ def _resume(
     own = {} if source is None else {"source": source}
     resolved = with_options(saved, options | own)
     _check_callbacks(resolved, callbacks)
+    training_run.check_source(run.folder, resolved.source)
     if resolved.eval_every != 0:
         config_file.require_evaluation(user, eval_env)
     recipe = resolved.recipe(env)

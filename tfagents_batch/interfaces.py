@@ -567,6 +567,8 @@ class Experience(Protocol):
         checkpoint. Asked for only if there is no environment.
       check_memory(spec, run, placement): raises UserError if what it stores does not
         fit into the memory of the device that updates.
+      fingerprint: text that changes with the data; a run is resumed only with the data
+        that it began with.
     """
 
     name: str

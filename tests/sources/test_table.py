@@ -19,8 +19,9 @@ from tfagents_batch.offline import dense, timeline
 from tfagents_batch.sources import logged, table
 from tfagents_batch.sources.logged import TableSettings
 from tfagents_batch.sources.table import Sizes
+from tfagents_batch.training import collecting
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import EnvSpec, TimeStep
 
 SMALL = {"network": {"hidden": [16]}, "batch_size": 16, "histograms": False}
 
@@ -128,6 +129,15 @@ def test_dqn_learns_the_way_and_the_best_checkpoint_has_the_smallest_mc_error(tm
     agent = tfb.load(run.logdir)
     action, _ = agent.predict(np.eye(5, dtype=np.float32))
     assert action.tolist() == [1] * 5
+    # It has no warm-up and no schedule, whose steps would be updates.
+    sampled, _ = agent.predict(np.eye(5, dtype=np.float32), deterministic=False)
+    assert sampled.tolist() == [1] * 5
+    spec = EnvSpec(5, agent.observation_space, agent.action_space, {})
+    decide = collecting.of_policy(agent._policy, spec, agent.step, 0.2, seed=1)
+    no = tf.zeros([5], tf.bool)
+    found = decide(TimeStep(tf.eye(5), tf.zeros([5]), no, no, no, {}), 0)
+    expected = np.where(found.action == 1, 0.9, 0.1)
+    np.testing.assert_allclose(np.exp(found.log_probability), expected, rtol=1e-6)
     assert run.metrics["actions/model/right"] == 1
     assert run.metrics["time/gradient_steps_per_second"] > 0
     assert run.metrics["mc_loss/rmse"] >= run.metrics["mc_loss/mean"] > 0
@@ -228,7 +238,10 @@ WRONG = {
     "distribution is {'left': '1'}; expected numbers": {
         "table": {"target_action_distribution": {"left": "1"}}
     },
-    "algorithm.warmup_steps is 7, which": {"settings": {"warmup_steps": 7}},
+    "warmup_steps is 7, but nothing is collected": {"settings": {"warmup_steps": 7}},
+    "epsilon is linear.*, but an agent .* --epsilon of": {
+        "settings": {"epsilon": "linear(1, 0.1)"}
+    },
     "num_envs is 3, which .* without an environment": {"num_envs": 3},
     "nothing is collected from logged rows": {"overlap": True},
     "table gives rows, but 'ppo'": {"algorithm": "ppo"},
@@ -258,5 +271,8 @@ def test_a_run_goes_on_with_its_rows_and_needs_an_environment_to_play(
     newer = [{**row, "ds": "2027-01-01", "action": "up"} for row in timelines.walks(2)]
     timelines.build(tmp_path / "data", newer, on_change="accept")
     assert tfb.train(resume=run.logdir, steps=8).step == 8
+    timelines.build(tmp_path / "data", timelines.walks(20), on_change="accept")
+    with pytest.raises(UserError, match=r"have changed since it began.*--init_from="):
+        tfb.train(resume=run.logdir, steps=12)
     with pytest.raises(UserError, match="learned from logged rows and has no env"):
         tfb.evaluate(run.logdir)

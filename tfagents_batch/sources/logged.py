@@ -77,6 +77,11 @@ class TableSettings:
         size = found.rows * dense.row_bytes(found.schema)
         return _is_large(found.folder, size)
 
+    @property
+    def fingerprint(self) -> str:
+        """Text that changes with the rows, see ``interfaces.Experience``."""
+        return dense.partition(self.data).fingerprint
+
     def check(self, run: Any) -> Self:
         """Return the checked settings, see ``interfaces.Experience``."""
         checked = config.check(self, "table.")

@@ -33,6 +33,8 @@ from tfagents_batch.training.runtime.signals import Interrupts
 from tfagents_batch.training.video.clips import Filming
 from tfagents_batch.types import EnvSpec
 
+_FINGERPRINT = "source_fingerprint"  # key of run.json
+
 
 class Run(NamedTuple):
     """Result of ``train``.
@@ -184,9 +186,26 @@ def check(experiment: Experiment, profiled: bool) -> None:
         profile.check(experiment.config)
 
 
-def facts(algorithm: Algorithm, spec: EnvSpec) -> dict[str, Any]:
-    """Return facts about the agent, its spaces and the code version for run.json."""
+def check_source(folder: pathlib.Path, source: Any) -> None:
+    """Check that a source has the data that a run began with.
+
+    Raises:
+      UserError: if they are others.
+    """
+    before = runs.facts(folder).get(_FINGERPRINT)
+    if before is not None and before != getattr(source, "fingerprint", None):
+        raise UserError(
+            f"the data of the run {folder} have changed since it began: "
+            f"{getattr(source, 'data', source)} was made again; start a new run, with "
+            f"--init_from={folder} to go on with its weights"
+        )
+
+
+def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, Any]:
+    """Return facts about a run for run.json: agent, spaces, code version and data."""
+    found = getattr(source, "fingerprint", None)
     return {
+        **({} if found is None else {_FINGERPRINT: found}),
         "checkout": git_state.state(),
         "weights": weights.facts(weights.by_layer(algorithm)),
         "observation_space": spaces.to_json(spec.observation_space),
