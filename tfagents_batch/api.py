@@ -316,12 +316,7 @@ def evaluate(
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
     found = playing.trained(logdir, env, env_kwargs, wrappers, network)
     saved = found.config
-    if found.recipe.env == "":
-        raise UserError(
-            f"the run {found.run.folder} learned from logged rows and has no "
-            "environment; pass env, an environment with the spaces of the rows, such "
-            "as --env=CartPole-v1"
-        )
+    found.require_env()
     if env_options is not None:
         saved = config.replace(saved, {"env_options": saved.env_options | env_options})
     elif found.variables:
@@ -453,6 +448,7 @@ def visualize(
     if num_episodes < 1:
         raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
     found = playing.trained(logdir, env, env_kwargs, wrappers, network).in_process()
+    found.require_env()
     found = found._replace(config=dataclasses.replace(found.config, seed=seed))
     shown = filming.Camera(found.recipe, **found.config.env_options)
     with (

@@ -22,7 +22,11 @@ from tfagents_batch.errors import SaveError, UserError, first_line
 from tfagents_batch.offline import interruptible, manifest, publish
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.sql import literal, literals
-from tfagents_batch.offline.timeline_checks import check_rows, check_samples
+from tfagents_batch.offline.timeline_checks import (
+    check_metrics,
+    check_rows,
+    check_samples,
+)
 from tfagents_batch.offline.timeline_config import TimelineConfig, checked
 from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS, Generator
 
@@ -110,6 +114,7 @@ def build(
             f"the rows are {rows.mode} and the schema is {schema.mode}; expected the "
             "same mode"
         )
+    check_metrics(schema, config)
     # Without these two, the connection does not know its progress, or prints it.
     rows.connection.execute("SET enable_progress_bar = true")
     rows.connection.execute("SET enable_progress_bar_print = false")

@@ -9,6 +9,7 @@ from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.sql import literals
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS
+from tfagents_batch.suggest import unknown
 
 _PLACEHOLDERS = {
     "{input}": INPUT,
@@ -16,6 +17,18 @@ _PLACEHOLDERS = {
     "{config.inputTableName}": INPUT,  # Horizon's names
     "{config.outputTableName}": OUTPUT,
 }
+
+
+def check_metrics(schema: Schema, config: TimelineConfig) -> None:
+    """Check that the metrics of ``metric_weights`` are metrics of the rows.
+
+    Raises:
+      UserError: for a name that is none.
+    """
+    for name in config.metric_weights or {}:
+        if name not in schema.metrics:
+            text = unknown("metric", name, schema.metrics)
+            raise UserError(f"metric_weights has the {text}")
 
 
 def check_rows(connection: Any, schema: Schema, config: TimelineConfig) -> None:

@@ -57,7 +57,9 @@ class AgentCommand:
 class PlayCommand(AgentCommand):
     """Flags of scripts that play the agent of a run."""
 
-    seed: int = option(0, "seed of environments and sampled actions")
+    seed: int = option(
+        0, "seed of environments and sampled actions", least=0, most=2**31 - 1
+    )
 
     def arguments(self) -> dict[str, Any]:
         """Return the flags as arguments of ``tfb.evaluate`` and ``tfb.visualize``."""
@@ -140,14 +142,19 @@ def saving_programs() -> contextlib.AbstractContextManager[None]:
 
 
 def parse(argv: Sequence[str], command: type[Command]) -> Command | None:
-    """Parse the flags of a script; return None if help was requested.
+    """Parse and check the flags of a script; return None if help was requested.
 
     Args:
       argv: command line without the program's name.
       command: frozen dataclass of the flags, see ``config``.
+
+    Raises:
+      UserError: for an unknown flag, or a value that is wrong or out of bounds.
     """
     given = flags(argv, (command, ""))
-    return None if given is None else config.replace(command(), given[0])
+    if given is None:
+        return None
+    return config.check(config.replace(command(), given[0]), "--")
 
 
 def flags(

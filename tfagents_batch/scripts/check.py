@@ -25,8 +25,10 @@ def main(argv: Sequence[str]) -> int:
 
         env: str | None = option(None, "environment to check")
         env_kwargs: dict | None = option(None, "arguments of the environment")
-        steps: int = option(1000, "number of steps with random actions")
-        seed: int = option(0, "seed of the environment and of the actions")
+        steps: int = option(1000, "number of steps with random actions", least=1)
+        seed: int = option(
+            0, "seed of the environment and of the actions", least=0, most=2**31 - 1
+        )
         debug: bool = option(False, "print tracebacks, also of reported problems")
 
     command = app.parse(argv, Command)

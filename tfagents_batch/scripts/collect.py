@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
@@ -38,8 +39,9 @@ def main(argv: Sequence[str]) -> int:
     command = app.parse(argv, Command)
     if command is None:
         return 0
-    if command.policy == "random" and not command.env:
-        raise UserError("no environment is given; pass --env, such as CartPole-v1")
+    if command.policy == "random":
+        _check_random(command)
+    prefix = _prefix(command)
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch.envs.make import make_env
     from tfagents_batch.offline.writer import RowLogger
@@ -53,6 +55,7 @@ def main(argv: Sequence[str]) -> int:
         else:
             given = command.env or None
             found = playing.trained(command.policy, given, None, None, None)
+            found.require_env()
             env = stack.enter_context(playing.environment(found, command.num_envs))
             collecting.check(env.spec)
             loaded = playing.loaded(found, env.spec, None, command.checkpoint)
@@ -62,13 +65,43 @@ def main(argv: Sequence[str]) -> int:
             )
         mode = "discrete" if hasattr(env.spec.action_space, "n") else "continuous"
         ds = command.ds or datetime.datetime.now(datetime.UTC).date().isoformat()
-        logger = stack.enter_context(RowLogger(command.output, mode))
+        logger = RowLogger(command.output, mode, prefix=prefix)
+        stack.enter_context(logger)
         episodes = collecting.collect(
             env, decide, logger, command.rows, command.seed, ds
         )
     print(f"{command.rows:,} rows of {episodes:,} episodes", file=sys.stderr)
     app.show(command.output)
     return 0
+
+
+def _check_random(command: Command) -> None:
+    """Check the flags of uniform actions, for which there is no agent."""
+    if not command.env:
+        raise UserError("no environment is given; pass --env, such as CartPole-v1")
+    for name in ("epsilon", "checkpoint"):
+        value = getattr(command, name)
+        if value != getattr(Command, name):
+            raise UserError(
+                f"--{name} is {value}, which means nothing for uniform actions; leave "
+                "it out, or pass the folder of a run as --policy"
+            )
+
+
+def _prefix(command: Command) -> str:
+    """Return the beginning of the names of the files, which has the seed.
+
+    Raises:
+      UserError: if the folder has such files: their episodes have the same mdp_id.
+    """
+    prefix = f"rows-s{command.seed}"
+    folder = Path(command.output).expanduser()
+    if any(any(folder.glob(f"{hidden}{prefix}-*")) for hidden in ("", ".")):
+        raise UserError(
+            f"{folder} has rows of seed {command.seed} already, and other rows would "
+            "have the same mdp_id; pass another --seed or --output"
+        )
+    return prefix
 
 
 if __name__ == "__main__":

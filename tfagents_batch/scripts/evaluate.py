@@ -16,7 +16,7 @@ from tfagents_batch.scripts import app
 class EvaluateCommand(app.PlayCommand):
     """Flags of this script."""
 
-    episodes: int = option(20, "number of episodes")
+    episodes: int = option(20, "number of episodes", least=1)
     env_options: dict | None = option(
         None, "options of make_env, added to those of the run"
     )

@@ -15,7 +15,7 @@ class VisualizeCommand(app.PlayCommand):
     """Flags of this script."""
 
     outdir: str = option("videos", "folder of the videos")
-    num_episodes: int = option(5, "number of episodes")
+    num_episodes: int = option(5, "number of episodes", least=1)
 
 
 def main(argv: Sequence[str]) -> int:

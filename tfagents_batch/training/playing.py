@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tfagents_batch import placement, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.training import compilation, experiment
 from tfagents_batch.training.config import IN_PROCESS, VARIABLES, RunConfig
@@ -39,6 +40,19 @@ class Trained(NamedTuple):
         facts = runs.facts(self.run.folder)
         names = "observation_space", "action_space"
         return EnvSpec(1, *(spaces.from_json(facts[name]) for name in names), {})
+
+    def require_env(self) -> None:
+        """Check that there is an environment to play.
+
+        Raises:
+          UserError: if the run has none, and no other one is given.
+        """
+        if self.recipe.env == "":
+            raise UserError(
+                f"the run {self.run.folder} learned from logged rows and has no "
+                "environment; pass env, an environment with the spaces of the rows, "
+                "such as --env=CartPole-v1"
+            )
 
     def in_process(self) -> Trained:
         """Return it with one environment, or a batch, in this process."""
