@@ -2,7 +2,9 @@ import collections
 import datetime
 import gzip
 import os
+import signal
 import sys
+import tempfile
 
 import duckdb
 import numpy as np
@@ -12,7 +14,7 @@ import pyarrow.parquet
 import pytest
 from gymnasium import spaces
 
-from tests.offline import made
+from tests.offline import made, test_interruptible
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.reading import json_lines
@@ -132,6 +134,40 @@ def test_files_that_are_being_written_are_left_out(tmp_path):
     (tmp_path / "_temporary").mkdir()
     made.write(tmp_path / "_temporary" / "c.jsonl", ["half a li"])
     assert len(read(tmp_path)) == 1
+
+
+def test_hive_folders_of_json_give_ds_as_text(tmp_path, monkeypatch):
+    days = {"ds=2026-01-02": None, "ds=20260103": "2026-01-09", "ds=a%20b": None}
+    for folder, ds in days.items():
+        (tmp_path / folder).mkdir()
+        made.write(tmp_path / folder / "a.jsonl", [made.row(ds=ds)])
+    made.write(tmp_path / "z.jsonl", [made.row(ds="2026-01-04")])
+    expected = ["2026-01-02", "20260103", "a b", "2026-01-04"]
+    assert [x["ds"] for x in read(tmp_path)] == expected
+    monkeypatch.chdir(tmp_path)
+    assert [x["ds"] for x in read("ds=20260103/a.jsonl")] == ["20260103"]
+
+
+def test_ctrl_c_ends_the_parsing_of_json(tmp_path, monkeypatch):
+    path = made.write(tmp_path / "a.jsonl", [made.row()])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+
+    def endless(connection, *_):
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        connection.execute(test_interruptible.ENDLESS)
+
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    monkeypatch.setattr(json_lines, "parse", endless)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            open_rows(path)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_hive_folders_give_ds_as_text(tmp_path):

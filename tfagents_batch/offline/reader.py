@@ -205,7 +205,9 @@ def open_rows(
         try:
             source = data if found is None else found
             parts = staging.stage(connection, source, Path(folder.name), mode, extra)
-            query, others = view.query(connection, parts, mode, extra)
+            query, others = interruptible.run(
+                connection, lambda: view.query(connection, parts, mode, extra)
+            )
             connection.execute(f"CREATE VIEW {VIEW} AS {query}")
         except duckdb.Error as error:
             raise UserError(f"rows cannot be read: {_line(error)}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def parse(
     Further columns of it are ``file``; ``unread``, a map from the names of columns
     whose value could not be converted to that value (the key "" stands for a line that
     is no JSON object); and ``other_columns``, names that the schema lacks, of a sample.
-    The table ``FIRSTS`` gets the number of the first row of each file, from 0.
+    Folders such as ``ds=<text>/`` give the column of this name. The table ``FIRSTS``
+    gets the number of the first row of each file, from 0.
 
     Args:
       connection: keeps the order of insertion.
@@ -37,7 +39,7 @@ def parse(
       target: file to write.
       mode, extra_columns: as in a ``Schema``.
     """
-    known = types(mode)
+    known, hive = types(mode), _hive(paths)
     raw = {
         name: "JSON" if type_.startswith("MAP") or "[]" in type_ else "VARCHAR"
         for name, type_ in [*known.items(), (ALIAS, "DOUBLE")]
@@ -49,6 +51,8 @@ def parse(
         value = f"r.{identifier(name)}"
         if name == "action_probability":
             value = f"coalesce({value}, r.{ALIAS})"
+        if name in hive and raw[name] == "VARCHAR":  # as Parquet, the folder decides
+            value = f"coalesce({_of_folder(name)}, {value})"
         found = converted(value, duckdb.type(raw[name]), type_, name)
         if name == "action" and mode == "discrete":  # an object is none, not a name
             found = f"CASE WHEN left({value}, 1) NOT IN ('{{', '[') THEN {value} END"
@@ -72,3 +76,15 @@ def parse(
         f"CREATE TABLE {FIRSTS} AS SELECT file, min(file_row_number) AS first "
         f"FROM read_parquet({literal(str(target))}) GROUP BY file"
     )
+
+
+def _hive(paths: Sequence[Path]) -> set[str]:
+    """Return the names of columns that folders of the paths give."""
+    folders = {part for path in paths for part in path.parts[:-1]}
+    return {part.partition("=")[0] for part in folders if "=" in part}
+
+
+def _of_folder(column: str) -> str:
+    """Return the SQL of a column's value in the path of its file; else NULL."""
+    pattern = f"(?:^|/){re.escape(column)}=([^/]+)/"
+    return f"url_decode(nullif(regexp_extract(file, {literal(pattern)}, 1), ''))"

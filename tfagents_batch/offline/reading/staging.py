@@ -15,6 +15,7 @@ import duckdb
 import pyarrow
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline import interruptible
 from tfagents_batch.offline.lines import to_line
 from tfagents_batch.offline.reading import files, json_lines, minari_rows
 from tfagents_batch.offline.schema import Mode
@@ -64,7 +65,7 @@ def stage(
         parts = [Part(str(x)) for x in found if files.kind(x) in files.PARQUET]
         lines = [x for x in found if files.kind(x) in files.JSON]
         if lines:
-            json_lines.parse(connection, lines, target, mode, extra_columns)
+            _parse(connection, lines, target, mode, extra_columns)
             parts.append(Part(str(target), parsed=True))
         return parts
     label = f"<{type(data).__name__}>"
@@ -80,7 +81,8 @@ def stage(
     elif hasattr(data, "to_arrow") or hasattr(data, "__arrow_c_stream__"):
         table = data.to_arrow() if hasattr(data, "to_arrow") else data  # polars
         connection.register("given", pyarrow.RecordBatchReader.from_stream(table))
-        connection.execute(f"COPY (FROM given) TO {literal(str(target))}")
+        copy = f"COPY (FROM given) TO {literal(str(target))}"
+        interruptible.run(connection, lambda: connection.execute(copy))
         connection.unregister("given")
         return [Part(str(target), label)]
     if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
@@ -91,9 +93,14 @@ def stage(
         )
     lines = folder / "rows.jsonl"
     _write(lines, data)
-    json_lines.parse(connection, [lines], target, mode, extra_columns)
+    _parse(connection, [lines], target, mode, extra_columns)
     lines.unlink()
     return [Part(str(target), label, parsed=True)]
+
+
+def _parse(connection: duckdb.DuckDBPyConnection, *arguments: Any) -> None:
+    """Parse JSON as ``json_lines.parse`` does; signals end it."""
+    interruptible.run(connection, lambda: json_lines.parse(connection, *arguments))
 
 
 def _records(table: Any) -> Iterator[dict[str, Any]]:
