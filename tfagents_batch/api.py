@@ -169,6 +169,8 @@ def train(
     own = resolved.env or experiments.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
         resolved = dataclasses.replace(resolved, eval_every=0)
+    if eval_env is None and not resolved.env and resolved.source.kind == "rows":
+        experiments.check_played(resolved)
     _check_callbacks(resolved, callbacks)
     name = config if isinstance(config, str) else resolved.algorithm
     recipe = resolved.recipe(env)

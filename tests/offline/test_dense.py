@@ -86,7 +86,7 @@ def test_blocks_are_all_rows_in_order(tmp_path):
     parts = [dense.read(table, block) for block in blocks]
     for name, column in whole.items():
         np.testing.assert_array_equal(column, np.concatenate([x[name] for x in parts]))
-    found = [dense.training_rows(block) for block in blocks]
+    found = [dense.training_rows(table, block) for block in blocks]
     assert found == [x["trains"].sum() for x in parts]
     kept = dense.of_split(table, dense.EVALUATE, 10**6)
     assert len(kept["reward"]) == (~whole["trains"]).sum()
@@ -113,3 +113,25 @@ def test_parametric_actions_are_numbers_of_candidates(tmp_path):
 def test_a_folder_without_a_timeline_is_refused(tmp_path):
     with pytest.raises(UserError, match="has no timeline; expected a folder"):
         dense.partition(tmp_path)
+
+
+def test_a_timeline_that_is_made_again_ends_the_reading_of_the_old_one(tmp_path):
+    table = dense.partition(timelines.build(tmp_path, timelines.walks(30)))
+    blocks = dense.blocks(table, 50)
+    timelines.build(tmp_path, timelines.walks(30))
+    for read in (
+        lambda: dense.read(table),
+        lambda: dense.read(table, blocks[0]),
+        lambda: dense.blocks(table, 50),
+        lambda: dense.training_rows(table, blocks[0]),
+        lambda: dense.of_split(table, dense.TRAIN, 10),
+    ):
+        with pytest.raises(UserError, match=r"part-.* is gone: .* made again.*Start"):
+            read()
+
+
+def test_numbers_that_float32_lacks_are_refused(tmp_path):
+    reward = "reward * 1e39 + 1e39"
+    data = timelines.build(tmp_path, timelines.walks(5), custom_reward=reward)
+    with pytest.raises(UserError, match=r"beyond float32.*\de\+39.*--custom_reward"):
+        dense.read(dense.partition(data))

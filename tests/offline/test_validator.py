@@ -57,6 +57,8 @@ BROKEN = [
     ({"possible_actions": None}, "missing_possible_actions"),
     ({"reward": NAN}, "number_in_reward"),
     ({"reward": -INF}, "number_in_reward"),
+    ({"reward": -1e39}, "number_in_reward"),
+    ({"state_features": {"0": 1e300}}, "number_in_state_features"),
     ({"state_features": {"0": NAN}}, "number_in_state_features"),
     ({"state_features": {"0": 1, "3": INF}}, "number_in_state_features"),
     ({"final_state_features": {"0": NAN}}, "number_in_final_state_features"),
@@ -232,6 +234,11 @@ def test_features_of_actions_are_finite():
     row = made.parametric(terminated=True)
     row["possible_actions"].append({"100": INF})
     assert found([row], "parametric") == {"number_in_possible_actions": (ERROR, 1)}
+    last = {"final_state_features": {"0": 1}, "truncated": True}
+    for number in (NAN, 1e39):
+        row = made.parametric(final_possible_actions=[{"100": number}], **last)
+        expected = {"number_in_final_possible_actions": (ERROR, 1)}
+        assert found([row], "parametric", continuing_task=True) == expected
 
 
 def test_an_empty_map_is_an_end_marker():
@@ -366,7 +373,7 @@ def test_json_has_rule_severity_count_and_examples(tmp_path):
 def test_the_table_lists_errors_first(tmp_path):
     rows = made.episode(3, reward=NAN)[:2]
     lines = check(made.write(tmp_path / "a.jsonl", rows)).table().splitlines()
-    assert lines[0].startswith("error number_in_reward (2): reward is NaN or infinite")
+    assert lines[0].startswith("error number_in_reward (2): reward is NaN, inf")
     assert lines[1].endswith("a.jsonl, row 1: nan")
     assert lines[3].startswith("warning no_terminal (1): ")
     assert lines[-1] == "2 rows: 1 error, 1 warning"

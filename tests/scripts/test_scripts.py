@@ -217,6 +217,7 @@ def test_several_seeds_print_the_folder_of_each(monkeypatch, capsys):
         ),
         (["--env=CartPole-v1", "--seeds=2"], "seeds"),
         (["--env=tf/CartPole-v1", "--seeds=2", "--init_from=x"], "init_from cannot"),
+        (["--data=table", "--seeds=2"], "--seeds is 2, but .* not for --data"),
     ],
 )
 def test_bad_input_is_one_line_and_status_64(arguments, message, tmp_path, run_here):

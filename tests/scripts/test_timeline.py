@@ -112,8 +112,8 @@ def test_a_given_schema_orders_the_actions(run, tmp_path):
             "engine=spark: expected duckdb",
         ),
         (["--input=a", "--output=t", "--nstep=2"], "did you mean --n_step"),
-        (["--input=a", "--output=t", "--horizon=no.json"], "no.json cannot be read"),
-        (["--input=a", "--output=t", "--schema=no.json"], "no.json cannot be read"),
+        (["--input=a", "--output=t", "--horizon=no.json"], r"^no.json does not exist"),
+        (["--input=a", "--output=t", "--schema=no.json"], r"^no.json does not exist"),
     ],
 )
 def test_bad_flags_are_user_errors(arguments, message, tmp_path, monkeypatch):

@@ -244,6 +244,9 @@ WRONG = {
     },
     "num_envs is 3, which .* without an environment": {"num_envs": 3},
     "nothing is collected from logged rows": {"overlap": True},
+    "eval_actions is both, which .* without an env": {"eval_actions": "both"},
+    "eval_episodes is 5, which .* without an env": {"eval_episodes": 5},
+    "eval_max_episode_steps is 9, which": {"eval_max_episode_steps": 9},
     "table gives rows, but 'ppo'": {"algorithm": "ppo"},
     "boosts is {'left': '1'}; expected a finite number": {
         "table": {"boosts": {"left": "1"}}
@@ -258,6 +261,26 @@ def test_settings_without_meaning_are_refused(message, data, tmp_path):
     with pytest.raises(UserError, match=message):
         tfb.train_offline(data=data, **options)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+def test_continuous_actions_have_no_reports_and_vary(stuck, tmp_path):
+    rows = timelines.walks(20)
+    for k, row in enumerate(rows):
+        row["action"] = {100: float(k % 3), 101: 0.5 if stuck else float(k % 2)}
+        del row["possible_actions"]
+        row.pop("final_possible_actions", None)
+    data = timelines.build(tmp_path / "data", rows, "continuous")
+    options = {"steps": 4, "logdir": tmp_path, "settings": {"network": {"hidden": [8]}}}
+    if stuck:
+        with pytest.raises(
+            UserError, match=r"constant in the rows.*: 101 \(always 0.5"
+        ):
+            tfb.train_offline("sac", data, **options)
+        return
+    assert tfb.train_offline("sac", data, **options).step == 4
+    with pytest.raises(UserError, match=r"those of dqn and bc, for Disc.*--env=<name>"):
+        tfb.train_offline("sac", data, eval_every=2, **options)
 
 
 def test_a_run_goes_on_with_its_rows_and_needs_an_environment_to_play(

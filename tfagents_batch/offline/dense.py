@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.offline import manifest
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.sql import literal, literals
@@ -107,7 +108,8 @@ def blocks(found: Partition, most: int) -> list[Block]:
     groups: list[tuple[str, int]] = []
     rows = 0
     for path in found.files:
-        metadata = parquet.read_metadata(path)
+        with _reading(found):
+            metadata = parquet.read_metadata(path)
         for i in range(metadata.num_row_groups):
             size = metadata.row_group(i).num_rows
             if groups and rows + size > most:
@@ -135,12 +137,14 @@ def read(found: Partition, block: Block | None = None) -> Columns:
       ``candidates`` and ``next_candidates`` ``[N, A, G]``, to which actions point.
       Continuous: f32 ``action`` and ``next_action`` ``[N, G]``.
     """
-    if block is None:
-        return _select(found, f"read_parquet({literals(found.files)})")
-    # One row group at a time: as Arrow, rows take several times the memory.
-    parts = [
-        _select(found, "rows", _groups(Block((group,), 0))) for group in block.groups
-    ]
+    with _reading(found):
+        if block is None:
+            return _select(found, f"read_parquet({literals(found.files)})")
+        # One row group at a time: as Arrow, rows take several times the memory.
+        parts = [
+            _select(found, "rows", _groups(Block((group,), 0)))
+            for group in block.groups
+        ]
     return {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}
 
 
@@ -167,6 +171,28 @@ def _select(found: Partition, origin: str, rows: Any = None) -> Columns:
     if schema.mode == "parametric":
         return _numbered(columns, most_candidates(found))
     return columns
+
+
+@contextlib.contextmanager
+def _reading(found: Partition) -> Iterator[None]:
+    """Turn errors of reading a partition into UserErrors."""
+    import duckdb
+
+    try:
+        yield
+    except (FileNotFoundError, duckdb.IOException) as error:
+        lost = [path for path in found.files if not Path(path).exists()]
+        if not lost:
+            raise
+        raise UserError(
+            f"{lost[0]} is gone: the timeline was made again while it was read. Start "
+            "again to learn from the new rows, and write others to another --output"
+        ) from error
+    except duckdb.ConversionException as error:
+        raise UserError(
+            f"a number of {found.folder} is beyond float32 ({first_line(error)}); "
+            "make the timeline again with smaller numbers: see its --custom_reward"
+        ) from error
 
 
 def _groups(block: Block, columns: list[str] | None = None) -> Any:
@@ -324,14 +350,16 @@ def of_split(found: Partition, split: str, most: int) -> Columns:
     first = f"SELECT mdp_key FROM {files} {where} ORDER BY mdp_key {limit}"
     where += f" AND mdp_key <= (SELECT max(mdp_key) FROM ({first}))"
     order = "ORDER BY mdp_key, sequence_number_ordinal"
-    return _select(found, f"{files} {where} {order} {limit}")
+    with _reading(found):
+        return _select(found, f"{files} {where} {order} {limit}")
 
 
-def training_rows(block: Block) -> int:
+def training_rows(found: Partition, block: Block) -> int:
     """Return the number of rows of a block that are for training."""
     import pyarrow.compute as compute
 
-    split = _groups(block, ["split"]).column("split")
+    with _reading(found):
+        split = _groups(block, ["split"]).column("split")
     return int(compute.sum(compute.equal(split, TRAIN)).as_py() or 0)
 
 
@@ -361,7 +389,8 @@ def action_bounds(found: Partition) -> tuple[np.ndarray, np.ndarray]:
 
 def _facts(found: Partition, *sql: str) -> tuple:
     """Return values that are computed over all rows, once in a process."""
-    return _computed(literals(found.files), *sql)
+    with _reading(found):
+        return _computed(literals(found.files), *sql)
 
 
 @functools.lru_cache(maxsize=64)  # a file of another timeline has another name

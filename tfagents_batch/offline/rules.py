@@ -20,6 +20,7 @@ WARNINGS = (
 # Values without which a row means nothing; those of a state are optional in an end
 # marker, and ``action`` is empty there.
 _ALWAYS = ("ds", "mdp_id", "sequence_number")
+_LARGEST = 3.4028234663852886e38  # largest number of float32, which agents compute in
 _OF_DECISIONS = ("state_features", "action", "reward")
 
 
@@ -145,8 +146,13 @@ def _is_missing(name: str) -> str:
 
 
 def _bad(values: str) -> str:
-    """Return the SQL of whether a list has NULL or a number that is not finite."""
-    return f"len(list_filter({values}, lambda v: v IS NULL OR NOT isfinite(v))) > 0"
+    """Return the SQL of whether a list has NULL, or a number that training lacks."""
+    return f"len(list_filter({values}, lambda v: v IS NULL OR {_beyond('v')})) > 0"
+
+
+def _beyond(value: str) -> str:
+    """Return the SQL of whether a number is not finite in float32."""
+    return f"NOT abs({value}) <= {_LARGEST!r}"  # NaN is above all numbers
 
 
 def _numbers(mode: Mode) -> list[Rule]:
@@ -159,21 +165,22 @@ def _numbers(mode: Mode) -> list[Rule]:
             ERROR,
             _bad(f"map_values({name})"),
             f"{name}::VARCHAR",
-            f"a value of {name} is NULL, NaN or infinite; leave out the key of a value "
-            "that is not known",
+            f"a value of {name} is NULL, NaN, infinite or beyond float32; leave out "
+            "the key of a value that is not known",
         )
         for name in columns
     ]
-    if mode == "parametric":
-        values = "flatten(list_transform(possible_actions, lambda a: map_values(a)))"
+    lists = ("possible_actions", "final_possible_actions")
+    for name in lists if mode == "parametric" else ():
+        values = f"flatten(list_transform({name}, lambda a: map_values(a)))"
         found.append(
             Rule(
-                "number_in_possible_actions",
+                f"number_in_{name}",
                 ERROR,
                 _bad(values),
-                "possible_actions::VARCHAR",
-                "a feature of a possible action is NULL, NaN or infinite; leave out "
-                "the key of a value that is not known",
+                f"{name}::VARCHAR",
+                f"a feature of an action in {name} is NULL, NaN, infinite or beyond "
+                "float32; leave out the key of a value that is not known",
             )
         )
     for name in ("reward", "action_log_density"):
@@ -181,9 +188,9 @@ def _numbers(mode: Mode) -> list[Rule]:
             Rule(
                 f"number_in_{name}",
                 ERROR,
-                f"NOT isfinite({name})",
+                _beyond(name),
                 f"{name}::VARCHAR",
-                f"{name} is NaN or infinite; expected a finite number",
+                f"{name} is NaN, infinite or beyond float32; expected a finite number",
             )
         )
     return found

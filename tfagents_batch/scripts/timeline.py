@@ -115,8 +115,9 @@ def _found(rows: Any, actions: tuple[str, ...]) -> Schema:
 
 
 def _json(path: str) -> dict[str, Any]:
+    text = _text(path)
     try:
-        found = json.loads(_text(path))
+        found = json.loads(text)
     except ValueError as error:
         raise UserError(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -127,6 +128,8 @@ def _json(path: str) -> dict[str, Any]:
 def _text(path: str) -> str:
     try:
         return Path(path).read_text()
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist; expected a JSON file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read: {error}") from None
 

@@ -25,11 +25,17 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch import api
     from tfagents_batch.config import option, peek, replace
     from tfagents_batch.configs import PRESETS
+    from tfagents_batch.errors import UserError
     from tfagents_batch.sources import logged
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
     data, given, settings = peek(argv, "data"), {}, None
     if data is not None:
+        if (number := peek(argv, "seeds")) is not None:
+            raise UserError(
+                f"--seeds is {number}, but it is for environments in TensorFlow "
+                "(tf/...) and not for --data; start once for each --seed instead"
+            )
         algorithm = algorithm or "dqn"
         given = {"source": logged.newest(data)}
         settings = api.offline_settings(algorithm, None, preset)

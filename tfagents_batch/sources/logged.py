@@ -153,7 +153,7 @@ class TableSettings:
         del envs, seed
         found = dense.partition(self.data)
         counts = {
-            block: dense.training_rows(block)
+            block: dense.training_rows(found, block)
             for block in dense.blocks(found, self.block_rows)
         }
         blocks = [block for block, count in counts.items() if count]
@@ -291,6 +291,13 @@ def _action_space(found: Partition) -> gym.Space:
     schema = found.schema
     if schema.mode == "continuous":
         low, high = dense.action_bounds(found)
+        if constant := np.flatnonzero(low == high).tolist():
+            names = [f"{schema.action_features[i]} (always {low[i]})" for i in constant]
+            raise UserError(
+                f"features of actions are constant in the rows of {found.folder}: "
+                f"{', '.join(names)}; leave them out of the column action, and make "
+                "the timeline again"
+            )
         return gym.spaces.Box(low, high, dtype=np.float32)
     if schema.mode == "parametric":
         return gym.spaces.Discrete(dense.most_candidates(found))

@@ -329,6 +329,21 @@ def remarks(spec: EnvSpec) -> list[str]:
     return found
 
 
+def check_played(config: RunConfig) -> None:
+    """Refuse settings of evaluations that play, for a run that has nothing to play.
+
+    Raises:
+      UserError: for a setting that is not the default.
+    """
+    for name in ("eval_actions", "eval_episodes", "eval_max_episode_steps"):
+        value = getattr(config, name)
+        if value != getattr(RunConfig, name):
+            raise UserError(
+                f"{name} is {value}, which means nothing without an environment; leave "
+                "it out, or pass env to play in evaluations"
+            )
+
+
 def _check_evaluation(
     config: RunConfig, recipe: EnvRecipe, eval_recipe: EnvRecipe | None
 ) -> None:
@@ -336,9 +351,18 @@ def _check_evaluation(
     if config.eval_every == 0:
         return
     if eval_recipe is None and not recipe.env and not reports(config):
+        text, advice = "the run has no environment", "pass one as eval_env="
+        if hasattr(config.source, "evaluator"):
+            known = algorithms.REGISTRY.items()
+            names = [name for name, (kind, _) in known if hasattr(kind, "assess")]
+            text += (
+                f", and reports on rows instead are those of {' and '.join(names)}, "
+                "for Discrete actions"
+            )
+            advice = "pass --env=<name> to play in it"
         raise UserError(
-            f"eval_every is {config.eval_every}, but the run has no environment; pass "
-            "one as eval_env=, or set eval_every=0"
+            f"eval_every is {config.eval_every}, but {text}; {advice}, or set "
+            "eval_every=0"
         )
     if recipe.exists and (eval_recipe is None or eval_recipe.env is recipe.env):
         raise UserError(
