@@ -414,6 +414,38 @@ def test_an_end_that_is_not_terminal_drops_the_last_row(tmp_path, flags):
     assert summary.dropped["last rows without a next row"] == 1
 
 
+@pytest.mark.parametrize("last_row", ["terminal", "drop", "horizon_keep"])
+def test_episodes_without_a_sign_of_their_end_are_told(tmp_path, last_row):
+    found = [row(k, 1.0, "a", name) for name in ("m1", "m2") for k in range(2)]
+    summary, _ = logged.build(found, tmp_path / "1", last_row=last_row)
+    assert not [x for x in summary.notices if "flag" in x]  # all are alike
+    found += [row(0, 1.0, "a", "m3", terminated=True)]
+    summary, _ = logged.build(found, tmp_path / "2", last_row=last_row)
+    told = [x for x in summary.notices if "end marker, unlike others: 2;" in x]
+    assert len(told) == (last_row == "terminal")
+
+
+def test_an_episode_that_goes_on_after_the_last_partition_is_open(tmp_path):
+    found = [
+        row(0, 1.0, "a", "m1"),
+        row(1, 2.0, "a", "m1", "2018-01-02"),
+        row(0, 1.0, "a", "m2"),
+        row(0, 1.0, "a", "m3", final_state_features={1: 7.0}),
+        row(1, 1.0, "a", "m3", "2018-01-02"),
+    ]
+    summary, samples = logged.build(found, tmp_path / "1", end_ds=DS)
+    assert column(samples, "mdp_id") == ["m2", "m3"]
+    assert column(samples, "not_terminal") == [False, True]
+    assert summary.dropped["last rows without a next row"] == 1
+    (told,) = [x for x in summary.notices if "after end_ds" in x]
+    assert told.startswith("episodes that go on after end_ds 2018-01-01: 1;")
+    settings = {"end_ds": DS, "last_row": "horizon_keep"}
+    _, samples = logged.build(found[:3], tmp_path / "2", **settings)
+    assert column(samples, "mdp_id") == ["m1", "m2"]
+    _, samples = logged.build(found[:3], tmp_path / "3")
+    assert column(samples, "mdp_id") == ["m1", "m1", "m2"]
+
+
 def test_a_terminated_flag_is_terminal_also_where_last_rows_are_dropped(tmp_path):
     found = [dict(each) for each in T15]
     found[2] |= {"terminated": True, "final_state_features": {1: 9.0}}

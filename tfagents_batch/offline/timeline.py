@@ -28,7 +28,14 @@ from tfagents_batch.offline.timeline_checks import (
     check_samples,
 )
 from tfagents_batch.offline.timeline_config import TimelineConfig, checked
-from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS, Generator
+from tfagents_batch.offline.timeline_sql import (
+    EPISODES,
+    INPUT,
+    OUTPUT,
+    ROWS,
+    UNFLAGGED,
+    Generator,
+)
 
 ROW_GROUP = 65536  # rows
 PART_BYTES = 2**29
@@ -158,6 +165,7 @@ class _Work:
         self.config, self.tell = config, tell
         self._rows, self._connection, self._schema = rows, rows.connection, schema
         self._duplicates = self._read = 0
+        self._later = None if config.end_ds is None else rows.view
         self._longest: float | None = None
         self._notices: list[str] = []
 
@@ -227,7 +235,7 @@ class _Work:
         }
         late = self._read - sum(dropped.values()) - samples
         dropped["after time_window_limit"] = late
-        found = [*self._rows.notices, *self._notices]
+        found = [*self._rows.notices, *self._notices, *self._endings(kept)]
         if samples and not terminals:
             found.append(
                 "no episode has a terminal state: right for a task that continues, "
@@ -236,6 +244,29 @@ class _Work:
         return Summary(
             *(target, self._read, dropped, samples, episodes, terminals, tuple(found))
         )
+
+    def _endings(self, kept: str) -> Iterator[str]:
+        """Yield notices on episodes that do not say how they end.
+
+        Args:
+          kept: SQL of whether an episode has samples.
+        """
+        flagged, ended, later = self._row(f"""SELECT
+          count(*) FILTER (WHERE NOT {UNFLAGGED}),
+          count(*) FILTER (WHERE {UNFLAGGED} AND ending = 'terminal'),
+          count(*) FILTER (WHERE {UNFLAGGED} AND ending = 'open' AND continues)
+          FROM {EPISODES} WHERE {kept} AND length > 0""")
+        if ended and flagged:
+            yield (
+                f"episodes without flag and end marker, unlike others: {ended:,}; they "
+                "count as ended in a terminal state. Log terminated or truncated in "
+                "their last rows, or pass --last_row=drop if they go on"
+            )
+        if later:
+            yield (
+                f"episodes that go on after end_ds {self.config.end_ds}: {later:,}; "
+                "the last row of each is dropped, because its next one is not read"
+            )
 
     def facts(self, summary: Summary) -> dict[str, Any]:
         """Return entries of the manifest."""
@@ -273,7 +304,7 @@ class _Work:
             columns = self._connection.table(ROWS).columns
             self._table(ROWS, texts.without_duplicates(columns))
             self._duplicates = self._read - self._value(f"SELECT count(*) FROM {ROWS}")
-        self._table(EPISODES, texts.episodes())
+        self._table(EPISODES, texts.episodes(self._later))
         check_rows(self._connection, self._schema, self.config)
         self._find_longest()
 

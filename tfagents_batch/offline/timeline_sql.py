@@ -32,12 +32,23 @@ _OF_EPISODE = "episode", "mdp_key", "split", "ending", "length", "first"
 _OF_SAMPLE = "action_probability", "action_log_density", "reward", "metrics"
 # Names that a further column cannot have; nor can it begin as these do.
 _RESERVED = {
-    *(*_OF_EPISODE, "last", "markers", "known", "is_end", "ordinal", "steps", "step"),
+    *(
+        *_OF_EPISODE,
+        "last",
+        "markers",
+        "known",
+        "continues",
+        "is_end",
+        "ordinal",
+        "steps",
+        "step",
+    ),
     *("sequence_number_ordinal", "time_diff", "time_since_first", "not_terminal"),
     *("discount", "possible_next_actions"),
 }
 _RESERVED_START = "next_", "frame_"
-# Ending of an episode that has neither an end marker nor flags.
+# SQL of whether an episode has neither an end marker nor flags, and its ending.
+UNFLAGGED = "(markers = 0 AND NOT known AND coalesce(terminated, truncated) IS NULL)"
 _UNFLAGGED = {"terminal": "terminal", "drop": "open", "horizon_keep": "kept"}
 
 
@@ -106,12 +117,23 @@ QUALIFY row_number() OVER (
   ORDER BY ds{down}, md5(concat_ws('|', {", ".join(texts)})){down}
 ) = 1"""
 
-    def episodes(self) -> str:
+    def episodes(self, view: str | None = None) -> str:
         """Return a query of each episode: its key, split, length, bounds and ending.
 
         The ending is "marker", "terminal", "known" (not terminal, but the state after
         the last row is known), "kept" (see ``horizon_keep``) or "open".
+
+        Args:
+          view: all rows; an episode with rows after ``end_ds`` is not at its end. None
+            if there are no such rows.
         """
+        continues = "false"
+        if view is not None:
+            later = f"ds > {literal(self.config.end_ds)} AND mdp_id IS NOT NULL"
+            continues = f"mdp_id IN (SELECT mdp_id FROM {view} WHERE {later})"
+        ending = literal(_UNFLAGGED[self.config.last_row])
+        if self.config.last_row != "horizon_keep":
+            ending = f"CASE WHEN continues THEN 'open' ELSE {ending} END"
         known = "final_state_features IS NOT NULL"
         if self.schema.mode == "parametric":  # no candidates, no value of that state
             known += f" AND NOT ({self.dialect.is_empty('final_possible_actions')})"
@@ -127,13 +149,13 @@ QUALIFY row_number() OVER (
     WHEN markers > 0 THEN 'marker'
     WHEN terminated THEN 'terminal'
     WHEN known THEN 'known'
-    WHEN terminated IS NULL AND truncated IS NULL
-      THEN {literal(_UNFLAGGED[self.config.last_row])}
+    WHEN {UNFLAGGED} THEN {ending}
     ELSE 'open'
   END AS ending
 FROM (
   SELECT
     mdp_id,
+    {continues} AS continues,
     {key} AS mdp_key,
     count(*) FILTER (WHERE NOT is_end) AS length,
     min(sequence_number) FILTER (WHERE NOT is_end) AS first,
