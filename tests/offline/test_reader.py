@@ -3,6 +3,7 @@ import datetime
 import gzip
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 
@@ -146,6 +147,31 @@ def test_hive_folders_of_json_give_ds_as_text(tmp_path, monkeypatch):
     assert [x["ds"] for x in read(tmp_path)] == expected
     monkeypatch.chdir(tmp_path)
     assert [x["ds"] for x in read("ds=20260103/a.jsonl")] == ["20260103"]
+
+
+KILLED = """if True:
+    import os, signal, sys
+    from tfagents_batch.offline.reader import open_rows
+
+    rows = open_rows(sys.argv[1])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path, monkeypatch):
+    path = made.write(tmp_path / "a.jsonl", [made.row()])
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    environment = os.environ | {"TMPDIR": str(folder)}
+    subprocess.run([sys.executable, "-c", KILLED, path], env=environment)
+    (left,) = folder.iterdir()
+    with open_rows(path):
+        assert not left.exists()
+        (first,) = folder.iterdir()
+        with open_rows(path) as second:  # the first one is still open
+            assert first.exists() and len(second.fetch("FROM rows")) == 1
+    assert not list(folder.iterdir())
 
 
 def test_ctrl_c_ends_the_parsing_of_json(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ try:
 
     from tfagents_batch.offline.reading import staging, view
     from tfagents_batch.offline.reading.json_lines import ALIAS
+    from tfagents_batch.offline.reading.scratch import Scratch
 except ImportError as error:
     raise UserError(
         f"logged rows need DuckDB and PyArrow ({error}); "
@@ -67,7 +67,7 @@ class Rows:
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
-        folder: tempfile.TemporaryDirectory,
+        folder: Scratch,
         mode: Mode,
         extra_columns: tuple[str, ...],
         files: tuple[File, ...],
@@ -192,7 +192,7 @@ def open_rows(
             )
     found = staging.paths(data)
     files = tuple(_file(path) for path in found or ())
-    folder = tempfile.TemporaryDirectory(prefix="tfagents_rows_")
+    folder = Scratch()
     connection = duckdb.connect(
         config={
             "memory_limit": memory,
