@@ -169,7 +169,7 @@ def train(
     own = resolved.env or experiments.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
         resolved = dataclasses.replace(resolved, eval_every=0)
-    if eval_env is None and not resolved.env and resolved.source.kind == "rows":
+    if eval_env is None:
         experiments.check_played(resolved)
     _check_callbacks(resolved, callbacks)
     name = config if isinstance(config, str) else resolved.algorithm
@@ -570,6 +570,8 @@ def _resume(
     resolved = with_options(saved, options | own)
     _check_callbacks(resolved, callbacks)
     training_run.check_source(run.folder, resolved.source)
+    if eval_env is None and not user["eval_env"]:
+        experiments.check_played(resolved)
     if resolved.eval_every != 0:
         config_file.require_evaluation(user, eval_env)
     recipe = resolved.recipe(env)

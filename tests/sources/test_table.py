@@ -185,6 +185,21 @@ def test_blocks_without_rows_for_training_are_skipped(stream, tmp_path):
         tfb.train_offline("dqn", data, **options)
 
 
+def test_a_timeline_that_is_made_again_ends_training_in_one_line(tmp_path):
+    data = timelines.build(tmp_path / "data", timelines.walks(80))
+    set_splits(data, ["train"] * 4)
+
+    def again(*_):
+        timelines.build(data, timelines.walks(80))
+
+    options = {"steps": 400, "logdir": tmp_path, "settings": SMALL, "log_every": 5}
+    options |= {"table": {"stream": True, "block_rows": 100}, "eval_every": 0}
+    with pytest.raises(
+        UserError, match=r"part-.* is gone: the timeline was made again"
+    ):
+        tfb.train_offline("dqn", data, on_iteration=again, **options)
+
+
 def test_sarsa_leaves_out_rows_whose_next_action_is_not_known(data):
     found = dense.partition(data)
     rows = {k: tf.constant(x) for k, x in table.used(dense.read(found), False).items()}
@@ -294,6 +309,8 @@ def test_a_run_goes_on_with_its_rows_and_needs_an_environment_to_play(
     newer = [{**row, "ds": "2027-01-01", "action": "up"} for row in timelines.walks(2)]
     timelines.build(tmp_path / "data", newer, on_change="accept")
     assert tfb.train(resume=run.logdir, steps=8).step == 8
+    with pytest.raises(UserError, match="eval_episodes is 5, which means nothing"):
+        tfb.train(resume=run.logdir, steps=12, eval_episodes=5)
     timelines.build(tmp_path / "data", timelines.walks(20), on_change="accept")
     with pytest.raises(UserError, match=r"have changed since it began.*--init_from="):
         tfb.train(resume=run.logdir, steps=12)

@@ -330,11 +330,13 @@ def remarks(spec: EnvSpec) -> list[str]:
 
 
 def check_played(config: RunConfig) -> None:
-    """Refuse settings of evaluations that play, for a run that has nothing to play.
+    """Refuse settings of evaluations that play, for rows without an environment.
 
     Raises:
       UserError: for a setting that is not the default.
     """
+    if config.env or config.source.kind != "rows":
+        return
     for name in ("eval_actions", "eval_episodes", "eval_max_episode_steps"):
         value = getattr(config, name)
         if value != getattr(RunConfig, name):
