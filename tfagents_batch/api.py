@@ -40,7 +40,7 @@ from tfagents_batch.training.config import (
 )
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.log import trackers
+from tfagents_batch.training.log import starting, trackers
 from tfagents_batch.training.run_folder import checkpoint as checkpoints
 from tfagents_batch.training.run_folder import config_file, files, runs
 from tfagents_batch.training.seeds import run_seeds
@@ -175,7 +175,10 @@ def train(
     name = config if isinstance(config, str) else resolved.algorithm
     recipe = resolved.recipe(env)
     evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
-    with Experiment(resolved, recipe, evaluated, network) as experiment:
+    with (
+        starting.starting(not resolved.progress),
+        Experiment(resolved, recipe, evaluated, network) as experiment,
+    ):
         text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
         facts = training_run.facts(
             experiment.algorithm, experiment.spec, resolved.source
@@ -578,6 +581,7 @@ def _resume(
     evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
     with (
         runs.lock(run.folder),
+        starting.starting(not resolved.progress),
         Experiment(resolved, recipe, evaluated, network) as experiment,
     ):
         runs.sweep(run.folder)

@@ -25,6 +25,7 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.importing import hidden, uncollected
+from tfagents_batch.training.log import starting, status
 from tfagents_batch.training.runtime import signals
 
 Command = TypeVar("Command")
@@ -108,6 +109,8 @@ def run(
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
+            if trains and not config.HELP.intersection(argv):
+                stack.enter_context(starting.starting("--quiet" in argv))
             if tensorflow:
                 import_tensorflow()
             if trains:
@@ -117,6 +120,7 @@ def run(
         status = _status(error)
         if status is None:
             raise
+        starting.end()
         if "--debug" in argv:
             traceback.print_exception(error)
         text = _too_many_files() if _lacks_descriptors(error) else error
@@ -187,9 +191,9 @@ def _status(error: BaseException) -> int | None:
     """Return the exit status of an expected error; None for any other."""
     if isinstance(error, _Interrupted):
         return signals.exit_status(error.args[0])
-    for kind, status in _EXITS.items():
+    for kind, number in _EXITS.items():
         if isinstance(error, kind):
-            return status
+            return number
     return EXIT_USAGE if _lacks_descriptors(error) else None
 
 
@@ -257,7 +261,8 @@ def import_tensorflow() -> None:
     with log_file:
         os.dup2(log_file.fileno(), 2)
         try:
-            with hidden(*_NOT_NEEDED), uncollected():
+            importing = status.doing("importing TensorFlow")
+            with importing, hidden(*_NOT_NEEDED), uncollected():
                 importlib.import_module("tensorflow")
             gc.freeze()  # imported objects are permanent; the collector skips them
         except BaseException:

@@ -6,6 +6,7 @@ import dataclasses
 import sys
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from tfagents_batch.scripts import app
 from tfagents_batch.training.runtime.signals import exit_status
@@ -67,6 +68,7 @@ def main(argv: Sequence[str]) -> int:
         profile: bool = option(
             False, "measure the time of each part of an iteration after training"
         )
+        quiet: bool = option(False, "the same as --progress=false")
         debug: bool = option(False, "print tracebacks")
 
     source = base.source.name
@@ -85,6 +87,8 @@ def main(argv: Sequence[str]) -> int:
     command = replace(Command(), command)
     single = {name: getattr(command, name) for name in _SINGLE}
     options |= {name: value for name, value in single.items() if value}
+    if command.quiet:
+        options["progress"] = False
     options |= {"config": command.config, "logdir": command.logdir}
     options["settings"] = changed or None
     if data is not None:
@@ -97,10 +101,20 @@ def main(argv: Sequence[str]) -> int:
         runs = [api.train(**options)]
     else:
         runs = api.train_seeds(seeds=command.seeds, **options)
+    if options.get("progress", True):
+        print(_next(runs[0], options.get("env")), file=sys.stderr)
     for run in runs:
         app.show(run.logdir)
     stopped = [run for run in runs if not run.finished]
     return exit_status(stopped[0].signal) if stopped else 0
+
+
+def _next(run: Any, env: str | None) -> str:
+    """Return what to do with a run: go on if it was stopped, and evaluate it."""
+    command = "python -m tfagents_batch.scripts."
+    more = "" if run.finished else f"go on:    {command}train --resume={run.logdir}\n"
+    own = f" --env={env}" if env and "./" in env else ""
+    return f"{more}evaluate: {command}evaluate --logdir={run.logdir}{own}"
 
 
 if __name__ == "__main__":

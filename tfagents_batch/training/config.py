@@ -111,6 +111,9 @@ class RunConfig:
         "steps between logged lines of metrics; none: 200 lines in the run",
         least=0,
     )
+    progress: bool = _log_option(
+        True, "show progress and notes on stderr; false: only warnings and alarms"
+    )
     checkpoint_every: float = _log_option(60.0, "seconds between checkpoints", least=0)
     keep_every: int = _log_option(
         0,

@@ -28,6 +28,7 @@ from tfagents_batch.training import (
     replay_saver,
 )
 from tfagents_batch.training.config import RunConfig, without_variables
+from tfagents_batch.training.log import status
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.runtime import devices, signals, threads
 from tfagents_batch.training.video.clips import Clips
@@ -73,7 +74,9 @@ class Experiment:
         _check_evaluation(config, recipe, eval_recipe)
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
-            self.envs, self.spec = config.source.environments(recipe, config)
+            text = "starting environments; the native backend is built once"
+            with status.doing(text):
+                self.envs, self.spec = config.source.environments(recipe, config)
             if recipe.creates:
                 for env in self.envs:
                     stack.callback(env.close)
@@ -97,7 +100,7 @@ class Experiment:
             if hasattr(config.source, "check_memory"):
                 config.source.check_memory(self.spec, config, self.placement)
             stack.enter_context(compilation.during_run())
-            with self.placement.updating():
+            with status.doing("creating networks"), self.placement.updating():
                 self.algorithm = create_algorithm(config, self.spec, network)
             self._evaluated: tuple[Env, ...] = ()
             self.evaluator = self._make_evaluator(stack, config, eval_recipe)

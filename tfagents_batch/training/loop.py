@@ -17,6 +17,7 @@ from tfagents_batch.errors import (
 )
 from tfagents_batch.training import compilation
 from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.log import status
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.replay_saver import ReplaySaver
@@ -88,7 +89,8 @@ class Loop:
         """
         try:
             with rescued(self._interrupts, self._rescues):
-                self.experiment.start(self.step)
+                with status.doing("starting environments"):
+                    self.experiment.start(self.step)
                 started()
             # Only now: what could not be restored is never saved over what is there.
             source, output = self.experiment.source, self._output
@@ -126,7 +128,8 @@ class Loop:
         while not record.finished and not self._interrupts.requested:
             if not record.done:  # otherwise only the last evaluation is missing
                 began = record.seconds
-                metrics = self._iterate()
+                with status.doing("" if compiled else "compiling"):
+                    metrics = self._iterate()
                 self._log_events()
                 if not compiled:
                     compiled = True
@@ -193,7 +196,7 @@ class Loop:
             failed = not self._record.done and program.failed
             return self._interrupts.requested or failed
 
-        with rescued(self._interrupts, self._rescues):
+        with status.doing("evaluating"), rescued(self._interrupts, self._rescues):
             result = self.experiment.evaluator(seed, stop, self.step)
         self._log_events()
         if result is not None:  # None if stopped: a resumed run evaluates again

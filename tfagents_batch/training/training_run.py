@@ -88,10 +88,11 @@ def run(
         callbacks = callbacks | {"on_evaluation": (*callbacks["on_evaluation"], stop)}
     hooks = Callbacks(folder, **callbacks)
     with contextlib.ExitStack() as stack:
-        console = Console(settings.steps, start_step=start, unit=settings.source.unit)
+        shown = {"unit": settings.source.unit, "quiet": not settings.progress}
+        console = Console(settings.steps, start_step=start, **shown)
         stack.enter_context(console)
         if state:
-            console.message(f"resuming at step {start:,} of {folder}")
+            console.note(f"resuming at step {start:,} of {folder}")
             try:
                 for line in read_metrics(folder):
                     alarms.check(line, line["step"])  # already reported, so ignored
@@ -112,12 +113,12 @@ def run(
         interrupts = stack.enter_context(
             Interrupts(experiment.stop, kill=experiment.close, report=console.message)
         )
-        console.message(str(experiment.resources))
-        console.message(devices.text(experiment.placement))
+        console.note(str(experiment.resources))
+        console.note(devices.text(experiment.placement))
         for remark in experiment.remarks:
-            console.message(remark)
+            console.note(remark)
         if layers := weights.by_layer(experiment.algorithm):
-            console.message(weights.table(layers))
+            console.note(weights.table(layers))
         logger.event("resources", start, **experiment.report())
         for event in events:
             logger.event(**event)
@@ -167,7 +168,7 @@ def run(
             logger.event("failed", loop.step, error=kind, text=str(error))
             raise
         if hooks.stopped_by is not None:
-            console.message(f"{hooks.stopped_by} ends training")
+            console.note(f"{hooks.stopped_by} ends training")
             logger.event("stopped_by_callback", loop.step, name=hooks.stopped_by)
         logger.event("finished" if finished else "stopped", step=loop.step)
         if profiled and finished:
@@ -217,12 +218,12 @@ def _profile(
     experiment: Experiment, folder: pathlib.Path, console: Console, logger: Logger
 ) -> None:
     """Profile a finished run; if that fails, print a warning."""
-    console.message("measuring how the time is spent")
+    console.note("measuring how the time is spent")
     try:
         found = profile.run(experiment, folder)
     except (EnvError, UserError, Stopped, OSError, tf.errors.OpError) as error:
         console.message(f"warning: there is no profile: {error}")
         logger.event("profile_failed", reason=str(error))
         return
-    console.message(found.table())
+    console.note(found.table())
     logger.event("profile", **found.to_dict())

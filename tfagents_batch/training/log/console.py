@@ -14,9 +14,14 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 import rich.console
+import rich.text
 from rich import progress, table
 
+from tfagents_batch.training.log import starting, status
+from tfagents_batch.training.log.ticker import Ticker
+
 REFRESH_SECONDS = 0.1  # shortest time between two updates of the bar
+TICK_SECONDS = 0.5  # longest one
 FIRST_LINE_SECONDS = 3.0
 LINE_SECONDS = 10.0
 _RETURN = "episode/return_mean"
@@ -35,9 +40,9 @@ class Console:
             console.update(step, metrics)
             console.message("saved")
 
-    On a terminal it is a progress bar, which ``update`` redraws (no thread). Elsewhere
-    it prints a line after 3 seconds and then every 10 seconds. If the stream breaks,
-    nothing more is written to it.
+    On a terminal it is a progress bar, which a thread redraws, with what takes long now
+    (``status``). Elsewhere it prints a line after 3 seconds and then every 10 seconds.
+    If the stream breaks, nothing more is written to it.
 
     Args:
       total_steps: steps at which the run ends.
@@ -46,6 +51,7 @@ class Console:
       unit: unit of steps, see ``interfaces.Experience``.
       clock: monotonic time in seconds.
       terminal: rich console to use instead of ``stream``.
+      quiet: show no progress and no notes, only messages.
     """
 
     def __init__(
@@ -57,6 +63,7 @@ class Console:
         unit: str = "env steps",
         clock: Callable[[], float] = time.monotonic,
         terminal: rich.console.Console | None = None,
+        quiet: bool = False,
     ):
         self._total, self._speed = total_steps, speed_name(unit)
         self._step = start_step
@@ -65,15 +72,13 @@ class Console:
         self._began = self._shown = clock()
         self._interval = FIRST_LINE_SECONDS
         self._latest: dict[str, float] = {}
-        self._broken = False
+        self._broken, self._quiet = False, quiet
         self._stream = stream or sys.stderr
         self._bar: progress.Progress | None = None
         terminal = terminal or make_terminal(self._stream)
-        if terminal.is_terminal and not terminal.is_dumb_terminal:
-            self._bar = make_bar(terminal)
-            self._task = self._bar.add_task(
-                "", total=total_steps, completed=start_step, numbers=""
-            )
+        if terminal.is_terminal and not terminal.is_dumb_terminal and not quiet:
+            self._bar = make_bar(terminal, lambda _: self._status(self._clock()))
+            self._task = self._bar.add_task("", total=total_steps, completed=start_step)
 
     def update(self, step: int, metrics: dict[str, float]) -> None:
         """Show progress.
@@ -102,12 +107,22 @@ class Console:
         else:  # not through rich: it exits the process when a pipe breaks
             self._draw(print, text, file=self._stream, flush=True)
 
+    def note(self, text: str) -> None:
+        """Print a line that a quiet run does without."""
+        if not self._quiet:
+            self.message(text)
+
     def __enter__(self) -> Console:
+        starting.end()
         if self._bar:
             self._draw(self._bar.start)
+            self._ticker = Ticker(TICK_SECONDS, lambda: self._draw(self._bar.refresh))
+            self._ticker.start()
         return self
 
     def __exit__(self, *exc) -> None:
+        if self._bar:
+            self._ticker.stop()
         self._show(self._clock())
         if self._bar:
             with contextlib.suppress(OSError, ValueError):
@@ -115,13 +130,12 @@ class Console:
 
     def _show(self, now: float) -> None:
         self._shown = now
-        numbers = self._status(now)
         if self._bar:
-            self._bar.update(self._task, completed=self._step, numbers=numbers)
+            self._bar.update(self._task, completed=self._step)
             self._draw(self._bar.refresh)
         else:
             done = self._step / max(self._total, 1)
-            self.message(f"{min(done, 1):4.0%}  {numbers}")
+            self.note(f"{min(done, 1):4.0%}  {self._status(now)}")
 
     def _status(self, now: float) -> str:
         """Return the text, important parts first, because its end may be cut off."""
@@ -130,6 +144,8 @@ class Console:
         mean_speed = (self._step - first) / (now - since) if now > since else 0.0
         speed = self._latest.get(self._speed, mean_speed)
         parts = [f"{count(self._step)}/{count(self._total)} steps"]
+        if doing := status.now():
+            parts.append(doing)
         if speed > 0:
             parts.append(f"{count(speed)}/s")
         if _RETURN in self._latest:
@@ -180,15 +196,22 @@ def make_terminal(stream: TextIO) -> rich.console.Console:
     )
 
 
-def make_bar(terminal: rich.console.Console) -> progress.Progress:
-    """Return a bar in one line, whose tasks have a text ``numbers`` behind it."""
+def make_bar(
+    terminal: rich.console.Console, text: Callable[[progress.Task], str]
+) -> progress.Progress:
+    """Return a bar in one line, with a text behind it."""
+
+    class Numbers(progress.ProgressColumn):
+        max_refresh = None
+
+        def render(self, task: progress.Task) -> rich.text.Text:
+            return rich.text.Text(text(task))
+
     one_line = table.Column(no_wrap=True, overflow="ellipsis")
     return progress.Progress(
         progress.TaskProgressColumn(),
         progress.BarColumn(bar_width=20),
-        progress.TextColumn(
-            "{task.fields[numbers]}", markup=False, table_column=one_line
-        ),
+        Numbers(table_column=one_line),
         console=terminal,
         auto_refresh=False,
         redirect_stdout=False,

@@ -28,7 +28,7 @@ def shown(
     began = clock()
     terminal = console.make_terminal(stream)
     if terminal.is_terminal and not terminal.is_dumb_terminal:
-        with console.make_bar(terminal) as bar:
+        with console.make_bar(terminal, lambda task: task.fields["numbers"]) as bar:
             task = bar.add_task("", total=1.0, numbers="")
 
             def move(part: float, text: str) -> None:

@@ -16,6 +16,7 @@ from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.experiment import remarks
+from tfagents_batch.training.log import starting
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.output import Output
@@ -54,14 +55,15 @@ def run_seeds(
     with contextlib.ExitStack() as stack:
         stack.enter_context(harmless_checkpoint_requests())
         stack.enter_context(compilation.during_run())
+        stack.enter_context(starting.starting(not config.progress))
         experiment = SeedsExperiment(config, seeds, recipe)
-        console = stack.enter_context(Console(config.steps))
+        console = stack.enter_context(Console(config.steps, quiet=not config.progress))
         interrupts = stack.enter_context(Interrupts(report=console.message))
-        console.message(str(experiment.resources))
-        console.message(devices.text(experiment.placement))
+        console.note(str(experiment.resources))
+        console.note(devices.text(experiment.placement))
         for remark in remarks(experiment.spec):
-            console.message(remark)
-        console.message(weights.table(weights.by_layer(experiment.algorithm)))
+            console.note(remark)
+        console.note(weights.table(weights.by_layer(experiment.algorithm)))
         run_facts = facts(experiment.algorithm, experiment.spec)
         outputs = []
         for index, seed in enumerate(experiment.run_seeds):
@@ -87,7 +89,7 @@ def run_seeds(
             outputs.append(Output(folder, logger, *shown, seed=seed))
             logger.event("resources", 0, **experiment.report)
 
-        console.message(f"compile=full: {REASON}")
+        console.note(f"compile=full: {REASON}")
         try:
             finished = experiment.train(interrupts, outputs, console.update)
         except (TrainingError, SaveError) as error:

@@ -1,0 +1,74 @@
+"""The line before the console: it says what is done, until the console opens."""
+
+import contextlib
+import os
+import pty
+import threading
+import time
+
+import pytest
+
+from tfagents_batch.training.log import starting, status
+from tfagents_batch.training.log.console import Console
+
+DEADLINE = 10.0
+
+
+@contextlib.contextmanager
+def stderr(kind, monkeypatch):
+    """Yield a function that reads stderr, a terminal or a pipe, up to a text."""
+    ours, theirs = pty.openpty() if kind == "terminal" else os.pipe()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(starting, "_TERMINAL", 0.01)
+    monkeypatch.setattr(starting, "_LINES", 0.01)
+    saved = os.dup(2)
+    os.dup2(theirs, 2)
+    os.close(theirs)
+    found = bytearray()
+
+    def until(text):
+        deadline = time.monotonic() + DEADLINE
+        while text.encode() not in found and time.monotonic() < deadline:
+            found.extend(os.read(ours, 4096))
+        return found.decode()
+
+    try:
+        yield until
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(ours)
+
+
+@pytest.mark.parametrize("kind", ["terminal", "pipe"])
+def test_a_start_says_what_it_does_until_the_console_opens(kind, monkeypatch):
+    threads = threading.active_count()
+    with stderr(kind, monkeypatch) as read, starting.starting():
+        assert starting.FIRST in read("faster")
+        with status.doing("building"), starting.starting():  # which began before
+            assert "building, 0 s" in read("building, 0 s")
+        with Console(10, quiet=True):
+            assert threading.active_count() == threads
+    assert status.now() == ""
+
+
+def test_a_quiet_start_and_one_without_stderr_say_nothing(monkeypatch):
+    with stderr("pipe", monkeypatch) as read:
+        with starting.starting(quiet=True):
+            os.write(2, b"nothing")
+        assert read("nothing") == "nothing"
+
+    def closed(descriptor):
+        raise OSError("closed")
+
+    monkeypatch.setattr(os, "dup", closed)
+    with starting.starting():
+        pass
+
+
+def test_a_quiet_console_prints_warnings_only(capsys):
+    with Console(10, quiet=True) as console:
+        console.note("weights")
+        console.update(10, {})
+        console.message("warning: the disk is full")
+    assert capsys.readouterr().err == "warning: the disk is full\n"
