@@ -2,6 +2,7 @@
 
 import gc
 import os
+import subprocess
 import sys
 
 import pytest
@@ -46,3 +47,20 @@ def test_onednn_is_used_and_messages_are_hidden_unless_the_user_chose(
             monkeypatch.setenv(name, chosen)
         call()
         assert os.environ[name] == (chosen or default)
+
+
+def test_messages_end_where_the_package_is_imported_after_tensorflow():
+    script = """
+import sys
+import tensorflow as tf
+print("---", file=sys.stderr, flush=True)
+import tfagents_batch
+tf.function(lambda x: 2 * x, jit_compile=True)(tf.ones([3]))
+"""
+    environment = {k: x for k, x in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert done.returncode == 0
+    assert done.stderr.partition("---\n")[2] == ""

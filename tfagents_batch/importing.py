@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import platform
 import sys
 import time
 from collections.abc import Iterator
+
+# absl::SetMinLogLevel in TensorFlow 2.21.
+_SET_LEVEL = "_ZN4absl12lts_2025081414SetMinLogLevelENS0_18LogSeverityAtLeastE"
+_FATAL = 3
 
 STARTED = time.time()  # this is the first module of the package that is imported
 
@@ -26,12 +31,20 @@ def prefer_onednn() -> None:
 
 
 def hide_messages() -> None:
-    """Hide TensorFlow's messages on stderr, if it is not imported yet.
+    """Hide TensorFlow's messages on stderr from now on.
 
     Errors are exceptions. What XLA calls an error, each time it finds a program in its
     cache, is none. ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows all messages.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
+        return
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+    if "tensorflow" in sys.modules:  # which has read the variable already
+        folder = os.path.dirname(sys.modules["tensorflow"].__file__)
+        # A release of TensorFlow with another Abseil keeps its messages.
+        with contextlib.suppress(OSError, AttributeError):
+            library = ctypes.CDLL(os.path.join(folder, "libtensorflow_framework.so.2"))
+            getattr(library, _SET_LEVEL)(_FATAL)
 
 
 @contextlib.contextmanager

@@ -81,7 +81,8 @@ class Output:
         else:
             text = _below_best(event, f" of seed {self._seed}")
         if text:
-            self._console.message(text)
+            is_note = event["event"] == "compiled"
+            (self._console.note if is_note else self._console.message)(text)
 
     def save(self, step: int, state: dict, metadata: dict) -> bool:
         """Write a checkpoint; return False if that fails, such as on a full disk."""
