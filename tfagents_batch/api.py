@@ -12,7 +12,7 @@ from typing import Any, get_args
 import keras
 import numpy as np
 
-from tfagents_batch import algorithms, config, seeds
+from tfagents_batch import config, seeds
 from tfagents_batch.agent import Agent
 from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.envs.recipe import EnvRecipe
@@ -24,7 +24,7 @@ from tfagents_batch.serving import export as exports
 from tfagents_batch.serving import exporting
 from tfagents_batch.sources import logged
 from tfagents_batch.training import experiment as experiments
-from tfagents_batch.training import playing, training_run, warm_start
+from tfagents_batch.training import own_algorithm, playing, training_run, warm_start
 from tfagents_batch.training.callbacks import (
     OnCheckpoint,
     OnEvaluation,
@@ -73,7 +73,7 @@ OF_ONE_SEED = (
 
 
 def train(
-    algorithm: str | None = None,
+    algorithm: str | type | None = None,
     env: Any = None,
     *,
     config: str | RunConfig | None = None,
@@ -100,7 +100,8 @@ def train(
 
     Args:
       algorithm: a name in ``algorithms.REGISTRY``; "ppo" if neither this nor
-        ``config`` is given.
+        ``config`` is given. Your own is a class, ``module:Class`` or
+        ``./file.py:Class``, with its settings as the attribute ``Config``.
       env: environment name, a function that returns one ``gymnasium.Env``, a list of
         such functions, or an instance: one ``gymnasium.Env``, a
         ``gymnasium.vector.VectorEnv`` or an ``Env``. An instance needs ``eval_env`` or
@@ -150,9 +151,9 @@ def train(
             "the folder of the run that has this checkpoint as init_from"
         )
     if resume is not None:
-        if algorithm or config or settings or logdir:
+        if config or settings or logdir:
             raise UserError(
-                "resume takes its algorithm, config, settings and logdir from the "
+                "resume takes its config, settings and logdir from the "
                 f"run's folder; only {', '.join(RESUMABLE)} may change"
             )
         if init_from is not None:
@@ -160,9 +161,8 @@ def train(
                 "resume continues a run with its own weights, init_from starts a new "
                 "run with the weights of another; pass only one of them"
             )
-        return _resume(
-            resume, env, network, eval_env, source, profile, callbacks, options
-        )
+        own = network, eval_env, source, algorithm
+        return _resume(resume, env, *own, profile, callbacks, options)
     if source is not None:
         options = options | {"source": source}
     resolved = resolve(algorithm, env, config, settings, options)
@@ -287,6 +287,7 @@ def evaluate(
     wrappers: Wrappers | None = None,
     env_options: dict[str, Any] | None = None,
     network: keras.Model | Callable | None = None,
+    algorithm: str | type | None = None,
     seed: int = 0,
     actions: ActionMode = "mode",
     max_episode_steps: int | None = None,
@@ -306,6 +307,7 @@ def evaluate(
       env_options: options of ``make_env`` that are added to those of the run or replace
         them, for example ``worker_variables``, which are never saved.
       network: your own network, if the run was trained with one.
+      algorithm: your own algorithm, likewise.
       seed: seed of the environments and of sampled actions. The same seed gives the
         same episodes, and they differ from those played in training with that seed.
       actions: "mode" for the policy's mode, "sample" for samples as in training.
@@ -319,7 +321,7 @@ def evaluate(
         raise UserError(f"episodes is {episodes}; expected at least 1")
     if actions not in get_args(ActionMode):
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
-    found = playing.trained(logdir, env, env_kwargs, wrappers, network)
+    found = playing.trained(logdir, env, env_kwargs, wrappers, network, algorithm)
     saved = found.config
     found.require_env()
     if env_options is not None:
@@ -352,6 +354,7 @@ def load(
     env_kwargs: dict[str, Any] | None = None,
     wrappers: Wrappers | None = None,
     network: keras.Model | Callable | None = None,
+    algorithm: str | type | None = None,
 ) -> Agent:
     """Load a trained agent to select actions in your own loop.
 
@@ -359,15 +362,16 @@ def load(
         action, state = agent.predict(observation)
 
     Args:
-      logdir, checkpoint, env, env_kwargs, wrappers, network: as in ``evaluate``. No
-        environment is created; ``Agent.make_env`` does that.
+      logdir, checkpoint, env, env_kwargs, wrappers, network, algorithm: as in
+        ``evaluate``. No environment is created; ``Agent.make_env`` does that.
 
     Raises:
       UserError: for an argument that cannot be used, or a run without a checkpoint.
     """
     if isinstance(env, (list, tuple)) and env:
         env = env[0]
-    found = playing.trained(logdir, env, env_kwargs, wrappers, network).in_process()
+    own = network, algorithm
+    found = playing.trained(logdir, env, env_kwargs, wrappers, *own).in_process()
     with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
         return Agent(agent.policy, found.spec, found.recipe, found.config, step)
 
@@ -383,6 +387,7 @@ def export(
     env_kwargs: dict[str, Any] | None = None,
     wrappers: Wrappers | None = None,
     network: keras.Model | Callable | None = None,
+    algorithm: str | type | None = None,
 ) -> exports.Export:
     """Write a trained policy for programs without this package.
 
@@ -400,7 +405,7 @@ def export(
       exploration: probability of a random decision: uniform over the possible actions
         for values of actions (DQN), else drawn from the policy. 0 is the greedy policy.
         For a Box it is 0 or 1.
-      checkpoint, env, env_kwargs, wrappers, network: as in ``load``.
+      checkpoint, env, env_kwargs, wrappers, network, algorithm: as in ``load``.
 
     Returns:
       The folder, the comparison, and what the caller has to know.
@@ -414,7 +419,8 @@ def export(
     folder = run.logdir if isinstance(run, Run) else run
     if isinstance(env, (list, tuple)) and env:
         env = env[0]
-    found = playing.trained(folder, env, env_kwargs, wrappers, network).in_process()
+    own = network, algorithm
+    found = playing.trained(folder, env, env_kwargs, wrappers, *own).in_process()
     target = outdir or os.path.join(found.run.folder, f"export-{format}")
     origin = exporting.origin(found)
     with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
@@ -432,6 +438,7 @@ def visualize(
     env_kwargs: dict[str, Any] | None = None,
     wrappers: Wrappers | None = None,
     network: keras.Model | Callable | None = None,
+    algorithm: str | type | None = None,
     seed: int = 0,
 ) -> list[filming.Episode]:
     """Play a trained agent greedily and record videos (needs the extra ``video``).
@@ -440,8 +447,8 @@ def visualize(
       logdir: the run's folder, which may have been moved.
       outdir: folder of the videos; there is one per episode, named with its return.
       num_episodes: number of episodes.
-      checkpoint, env, env_kwargs, wrappers, network, seed: as in ``evaluate``. The
-        environment is created with ``render_mode="rgb_array"``.
+      checkpoint, env, env_kwargs, wrappers, network, algorithm, seed: as in
+        ``evaluate``. The environment is created with ``render_mode="rgb_array"``.
 
     Returns:
       Path, return and length of every episode.
@@ -452,7 +459,8 @@ def visualize(
     """
     if num_episodes < 1:
         raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
-    found = playing.trained(logdir, env, env_kwargs, wrappers, network).in_process()
+    own = network, algorithm
+    found = playing.trained(logdir, env, env_kwargs, wrappers, *own).in_process()
     found.require_env()
     found = found._replace(config=dataclasses.replace(found.config, seed=seed))
     shown = filming.Camera(found.recipe, **found.config.env_options)
@@ -473,7 +481,7 @@ def _unseen_seed(seed: int) -> int:
 
 
 def offline_settings(
-    algorithm: str | None, settings: dict[str, Any] | None, preset: Any = None
+    algorithm: str | type | None, settings: dict[str, Any] | None, preset: Any = None
 ) -> dict[str, Any]:
     """Return the settings of an algorithm that learns from rows of a timeline.
 
@@ -487,7 +495,7 @@ def offline_settings(
             "settings, such as --algorithm=dqn --algorithm.learning_rate=3e-3"
         )
     settings = dict(settings or {})
-    kind = algorithms.REGISTRY.get(algorithm or DEFAULT, (None, None))[1]
+    kind = own_algorithm.entry(own_algorithm.name_of(algorithm or DEFAULT)).config
     for name, (value, reason) in _OF_ROWS.items():
         if not hasattr(kind, name):
             continue
@@ -498,7 +506,7 @@ def offline_settings(
 
 
 def resolve(
-    algorithm: str | None,
+    algorithm: str | type | None,
     env: Any,
     preset: str | RunConfig | None,
     settings: Any,
@@ -513,15 +521,15 @@ def resolve(
         base = PRESETS[preset]()
     else:
         base = preset or RunConfig()
-    if algorithm is not None and algorithm not in algorithms.REGISTRY:
-        raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
+    if algorithm is not None:
+        algorithm = own_algorithm.name_of(algorithm)
     if algorithm is not None and algorithm != base.algorithm:
         if preset is not None:
             raise UserError(
                 f"algorithm is {algorithm!r}, but the config is for "
                 f"{base.algorithm!r}; pass only one of them"
             )
-        _, kind = algorithms.REGISTRY[algorithm]
+        kind = own_algorithm.entry(algorithm).config
         parts = {"settings": kind(), "source": None}
         base = dataclasses.replace(base, algorithm=algorithm, **parts)
     if isinstance(settings, dict):
@@ -540,6 +548,7 @@ def _resume(
     network: Any,
     eval_env: Any,
     source: Experience | None,
+    algorithm: str | type | None,
     profile: bool,
     callbacks: dict[str, tuple],
     options: dict[str, Any],
@@ -552,7 +561,7 @@ def _resume(
             f"{', '.join(RESUMABLE)} can"
         )
     run = runs.open_run(folder)
-    saved, user = config_file.from_text(run.config_text)
+    saved, user = config_file.from_text(run.config_text, algorithm)
     config_file.require(user, env, network)
     config_file.require_source(user, source)
     if env_kwargs not in (None, saved.env_kwargs):

@@ -52,6 +52,7 @@ class PPO(tf.Module):
     """
 
     several_seeds = True
+    METRICS = METRICS  # of ``_loss``, whose means over all minibatches are logged
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
@@ -156,7 +157,7 @@ class PPO(tf.Module):
         """Run all optimizer steps on rows ``[N, ...]``; return the means of metrics."""
         config = self.inputs
         entropy_scale = config.entropy_scale(step)
-        names = METRICS if config.objective == "clip" else METRICS + KL_METRICS
+        names = self.METRICS + (() if config.objective == "clip" else KL_METRICS)
         stops = config.kl_stop is not None
         size = config.minibatch_size
         if size is not None:
@@ -168,6 +169,11 @@ class PPO(tf.Module):
             metrics, found = self.optimizer.minimize(
                 lambda: self._loss(batch, mask, entropy_scale)
             )
+            if unknown := sorted(set(metrics) - {*names, *KL_METRICS}):
+                raise UserError(
+                    f"the loss has the metrics {', '.join(unknown)}, which are not in "
+                    f"{type(self).__name__}.METRICS; add them there to log their means"
+                )
             metrics |= found
             if stops:
                 stopped = metrics["policy/approx_kl"] > config.kl_stop

@@ -19,18 +19,23 @@ from tfagents_batch import suggest
 from tfagents_batch.errors import UserError
 
 
-def split(name: str) -> tuple[str | None, str]:
-    """Return module or absolute file path, and attribute; module None for an id."""
+def split(name: str, what: str = "environment") -> tuple[str | None, str]:
+    """Return module or absolute file path, and attribute; module None for an id.
+
+    Args:
+      name: what the user gave.
+      what: what it names, for errors.
+    """
     module, _, target = name.rpartition(":")
     if module.endswith(".py"):
         path = Path(module).expanduser().absolute()
         if not path.is_file():
-            raise UserError(f"environment {name!r}: there is no file {path}")
+            raise UserError(f"{what} {name!r}: there is no file {path}")
         return str(path), target
     return (None if re.search(r"-v\d+$", target) else module), target
 
 
-def import_module(module: str, name: str) -> ModuleType:
+def import_module(module: str, name: str, what: str = "environment") -> ModuleType:
     """Import a module for a check; turn exceptions into a UserError."""
     try:
         return load(module)
@@ -40,22 +45,22 @@ def import_module(module: str, name: str) -> ModuleType:
         if missing and f"{module}.".startswith(f"{error.name}."):
             hint = "; install it, run from its folder, or pass ./file.py:Class"
         raise UserError(
-            f"environment {name!r}: importing {module} raised "
+            f"{what} {name!r}: importing {module} raised "
             f"{type(error).__name__}: {error}{hint}"
         ) from error
 
 
-def import_attribute(name: str, module: str, target: str) -> Any:
+def import_attribute(
+    name: str, module: str, target: str, what: str = "environment"
+) -> Any:
     """Import an attribute for a check; turn exceptions into a UserError."""
-    loaded = import_module(module, name)
+    loaded = import_module(module, name, what)
     try:
         return attribute(loaded, target)
     except AttributeError:
         close = suggest.closest(target, [key for key in vars(loaded) if key[0] != "_"])
         hint = f"; did you mean {close!r}?" if close else ""
-        raise UserError(
-            f"environment {name!r}: {module} has no {target!r}{hint}"
-        ) from None
+        raise UserError(f"{what} {name!r}: {module} has no {target!r}{hint}") from None
 
 
 def load(module: str) -> ModuleType:

@@ -44,6 +44,9 @@ class AgentCommand:
     wrappers: list | None = option(
         None, "wrappers of the environment, innermost first; none: those of the run"
     )
+    algorithm: str | None = option(
+        None, "your own algorithm again, if the run was trained by one"
+    )
     debug: bool = option(False, "print tracebacks")
 
     def arguments(self) -> dict[str, Any]:

@@ -42,7 +42,9 @@ _machine_option = functools.partial(option, resumable=True, same_curve=True)
 class RunConfig:
     """Settings of a run; saved in config.json."""
 
-    algorithm: str = option(DEFAULT, "algorithm name")
+    algorithm: str = option(
+        DEFAULT, "algorithm name; your own: module:Class or ./file.py:Class"
+    )
     env: str = option("", "environment name, such as CartPole-v1 or tf/CartPole-v1")
     env_kwargs: dict = option({}, "arguments of the environment")
     wrappers: list = option([], "wrappers of each environment, innermost first")
@@ -162,10 +164,11 @@ class RunConfig:
     settings: Any = option(None, "settings of the algorithm: --algorithm.<setting>")
 
     def __post_init__(self):
-        from tfagents_batch import algorithms, sources
+        from tfagents_batch import sources
+        from tfagents_batch.training import own_algorithm
 
-        if self.algorithm in algorithms.REGISTRY:
-            kind = algorithms.REGISTRY[self.algorithm][1]
+        if own_algorithm.is_known(self.algorithm):
+            kind = own_algorithm.entry(self.algorithm).config
             if self.settings is None:
                 object.__setattr__(self, "settings", kind())
             if self.source is None:
@@ -217,13 +220,9 @@ class RunConfig:
 
     def check_agent(self) -> RunConfig:
         """Check all settings but those of the source, which playing does not need."""
-        from tfagents_batch import algorithms
+        from tfagents_batch.training import own_algorithm
 
-        if self.algorithm not in algorithms.REGISTRY:
-            raise UserError(
-                config.unknown("algorithm", self.algorithm, algorithms.REGISTRY)
-            )
-        expected = algorithms.REGISTRY[self.algorithm][1]
+        expected = own_algorithm.entry(self.algorithm).config
         if not isinstance(self.settings, expected):
             raise UserError(
                 f"settings belong to {type(self.settings).__module__}, but the "

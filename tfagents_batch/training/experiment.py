@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
-from tfagents_batch import algorithms, encoding, placement, seeds, spaces
+from tfagents_batch import encoding, placement, seeds, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Policy
@@ -25,6 +25,7 @@ from tfagents_batch.training import (
     compilation,
     environments,
     evaluate,
+    own_algorithm,
     replay_saver,
 )
 from tfagents_batch.training.config import RunConfig, without_variables
@@ -216,7 +217,7 @@ class Experiment:
 
 def reports(config: RunConfig) -> bool:
     """Return whether a run evaluates by its source, without an environment."""
-    kind, _ = algorithms.REGISTRY[config.algorithm]
+    kind = own_algorithm.entry(config.algorithm).kind
     return hasattr(kind, "assess") and hasattr(config.source, "evaluator")
 
 
@@ -230,7 +231,7 @@ def create_algorithm(
       spec: spec of the environments.
       network: a user's model or builder, see ``nn.user``.
     """
-    kind, _ = algorithms.REGISTRY[config.algorithm]
+    kind = own_algorithm.entry(config.algorithm).kind
     with seeded(config.seed), _precision(config.precision):
         algorithm = kind(config.resolved().settings, spec, network)
     _check_precision(algorithm, config.precision)

@@ -73,6 +73,7 @@ def trained(
     env_kwargs: dict[str, Any] | None,
     wrappers: Any,
     network: Any,
+    algorithm: str | type | None = None,
 ) -> Trained:
     """Return a run to play, in its own or another environment.
 
@@ -82,9 +83,10 @@ def trained(
       env_kwargs, wrappers: its arguments and wrappers; None means those of the run if
         they apply, but with whole games as episodes.
       network: the user's network, if the run was trained with one.
+      algorithm: the user's algorithm, likewise.
     """
     run = runs.open_run(logdir)
-    saved, user = config_file.from_text(run.config_text)
+    saved, user = config_file.from_text(run.config_text, algorithm)
     config_file.require(user, env, network)
     recipe = saved.recipe()
     if env is not None:  # a function may create the run's own environment

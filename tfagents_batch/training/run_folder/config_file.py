@@ -6,9 +6,10 @@ import dataclasses
 import json
 from typing import Any
 
-from tfagents_batch import algorithms, config, sources
+from tfagents_batch import config, sources
 from tfagents_batch.envs.registry import describe, needs_user_code
 from tfagents_batch.errors import UserError
+from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import VARIABLES, RunConfig, without_variables
 
 SCHEMA = 1
@@ -42,8 +43,14 @@ def to_text(
     return json.dumps(data, indent=2) + "\n"
 
 
-def from_text(text: str) -> tuple[RunConfig, dict[str, Any]]:
+def from_text(
+    text: str, own: str | type | None = None
+) -> tuple[RunConfig, dict[str, Any]]:
     """Read a config and the names of the user's code that it needs.
+
+    Args:
+      text: content of config.json.
+      own: the algorithm, if it is the user's own, which is not imported from a folder.
 
     The values of worker variables that an older version wrote are ignored: values
     from a folder could run any program.
@@ -74,8 +81,7 @@ def from_text(text: str) -> tuple[RunConfig, dict[str, Any]]:
             f"config.json has schema {schema!r}; this version reads {SCHEMA}: upgrade "
             "tfagents_batch"
         )
-    if not isinstance(algorithm, str) or algorithm not in algorithms.REGISTRY:
-        raise UserError(config.unknown("algorithm", algorithm, algorithms.REGISTRY))
+    algorithm = raw["algorithm"] = _algorithm(str(algorithm), own)
     if source is not None and source not in sources.REGISTRY:
         raise UserError(config.unknown("source", source, sources.REGISTRY))
     try:
@@ -94,6 +100,19 @@ def from_text(text: str) -> tuple[RunConfig, dict[str, Any]]:
     if needs_user_code(saved.env):  # regardless of what the file says
         user["env"] = saved.env
     return without_variables(saved), user
+
+
+def _algorithm(saved: str, own: str | type | None) -> str:
+    """Return the name of a run's algorithm, or of the user's own in its place."""
+    if own is None:
+        own_algorithm.entry(saved)  # raises an error for one that is not known
+        return saved
+    name = own_algorithm.name_of(own)
+    if name != saved and not (":" in name and ":" in saved):  # another path to it
+        raise UserError(
+            f"algorithm is {name!r}, but the run was trained by {saved!r}; leave it out"
+        )
+    return name
 
 
 def require(user: dict[str, Any], env: Any, network: Any) -> None:

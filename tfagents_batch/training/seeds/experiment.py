@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tfagents_batch import algorithms, nest, seeds
+from tfagents_batch import nest, seeds
 from tfagents_batch.clocks import EverySeconds
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, TrainingError, UserError
 from tfagents_batch.graph import inputs
-from tfagents_batch.training import compilation, experiment
+from tfagents_batch.training import compilation, experiment, own_algorithm
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
@@ -257,7 +257,7 @@ def _check_config(config: RunConfig, run_seeds: Sequence[int]) -> None:
                 f"{name}={value} is not for several seeds, which are one compiled "
                 "program, without processes; leave it out"
             )
-    kind, _ = algorithms.REGISTRY[config.algorithm]
+    kind = own_algorithm.entry(config.algorithm).kind
     if not supported(kind) or config.source.program != "synchronous":
         raise UserError(
             f"{config.algorithm!r} cannot train several seeds in one program; train "

@@ -1,0 +1,74 @@
+"""A user's algorithm: trained by class and by name, evaluated by another process."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import tfagents_batch as tfb
+from tests.training import outside_algorithms as outside
+from tfagents_batch.errors import UserError
+from tfagents_batch.training import own_algorithm
+from tfagents_batch.training.log.logger import read_metrics
+
+FILE = pathlib.Path(outside.__file__)
+BRIEF = {"network": {"hidden": [8]}, "histograms": False}
+PPO = {"num_envs": 2, "rollout": {"length": 16}, "num_workers": 0, "eval_every": 0}
+
+
+def test_a_loss_of_ones_own_learns_logs_its_metric_and_resumes(tmp_path):
+    settings = BRIEF | {"minibatch_size": 16, "epochs": 2, "weight": 0.25}
+    options = {"env": "CartPole-v1", "logdir": tmp_path, **PPO}
+    run = tfb.train(outside.Calm, steps=64, settings=settings, **options)
+    assert read_metrics(run.logdir)[-1]["loss/logits"] > 0
+    with pytest.raises(UserError, match="'ppo', but the run was trained by"):
+        tfb.train(resume=run.logdir, steps=96, algorithm="ppo")
+    run = tfb.train(resume=run.logdir, steps=96, algorithm=outside.Calm)
+    assert run.step >= 96
+    assert tfb.load(run.logdir, algorithm=outside.Calm).action_space.n == 2
+
+
+def test_a_metric_that_is_not_declared_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(outside.Calm, "METRICS", outside.ppo.PPO.METRICS)
+    options = {"env": "CartPole-v1", "logdir": tmp_path, "settings": BRIEF, **PPO}
+    with pytest.raises(UserError, match="loss/logits, which are not in"):
+        tfb.train(outside.Calm, steps=32, **options)
+
+
+def test_another_process_trains_and_evaluates_an_algorithm_of_a_file(tmp_path):
+    def script(name, *flags):
+        command = [sys.executable, "-m", f"tfagents_batch.scripts.{name}", *flags]
+        return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+    own = f"--algorithm={FILE}:Undirected"
+    small = "--algorithm.warmup_steps=20", "--algorithm.batch_size=8", "--num_envs=2"
+    done = script(
+        *("train", own, "--env=CartPole-v1", "--steps=100", f"--logdir={tmp_path}"),
+        *(*small, "--num_workers=0", "--eval_every=0", "--quiet"),
+    )
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    folder = f"--logdir={done.stdout.strip()}"
+    play = "evaluate", folder, "--episodes=2"
+    refused = script(*play)
+    assert refused.returncode == 64
+    assert "is your own code and is only imported when you pass it" in refused.stderr
+    done = script(*play, own)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["episodes"] == 2
+
+
+WRONG = {
+    "unknown algorithm 'pqo'; did you mean 'ppo'.*module:Class": "pqo",
+    "algorithm './no.py:X': there is no file": "./no.py:X",
+    "has no 'Clam'; did you mean 'Calm'": f"{FILE}:Clam",
+    "function is a builtin_function_or_method; expected a class": f"{FILE}:function",
+    "NoSettings has no attribute Config; expected the dataclass": f"{FILE}:NoSettings",
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_is_no_algorithm_is_one_line(message):
+    with pytest.raises(UserError, match=message):
+        own_algorithm.name_of(WRONG[message])

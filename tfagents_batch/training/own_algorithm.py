@@ -1,0 +1,105 @@
+"""Algorithms by name: those of this package, and the user's own.
+
+The user's own is a class, ``module:Class`` or ``./file.py:Class``. Its attribute
+``Config`` is the dataclass of its settings, see ``interfaces.Algorithm``. A run folder
+stores only its name, which is never imported from there: the user passes it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tfagents_batch import algorithms, config
+from tfagents_batch.envs import user_code
+from tfagents_batch.envs.registry import describe
+from tfagents_batch.errors import UserError
+
+_METHODS = ("update",)  # others may be attributes of an instance
+_OF_CONFIG = "source", "accepts", "check", "alarms", "update_size"
+
+
+class Entry(NamedTuple):
+    """A class of algorithms, and the dataclass of its settings."""
+
+    kind: type
+    config: type
+
+
+_own: dict[str, Entry] = {}  # the user's, by the names of this process
+
+
+def name_of(algorithm: str | type) -> str:
+    """Return the name of an algorithm that the user passes; import it if need be.
+
+    Raises:
+      UserError: if it cannot be imported, or lacks a part of an algorithm.
+    """
+    if algorithm in algorithms.REGISTRY:
+        return algorithm
+    if isinstance(algorithm, str):
+        if ":" not in algorithm:
+            raise UserError(
+                config.unknown("algorithm", algorithm, algorithms.REGISTRY)
+                + "; your own is module:Class or ./file.py:Class"
+            )
+        name, kind = algorithm, _imported(algorithm)
+    else:
+        name, kind = describe(algorithm), algorithm
+    if not isinstance(kind, type):
+        raise UserError(
+            f"algorithm {name} is a {type(kind).__name__}; expected a class"
+        )
+    _own[name] = Entry(kind, _checked(name, kind))
+    return name
+
+
+def is_known(name: Any) -> bool:
+    """Return whether an algorithm has this name, in this process."""
+    return isinstance(name, str) and (name in algorithms.REGISTRY or name in _own)
+
+
+def entry(name: str) -> Entry:
+    """Return the classes of a name.
+
+    Raises:
+      UserError: if there is none; the user's own may have to be passed again.
+    """
+    if name in _own:
+        return _own[name]
+    if name in algorithms.REGISTRY:
+        return Entry(*algorithms.REGISTRY[name])
+    if ":" in str(name):
+        raise UserError(
+            f"the algorithm {name!r} is your own code and is only imported when you "
+            "pass it again: pass algorithm (flag --algorithm)"
+        )
+    raise UserError(config.unknown("algorithm", name, algorithms.REGISTRY))
+
+
+def _imported(name: str) -> Any:
+    module, target = user_code.split(name, "algorithm")
+    return user_code.import_attribute(name, module, target, "algorithm")
+
+
+def _checked(name: str, kind: type) -> type:
+    """Return the settings of a user's class, which has all parts of an algorithm."""
+    settings = getattr(kind, "Config", None)
+    if not (isinstance(settings, type) and dataclasses.is_dataclass(settings)):
+        raise UserError(
+            f"algorithm {name} has no attribute Config; expected the dataclass of its "
+            "settings, such as Config = dqn.Config"
+        )
+    _require(f"algorithm {name}", kind, _METHODS)
+    _require(f"the Config of algorithm {name}", settings, _OF_CONFIG)
+    return settings
+
+
+def _require(what: str, kind: type, names: Sequence[str]) -> None:
+    missing = [name for name in names if not hasattr(kind, name)]
+    if missing:
+        raise UserError(
+            f"{what} has no {', '.join(missing)}; see interfaces.Algorithm, or make it "
+            "a class with the update of an algorithm of this package"
+        )
