@@ -81,7 +81,7 @@ def from_text(
             f"config.json has schema {schema!r}; this version reads {SCHEMA}: upgrade "
             "tfagents_batch"
         )
-    algorithm = raw["algorithm"] = _algorithm(str(algorithm), own)
+    algorithm = raw["algorithm"] = _algorithm(algorithm, own)
     if source is not None and source not in sources.REGISTRY:
         raise UserError(config.unknown("source", source, sources.REGISTRY))
     try:
@@ -102,7 +102,7 @@ def from_text(
     return without_variables(saved), user
 
 
-def _algorithm(saved: str, own: str | type | None) -> str:
+def _algorithm(saved: Any, own: str | type | None) -> str:
     """Return the name of a run's algorithm, or of the user's own in its place."""
     if own is None:
         own_algorithm.entry(saved)  # raises an error for one that is not known
