@@ -66,11 +66,9 @@ def entry(name: str) -> Entry:
     Raises:
       UserError: if there is none; the user's own may have to be passed again.
     """
-    if name in _own:
-        return _own[name]
-    if name in algorithms.REGISTRY:
-        return Entry(*algorithms.REGISTRY[name])
-    if ":" in str(name):
+    if is_known(name):
+        return _own.get(name) or Entry(*algorithms.REGISTRY[name])
+    if isinstance(name, str) and ":" in name:
         raise UserError(
             f"the algorithm {name!r} is your own code and is only imported when you "
             "pass it again: pass algorithm (flag --algorithm)"
