@@ -166,7 +166,7 @@ def test_predict_supports_nested_observations_and_actions(tmp_path, linear):
 
         run = untrained.folder(linear, make, tmp_path, **SMALL)
         with pytest.raises(UserError, match="your own code"):
-            tfb.load(run)
+            tfb.evaluate(run, 1)
         agent = tfb.load(run, env=make)
         chosen, _ = agent.predict(agent.observation_space.sample())
         assert agent.action_space.contains(chosen)

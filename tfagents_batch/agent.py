@@ -37,7 +37,7 @@ class Agent:
     Args:
       policy: the trained policy.
       spec: spec of the environments, with the run's wrappers applied.
-      recipe: environment that ``make_env`` returns.
+      recipe: environment that ``make_env`` returns; None if it was not passed again.
       config: config of the run, adapted to the environment that is played.
       step: step of the checkpoint.
 
@@ -51,7 +51,7 @@ class Agent:
         self,
         policy: Policy,
         spec: EnvSpec,
-        recipe: EnvRecipe,
+        recipe: EnvRecipe | None,
         config: RunConfig,
         step: int,
     ):
@@ -125,8 +125,14 @@ class Agent:
             for example ``render_mode``.
 
         Raises:
-          UserError: if it is written in TensorFlow, or was passed as an instance.
+          UserError: if it is written in TensorFlow, was passed as an instance, or was
+            your own and not passed to ``load``.
         """
+        if self._recipe is None:
+            raise UserError(
+                "the environment is your own code, which is only imported when you "
+                "pass it again: pass env to tfagents_batch.load"
+            )
         return self._recipe.constructor(**env_kwargs)()
 
     def _traced_size(self, batch: int) -> int:

@@ -371,9 +371,11 @@ def load(
     if isinstance(env, (list, tuple)) and env:
         env = env[0]
     own = network, algorithm
-    found = playing.trained(logdir, env, env_kwargs, wrappers, *own).in_process()
+    found = playing.trained(logdir, env, env_kwargs, wrappers, *own, plays=False)
+    found = found.in_process()
     with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
-        return Agent(agent.policy, found.spec, found.recipe, found.config, step)
+        recipe = None if found.missing else found.recipe
+        return Agent(agent.policy, found.spec, recipe, found.config, step)
 
 
 def export(
@@ -420,7 +422,8 @@ def export(
     if isinstance(env, (list, tuple)) and env:
         env = env[0]
     own = network, algorithm
-    found = playing.trained(folder, env, env_kwargs, wrappers, *own).in_process()
+    found = playing.trained(folder, env, env_kwargs, wrappers, *own, plays=False)
+    found = found.in_process()
     target = outdir or os.path.join(found.run.folder, f"export-{format}")
     origin = exporting.origin(found)
     with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):

@@ -27,12 +27,14 @@ class Trained(NamedTuple):
       config: config for playing.
       recipe: environment to play.
       variables: names of the environment variables that the run's workers had.
+      missing: name of the user's own environment if it was not passed again.
     """
 
     run: runs.RunFolder
     config: RunConfig
     recipe: EnvRecipe
     variables: list[str]
+    missing: str | None = None
 
     @property
     def spec(self) -> EnvSpec:
@@ -74,6 +76,7 @@ def trained(
     wrappers: Any,
     network: Any,
     algorithm: str | type | None = None,
+    plays: bool = True,
 ) -> Trained:
     """Return a run to play, in its own or another environment.
 
@@ -84,11 +87,13 @@ def trained(
         they apply, but with whole games as episodes.
       network: the user's network, if the run was trained with one.
       algorithm: the user's algorithm, likewise.
+      plays: whether environments are created; only that needs the user's own.
     """
     run = runs.open_run(logdir)
     saved, user = config_file.from_text(run.config_text, algorithm)
-    config_file.require(user, env, network)
-    recipe = saved.recipe()
+    config_file.require(user if plays else user | {"env": None}, env, network)
+    missing = user["env"] if env is None else None
+    recipe = EnvRecipe("") if missing else saved.recipe()  # nothing is imported
     if env is not None:  # a function may create the run's own environment
         recipe = recipe.other(env, own=True)
     recipe = recipe.whole_games()
@@ -103,7 +108,7 @@ def trained(
         changes |= {"num_workers": None, "envs_per_worker": None}
         changes |= {"env_options": {}, "log_info": []}
     config = dataclasses.replace(saved, **changes)
-    return Trained(run, config, recipe, user[VARIABLES])
+    return Trained(run, config, recipe, user[VARIABLES], missing)
 
 
 @contextlib.contextmanager
