@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import keras
 import numpy as np
@@ -41,10 +42,10 @@ from tfagents_batch.training.config import (
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log import starting, trackers
+from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.training.run_folder import checkpoint as checkpoints
 from tfagents_batch.training.run_folder import config_file, files, runs
 from tfagents_batch.training.seeds import run_seeds
-from tfagents_batch.training.training_run import Run
 from tfagents_batch.training.video import film as filming
 
 _LOG = logging.getLogger("tfagents_batch")
@@ -70,6 +71,52 @@ OF_ONE_SEED = (
     *("network", "eval_env", "resume", "profile", "source"),
     *("init_from", "init_checkpoint"),
 )
+
+
+class Run(NamedTuple):
+    """Result of ``train``.
+
+    Attributes:
+      logdir: run folder, as ``evaluate`` and ``resume`` take it.
+      step: steps trained, in the unit of the source: environment or gradient steps.
+      metrics: the newest value of every scalar metric.
+      finished: whether training finished; False if a signal ended it early.
+      signal: number of that signal; None if there was none.
+    """
+
+    logdir: str
+    step: int
+    metrics: dict[str, float]
+    finished: bool
+    signal: int | None = None
+
+    def __repr__(self) -> str:
+        how = "finished" if self.finished else "stopped"
+        found = self.metrics.get("episode/return_mean", math.nan)
+        last = f", return {found:.4g}" if math.isfinite(found) else ""
+        return f"Run({self.logdir!r}, {how} at step {self.step:,}{last})"
+
+    def history(self) -> dict[str, np.ndarray]:
+        """Return all logged metrics, one entry for each of the L lines of the log.
+
+        Returns:
+          i64 ``step`` and f64 metrics by name, ``[L]`` each, NaN in lines without one.
+        """
+        lines = read_metrics(self.logdir)
+        names = sorted({name for line in lines for name in line} - {"step"})
+        found = {"step": np.array([line["step"] for line in lines], np.int64)}
+        return found | {
+            name: np.array([line.get(name, math.nan) for line in lines], np.float64)
+            for name in names
+        }
+
+    def evaluate(self, episodes: int = 20, **options: Any) -> Evaluation:
+        """Play the trained agent, see ``tfagents_batch.evaluate``."""
+        return evaluate(self.logdir, episodes, **options)
+
+    def load(self, **options: Any) -> Agent:
+        """Load the trained agent, see ``tfagents_batch.load``."""
+        return load(self.logdir, **options)
 
 
 def train(
@@ -193,9 +240,10 @@ def train(
         training_run.check(experiment, profile)
         folder = runs.create(root, name, seed, text, facts=facts)
         with runs.lock(folder):
-            return training_run.run(
+            ended = training_run.run(
                 experiment, folder, callbacks, None, events, profile
             )
+    return Run(*ended)
 
 
 def train_offline(
@@ -274,7 +322,8 @@ def train_seeds(
             raise UserError(f"seeds is {seeds}; expected 1 to {arguments.MAX_ENVS}")
         seeds = range(resolved.seed, resolved.seed + seeds)
     name = config if isinstance(config, str) else resolved.algorithm
-    return run_seeds(resolved, seeds, resolved.recipe(env), logdir or "logs", name)
+    ended = run_seeds(resolved, seeds, resolved.recipe(env), logdir or "logs", name)
+    return [Run(*each) for each in ended]
 
 
 def evaluate(
@@ -629,7 +678,7 @@ def _resume(
 
         training_run.check(experiment, profile)
         watched = (callbacks, state, events, profile, started)
-        return training_run.run(experiment, run.folder, *watched)
+        return Run(*training_run.run(experiment, run.folder, *watched))
 
 
 def _check_callbacks(resolved: RunConfig, callbacks: dict[str, tuple]) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
-import tfagents_batch
 from tfagents_batch import spaces
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.interfaces import Algorithm
@@ -39,50 +36,14 @@ from tfagents_batch.types import EnvSpec
 _FINGERPRINT = "source_fingerprint"  # key of run.json
 
 
-class Run(NamedTuple):
-    """Result of ``train``.
-
-    Attributes:
-      logdir: run folder, as ``evaluate`` and ``resume`` take it.
-      step: steps trained, in the unit of the source: environment or gradient steps.
-      metrics: the newest value of every scalar metric.
-      finished: whether training finished; False if a signal ended it early.
-      signal: number of that signal; None if there was none.
-    """
+class Ended(NamedTuple):
+    """A run that has ended; its fields are those of ``api.Run``."""
 
     logdir: str
     step: int
     metrics: dict[str, float]
     finished: bool
     signal: int | None = None
-
-    def __repr__(self) -> str:
-        how = "finished" if self.finished else "stopped"
-        found = self.metrics.get("episode/return_mean", math.nan)
-        last = f", return {found:.4g}" if math.isfinite(found) else ""
-        return f"Run({self.logdir!r}, {how} at step {self.step:,}{last})"
-
-    def history(self) -> dict[str, np.ndarray]:
-        """Return all logged metrics, one entry for each of the L lines of the log.
-
-        Returns:
-          i64 ``step`` and f64 metrics by name, ``[L]`` each, NaN in lines without one.
-        """
-        lines = read_metrics(self.logdir)
-        names = sorted({name for line in lines for name in line} - {"step"})
-        found = {"step": np.array([line["step"] for line in lines], np.int64)}
-        return found | {
-            name: np.array([line.get(name, math.nan) for line in lines], np.float64)
-            for name in names
-        }
-
-    def evaluate(self, episodes: int = 20, **options: Any) -> Any:
-        """Play the trained agent, see ``tfagents_batch.evaluate``."""
-        return tfagents_batch.evaluate(self.logdir, episodes, **options)
-
-    def load(self, **options: Any) -> Any:
-        """Load the trained agent, see ``tfagents_batch.load``."""
-        return tfagents_batch.load(self.logdir, **options)
 
 
 def run(
@@ -93,7 +54,7 @@ def run(
     events: Sequence[dict] = (),
     profiled: bool = False,
     started: Callable[[], None] = lambda: None,
-) -> Run:
+) -> Ended:
     """Train in a run folder that this process has locked.
 
     Args:
@@ -205,7 +166,7 @@ def run(
         if profiled and finished:
             _profile(experiment, folder, console, logger)
     signal = None if finished else interrupts.signal
-    return Run(str(folder), loop.step, loop.latest, finished, signal)
+    return Ended(str(folder), loop.step, loop.latest, finished, signal)
 
 
 def check(experiment: Experiment, profiled: bool) -> None:

@@ -28,7 +28,7 @@ from tfagents_batch.training.runtime.signals import (
 )
 from tfagents_batch.training.seeds.experiment import SeedsExperiment
 from tfagents_batch.training.seeds.population import REASON
-from tfagents_batch.training.training_run import Run, facts
+from tfagents_batch.training.training_run import Ended, facts
 
 
 def run_seeds(
@@ -37,7 +37,7 @@ def run_seeds(
     recipe: EnvRecipe,
     root: str | os.PathLike,
     name: str,
-) -> list[Run]:
+) -> list[Ended]:
     """Train several seeds at once; each has a run folder, as if it were trained alone.
 
     Args:
@@ -101,4 +101,4 @@ def run_seeds(
         for output, record in zip(outputs, experiment.records, strict=True):
             output.logger.event("finished" if finished else "stopped", record.step)
             results.append((str(output.folder), record.step, record.latest))
-    return [Run(*each, finished, ended_by) for each in results]
+    return [Ended(*each, finished, ended_by) for each in results]
