@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
-from tfagents_batch import encoding, placement, seeds, spaces
+from tfagents_batch import algorithms, encoding, placement, seeds, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Policy
