@@ -11,7 +11,7 @@ import pytest
 
 from tests.offline import made
 from tfagents_batch.errors import SaveError, UserError
-from tfagents_batch.offline import writer
+from tfagents_batch.offline import line_files
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.writer import RowLogger
 
@@ -172,7 +172,7 @@ def test_a_new_file_that_was_taken_for_an_abandoned_one_is_replaced(
     tmp_path, monkeypatch
 ):
     logger = RowLogger(tmp_path)
-    flock, taken = writer.fcntl.flock, []
+    flock, taken = line_files.fcntl.flock, []
 
     def steal(descriptor, operation):
         if not taken:
@@ -181,7 +181,7 @@ def test_a_new_file_that_was_taken_for_an_abandoned_one_is_replaced(
             part.unlink()
         flock(descriptor, operation)
 
-    monkeypatch.setattr(writer.fcntl, "flock", steal)
+    monkeypatch.setattr(line_files.fcntl, "flock", steal)
     logger.log(made.row())
     logger.close()
     assert logged(tmp_path) == [0]

@@ -17,22 +17,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import secrets
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.line_files import LineFiles
 from tfagents_batch.offline.lines import to_line
 from tfagents_batch.offline.schema import NEEDED, Mode, types
 from tfagents_batch.suggest import unknown
-
-PART = ".part"  # suffix of a file that is being written; its name begins with a dot
 
 
 class RowLogger:
@@ -75,23 +69,10 @@ class RowLogger:
                 f"rows_per_file is {rows_per_file} and bytes_per_file is "
                 f"{bytes_per_file}; both must be at least 1"
             )
-        if not prefix or prefix[0] in "._" or "/" in prefix:
-            raise UserError(
-                f"prefix is {prefix!r}; expected the beginning of a file name, not "
-                "with a dot or an underscore, because readers leave those out"
-            )
         self.folder, self.mode, self.prefix = Path(folder).expanduser(), mode, prefix
         self._columns = {*types(mode), *extra_columns}
-        self._limits = rows_per_file, bytes_per_file
-        self._lock = threading.RLock()
-        self._part: Path | None = None
-        self._descriptor = self._rows = self._bytes = 0
-        self._closed = False
-        with _reported(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.recovered = sum(
-                _recover(part) for part in sorted(self.folder.glob(f".*{PART}"))
-            )
+        self._files = LineFiles(self.folder, prefix, rows_per_file, bytes_per_file)
+        self.recovered = self._files.recovered
 
     def __enter__(self) -> RowLogger:
         return self
@@ -111,17 +92,7 @@ class RowLogger:
             that JSON does not have, such as NaN. No row is written then.
           SaveError: if the disk is full, for example.
         """
-        text = "".join(f"{self._line(row)}\n" for row in rows).encode()
-        with self._lock, _reported(self.folder):
-            if self._closed:
-                raise UserError("the logger is closed; create another one")
-            if self._part is None:
-                self._open()
-            self._write(text)
-            self._rows += len(rows)
-            self._bytes += len(text)
-            if self._rows >= self._limits[0] or self._bytes >= self._limits[1]:
-                self._complete()
+        self._files.write([self._line(row) for row in rows])
 
     def rotate(self) -> None:
         """Complete the current file, so that readers see its rows.
@@ -129,14 +100,11 @@ class RowLogger:
         Raises:
           SaveError: if it cannot be written.
         """
-        with self._lock, _reported(self.folder):
-            self._complete()
+        self._files.rotate()
 
     def close(self) -> None:
         """Complete the current file; may be called again."""
-        with self._lock:
-            self.rotate()
-            self._closed = True
+        self._files.close()
 
     def _line(self, row: Mapping[str, Any]) -> str:
         if not isinstance(row, Mapping):
@@ -150,89 +118,3 @@ class RowLogger:
         if missing:
             raise UserError(f"a row lacks {', '.join(missing)}; every row needs it")
         return to_line(row, finite=True)
-
-    def _open(self) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        while True:
-            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-            name = f".{self.prefix}-{stamp}-{secrets.token_hex(4)}.jsonl{PART}"
-            part = self.folder / name
-            self._descriptor = os.open(part, flags, 0o666)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-            if part.exists():  # else another logger has taken it for an abandoned one
-                break
-            os.close(self._descriptor)
-        self._part, self._rows, self._bytes = part, 0, 0
-
-    def _write(self, text: bytes) -> None:
-        """Write all of a text; after a failure the file is as it was."""
-        done = 0
-        try:
-            while done < len(text):
-                done += os.write(self._descriptor, text[done:])
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._descriptor, self._bytes)
-            raise
-
-    def _complete(self) -> None:
-        part, self._part = self._part, None
-        if part is None:
-            return
-        try:
-            os.fsync(self._descriptor)
-            _publish(part)
-        finally:
-            os.close(self._descriptor)  # ends the lock
-
-
-def _recover(part: Path) -> int:
-    """Complete a file that a killed logger left behind; return its number of rows.
-
-    A file whose logger lives is left as it is. A last line that is not complete is
-    removed.
-    """
-    try:
-        file = part.open("r+b")
-    except FileNotFoundError:  # another logger has completed it
-        return 0
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return 0
-        if not part.exists():  # completed after it was opened here
-            return 0
-        end = rows = 0
-        for line in file:
-            if line.endswith(b"\n"):
-                end, rows = end + len(line), rows + 1
-        file.truncate(end)
-        os.fsync(file)
-        if rows:
-            _publish(part)
-        else:
-            part.unlink()
-    return rows
-
-
-def _publish(part: Path) -> None:
-    """Give a file its final name, durably."""
-    os.rename(part, part.with_name(part.name.removeprefix(".").removesuffix(PART)))
-    folder = os.open(part.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-@contextlib.contextmanager
-def _reported(folder: Path) -> Iterator[None]:
-    """Turn an OSError into a SaveError that names the folder."""
-    try:
-        yield
-    except OSError as error:
-        raise SaveError(
-            f"rows cannot be written to {folder}: {error.strerror or error}; rows of "
-            "earlier calls are intact"
-        ) from error

@@ -1,0 +1,181 @@
+"""Files of lines that appear when they are complete and survive a killed process."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfagents_batch.errors import SaveError, UserError
+
+PART = ".part"  # suffix of a file that is being written; its name begins with a dot
+
+
+class LineFiles:
+    """Files of lines in a folder; several threads may use one object.
+
+    A file appears under its name, ``<prefix>-<time>-<random>.jsonl``, when it is
+    complete. Until then it is hidden from readers. Each call of ``write`` hands its
+    lines to the operating system, so they survive if the process is killed. The next
+    object for the folder completes what a killed process left behind. Only a file that
+    is complete is sure to survive a power failure.
+
+    Args:
+      folder: folder of the files, created if it does not exist; several processes of
+        this machine may write there.
+      prefix: beginning of the names of the files.
+      lines_per_file, bytes_per_file: size at which a file is complete.
+
+    Attributes:
+      lines: number of lines in the current file.
+      recovered: number of lines of files that a killed process left behind.
+
+    Raises:
+      UserError: if an argument is wrong.
+      SaveError: if the folder cannot be written.
+    """
+
+    def __init__(
+        self, folder: Path, prefix: str, lines_per_file: int, bytes_per_file: int
+    ):
+        if not prefix or prefix[0] in "._" or "/" in prefix:
+            raise UserError(
+                f"prefix is {prefix!r}; expected the beginning of a file name, not "
+                "with a dot or an underscore, because readers leave those out"
+            )
+        self.folder, self.prefix = folder, prefix
+        self._limits = lines_per_file, bytes_per_file
+        self._lock = threading.RLock()
+        self._part: Path | None = None
+        self._descriptor = self.lines = self._bytes = 0
+        self._closed = False
+        with _reported(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.recovered = sum(
+                _recover(part) for part in sorted(self.folder.glob(f".*{PART}"))
+            )
+
+    def write(self, lines: list[str]) -> None:
+        """Write lines, all or none of them, to the same file.
+
+        Raises:
+          UserError: after ``close``.
+          SaveError: if the disk is full, for example.
+        """
+        text = "".join(f"{line}\n" for line in lines).encode()
+        with self._lock, _reported(self.folder):
+            if self._closed:
+                raise UserError("the logger is closed; create another one")
+            if self._part is None:
+                self._open()
+            self._write(text)
+            self.lines += len(lines)
+            self._bytes += len(text)
+            if self.lines >= self._limits[0] or self._bytes >= self._limits[1]:
+                self._complete()
+
+    def rotate(self) -> None:
+        """Complete the current file, so that readers see its lines.
+
+        Raises:
+          SaveError: if it cannot be written.
+        """
+        with self._lock, _reported(self.folder):
+            self._complete()
+
+    def close(self) -> None:
+        """Complete the current file; may be called again."""
+        with self._lock:
+            self.rotate()
+            self._closed = True
+
+    def _open(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        while True:
+            stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+            name = f".{self.prefix}-{stamp}-{secrets.token_hex(4)}.jsonl{PART}"
+            part = self.folder / name
+            self._descriptor = os.open(part, flags, 0o666)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if part.exists():  # else another logger has taken it for an abandoned one
+                break
+            os.close(self._descriptor)
+        self._part, self.lines, self._bytes = part, 0, 0
+
+    def _write(self, text: bytes) -> None:
+        """Write all of a text; after a failure the file is as it was."""
+        done = 0
+        try:
+            while done < len(text):
+                done += os.write(self._descriptor, text[done:])
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._bytes)
+            raise
+
+    def _complete(self) -> None:
+        part, self._part = self._part, None
+        if part is None:
+            return
+        try:
+            os.fsync(self._descriptor)
+            _publish(part)
+        finally:
+            os.close(self._descriptor)  # ends the lock
+
+
+def _recover(part: Path) -> int:
+    """Complete a file that a killed logger left behind; return its number of rows.
+
+    A file whose logger lives is left as it is. A last line that is not complete is
+    removed.
+    """
+    try:
+        file = part.open("r+b")
+    except FileNotFoundError:  # another logger has completed it
+        return 0
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return 0
+        if not part.exists():  # completed after it was opened here
+            return 0
+        end = rows = 0
+        for line in file:
+            if line.endswith(b"\n"):
+                end, rows = end + len(line), rows + 1
+        file.truncate(end)
+        os.fsync(file)
+        if rows:
+            _publish(part)
+        else:
+            part.unlink()
+    return rows
+
+
+def _publish(part: Path) -> None:
+    """Give a file its final name, durably."""
+    os.rename(part, part.with_name(part.name.removeprefix(".").removesuffix(PART)))
+    folder = os.open(part.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextlib.contextmanager
+def _reported(folder: Path) -> Iterator[None]:
+    """Turn an OSError into a SaveError that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        raise SaveError(
+            f"rows cannot be written to {folder}: {error.strerror or error}; rows of "
+            "earlier calls are intact"
+        ) from error

@@ -1,0 +1,219 @@
+"""Description of an export: its inputs, outputs and origin, read from its folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfagents_batch.errors import UserError
+
+FILE, PARITY, PARITY_ROWS = "export.json", "parity.json", "parity.npz"
+SCHEMA = 1  # version of the format that this module reads
+ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
+
+
+class Array(NamedTuple):
+    """Input or output of the model.
+
+    Attributes:
+      name: name in the model.
+      role: of an input "observation", "episode_start", "state" or "noise".
+      path: keys of the observation that lead to it; () for a plain space.
+      shape: shape of one value, without the batch axis.
+      dtype: name of the NumPy dtype.
+      distribution: of the noise, "uniform" in [0, 1) or "normal"; else None.
+    """
+
+    name: str
+    role: str
+    path: tuple[str | int, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    distribution: str | None = None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """Contents of ``export.json``.
+
+    Attributes:
+      folder: folder of the export.
+      model: path of the model.
+      version: name, step and the beginning of the model's hash; it differs between
+        models.
+      name, algorithm, step, exploration: of the run and its policy.
+      observation_space, action_space: JSON of the spaces.
+      actions: names of Discrete actions, or None.
+      features: ids of the numbers of the observation, or None.
+      mask: name of the input that says which actions are possible, or None.
+      inputs, outputs: arrays of the model, in order.
+    """
+
+    folder: Path
+    model: Path
+    version: str
+    name: str
+    algorithm: str
+    step: int
+    exploration: float
+    observation_space: dict[str, Any]
+    action_space: dict[str, Any]
+    actions: tuple[str, ...] | None
+    features: tuple[int, ...] | None
+    mask: str | None
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+
+    def with_role(self, role: str) -> tuple[Array, ...]:
+        """Return the inputs with a role, in order."""
+        return tuple(each for each in self.inputs if each.role == role)
+
+    @property
+    def is_recurrent(self) -> bool:
+        return bool(self.with_role("state"))
+
+    @property
+    def is_discrete(self) -> bool:
+        return self.action_space["type"] == "Discrete"
+
+    @property
+    def start(self) -> int:
+        """Number of the first Discrete action."""
+        return self.action_space.get("start", 0)
+
+    @property
+    def numbers(self) -> tuple[Array, ...]:
+        """Inputs of the observation without the action mask."""
+        return tuple(x for x in self.with_role("observation") if x.name != self.mask)
+
+
+def read(folder: str | Path) -> Description:
+    """Return the description of an export, whose files are checked by their hashes.
+
+    Raises:
+      UserError: if the folder is no complete ONNX export.
+    """
+    folder = Path(folder)
+    try:
+        data = json.loads((folder / FILE).read_text())
+    except FileNotFoundError:
+        what = f"has no {FILE}" if folder.is_dir() else "does not exist"
+        raise UserError(
+            f"{folder} {what}; expected the folder of an export, see scripts.export"
+        ) from None
+    except OSError as error:
+        raise UserError(f"{folder / FILE} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise _broken(folder, f"{FILE} is no JSON ({error})") from None
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        found = data.get("schema") if isinstance(data, dict) else data
+        raise UserError(
+            f"{folder / FILE} has schema {found!r:.80}; this version reads schema "
+            f"{SCHEMA}: export again with this version of tfagents_batch"
+        )
+    if data.get("format") != "onnx":
+        raise UserError(
+            f"{folder} is an export in the format {data.get('format')!r}; expected "
+            "onnx: export the run again with --format=onnx"
+        )
+    try:
+        description = _description(folder, data)
+        hashes = dict(data["sha256"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _broken(folder, f"{FILE} lacks or misstates {error}") from None
+    if data["model"] not in hashes:
+        raise _broken(folder, f"{FILE} has no sha256 of {data['model']}")
+    for name, expected in hashes.items():
+        _check_hash(folder, name, expected)
+    return description
+
+
+def difference(one: Description, other: Description) -> str:
+    """Return what callers would notice if another export took over; "" for nothing.
+
+    Bounds of observations, exploration and the weights may differ.
+    """
+    pairs = {
+        "observations": [_unbounded(x.observation_space) for x in (one, other)],
+        "actions": [x.action_space for x in (one, other)],
+        "names of actions": [x.actions for x in (one, other)],
+        "ids of features": [x.features for x in (one, other)],
+        "action mask": [x.mask for x in (one, other)],
+        "state": [x.with_role("state") for x in (one, other)],
+    }
+    return "; ".join(
+        f"{name}: {ours!r:.200} became {theirs!r:.200}"
+        for name, (ours, theirs) in pairs.items()
+        if ours != theirs
+    )
+
+
+def _description(folder: Path, data: dict[str, Any]) -> Description:
+    model = str(data["model"])
+    if Path(model).name != model:
+        raise ValueError(f"model {model!r}, which is no file of the folder")
+    optional = {name: data.get(name) for name in ("actions", "features")}
+    if data["action_space"]["type"] not in ACTIONS:
+        raise ValueError(f"action_space {data['action_space']['type']!r}")
+    return Description(
+        folder=folder,
+        model=folder / model,
+        version=f"{data['name']}-{data['step']}-{data['sha256'][model][:8]}",
+        name=str(data["name"]),
+        algorithm=str(data["algorithm"]),
+        step=int(data["step"]),
+        exploration=float(data["exploration"]),
+        observation_space=dict(data["observation_space"]),
+        action_space=dict(data["action_space"]),
+        mask=data.get("mask"),
+        inputs=tuple(map(_array, data["inputs"])),
+        outputs=tuple(map(_array, data["outputs"])),
+        **{name: None if x is None else tuple(x) for name, x in optional.items()},
+    )
+
+
+def _array(data: dict[str, Any]) -> Array:
+    return Array(
+        str(data["name"]),
+        str(data.get("role", "output")),
+        tuple(data.get("path", ())),
+        tuple(int(size) for size in data["shape"]),
+        str(data["dtype"]),
+        data.get("distribution"),
+    )
+
+
+def _check_hash(folder: Path, name: str, expected: str) -> None:
+    path = folder / name
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        size = path.stat().st_size
+    except OSError as error:
+        raise _broken(folder, f"{name} cannot be read: {error.strerror}") from error
+    if found != expected:
+        raise _broken(
+            folder,
+            f"{name} ({size:,} bytes) is truncated or was changed: its sha256 is "
+            f"{found[:12]}..., and {FILE} says {expected[:12]}...",
+        )
+
+
+def _broken(folder: Path, what: str) -> UserError:
+    return UserError(f"{folder} is no complete export: {what}; export or copy it again")
+
+
+def _unbounded(space: Any) -> Any:
+    """Return the JSON of a space without the bounds of its Boxes."""
+    if isinstance(space, dict):
+        skip = ("low", "high") if space.get("type") == "Box" else ()
+        return {k: _unbounded(x) for k, x in space.items() if k not in skip}
+    return [_unbounded(x) for x in space] if isinstance(space, list) else space

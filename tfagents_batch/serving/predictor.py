@@ -1,0 +1,361 @@
+"""Predictor of an ONNX export, with NumPy and ONNX Runtime only.
+
+    predictor = Predictor.load("exports/cartpole")
+    answer = predictor.act(observations)  # float32 [B, 4]
+    answer["action"], answer["propensity"]
+
+Importing this module imports neither TensorFlow, Keras nor Gymnasium.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.serving import description as described
+from tfagents_batch.serving.description import Array, Description
+
+ABSOLUTE, RELATIVE = 1e-4, 1e-5  # differences from the parity outputs
+Answer = dict[str, Any]
+
+
+class Predictor:
+    """Predictor of actions, values and probabilities; one thread at a time may use it.
+
+    ``load`` creates it.
+
+    Attributes:
+      description: the export's description.
+      seconds: duration of the model's run on the parity inputs.
+    """
+
+    def __init__(self, description: Description, session: Any, seed: int | None):
+        self.description, self._session = description, session
+        self._outputs = [each.name for each in description.outputs]
+        self._generator = np.random.default_rng(seed)
+        self._noise = description.with_role("noise")
+        self._states = description.with_role("state")
+        self.seconds = 0.0
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, *, threads: int = 1, seed: int | None = None
+    ) -> Predictor:
+        """Load an export, and compare its outputs with those of the export's check.
+
+        Args:
+          folder: folder of an ONNX export.
+          threads: threads of a run; more pay only for large models.
+          seed: seed of the noise; None draws another one each time.
+
+        Raises:
+          UserError: if the export is truncated, is of another format, or gives other
+            outputs than when it was exported; or if ONNX Runtime is not installed.
+        """
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise UserError(
+                f'a predictor needs ONNX Runtime ({error}); pip install "onnxruntime"'
+            ) from error
+        description = described.read(folder)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        # Without this, threads of a run use a core while they wait for the next one.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        try:
+            session = onnxruntime.InferenceSession(
+                str(description.model), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # classes of ONNX Runtime have no common base
+            raise UserError(
+                f"{description.model} cannot be loaded by ONNX Runtime "
+                f"{onnxruntime.__version__}: {error}"
+            ) from error
+        predictor = cls(description, session, seed)
+        predictor._check_names()
+        predictor._check_parity()
+        return predictor
+
+    def act(
+        self,
+        observations: Any,
+        episode_start: Any = None,
+        state: Sequence[Any] | None = None,
+        noise: Any = None,
+    ) -> Answer:
+        """Select actions for a batch of observations.
+
+        Args:
+          observations: array ``[B, ...]``, or dicts and tuples of them as in the
+            observation space. Pixels stay uint8.
+          episode_start: bool ``[B]``, recurrent policies only: where the state starts
+            anew. Without it, all of them if ``state`` is None, else none.
+          state: recurrent policies only: ``state`` of the answer before.
+          noise: noise that selects the actions; None draws it.
+
+        Returns:
+          Outputs by name: "action" ``[B, ...]``; "propensity" or "log_density"
+          ``[B]``; "probabilities", "values" ``[B, A]`` or "value" ``[B]`` if the model
+          has them; "state", a tuple of arrays, if it is recurrent.
+
+        Raises:
+          UserError: for observations of another structure, shape or type, for NaN, and
+            for a mask of zeros.
+        """
+        feeds = self._observed(observations)
+        count = len(next(iter(feeds.values())))
+        feeds |= self._remembered(count, episode_start, state)
+        return self.run(feeds, noise)
+
+    def predict(
+        self, observations: Any, episode_start: Any = None, state: Any = None
+    ) -> Answer:
+        """Return what the policy knows, and its greedy actions, without drawing.
+
+        Arguments as of ``act``. "action" is the greedy one; it is left out for actions
+        that are neither Discrete nor a Box if the export explores. "propensity" and
+        "log_density" are left out, as nothing is drawn.
+        """
+        feeds = self._observed(observations)
+        count = len(next(iter(feeds.values())))
+        return self.run_greedy(feeds | self._remembered(count, episode_start, state))
+
+    def run(self, feeds: Mapping[str, np.ndarray], noise: Any = None) -> Answer:
+        """Run the model on inputs that were checked; noise is drawn if it is None."""
+        feeds = dict(feeds)
+        for each in self._noise:
+            count = len(next(iter(feeds.values())))
+            feeds[each.name] = self._draw(each, count, noise)
+        if noise is not None and not self._noise:
+            raise UserError(
+                "noise is given, but this export has no exploration; leave noise out"
+            )
+        found = dict(zip(self._outputs, self._run(feeds), strict=True))
+        states = [found.pop(f"next_{each.name}") for each in self._states]
+        return found | {"state": tuple(states)} if states else found
+
+    def run_greedy(self, feeds: Mapping[str, np.ndarray]) -> Answer:
+        """Run the model on inputs that were checked, see ``predict``."""
+        noise = None
+        if self._noise:  # zeros are the mean of a normal distribution
+            (each,) = self._noise
+            noise = np.zeros((len(next(iter(feeds.values()))), *each.shape), np.float32)
+        found = self.run(feeds, noise)
+        found.pop("propensity", None)
+        found.pop("log_density", None)
+        if self._noise and "probabilities" in found:
+            scores = found["probabilities"]
+            if self.description.exploration == 1:  # does not single out the greedy one
+                scores = np.where(scores > 0, found.get("values", scores), -np.inf)
+            action = np.argmax(scores, -1) + self.description.start
+            found["action"] = action.astype(found["action"].dtype)
+        elif self._noise and self._noise[0].distribution != "normal":
+            del found["action"]
+        return found
+
+    def _run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        return self._session.run(self._outputs, feeds)
+
+    def _draw(self, each: Array, count: int, noise: Any) -> np.ndarray:
+        shape = (count, *each.shape)
+        if noise is None:
+            uniform = each.distribution == "uniform"
+            draw = self._generator.random if uniform else self._generator.normal
+            if uniform:
+                return draw(shape, np.float32)
+            return self._generator.standard_normal(shape, np.float32)
+        return _array(noise, each, count)
+
+    def _observed(self, observations: Any) -> dict[str, np.ndarray]:
+        """Return the leaves of a batch of observations, checked, by input."""
+        found: dict[str, np.ndarray] = {}
+        count = None
+        _check_structure(
+            self.description.observation_space, observations, "observation"
+        )
+        for each in self.description.with_role("observation"):
+            value = observations
+            for key in each.path:
+                value = value[key]
+            found[each.name] = array = _array(value, each, count)
+            count = len(array)
+        if not count:
+            raise UserError("the batch of observations is empty; expected at least one")
+        mask = self.description.mask
+        if mask is not None:
+            rows = np.flatnonzero(~found[mask].any(-1))
+            if len(rows):
+                raise UserError(
+                    f"{mask} of row {rows[0]} is all zeros; expected at least one "
+                    "possible action"
+                )
+        return found
+
+    def _remembered(
+        self, count: int, episode_start: Any, state: Any
+    ) -> dict[str, np.ndarray]:
+        """Return the inputs of a recurrent policy's memory."""
+        if not self._states:
+            if state is not None:
+                raise UserError("state is given, but this policy is not recurrent")
+            return {}
+        if state is None:
+            if episode_start is not None and not np.all(episode_start):
+                raise UserError(
+                    "episode_start is False, but no state is given; pass the state of "
+                    "the answer before"
+                )
+            state = [np.zeros((count, *x.shape), x.dtype) for x in self._states]
+            start = np.ones(count, bool)
+        else:
+            start = np.zeros(count, bool) if episode_start is None else episode_start
+        if len(state) != len(self._states):
+            raise UserError(
+                f"state has {len(state)} arrays; expected {len(self._states)}, as in "
+                "the answer before"
+            )
+        pairs = zip(self._states, state, strict=True)
+        feeds = {each.name: _array(value, each, count) for each, value in pairs}
+        (first,) = self.description.with_role("episode_start")
+        return {first.name: _array(np.asarray(start), first, count)} | feeds
+
+    def _check_names(self) -> None:
+        given = {each.name for each in self._session.get_inputs()}
+        expected = {each.name for each in self.description.inputs}
+        given |= {each.name for each in self._session.get_outputs()}
+        expected |= {*self._outputs}
+        if given != expected:
+            raise UserError(
+                f"{self.description.model} has {', '.join(sorted(given ^ expected))} "
+                f"in the model or in {described.FILE}, but not in both; export again"
+            )
+
+    def _check_parity(self) -> None:
+        """Compare outputs with those that were stored when the export was made."""
+        folder = self.description.folder
+        rows = _parity(folder)
+        feeds = {
+            each.name: _stored(rows, f"inputs/{each.name}", folder)
+            for each in self.description.inputs
+        }
+        self._run(feeds)  # the first run allocates memory
+        start = time.perf_counter()
+        outputs = self._run(feeds)
+        self.seconds = time.perf_counter() - start
+        for name, found in zip(self._outputs, outputs, strict=True):
+            expected = _stored(rows, f"outputs/{name}", folder)
+            if found.shape != expected.shape:
+                raise UserError(
+                    f"{folder}: {name} is {list(found.shape)}, but "
+                    f"{described.PARITY_ROWS} has {list(expected.shape)}; export again"
+                )
+            found, expected = found.astype(float), expected.astype(float)
+            size = np.maximum(ABSOLUTE, RELATIVE * np.abs(expected))
+            far = ~((np.abs(found - expected) <= size) | (found == expected))
+            if far.any():
+                raise UserError(
+                    f"{folder} fails its parity check: {name} differs from "
+                    f"{described.PARITY_ROWS} in {far.sum()} of {far.size} numbers, "
+                    f"such as {found[far][0]:.6g} instead of {expected[far][0]:.6g}; "
+                    "export again, or use the ONNX Runtime of the export"
+                )
+
+
+def _parity(folder: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of the parity check.
+
+    Raises:
+      UserError: if they cannot be read, or the check of the exporter failed.
+    """
+    try:
+        if not json.loads((folder / described.PARITY).read_text())["passed"]:
+            raise UserError(
+                f"{folder / described.PARITY} says that the export failed its check; "
+                "export again"
+            )
+        with np.load(folder / described.PARITY_ROWS, allow_pickle=False) as rows:
+            return {name: rows[name] for name in rows.files}
+    except UserError:
+        raise
+    except Exception as error:  # of zipfile, zlib, json or NumPy
+        raise UserError(
+            f"the parity check of {folder} cannot be read ({error}); export or copy it "
+            "again"
+        ) from error
+
+
+def _stored(rows: Mapping[str, np.ndarray], name: str, folder: Path) -> np.ndarray:
+    if name not in rows:
+        raise UserError(
+            f"{folder / described.PARITY_ROWS} has no {name}; export or copy it again"
+        )
+    return rows[name]
+
+
+def _check_structure(space: Mapping[str, Any], value: Any, where: str) -> None:
+    """Refuse a value without the dicts and tuples of a space."""
+    if space["type"] == "Dict":
+        expected = set(space["spaces"])
+        if not isinstance(value, Mapping) or set(value) != expected:
+            found = (
+                sorted(value) if isinstance(value, Mapping) else type(value).__name__
+            )
+            raise UserError(
+                f"{where} has {found}; expected a dict with {sorted(expected)}"
+            )
+        for key, inner in space["spaces"].items():
+            _check_structure(inner, value[key], f"{where}.{key}")
+    elif space["type"] == "Tuple":
+        inner = space["spaces"]
+        if not isinstance(value, (tuple, list)) or len(value) != len(inner):
+            raise UserError(f"{where} is no tuple of {len(inner)}")
+        for index, each in enumerate(inner):
+            _check_structure(each, value[index], f"{where}.{index}")
+
+
+def _array(value: Any, each: Array, count: int | None) -> np.ndarray:
+    """Return a batch as an array of an input's dtype.
+
+    Raises:
+      UserError: for another shape, another kind of numbers, NaN, or numbers that the
+        dtype does not have.
+    """
+    array = np.asarray(value)
+    rows = "B" if count is None else count
+    if (
+        array.ndim == 0
+        or array.shape[1:] != each.shape
+        or (count or len(array)) != len(array)
+    ):
+        shape = ", ".join(map(str, (rows, *each.shape)))
+        raise UserError(
+            f"{each.name} is {list(array.shape)}; expected [{shape}], a batch"
+        )
+    dtype = np.dtype(each.dtype)
+    if array.dtype != dtype:
+        array = _converted(array, dtype, each.name)
+    if dtype.kind == "f" and not np.isfinite(array).all():
+        row, *rest = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise UserError(
+            f"{each.name}{rest or ''} of row {row} is {array[row, *rest]}; expected a "
+            "finite number"
+        )
+    return array
+
+
+def _converted(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
+    kinds = {"f": "fiub", "i": "iub", "u": "iub", "b": "iub"}[dtype.kind]
+    if array.dtype.kind not in kinds:
+        raise UserError(f"{name} is {array.dtype}; expected {dtype}")
+    with np.errstate(over="ignore"):  # infinity is refused later
+        found = array.astype(dtype)
+    if dtype.kind != "f" and not np.array_equal(found, array):
+        raise UserError(f"{name} has numbers that {dtype} does not have")
+    return found
