@@ -1,0 +1,41 @@
+"""Serve an ONNX export: ``python -m tfagents_batch.scripts.serve --export=...``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.scripts import app
+from tfagents_batch.serving.settings import Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script, besides the settings of the server."""
+
+    debug: bool = option(False, "print tracebacks")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, and serve until the process is asked to stop."""
+    given = app.flags(argv, (Command, ""), (Settings, ""))
+    if given is None:
+        return 0
+    config.replace(Command(), given[0])
+    settings = config.check(config.replace(Settings(), given[1]))
+    if not settings.token:
+        token = os.environ.get("TFAGENTS_BATCH_TOKEN", "")
+        settings = dataclasses.replace(settings, token=token)
+    # Imported here because NumPy takes part of a second.
+    from tfagents_batch.serving import server
+
+    server.serve(settings, app.show)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main, tensorflow=False))

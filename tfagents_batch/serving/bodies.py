@@ -1,0 +1,207 @@
+"""Bodies of requests: JSON objects, checked, as decisions and feedback."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.serving import rows
+from tfagents_batch.serving.description import Description
+from tfagents_batch.serving.observations import Decision, Reader, to_array
+from tfagents_batch.suggest import hint
+
+# Values of a decision, with their names in a request of several decisions.
+_PER_DECISION = (
+    "mdp_id",
+    "sequence_number",
+    "possible_actions",
+    "episode_start",
+    "state",
+)
+_KEYS = {"observation", "observations", *_PER_DECISION}
+_FEEDBACK = {
+    "request_id",
+    "reward",
+    "terminated",
+    "truncated",
+    "metrics",
+    "final_observation",
+    "final_possible_actions",
+}
+_INT64 = 2**63
+_LONGEST = 200  # characters of an id
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body.
+
+    Raises:
+      UserError: if it is none.
+    """
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:  # also for text that is not UTF-8
+        raise UserError(f"the body is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(
+            f"the body is {str(found)[:80]}; expected a JSON object such as "
+            '{"observation": [0.1, 0.2]}'
+        )
+    return found
+
+
+def decisions(
+    body: dict[str, Any], reader: Reader, description: Description
+) -> tuple[list[Decision], bool]:
+    """Return the decisions of a request, and whether it asked for several.
+
+    Args:
+      body: with "observation" or "observations"; other values belong to the decision,
+        or are lists with one for each.
+      reader: of observations.
+      description: of the export.
+
+    Raises:
+      UserError: naming what was wrong and where.
+    """
+    _check_keys(body, _KEYS)
+    several = "observations" in body
+    if several == ("observation" in body):
+        raise UserError(
+            "the body has "
+            + ("both observation and observations" if several else "no observation")
+            + '; expected {"observation": ...}, or {"observations": [...]} for several'
+        )
+    if not several:
+        return [_decision(body, reader, description)], False
+    observations = body["observations"]
+    if not isinstance(observations, list) or not observations:
+        raise UserError("observations is no list of at least one observation")
+    lists = {name: body[name] for name in _PER_DECISION if body.get(name) is not None}
+    for name, value in lists.items():
+        if not isinstance(value, list) or len(value) != len(observations):
+            raise UserError(
+                f"{name} is no list of {len(observations)}; expected one for each of "
+                "the observations"
+            )
+    found = []
+    for index, observation in enumerate(observations):
+        one = {name: value[index] for name, value in lists.items()}
+        try:
+            found.append(
+                _decision(one | {"observation": observation}, reader, description)
+            )
+        except UserError as error:
+            raise UserError(f"observations[{index}]: {error}") from None
+    return found, True
+
+
+def feedback(
+    body: dict[str, Any], reader: Reader, description: Description
+) -> dict[str, Any]:
+    """Return a line of feedback: what is known of a decision afterwards.
+
+    Raises:
+      UserError: naming what was wrong and where.
+    """
+    _check_keys(body, _FEEDBACK)
+    for name in ("request_id", "reward"):
+        if name not in body:
+            raise UserError(f"the body lacks {name}; every feedback needs it")
+    line: dict[str, Any] = {
+        "request_id": _text(body["request_id"], "request_id"),
+        "reward": _number(body["reward"], "reward"),
+    }
+    for name in ("terminated", "truncated"):
+        if (value := body.get(name)) is not None:
+            if not isinstance(value, bool):
+                raise UserError(f"{name} is {value!r:.80}; expected true or false")
+            line[name] = value
+    if line.get("terminated") and line.get("truncated"):
+        raise UserError("both terminated and truncated are true; expected one of them")
+    if (metrics := body.get("metrics")) is not None:
+        if not isinstance(metrics, dict):
+            raise UserError("metrics is no object of numbers by name")
+        line["metrics"] = {k: _number(x, f"metrics.{k}") for k, x in metrics.items()}
+    if (final := body.get("final_observation")) is not None:
+        possible = body.get("final_possible_actions")
+        observed = reader.read(final, possible)
+        line |= rows.final(description, observed)
+    elif body.get("final_possible_actions") is not None:
+        raise UserError("final_possible_actions needs a final_observation")
+    return line
+
+
+def _decision(
+    body: dict[str, Any], reader: Reader, description: Description
+) -> Decision:
+    observed = reader.read(body["observation"], body.get("possible_actions"))
+    if description.is_recurrent:
+        observed.arrays.update(_memory(body, description))
+    elif body.get("state") is not None:
+        raise UserError("state is given, but this policy has none; leave it out")
+    mdp_id, number = body.get("mdp_id"), body.get("sequence_number")
+    if mdp_id is not None:
+        mdp_id = _text(mdp_id, "mdp_id")
+    if number is not None:
+        if type(number) is not int or not -_INT64 <= number < _INT64:
+            raise UserError(
+                f"sequence_number is {number!r:.80}; expected a whole number"
+            )
+        if mdp_id is None:
+            raise UserError("sequence_number needs an mdp_id, the episode's name")
+    return Decision(observed, mdp_id, number)
+
+
+def _memory(body: dict[str, Any], description: Description) -> dict[str, np.ndarray]:
+    """Return the arrays of a recurrent policy's memory."""
+    state, start = body.get("state"), body.get("episode_start")
+    (first,) = description.with_role("episode_start")
+    arrays = description.with_role("state")
+    if start not in (None, True, False) or isinstance(
+        start, (int, float)
+    ) != isinstance(start, bool):
+        raise UserError(f"episode_start is {start!r:.80}; expected true or false")
+    if state is None:
+        if start is False:
+            raise UserError(
+                "episode_start is false, but there is no state; send the state of the "
+                "answer before"
+            )
+        found = {x.name: np.zeros(x.shape, x.dtype) for x in arrays}
+        return found | {first.name: np.asarray(True)}
+    if not isinstance(state, list) or len(state) != len(arrays):
+        raise UserError(
+            f"state is no list of {len(arrays)} arrays; send the state of the answer "
+            "before as it is"
+        )
+    pairs = enumerate(zip(arrays, state, strict=True))
+    found = {x.name: to_array(value, x, f"state[{k}]") for k, (x, value) in pairs}
+    return found | {first.name: np.asarray(bool(start))}
+
+
+def _check_keys(body: dict[str, Any], known: set[str]) -> None:
+    if not body.keys() <= known:
+        name = min(body.keys() - known)
+        raise UserError(
+            f"the body has the unknown key {name!r:.50}; {hint(name, known)}"
+        )
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST:
+        raise UserError(
+            f"{name} is {value!r:.80}; expected text of at most {_LONGEST} characters"
+        )
+    return value
+
+
+def _number(value: Any, name: str) -> float:
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not plain or not math.isfinite(value):
+        raise UserError(f"{name} is {value!r:.80}; expected a finite number")
+    return float(value)

@@ -1,0 +1,125 @@
+"""The export that answers, the one before it, and the change from one to the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.serving import description as described
+from tfagents_batch.serving.observations import Reader
+from tfagents_batch.serving.predictor import Predictor
+from tfagents_batch.serving.refused import Refused
+
+NICE = 10  # of the thread that loads; the event loop gets the processor first
+SLOW_SECONDS = 0.002  # of a run on the parity rows, above which it needs a thread
+
+
+class Model:
+    """An export that can answer.
+
+    Attributes:
+      predictor: of the export.
+      reader: reads its observations.
+      slow: whether a run would hold up the event loop.
+    """
+
+    def __init__(self, folder: str, threads: int):
+        self.predictor = Predictor.load(folder, threads=threads)
+        self.description = self.predictor.description
+        self.reader = Reader(self.description)
+        self.slow = self.predictor.seconds > SLOW_SECONDS
+
+
+class Models:
+    """The current model and the previous one; used in one event loop.
+
+    Args:
+      folder: export to begin with.
+      threads: threads of a run.
+
+    Attributes:
+      current: model that answers.
+      previous: model before it, or None.
+      swaps, refusals: numbers of exports that took over, and that were refused.
+
+    Raises:
+      UserError: if the export cannot be served.
+    """
+
+    def __init__(self, folder: str, threads: int):
+        self._threads = threads
+        # One thread for all loads: each new thread would get memory of its own.
+        self._loader = ThreadPoolExecutor(1, "loader", initializer=_be_nice)
+        try:
+            # In that thread as well, so that later loads use the memory of this one.
+            self.current: Model = self._loader.submit(Model, folder, threads).result()
+        except BaseException:
+            self._loader.shutdown()
+            raise
+        self.previous: Model | None = None
+        self.swaps = self.refusals = 0
+        self._loading = False
+
+    def close(self) -> None:
+        """End the thread; may be called again."""
+        self._loader.shutdown()
+
+    async def in_thread(self, function: Callable, *arguments: Any) -> Any:
+        """Return the result of a function that runs in the thread that loads."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._loader, function, *arguments)
+
+    async def load(self, folder: str) -> Model:
+        """Load an export beside the current one, which it then replaces at once.
+
+        Raises:
+          UserError: if it is truncated, fails its parity check, or has other
+            observations or actions. The current one goes on.
+          Refused: with 409, while another one is loaded.
+        """
+        if self._loading:
+            raise Refused(409, "another export is being loaded; try again later", 1)
+        self._loading = True
+        try:
+            model = await self.in_thread(Model, folder, self._threads)
+            changed = described.difference(self.current.description, model.description)
+            if changed:
+                raise UserError(
+                    f"{folder} has another interface: {changed}; serve it with another "
+                    "server"
+                )
+        except UserError:
+            self.refusals += 1
+            raise
+        finally:
+            self._loading = False
+        oldest = [self.previous]
+        self.previous, self.current = self.current, model
+        self.swaps += 1
+        await self.in_thread(oldest.clear)  # freeing a large model takes milliseconds
+        return model
+
+    def roll_back(self) -> Model:
+        """Exchange the current model and the previous one.
+
+        Raises:
+          Refused: with 409, if there is no previous one.
+        """
+        if self._loading or self.previous is None:
+            why = "an export is being loaded" if self._loading else "there is none"
+            raise Refused(409, f"the previous export cannot come back: {why}")
+        self.previous, self.current = self.current, self.previous
+        self.swaps += 1
+        return self.current
+
+
+def _be_nice() -> None:
+    """Lower the priority of this thread, which Linux can do for each thread."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

@@ -1,0 +1,57 @@
+"""Settings of the server."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of the server, which are flags of ``scripts.serve``."""
+
+    export: str = option("", "folder of an ONNX export, or of several; required")
+    port: int = option(8080, "port; 0 takes a free one", least=0, most=65535)
+    host: str = option("127.0.0.1", "address; one of another machine needs a token")
+    log: str = option("", "folder of the decisions; empty: they are not logged")
+    token: str = option(
+        "", "requests need Authorization: Bearer <token>; or TFAGENTS_BATCH_TOKEN"
+    )
+    watch: bool = option(False, "load new exports as they appear in --export")
+    max_waiting: int = option(1024, "decisions that wait; 429 beyond it", least=1)
+    max_batch: int = option(64, "decisions in one run of the model", least=1)
+    max_body: int = option(4 * 2**20, "bytes of a request; 413 beyond it", least=1)
+    request_seconds: float = option(
+        5.0, "seconds in which a request has to arrive; 408 after it", above=0
+    )
+    threads: int = option(1, "threads of a run of the model", least=1)
+    rotate_rows: int = option(100_000, "decisions after which a file ends", least=1)
+    rotate_seconds: float = option(600.0, "seconds after which a file ends", above=0)
+
+
+def check(settings: Settings) -> None:
+    """Refuse settings that cannot be served.
+
+    Raises:
+      UserError: for no export, and for an open address without a token.
+    """
+    if not settings.export:
+        raise UserError("no export is given; pass --export=<folder of an export>")
+    if not settings.token and not is_loopback(settings.host):
+        raise UserError(
+            f"--host={settings.host} can be reached from other machines; pass --token, "
+            "or set TFAGENTS_BATCH_TOKEN, or use --host=127.0.0.1"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
