@@ -30,6 +30,7 @@ def discrete(
     masked=False,
     exploration=0.1,
     hidden=0,
+    ballast=0,
     name="run",
     step=100,
     seed=0,
@@ -45,6 +46,7 @@ def discrete(
       masked: observe a mask, in a Dict with "action_mask" and "state".
       exploration: probability of a uniform action.
       hidden: width of hidden layers, for a large model; 0 for none.
+      ballast: megabytes of weights of which a run reads a row.
       name, step: of the run.
       seed: seed of the weights.
       start: number of the first action.
@@ -69,7 +71,14 @@ def discrete(
         last = values.add("MatMul", last, values.constant(weights), to=f"m{layer}")
         last, width = values.add("Relu", last, to=f"r{layer}"), hidden
     weights = generator.normal(size=(width, actions))
-    values.add("MatMul", last, values.constant(weights), to="values")
+    values.add("MatMul", last, values.constant(weights), to="linear")
+    table = generator.random((ballast * 256 + 1, 1024), np.float32)
+    row = values.add("ArgMax", last, to="row", axis=1, keepdims=0)
+    row = values.add("Min", row, values.constant(ballast, np.int64), to="row_there")
+    row = values.add("Gather", values.constant(table), row, to="table_row", axis=0)
+    row = values.add("ReduceMax", row, values.constant([1], np.int64), to="most")
+    row = values.add("Mul", row, values.constant(0.0), to="nothing")
+    values.add("Add", "linear", row, to="values")
     if masked:
         values.cast(mask, "float32", to="valid")
     else:

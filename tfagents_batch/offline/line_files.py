@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tfagents_batch.errors import SaveError, UserError
@@ -60,7 +60,7 @@ class LineFiles:
                 _recover(part) for part in sorted(self.folder.glob(f".*{PART}"))
             )
 
-    def write(self, lines: list[str]) -> None:
+    def write(self, lines: Sequence[str]) -> None:
         """Write lines, all or none of them, to the same file.
 
         Raises:
@@ -68,16 +68,19 @@ class LineFiles:
           SaveError: if the disk is full, for example.
         """
         text = "".join(f"{line}\n" for line in lines).encode()
-        with self._lock, _reported(self.folder):
+        with self._lock:
             if self._closed:
                 raise UserError("the logger is closed; create another one")
-            if self._part is None:
-                self._open()
-            self._write(text)
-            self.lines += len(lines)
-            self._bytes += len(text)
-            if self.lines >= self._limits[0] or self._bytes >= self._limits[1]:
-                self._complete()
+            try:
+                if self._part is None:
+                    self._open()
+                self._write(text)
+                self.lines += len(lines)
+                self._bytes += len(text)
+                if self.lines >= self._limits[0] or self._bytes >= self._limits[1]:
+                    self._complete()
+            except OSError as error:
+                raise _save_error(self.folder, error) from error
 
     def rotate(self) -> None:
         """Complete the current file, so that readers see its lines.
@@ -175,7 +178,11 @@ def _reported(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SaveError(
-            f"rows cannot be written to {folder}: {error.strerror or error}; rows of "
-            "earlier calls are intact"
-        ) from error
+        raise _save_error(folder, error) from error
+
+
+def _save_error(folder: Path, error: OSError) -> SaveError:
+    return SaveError(
+        f"rows cannot be written to {folder}: {error.strerror or error}; rows of "
+        "earlier calls are intact"
+    )

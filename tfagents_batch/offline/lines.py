@@ -32,12 +32,8 @@ def to_line(row: Mapping[str, Any], finite: bool = False) -> str:
             f"a row is {row!r:.200}; expected a dict with the columns of logged rows"
         )
     try:
-        return json.dumps(
-            {str(name): _value(name, value) for name, value in row.items()},
-            default=_plain,
-            allow_nan=not finite,
-            separators=(",", ":"),
-        )
+        plain = {str(name): _value(name, value) for name, value in row.items()}
+        return (_FINITE if finite else _ANY).encode(plain)
     except (TypeError, ValueError) as error:
         raise UserError(
             f"a row cannot be written as JSON: {error}: {row!r:.200}"
@@ -45,7 +41,9 @@ def to_line(row: Mapping[str, Any], finite: bool = False) -> str:
 
 
 def _value(name: str, value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, (str, int, float)):  # most values, so the first test
+        return value
+    if isinstance(value, (dict, Mapping)):  # ``Mapping`` is a slow test
         return {str(key): each for key, each in value.items()}
     if name in _VECTORS and isinstance(value, (list, tuple, np.ndarray)):
         return {str(key): each for key, each in enumerate(np.ravel(value).tolist())}
@@ -60,3 +58,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (datetime.date, datetime.datetime)):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} is no type of JSON")
+
+
+_ANY, _FINITE = (
+    json.JSONEncoder(default=_plain, allow_nan=allowed, separators=(",", ":"))
+    for allowed in (True, False)
+)

@@ -94,6 +94,14 @@ class RowLogger:
         """
         self._files.write([self._line(row) for row in rows])
 
+    def log_lines(self, lines: Sequence[str]) -> None:
+        """Write rows that are lines of JSON already; they are not checked.
+
+        Raises:
+          SaveError: as of ``log``.
+        """
+        self._files.write(lines)
+
     def rotate(self) -> None:
         """Complete the current file, so that readers see its rows.
 

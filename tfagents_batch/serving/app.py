@@ -25,6 +25,7 @@ Headers = list[tuple[bytes, bytes]]
 _JSON, _HTML = b"application/json", b"text/html; charset=utf-8"
 _OPEN = {"/healthz", "/readyz"}  # need no token
 _GONE = 499  # status of requests whose client is gone, in measures only
+_REPORT_SECONDS = 10.0  # between tracebacks, which would fill the disk
 log = logging.getLogger(__name__)
 
 
@@ -65,6 +66,7 @@ class App:
             "/openapi.json": (_JSON, lambda: json.dumps(self._document())),
             "/docs": (_HTML, lambda: openapi.page(self._document())),
         }
+        self._reported = -_REPORT_SECONDS
         self._paths = {path for _, path in self._routes} | {*self._texts}
 
     async def __call__(self, scope: dict, receive: Receive, send: Send) -> None:
@@ -78,10 +80,10 @@ class App:
         path, kind, headers = scope["path"], _JSON, []
         start = time.perf_counter()
         try:
-            self._authorize(path, scope["headers"])
+            self._check_headers(path, scope["headers"])
             endpoint = self._routes.get((scope["method"], path))
             if endpoint is not None:
-                body = await _body(scope, receive, self._max_body)
+                body = await _body(receive, self._max_body)
                 start = time.perf_counter()  # a slow client is no slow answer
                 status, text = 200, json.dumps(await endpoint(body))
             else:
@@ -96,7 +98,9 @@ class App:
         except UserError as error:
             status, text = 422, _error(error)
         except Exception as error:
-            log.exception("%s failed", path)
+            if time.monotonic() - self._reported > _REPORT_SECONDS:
+                self._reported = time.monotonic()
+                log.exception("%s failed", path)
             status, text = 500, _error(f"{type(error).__name__} in the server")
         if status != _GONE:
             await _send(send, status, kind, text, headers)
@@ -112,19 +116,24 @@ class App:
             raise Refused(405, f"{method} {path} is not possible; see /docs")
         raise Refused(404, f"there is no {path}; see /docs")
 
-    def _authorize(self, path: str, headers: Headers) -> None:
-        """Refuse requests without the token, and those of other web sites."""
-        if not self._token:
-            # A page that a browser shows could otherwise send requests to this machine.
-            if any(name == b"origin" for name, _ in headers):
+    def _check_headers(self, path: str, headers: Headers) -> None:
+        """Refuse requests without the token, of other web sites, and of long bodies."""
+        token = b""
+        for name, value in headers:
+            if name == b"content-length":
+                if int(value) > self._max_body:
+                    raise _too_long(int(value), self._max_body)
+            elif name == b"authorization":
+                token = value
+            elif name == b"origin" and not self._token:
+                # A page in a browser could otherwise send requests to this machine.
                 raise Refused(
                     403,
                     "web pages may not send requests; start the server with --token",
                 )
-        elif path not in _OPEN:
-            given = next((x for name, x in headers if name == b"authorization"), b"")
-            if not hmac.compare_digest(given, self._token):
-                raise Refused(401, "expected the header Authorization: Bearer <token>")
+        needed = self._token and path not in _OPEN
+        if needed and not hmac.compare_digest(token, self._token):
+            raise Refused(401, "expected the header Authorization: Bearer <token>")
 
     def _document(self) -> dict[str, Any]:
         description = self._endpoints.models.current.description
@@ -143,15 +152,12 @@ class App:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-async def _body(scope: dict, receive: Receive, most: int) -> bytes:
+async def _body(receive: Receive, most: int) -> bytes:
     """Return the body of a request.
 
     Raises:
       Refused: with 413 if it is too long.
     """
-    for name, value in scope["headers"]:
-        if name == b"content-length" and int(value) > most:
-            raise _too_long(int(value), most)
     message = await receive()
     if not message.get("more_body") and message["type"] == "http.request":
         body = message.get("body", b"")

@@ -1,7 +1,8 @@
 """Queue of decisions, which are taken in batches.
 
-A batch takes everything that waits. While a model runs, requests arrive, and the next
-batch is larger: there is no time to wait for and no size to tune.
+A batch takes everything that waits, and starts when all requests that the server has
+read are in it. While a model runs, requests arrive, and the next batch is larger. So
+there is no time to wait for and no size to tune.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class Batches:
       is_slow: whether the work is to run in a thread. Quick work runs in the event
         loop, because handing it to a thread and back takes longer than the work.
       executor: of slow work.
+      count_requests: returns the number of requests that are being served. A batch
+        starts when as many wait: then no other request can join it.
       most_waiting: items that may wait.
       most_together: items of a batch.
 
@@ -38,13 +41,15 @@ class Batches:
         work: Work,
         is_slow: Callable[[], bool],
         executor: Executor,
+        count_requests: Callable[[], int],
         most_waiting: int,
         most_together: int,
     ):
         self._work, self._is_slow, self._executor = work, is_slow, executor
         self._most_waiting, self._most_together = most_waiting, most_together
+        self._count_requests = count_requests
         self._queue: collections.deque = collections.deque()
-        self._busy = False  # a batch is scheduled or runs
+        self._scheduled = self._running = False  # in the event loop, and in a thread
         self.waiting = self.batches = self.items = 0
 
     def submit(self, items: Sequence[Any]) -> asyncio.Future:
@@ -70,11 +75,20 @@ class Batches:
         future = loop.create_future()
         self._queue.append((items, future))
         self.waiting += len(items)
-        if not self._busy:
-            self._busy = True
-            # Requests that are read in the same round of the event loop come first.
-            loop.call_soon(self._start)
+        if self._running:
+            return future
+        if len(self._queue) >= self._count_requests():
+            self._start()
+        elif not self._scheduled:
+            self._scheduled = True
+            # Requests that were read in the same round of the event loop come first.
+            loop.call_soon(self._start_scheduled)
         return future
+
+    def _start_scheduled(self) -> None:
+        self._scheduled = False
+        if self._queue and not self._running:
+            self._start()
 
     def _start(self) -> None:
         """Work on the oldest requests that fit into a batch."""
@@ -90,6 +104,7 @@ class Batches:
         self.batches, self.items = self.batches + 1, self.items + len(together)
         loop = asyncio.get_running_loop()
         if self._is_slow():
+            self._running = True
             running = loop.run_in_executor(self._executor, self._work, together)
             running.add_done_callback(lambda done: self._end(groups, done.result))
         else:
@@ -109,6 +124,7 @@ class Batches:
                 if not future.done():  # else its client is gone
                     future.set_result(found[first : first + count])
                 first += count
-        self._busy = bool(self._queue)
-        if self._busy:
-            asyncio.get_running_loop().call_soon(self._start)
+        self._running = False
+        if self._queue and not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._start_scheduled)

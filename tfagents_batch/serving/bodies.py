@@ -43,7 +43,7 @@ def parse(body: bytes) -> dict[str, Any]:
       UserError: if it is none.
     """
     try:
-        found = json.loads(body)
+        found = json.loads(body.decode())
     except (ValueError, RecursionError) as error:  # also for text that is not UTF-8
         raise UserError(f"the body is no JSON: {error}") from None
     if not isinstance(found, dict):
@@ -68,6 +68,8 @@ def decisions(
     Raises:
       UserError: naming what was wrong and where.
     """
+    if len(body) == 1 and "observation" in body and not description.is_recurrent:
+        return [Decision(reader.read(body["observation"]), None, None)], False
     _check_keys(body, _KEYS)
     several = "observations" in body
     if several == ("observation" in body):

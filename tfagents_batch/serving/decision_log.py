@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tfagents_batch.errors import SaveError
 from tfagents_batch.offline.line_files import LineFiles
-from tfagents_batch.offline.lines import to_line
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.serving.description import Description
 from tfagents_batch.serving.observations import Decision
@@ -29,7 +30,7 @@ class Rotating:
     """Log whose files end in a thread; several threads may use it.
 
     Args:
-      make: returns a new logger with ``log`` and ``close``.
+      make: returns a new logger with ``log_lines`` and ``close``.
       rows, seconds: size and age at which a file ends.
 
     Attributes:
@@ -44,17 +45,17 @@ class Rotating:
         self._rows, self._since = 0, time.monotonic()
         self.logged = self.failures = 0
 
-    def log(self, *rows: Any) -> None:
-        """Write rows.
+    def log(self, lines: Sequence[str]) -> None:
+        """Write lines of JSON.
 
         Raises:
           SaveError: if the disk is full, for example. The next call tries again.
         """
         try:
             with self._lock:
-                self._logger.log(*rows)
-                self._rows += len(rows)
-                self.logged += len(rows)
+                self._logger.log_lines(lines)
+                self._rows += len(lines)
+                self.logged += len(lines)
         except SaveError:
             self.failures += 1
             raise
@@ -122,6 +123,7 @@ class DecisionLog:
         description: Description,
         decisions: Sequence[Decision],
         answers: Sequence[dict[str, Any]],
+        arrays: Mapping[str, np.ndarray],
         ds: str,
         microseconds: int,
     ) -> None:
@@ -132,7 +134,7 @@ class DecisionLog:
         """
         if description.version != self._version:
             self._rows, self._version = Rows(description), description.version
-        self.decisions.log(*self._rows(decisions, answers, ds, microseconds))
+        self.decisions.log(self._rows(decisions, answers, arrays, ds, microseconds))
 
     def rotate_if_due(self) -> None:
         """End the files that have their size or age; waits for the disk."""
@@ -161,13 +163,13 @@ class FeedbackLogger:
     def __init__(self, folder: Path):
         self._files = LineFiles(folder, FEEDBACK, _NEVER, _NEVER)
 
-    def log(self, *lines: dict[str, Any]) -> None:
+    def log_lines(self, lines: Sequence[str]) -> None:
         """Write lines of feedback.
 
         Raises:
           SaveError: if the disk is full, for example.
         """
-        self._files.write([to_line(each, finite=True) for each in lines])
+        self._files.write(lines)
 
     def close(self) -> None:
         """End the file; may be called again."""

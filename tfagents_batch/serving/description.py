@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -76,20 +77,20 @@ class Description:
         """Return the inputs with a role, in order."""
         return tuple(each for each in self.inputs if each.role == role)
 
-    @property
+    @functools.cached_property
     def is_recurrent(self) -> bool:
         return bool(self.with_role("state"))
 
-    @property
+    @functools.cached_property
     def is_discrete(self) -> bool:
         return self.action_space["type"] == "Discrete"
 
-    @property
+    @functools.cached_property
     def start(self) -> int:
         """Number of the first Discrete action."""
         return self.action_space.get("start", 0)
 
-    @property
+    @functools.cached_property
     def numbers(self) -> tuple[Array, ...]:
         """Inputs of the observation without the action mask."""
         return tuple(x for x in self.with_role("observation") if x.name != self.mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -71,7 +72,9 @@ class Endpoints:
         model = self.models.current
         line = bodies.feedback(bodies.parse(body), model.reader, model.description)
         try:
-            self._log.feedback.log(line | {"time": time.time_ns() // 1000})
+            self._log.feedback.log(
+                [json.dumps(line | {"time": time.time_ns() // 1000})]
+            )
         except SaveError as error:
             raise Refused(503, f"the feedback was not logged: {error}", 10) from error
         return {"request_id": line["request_id"], "logged": True}

@@ -19,6 +19,8 @@ from tfagents_batch.serving.refused import Refused
 NICE = 10  # of the thread that loads; the event loop gets the processor first
 SLOW_SECONDS = 0.002  # of a run on the parity rows, above which it needs a thread
 
+_OF_A_DECISION = ("action", "propensity", "log_density")
+
 
 class Model:
     """An export that can answer.
@@ -26,6 +28,7 @@ class Model:
     Attributes:
       predictor: of the export.
       reader: reads its observations.
+      needed: names of the outputs that belong to a decision.
       slow: whether a run would hold up the event loop.
     """
 
@@ -33,6 +36,8 @@ class Model:
         self.predictor = Predictor.load(folder, threads=threads)
         self.description = self.predictor.description
         self.reader = Reader(self.description)
+        names = [x.name for x in self.description.outputs]
+        self.needed = [x for x in names if x in _OF_A_DECISION or "next_state." in x]
         self.slow = self.predictor.seconds > SLOW_SECONDS
 
 

@@ -127,8 +127,19 @@ class Predictor:
         count = len(next(iter(feeds.values())))
         return self.run_greedy(feeds | self._remembered(count, episode_start, state))
 
-    def run(self, feeds: Mapping[str, np.ndarray], noise: Any = None) -> Answer:
-        """Run the model on inputs that were checked; noise is drawn if it is None."""
+    def run(
+        self,
+        feeds: Mapping[str, np.ndarray],
+        noise: Any = None,
+        outputs: Sequence[str] | None = None,
+    ) -> Answer:
+        """Run the model on inputs that were checked; noise is drawn if it is None.
+
+        Args:
+          feeds: arrays by input, without noise.
+          noise: as of ``act``.
+          outputs: names of the outputs that are needed; None for all.
+        """
         feeds = dict(feeds)
         for each in self._noise:
             count = len(next(iter(feeds.values())))
@@ -137,7 +148,8 @@ class Predictor:
             raise UserError(
                 "noise is given, but this export has no exploration; leave noise out"
             )
-        found = dict(zip(self._outputs, self._run(feeds), strict=True))
+        names = self._outputs if outputs is None else outputs
+        found = dict(zip(names, self._session.run(names, feeds), strict=True))
         states = [found.pop(f"next_{each.name}") for each in self._states]
         return found | {"state": tuple(states)} if states else found
 
@@ -160,16 +172,11 @@ class Predictor:
             del found["action"]
         return found
 
-    def _run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        return self._session.run(self._outputs, feeds)
-
     def _draw(self, each: Array, count: int, noise: Any) -> np.ndarray:
         shape = (count, *each.shape)
         if noise is None:
-            uniform = each.distribution == "uniform"
-            draw = self._generator.random if uniform else self._generator.normal
-            if uniform:
-                return draw(shape, np.float32)
+            if each.distribution == "uniform":
+                return self._generator.random(shape, np.float32)
             return self._generator.standard_normal(shape, np.float32)
         return _array(noise, each, count)
 
@@ -245,9 +252,9 @@ class Predictor:
             each.name: _stored(rows, f"inputs/{each.name}", folder)
             for each in self.description.inputs
         }
-        self._run(feeds)  # the first run allocates memory
+        self._session.run(self._outputs, feeds)  # the first run allocates memory
         start = time.perf_counter()
-        outputs = self._run(feeds)
+        outputs = self._session.run(self._outputs, feeds)
         self.seconds = time.perf_counter() - start
         for name, found in zip(self._outputs, outputs, strict=True):
             expected = _stored(rows, f"outputs/{name}", folder)

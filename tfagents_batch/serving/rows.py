@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from tfagents_batch.serving.observations import Decision, Observed
 
 ACTION_ID = 1_000_000  # of the first feature of a continuous action, as in collecting
 Row = dict[str, Any]
+_MASKS = 10_000  # masks whose text is stored
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def mode(description: Description) -> Mode:
@@ -46,14 +49,16 @@ def names(description: Description) -> list[str]:
 
 
 class Rows:
-    """Rows of an export's decisions.
+    """Rows of an export's decisions, as lines of JSON.
+
+    A server writes thousands of rows a second that differ in a few values, so the text
+    is filled into a template, which takes a third of the time of an encoder.
 
     Args:
       description: of the export.
 
     Attributes:
       mode: kind of actions.
-      names: names of Discrete actions.
 
     Raises:
       UserError: if its decisions are no rows.
@@ -61,85 +66,96 @@ class Rows:
 
     def __init__(self, description: Description):
         self.mode = mode(description)
-        self._description = description
-        self.names = names(description) if description.is_discrete else []
-        self._policy = (
-            f"{description.algorithm}, exploration {description.exploration:g}"
-        )
+        self._description, self._start = description, description.start
+        self._names = names(description) if description.is_discrete else []
+        self._actions = [_to_json(name) for name in self._names]
+        self._possible = {b"": _to_json(self._names)}  # of no mask, and by mask
+        policy = f"{description.algorithm}, exploration {description.exploration:g}"
+        origin = {"model_version": description.version, "policy": policy}
+        self._origin = _to_json(origin)[1:-1]
         size = sum(each.size for each in description.numbers)
-        self._ids = [str(x) for x in description.features or range(size)]
+        self._numbers = _template(description.features or range(size))
+        count = sum(x.size for x in description.outputs if x.name == "action")
+        self._vector = _template(range(ACTION_ID, ACTION_ID + count))
 
     def __call__(
         self,
         decisions: Sequence[Decision],
         answers: Sequence[Row],
+        arrays: Mapping[str, np.ndarray],
         ds: str,
         microseconds: int,
-    ) -> list[Row]:
+    ) -> list[str]:
         """Return the rows of a batch of decisions.
 
         Args:
           decisions: what was asked.
-          answers: what is answered, see ``acting``.
+          answers: what is answered, see ``acting``; its numbers are finite.
+          arrays: inputs of the model for the batch.
           ds: partition of the rows, the day.
           microseconds: time of the batch, the sequence number where none was given.
         """
-        version = self._description.version
-        features = self._features(decisions)
-        pairs = zip(decisions, features, answers, strict=True)
+        action = self._continuous if self.mode == "continuous" else self._discrete
+        states = self._states(decisions, arrays)
         found = []
-        for (observed, mdp_id, number), state, answer in pairs:
-            own = mdp_id is None  # an episode of one decision
+        for decision, state, answer in zip(decisions, states, answers, strict=True):
+            request_id = answer["request_id"]
+            number = decision.sequence_number
+            if decision.mdp_id is None:  # an episode of one decision
+                episode, number = f'"{request_id}"', 0
+            else:
+                episode = _to_json(decision.mdp_id)
+                number = microseconds if number is None else number
+            # The reward is 0 until feedback is joined.
             found.append(
-                {
-                    "ds": ds,
-                    "mdp_id": answer["request_id"] if own else mdp_id,
-                    "sequence_number": (0 if own else microseconds)
-                    if number is None
-                    else number,
-                    "state_features": state,
-                    "reward": 0.0,  # until feedback is joined
-                    "request_id": answer["request_id"],
-                    "model_version": version,
-                    "policy": self._policy,
-                    **self._action(observed, answer),
-                }
+                f'{{"ds":"{ds}","mdp_id":{episode},"sequence_number":{number},'
+                f'"state_features":{state},{action(decision.observed, answer)},'
+                f'"reward":0.0,"request_id":"{request_id}",{self._origin}}}'
             )
         return found
 
-    def _action(self, observed: Observed, answer: Row) -> Row:
-        action = answer["action"]
-        if self.mode == "continuous":
-            values = np.ravel(action).tolist()
-            found: Row = {
-                "action": {str(ACTION_ID + k): x for k, x in enumerate(values)}
-            }
-            if "log_density" in answer:
-                found["action_log_density"] = answer["log_density"]
-            return found
-        found = {
-            "action": self.names[action - self._description.start],
-            "possible_actions": possible(self._description, self.names, observed),
-        }
+    def _discrete(self, observed: Observed, answer: Row) -> str:
+        name = self._actions[answer["action"] - self._start]
+        text = f'"action":{name},"possible_actions":{self._find_possible(observed)}'
         if "propensity" in answer:  # float32, which may round to more than 1
-            found["action_probability"] = min(answer["propensity"], 1.0)
+            text += f',"action_probability":{min(answer["propensity"], 1.0)!r}'
+        return text
+
+    def _continuous(self, observed: Observed, answer: Row) -> str:
+        del observed
+        text = f'"action":{self._vector % tuple(np.ravel(answer["action"]).tolist())}'
+        if "log_density" in answer:
+            text += f',"action_log_density":{answer["log_density"]!r}'
+        return text
+
+    def _find_possible(self, observed: Observed) -> str:
+        mask = self._description.mask
+        key = b"" if mask is None else observed.arrays[mask].tobytes()
+        found = self._possible.get(key)
+        if found is None:
+            if len(self._possible) >= _MASKS:
+                self._possible = {b"": self._possible[b""]}
+            found = _to_json(possible(self._description, self._names, observed))
+            self._possible[key] = found
         return found
 
-    def _features(self, decisions: Sequence[Decision]) -> list[dict[str, float]]:
+    def _states(
+        self, decisions: Sequence[Decision], arrays: Mapping[str, np.ndarray]
+    ) -> list[str]:
         """Return numbers by id: those that were given, or all of the observation."""
         if decisions[0].observed.features is not None:
-            return [each.observed.features for each in decisions]
+            return [_to_json(each.observed.features) for each in decisions]
         parts = [
-            np.reshape(
-                [x.observed.arrays[each.name] for x in decisions], (-1, each.size)
-            )
-            for each in self._description.numbers
+            arrays[x.name].reshape(len(decisions), -1)
+            for x in self._description.numbers
         ]
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
-        return [
-            dict(zip(self._ids, each, strict=True))
-            for each in joined.astype(float).tolist()
-        ]
+        return [self._numbers % tuple(each) for each in joined.tolist()]
+
+
+def _template(ids: Iterable[int]) -> str:
+    """Return a template of a JSON object of numbers by id."""
+    return "{" + ",".join(f'"{each}":%r' for each in ids) + "}"
 
 
 def possible(

@@ -61,8 +61,14 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         stack.callback(threads.shutdown)
 
         def batches(work: Any) -> Batches:
-            limits = settings.max_waiting, settings.max_batch
-            return Batches(work, lambda: models.current.slow, threads, *limits)
+            return Batches(
+                work,
+                lambda: models.current.slow,
+                threads,
+                lambda: len(server.server_state.tasks),
+                settings.max_waiting,
+                settings.max_batch,
+            )
 
         endpoints = Endpoints(models, log, batches)
         ticks = Ticks(settings, models, log, found, say)
