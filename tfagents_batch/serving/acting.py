@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-import itertools
 import math
-import secrets
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +16,9 @@ from tfagents_batch.serving.decision_log import DecisionLog
 from tfagents_batch.serving.models import Model, Models
 from tfagents_batch.serving.observations import Decision
 from tfagents_batch.serving.refused import Refused
+from tfagents_batch.serving.request_ids import RequestIds
 
 Answer = dict[str, Any]
-TIME_DIGITS = 14  # of a request id: hexadecimal microseconds since 1970
 _DAY = 86_400_000_000  # microseconds
 
 
@@ -38,8 +36,7 @@ class Acting:
 
     def __init__(self, models: Models, log: DecisionLog | None):
         self._models, self._log = models, log
-        self._token = secrets.token_hex(4)  # of this process
-        self._count = itertools.count()
+        self._ids = RequestIds()
         self.missing = self.unlogged = 0
 
     def __call__(self, decisions: Sequence[Decision]) -> list[Answer]:
@@ -54,9 +51,9 @@ class Acting:
         outputs = model.predictor.run(feeds, outputs=model.needed)
         answers = split(model, outputs)
         now = time.time_ns() // 1000
-        begin = f"{now:0{TIME_DIGITS}x}-{self._token}-"
+        make_id = self._ids.at(now)
         for answer, decision in zip(answers, decisions, strict=True):
-            answer["request_id"] = f"{begin}{next(self._count):x}"
+            answer["request_id"] = make_id()
             self.missing += decision.observed.missing
         if self._log is not None:
             ds = _day(now // _DAY)

@@ -69,6 +69,11 @@ class App:
         self._reported = -_REPORT_SECONDS
         self._paths = {path for _, path in self._routes} | {*self._texts}
 
+    @property
+    def version(self) -> str:
+        """Version of the export that answers."""
+        return self._endpoints.models.current.description.version
+
     async def __call__(self, scope: dict, receive: Receive, send: Send) -> None:
         """Serve a request, or the start and the end of the server."""
         if scope["type"] == "lifespan":

@@ -287,7 +287,10 @@ def _parity(folder: Path) -> dict[str, np.ndarray]:
                 f"{folder / described.PARITY} says that the export failed its check; "
                 "export again"
             )
-        with np.load(folder / described.PARITY_ROWS, allow_pickle=False) as rows:
+        with (
+            (folder / described.PARITY_ROWS).open("rb") as file,
+            np.load(file, allow_pickle=False) as rows,
+        ):
             return {name: rows[name] for name in rows.files}
     except UserError:
         raise

@@ -101,8 +101,9 @@ class Rows:
         for decision, state, answer in zip(decisions, states, answers, strict=True):
             request_id = answer["request_id"]
             number = decision.sequence_number
+            end = ""
             if decision.mdp_id is None:  # an episode of one decision
-                episode, number = f'"{request_id}"', 0
+                episode, number, end = f'"{request_id}"', 0, ',"terminated":true'
             else:
                 episode = _to_json(decision.mdp_id)
                 number = microseconds if number is None else number
@@ -110,7 +111,7 @@ class Rows:
             found.append(
                 f'{{"ds":"{ds}","mdp_id":{episode},"sequence_number":{number},'
                 f'"state_features":{state},{action(decision.observed, answer)},'
-                f'"reward":0.0,"request_id":"{request_id}",{self._origin}}}'
+                f'"reward":0.0,"request_id":"{request_id}",{self._origin}{end}}}'
             )
         return found
 

@@ -49,30 +49,8 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         ) from error
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(settings.host, settings.port))
-        found = watching.first(settings.export)
-        models = Models(found.folder, settings.threads)
-        stack.callback(models.close)
-        log = None
-        if settings.log:
-            rotation = settings.rotate_rows, settings.rotate_seconds
-            log = DecisionLog(settings.log, models.current.description, *rotation)
-            stack.callback(log.close)
-        threads = ThreadPoolExecutor(1, "model")
-        stack.callback(threads.shutdown)
-
-        def batches(work: Any) -> Batches:
-            return Batches(
-                work,
-                lambda: models.current.slow,
-                threads,
-                lambda: len(server.server_state.tasks),
-                settings.max_waiting,
-                settings.max_batch,
-            )
-
-        endpoints = Endpoints(models, log, batches)
-        ticks = Ticks(settings, models, log, found, say)
-        app = App(endpoints, settings.token, settings.max_body, ticks.start, ticks.stop)
+        state = uvicorn.server.ServerState()
+        app = build(settings, state, say, stack)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -87,15 +65,58 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             date_header=False,
         )
         server = uvicorn.Server(config)
-        ticks.connections = server.server_state.connections
+        server.server_state = state
         _raise_limit_of_files()
         sys.setswitchinterval(_SWITCH_SECONDS)
         gc.collect()
         gc.freeze()  # what lasts is not looked at again
-        address = _address(listener)
-        say(f"serving {models.current.description.version} on {address}")
+        say(f"serving {app.version} on {_address(listener)}")
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn has stopped in order
             server.run(sockets=[listener])
+
+
+def build(
+    settings: Settings,
+    state: Any,
+    say: Callable[[str], None],
+    stack: contextlib.ExitStack,
+) -> App:
+    """Return the application of a server.
+
+    Args:
+      settings: of the server.
+      state: of uvicorn, with ``tasks`` and ``connections``.
+      say: called with a line, see ``serve``.
+      stack: closes files and threads.
+
+    Raises:
+      UserError: for an export that cannot be served.
+      SaveError: if the folder of the log cannot be written.
+    """
+    found = watching.first(settings.export)
+    models = Models(found.folder, settings.threads)
+    stack.callback(models.close)
+    log = None
+    if settings.log:
+        rotation = settings.rotate_rows, settings.rotate_seconds
+        log = DecisionLog(settings.log, models.current.description, *rotation)
+        stack.callback(log.close)
+    threads = ThreadPoolExecutor(1, "model")
+    stack.callback(threads.shutdown)
+
+    def batches(work: Any) -> Batches:
+        return Batches(
+            work,
+            lambda: models.current.slow,
+            threads,
+            lambda: len(state.tasks),
+            settings.max_waiting,
+            settings.max_batch,
+        )
+
+    endpoints = Endpoints(models, log, batches)
+    ticks = Ticks(settings, models, log, found, state.connections, say)
+    return App(endpoints, settings.token, settings.max_body, ticks.start, ticks.stop)
 
 
 class Ticks:
@@ -106,10 +127,8 @@ class Ticks:
       models: what a new export is loaded into.
       log: whose files end, or None.
       served: export that is served.
-      say: called with a line if an export is refused.
-
-    Attributes:
       connections: connections of the HTTP server.
+      say: called with a line when another export takes over or is refused.
     """
 
     def __init__(
@@ -118,6 +137,7 @@ class Ticks:
         models: Models,
         log: DecisionLog | None,
         served: watching.Found,
+        connections: set[Any],
         say: Callable[[str], None],
     ):
         self._settings, self._models, self._log = settings, models, log
@@ -125,7 +145,7 @@ class Ticks:
         self._slow = SlowClients(settings.request_seconds)
         self._tasks: list[asyncio.Task] = []
         self._disk = ThreadPoolExecutor(1, "log")
-        self.connections: set[Any] = set()
+        self._connections = connections
 
     def start(self) -> None:
         """Start the work in the running event loop."""
@@ -142,7 +162,7 @@ class Ticks:
         self._disk.shutdown()
 
     async def _check_clients(self) -> None:
-        self._slow.check(self.connections)
+        self._slow.check(self._connections)
 
     async def _rotate(self) -> None:
         if self._log is not None:

@@ -1,0 +1,377 @@
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+
+from tests.support import exports
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.writer import RowLogger
+
+X = [0.1, 0.2, 0.3, -0.4]
+NAN = float("nan")
+
+
+def lines(folder):
+    """Return the logged rows, also those of files that are not complete."""
+    found = [*folder.glob("*.jsonl"), *folder.glob(".*.part")]
+    return [json.loads(x) for path in found for x in path.read_text().splitlines()]
+
+
+def test_an_action_is_answered_and_logged(serve, simple, tmp_path):
+    app = serve(simple, log=str(tmp_path))
+    status, _, body = app.ask("/v1/act", {"observation": X})
+    assert status == 200 and body["action"] in (0, 1)
+    assert body["propensity"] == pytest.approx((0.05, 0.95)[body["propensity"] > 0.5])
+    (row,) = lines(tmp_path)
+    assert row["request_id"] == row["mdp_id"] == body["request_id"]
+    assert row["action"] == str(body["action"])
+    assert row["action_probability"] == body["propensity"]
+    assert row["model_version"] == body["model_version"] and row["terminated"]
+    found = [row["state_features"][str(k)] for k in range(4)]
+    np.testing.assert_array_equal(np.float32(found), np.float32(X))
+
+
+def test_names_features_and_possible_actions_are_those_of_the_rows(
+    serve, named, tmp_path
+):
+    app = serve(named, log=str(tmp_path))
+    asked = {"observation": {"3": 1.5}, "mdp_id": 'u"7', "sequence_number": 4}
+    status, _, body = app.ask("/v1/act", asked | {"possible_actions": ["right"]})
+    assert (status, body["action"], body["action_name"]) == (200, 1, "right")
+    assert body["propensity"] == 1.0
+    (row,) = lines(tmp_path)
+    assert (row["mdp_id"], row["sequence_number"]) == ('u"7', 4)
+    assert row["state_features"] == {"3": 1.5}
+    assert (row["action"], row["possible_actions"]) == ("right", ["right"])
+    assert "missing_features_total 3" in app.ask("/metrics").body
+
+
+def test_several_observations_are_several_decisions(serve, named, tmp_path):
+    app = serve(named, log=str(tmp_path))
+    asked = {
+        "observations": [{"0": 1}, {"3": 2}],
+        "mdp_id": ["a", "b"],
+        "possible_actions": [["left"], None],
+    }
+    status, _, body = app.ask("/v1/act", asked)
+    assert status == 200 and len(body["decisions"]) == 2
+    assert [row["mdp_id"] for row in lines(tmp_path)] == ["a", "b"]
+    assert body["decisions"][0]["action_name"] == "left"
+
+
+def test_requests_that_arrive_together_are_one_batch(serve, simple):
+    app = serve(simple)
+    app.app._endpoints._acting._count_requests = lambda: 100
+    answers = app.ask_all([("/v1/act", {"observation": X})] * 100)
+    assert {x.status for x in answers} == {200}
+    assert len({x.body["request_id"] for x in answers}) == 100
+    assert "\ntfagents_batch_batches_total 2\n" in app.ask("/metrics").body  # 64, 36
+
+
+def test_predictions_are_greedy_and_not_logged(serve, simple, tmp_path):
+    app = serve(simple, log=str(tmp_path))
+    answers = app.ask_all([("/v1/predict", {"observation": X})] * 20)
+    (first,) = {json.dumps(x.body) for x in answers}
+    body = json.loads(first)
+    assert body["action"] == int(np.argmax(body["values"]))
+    assert max(body["probabilities"]) == pytest.approx(0.95)
+    assert lines(tmp_path) == []
+    several = app.ask("/v1/predict", {"observations": [X, X]}).body
+    assert several["predictions"] == [body, body]
+
+
+def test_continuous_actions_are_vectors_with_densities(serve, tmp_path):
+    app = serve(exports.continuous(tmp_path / "a"), log=str(tmp_path / "log"))
+    body = app.ask("/v1/act", {"observation": [0.5, -0.5]}).body
+    (row,) = lines(tmp_path / "log")
+    assert row["action"] == dict(
+        zip(("1000000", "1000001"), body["action"], strict=True)
+    )
+    assert row["action_log_density"] == body["log_density"]
+    assert "possible_actions" not in row
+
+
+@pytest.mark.parametrize("kind", ["simple", "named", "continuous"])
+def test_logged_lines_are_rows_of_the_schema(serve, request, tmp_path, kind):
+    if kind == "continuous":
+        export, observation = exports.continuous(tmp_path / "a"), [0.5, 1e-7]
+    else:
+        export = request.getfixturevalue(kind)
+        observation = X if kind == "simple" else {"3": 1e-7, "0": 5}
+    app = serve(export, log=str(tmp_path / "log"))
+    assert app.ask("/v1/act", {"observation": observation}).status == 200
+    rows = lines(tmp_path / "log")
+    mode = "continuous" if kind == "continuous" else "discrete"
+    with RowLogger(tmp_path / "again", mode) as logger:
+        logger.log(*rows)
+    assert lines(tmp_path / "again") == rows
+
+
+def test_a_recurrent_state_is_sent_back_by_the_client(serve, tmp_path):
+    app = serve(exports.recurrent(tmp_path / "a"))
+    first = app.ask("/v1/act", {"observation": [1.0]}).body
+    assert first["state"] == [[1.0]]
+    second = {"observation": [-0.25], "state": first["state"]}
+    assert app.ask("/v1/act", second).body["state"] == [[0.75]]
+    again = second | {"episode_start": True}
+    assert app.ask("/v1/act", again).body["state"] == [[-0.25]]
+    several = {"observations": [[1.0], [2.0]], "state": [[[1.0]], [[5.0]]]}
+    found = app.ask("/v1/act", several).body["decisions"]
+    assert [x["state"] for x in found] == [[[2.0]], [[7.0]]]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"observation": [1.0], "state": [[1.0, 2.0]]}, "state[0] has 2 numbers"),
+        ({"observation": [1.0], "state": []}, "state is no list of 1 arrays"),
+        ({"observation": [1.0], "state": [[NAN]]}, "state[0][0] is nan"),
+        ({"observation": [1.0], "episode_start": False}, "there is no state"),
+        (
+            {"observation": [1.0], "episode_start": 1},
+            "episode_start is 1; expected true",
+        ),
+    ],
+)
+def test_a_wrong_state_is_named(serve, tmp_path, body, message):
+    app = serve(exports.recurrent(tmp_path / "a"))
+    answer = app.ask("/v1/act", body)
+    assert answer.status == 422 and message in answer.body["error"]
+
+
+@pytest.mark.parametrize("path", ["/v1/act", "/v1/predict"])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "the body is no JSON"),
+        (b"\xff", "the body is no JSON"),
+        (b"[" * 100_000, "the body is no JSON"),
+        (b"[1]", "expected a JSON object"),
+        (b"", "the body is no JSON"),
+        ({}, "the body has no observation"),
+        ({"observation": X, "observations": [X]}, "both observation and observations"),
+        ({"observation": X, "seed": 1}, "the body has the unknown key 'seed'"),
+        ({"observation": X[:3]}, "observation has 3 numbers; expected 4"),
+        ({"observation": [*X[:3], NAN]}, "observation[3] is nan"),
+        ({"observations": []}, "at least one observation"),
+        ({"observations": [X, X[:2]]}, "observations[1]: observation has 2 numbers"),
+        ({"observations": [X], "mdp_id": "a"}, "mdp_id is no list of 1"),
+        ({"observation": X, "mdp_id": 7}, "mdp_id is 7; expected text"),
+        ({"observation": X, "mdp_id": "a", "sequence_number": 1.5}, "expected a whole"),
+        ({"observation": X, "sequence_number": 1}, "sequence_number needs an mdp_id"),
+        ({"observation": X, "state": [[0]]}, "this policy has none"),
+    ],
+)
+def test_wrong_bodies_are_422_and_named(serve, simple, path, body, message):
+    answer = serve(simple).ask(path, body)
+    assert answer.status == 422 and message in answer.body["error"]
+
+
+def test_wrong_features_and_a_mask_of_zeros_are_422(serve, named, tmp_path):
+    app = serve(named)
+    for body, message in (
+        ({"observation": {"5": 1}}, "unknown feature '5'"),
+        ({"observation": {}, "possible_actions": []}, "at least one action"),
+        ({"observation": {"0": NAN}}, "observation['0'] is nan"),
+    ):
+        answer = app.ask("/v1/act", body)
+        assert answer.status == 422 and message in answer.body["error"]
+    app = serve(exports.discrete(tmp_path / "a", masked=True))
+    body = {"observation": {"state": X, "action_mask": [0, 0]}}
+    answer = app.ask("/v1/act", body)
+    assert answer.status == 422 and "all zeros" in answer.body["error"]
+
+
+def test_a_long_body_is_413(serve, simple):
+    app = serve(simple, max_body=1000)
+    long = [(b"content-length", b"1001")]
+    answer = app.ask("/v1/act", {"observation": X}, headers=long)
+    assert answer.status == 413 and "1,001 bytes" in answer.body["error"]
+    parts = [b"x" * 400] * 3  # without the header
+    assert app.ask("/v1/act", b"", parts=parts).status == 413
+    assert app.ask("/v1/act", b"x" * 1001).status == 413
+    assert (
+        app.ask("/v1/act", b"", parts=[b'{"observation":', b"[1,2,3,4]}"]).status == 200
+    )
+
+
+def test_more_than_a_batch_is_413_and_a_full_queue_is_429(serve, simple):
+    app = serve(simple, max_batch=8, max_waiting=10)
+    answer = app.ask("/v1/act", {"observations": [X] * 9})
+    assert answer.status == 413 and "at most 8" in answer.body["error"]
+    app.app._endpoints._acting._count_requests = lambda: 100
+    answers = app.ask_all([("/v1/act", {"observation": X})] * 30)
+    assert [x.status for x in answers] == [200] * 10 + [429] * 20
+    assert answers[-1].headers["retry-after"] == "1"
+    assert app.ask("/v1/act", {"observation": X}).status == 200
+
+
+def test_a_full_disk_is_503_and_the_server_goes_on(
+    serve, simple, tmp_path, monkeypatch
+):
+    app = serve(simple, log=str(tmp_path))
+    assert app.ask("/v1/act", {"observation": X}).status == 200
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tfagents_batch.offline.line_files.os.write", full)
+        answer = app.ask("/v1/act", {"observation": X})
+        assert answer.status == 503 and "No space left" in answer.body["error"]
+        assert answer.headers["retry-after"] == "10"
+        feedback = {"request_id": "a", "reward": 1}
+        assert app.ask("/v1/feedback", feedback).status == 503
+        assert app.ask("/v1/predict", {"observation": X}).status == 200
+        text = app.ask("/metrics").body
+        assert "\ntfagents_batch_unlogged_total 1\n" in text
+        assert "\ntfagents_batch_log_failures_total 2\n" in text
+    assert app.ask("/v1/act", {"observation": X}).status == 200
+    assert len(lines(tmp_path)) == 2
+
+
+def test_feedback_is_logged_beside_the_decisions(serve, simple, tmp_path):
+    app = serve(simple, log=str(tmp_path))
+    body = {
+        "request_id": "a-1",
+        "reward": 2,
+        "truncated": True,
+        "metrics": {"click": 1},
+        "final_observation": [1, 2, 3, 4],
+    }
+    assert app.ask("/v1/feedback", body).status == 200
+    (line,) = lines(tmp_path / "_feedback")
+    assert line.pop("time") > 1.7e15
+    assert line == {
+        "request_id": "a-1",
+        "reward": 2.0,
+        "truncated": True,
+        "metrics": {"click": 1.0},
+        "final_state_features": {"0": 1.0, "1": 2.0, "2": 3.0, "3": 4.0},
+        "final_possible_actions": ["0", "1"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"reward": 1}, "the body lacks request_id"),
+        ({"request_id": "a"}, "the body lacks reward"),
+        ({"request_id": "a", "reward": NAN}, "reward is nan; expected a finite"),
+        ({"request_id": "a", "reward": "1"}, "reward is '1'"),
+        ({"request_id": "a", "reward": 1, "done": True}, "unknown key 'done'"),
+        ({"request_id": "a", "reward": 1, "metrics": {"x": None}}, "metrics.x is None"),
+        ({"request_id": "a", "reward": 1, "terminated": 1}, "terminated is 1"),
+        (
+            {"request_id": "a", "reward": 1, "terminated": True, "truncated": True},
+            "both terminated and truncated",
+        ),
+        ({"request_id": "a", "reward": 1, "final_observation": [1]}, "has 1 numbers"),
+    ],
+)
+def test_wrong_feedback_is_422_and_named(serve, simple, tmp_path, body, message):
+    app = serve(simple, log=str(tmp_path))
+    answer = app.ask("/v1/feedback", body)
+    assert answer.status == 422 and message in answer.body["error"]
+    assert lines(tmp_path / "_feedback") == []
+
+
+def test_feedback_without_a_log_is_409(serve, simple):
+    answer = serve(simple).ask("/v1/feedback", {"request_id": "a", "reward": 1})
+    assert answer.status == 409 and "--log" in answer.body["error"]
+
+
+def test_pixels_are_served_but_not_logged(serve, tmp_path):
+    export = exports.pixels(tmp_path / "a")
+    app = serve(export)
+    pixels = np.zeros((4, 4, 3), int)
+    pixels[1, 1, 2] = 255
+    assert app.ask("/v1/act", {"observation": pixels.tolist()}).body["action"] == 2
+    with pytest.raises(UserError, match=r"\[4, 4, 3\], and rows have features"):
+        serve(export, log=str(tmp_path / "log"))
+
+
+def test_a_token_is_needed_for_all_but_health(serve, simple):
+    app = serve(simple, token="secret")
+    for path in ("/v1/model", "/metrics", "/docs", "/openapi.json"):
+        answer = app.ask(path)
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+        for wrong in (b"Bearer secre", b"secret", b"Bearer secret2"):
+            assert app.ask(path, headers=[(b"authorization", wrong)]).status == 401
+        right = [(b"authorization", b"Bearer secret")]
+        assert app.ask(path, headers=right).status == 200
+    assert app.ask("/healthz").status == 200
+
+
+def test_web_pages_may_not_send_requests_without_a_token(serve, simple):
+    origin = [(b"origin", b"https://example.org")]
+    answer = serve(simple).ask("/v1/act", {"observation": X}, headers=origin)
+    assert answer.status == 403
+
+
+def test_unknown_paths_and_methods_are_named(serve, simple):
+    app = serve(simple)
+    assert app.ask("/v1/acts", {}).status == 404
+    answer = app.ask("/v1/act")
+    assert answer.status == 405 and "GET /v1/act" in answer.body["error"]
+
+
+def test_the_document_and_the_page_describe_every_endpoint(serve, named):
+    app = serve(named)
+    document = app.ask("/openapi.json").body
+    endpoints = {path for _, path in app.app._routes} | {"/metrics"}
+    assert {*document["paths"]} == endpoints
+    body = document["paths"]["/v1/act"]["post"]["requestBody"]
+    asked = body["content"]["application/json"]["schema"]["properties"]
+    assert {*asked["observation"]["properties"]} == {"0", "3", "7", "9"}
+    assert asked["possible_actions"]["items"]["enum"] == ["left", "right", 0, 1]
+    page = app.ask("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "<script" not in page.body and "http://" not in page.body
+    assert all(path in page.body for path in endpoints)
+
+
+def test_measures_are_in_the_text_format_of_prometheus(serve, simple):
+    app = serve(simple)
+    app.ask("/v1/act", {"observation": X})
+    app.ask("/v1/act", b"{")
+    answer = app.ask("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    names = [x.split()[2] for x in answer.body.splitlines() if x.startswith("# TYPE")]
+    assert len(names) == len({*names})
+    for line in answer.body.splitlines():
+        if not line.startswith("#"):
+            float(line.rpartition(" ")[2])
+            assert line.startswith(tuple(names))
+    assert 'requests_total{path="/v1/act",status="200"} 1' in answer.body
+    assert 'requests_total{path="/v1/act",status="422"} 1' in answer.body
+    assert 'request_seconds_bucket{le="+Inf"} 2' in answer.body
+
+
+def test_an_error_of_the_model_is_500_and_the_server_goes_on(
+    serve, simple, monkeypatch
+):
+    app = serve(simple)
+    with monkeypatch.context() as patch:
+        patch.setattr(app.models.current.predictor, "run", lambda *_, **__: 1 / 0)
+        answer = app.ask("/v1/act", {"observation": X})
+        assert (answer.status, answer.body["error"]) == (
+            500,
+            "ZeroDivisionError in the server",
+        )
+    assert app.ask("/v1/act", {"observation": X}).status == 200
+
+
+def test_an_answer_that_is_not_finite_is_500(serve, tmp_path):
+    app = serve(exports.continuous(tmp_path / "a", 0.0), log=str(tmp_path / "log"))
+    model = app.models.current
+    inner = model.predictor.run
+    model.predictor.run = lambda *x, **y: {
+        k: v * np.float32(NAN) for k, v in inner(*x, **y).items()
+    }
+    answer = app.ask("/v1/act", {"observation": [0.5, 0.5]})
+    assert answer.status == 500 and "not finite" in answer.body["error"]
+    assert lines(tmp_path / "log") == []

@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+
+from tests.support import exports
+from tfagents_batch.errors import UserError
+from tfagents_batch.serving import description
+from tfagents_batch.serving.observations import Reader
+
+NAN, INFINITY = float("nan"), float("inf")
+X = [0.1, 0.2, -0.3, 4]
+
+
+def reader(folder):
+    return Reader(description.read(folder))
+
+
+def test_numbers_become_an_array(simple):
+    found = reader(simple).read(X)
+    array = found.arrays["observation"]
+    assert array.dtype == np.float32 and found.features is None
+    np.testing.assert_array_equal(array, np.float32(X))
+    assert reader(simple).read([1e38, 0, 0, -1e38]).arrays["observation"][0] > 9e37
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1, 2, 3], "observation has 3 numbers; expected 4 numbers"),
+        ([[1, 2, 3, 4]], r"observation has shape \[1, 4\]; expected 4"),
+        ([1, 2, 3, NAN], r"observation\[3\] is nan; expected a finite number"),
+        ([INFINITY, 2, 3, 4], r"observation\[0\] is inf"),
+        ([1, 2, 3, 1e300], r"observation\[3\] is 1e\+300"),
+        ([1, 2, 3, "4"], r"observation\[3\] is '4'; expected 4 numbers"),
+        ([1, 2, None, 4], r"observation\[2\] is null"),
+        ([1, 2, 3, [4]], "observation is no array"),
+        ([1, 2, 3, 10**40], "observation is .*; expected 4 numbers"),
+        ({"0": 1}, "observation is {'0': 1}"),
+        (None, "observation is null"),
+        (7, r"observation has shape \[\]"),
+    ],
+)
+def test_wrong_numbers_are_named(simple, value, message):
+    with pytest.raises(UserError, match=message):
+        reader(simple).read(value)
+
+
+def test_a_missing_feature_is_zero_and_counted(named):
+    found = reader(named).read({"3": 2.5, "9": -1})
+    assert found.arrays["observation.state"].tolist() == [0.0, 2.5, 0.0, -1.0]
+    assert found.features == {"3": 2.5, "9": -1} and found.missing == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"4": 1}, "unknown feature '4'; known: 0, 3, 7, 9"),
+        ({"3": NAN}, r"observation\['3'\] is nan; expected a finite number"),
+        ({"3": 1e39}, r"observation\['3'\] is 1e\+39"),
+        ({"3": "1"}, r"observation\['3'\] is '1'"),
+        ({"3": True}, r"observation\['3'\] is True"),
+        ([1, 2, 3, 4], "expected an object of numbers by feature"),
+    ],
+)
+def test_wrong_features_are_named(named, value, message):
+    with pytest.raises(UserError, match=message):
+        reader(named).read(value)
+
+
+@pytest.mark.parametrize("possible", [["right"], [1], ["1"]])
+def test_possible_actions_are_names_or_numbers(tmp_path, named, possible):
+    folder = exports.discrete(tmp_path / "a", masked=True)
+    given = (folder, {"state": X}) if possible == ["1"] else (named, {})
+    found = reader(given[0]).read(given[1], possible)
+    assert found.arrays["observation.action_mask"].tolist() == [0, 1]
+
+
+def test_without_a_mask_all_actions_are_possible(named):
+    assert reader(named).read({}).arrays["observation.action_mask"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("possible", "message"),
+    [
+        ([], "expected a list of at least one action"),
+        ("left", "possible_actions is 'left'"),
+        (["lft"], "'lft', which is no action; did you mean 'left'"),
+        ([2], "2, which is no action; known: 0, 1, left, right"),
+        ([True], "True, which is no action"),
+        ([["left"]], "which is no action"),
+    ],
+)
+def test_wrong_possible_actions_are_named(named, possible, message):
+    with pytest.raises(UserError, match=message):
+        reader(named).read({}, possible)
+
+
+def test_possible_actions_need_a_mask(simple):
+    with pytest.raises(UserError, match="has no action mask; leave it out"):
+        reader(simple).read(X, ["0"])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"state": X, "action_mask": [0, 0]}, "observation.action_mask is all zeros"),
+        ({"state": X, "action_mask": [1, 2]}, "expected 1 for each possible action"),
+        ({"state": X, "action_mask": [1, 0.5]}, "expected 2 int8 numbers"),
+        ({"state": X, "mask": [1, 1]}, "unknown key 'mask'; "),
+        ({"action_mask": [1, 1]}, "observation lacks state"),
+        ({"state": X[:3]}, "observation.state has 3 numbers; expected 4"),
+        (X, "expected an object with action_mask, state"),
+    ],
+)
+def test_wrong_keys_of_a_dict_are_named(tmp_path, value, message):
+    folder = exports.discrete(tmp_path / "a", masked=True)
+    with pytest.raises(UserError, match=message):
+        reader(folder).read(value)
+
+
+def test_a_mask_is_given_once(tmp_path):
+    folder = exports.discrete(tmp_path / "a", masked=True)
+    with pytest.raises(UserError, match=r"both .* and possible_actions are given"):
+        reader(folder).read({"state": X, "action_mask": [1, 1]}, [0])
+
+
+def test_pixels_stay_uint8_and_others_are_named(tmp_path):
+    read = reader(exports.pixels(tmp_path / "a")).read
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 4, 3))
+    found = read(pixels.tolist()).arrays["observation"]
+    assert found.dtype == np.uint8 and (found == pixels).all()
+    for wrong, message in (
+        (256, "uint8 does not have"),
+        (0.5, "expected uint8 numbers"),
+    ):
+        value = pixels.tolist()
+        value[1][2][0] = wrong
+        with pytest.raises(UserError, match=message):
+            read(value)

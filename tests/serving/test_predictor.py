@@ -1,0 +1,180 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.support import exports
+from tfagents_batch.errors import UserError
+from tfagents_batch.serving.predictor import Predictor
+
+X = np.random.default_rng(0).normal(size=(5000, 4))
+
+
+def test_importing_the_predictor_loads_only_numpy(simple):
+    code = (
+        "import sys\n"
+        "from tfagents_batch.serving.predictor import Predictor\n"
+        f"answer = Predictor.load({str(simple)!r}).act([[1, 2, 3, 4]])\n"
+        "assert answer['action'].shape == (1,)\n"
+        "wrong = {'tensorflow', 'keras', 'gymnasium', 'absl'} & {*sys.modules}\n"
+        "assert not wrong, wrong"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_actions_are_drawn_with_their_propensities(simple):
+    answer = Predictor.load(simple, seed=1).act(X)
+    action, values = answer["action"], answer["values"]
+    explored = action != values.argmax(-1)
+    assert abs(explored.mean() - 0.05) < 3 * np.sqrt(0.05 * 0.95 / len(X))
+    expected = np.where(explored, 0.05, 0.95)
+    np.testing.assert_allclose(answer["propensity"], expected, rtol=1e-6)
+
+
+def test_a_seed_and_given_noise_repeat_actions(simple):
+    one, other = (Predictor.load(simple, seed=3).act(X)["action"] for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+    predictor = Predictor.load(simple)
+    noise = np.random.default_rng(5).random(len(X))
+    one, other = (predictor.act(X, noise=noise)["action"] for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_predictions_are_greedy_and_draw_nothing(simple):
+    predictor = Predictor.load(simple, seed=1)
+    found = predictor.predict(X)
+    np.testing.assert_array_equal(found["action"], found["values"].argmax(-1))
+    assert "propensity" not in found
+    expected = Predictor.load(simple, seed=1).act(X)["action"]
+    np.testing.assert_array_equal(predictor.act(X)["action"], expected)
+
+
+def test_numbers_of_actions_begin_at_the_start_of_the_space(tmp_path):
+    folder = exports.discrete(tmp_path / "a", start=5, masked=True)
+    predictor = Predictor.load(folder)
+    observations = {"state": X[:2], "action_mask": [[1, 0], [0, 1]]}
+    for ask in (predictor.act, predictor.predict):
+        assert ask(observations)["action"].tolist() == [5, 6]
+
+
+def test_a_normal_policy_has_densities_and_its_greedy_action_is_the_mean(tmp_path):
+    predictor = Predictor.load(exports.continuous(tmp_path / "a"))
+    answer = predictor.act(X[:, :2])
+    away = answer["action"] - X[:, :2]
+    expected = -0.5 * np.sum(away**2, -1) - np.log(2 * np.pi)
+    np.testing.assert_allclose(answer["log_density"], expected, atol=1e-4)
+    found = predictor.predict(X[:, :2])
+    np.testing.assert_allclose(found["action"], X[:, :2], atol=1e-6)
+    assert "log_density" not in found
+
+
+def test_the_state_of_a_recurrent_policy_goes_out_and_in(tmp_path):
+    predictor = Predictor.load(exports.recurrent(tmp_path / "a"))
+    answer = predictor.act([[1.0], [-1.0]])
+    assert answer["action"].tolist() == [1, 0]
+    answer = predictor.act([[-0.5], [0.5]], state=answer["state"])
+    assert answer["action"].tolist() == [1, 0]
+    answer = predictor.act([[-0.5], [0.5]], [True, False], answer["state"])
+    assert answer["state"][0].tolist() == [[-0.5], [0.0]]
+
+
+def test_pixels_stay_uint8(tmp_path):
+    predictor = Predictor.load(exports.pixels(tmp_path / "a"))
+    pixels = np.zeros((2, 4, 4, 3), np.uint8)
+    pixels[0, 0, 0, 1] = pixels[1, 3, 3, 2] = 255
+    assert predictor.act(pixels)["action"].tolist() == [1, 2]
+    assert predictor.act(pixels.tolist())["action"].tolist() == [1, 2]
+    with pytest.raises(UserError, match="observation is float64; expected uint8"):
+        predictor.act(pixels / 255)
+
+
+@pytest.mark.parametrize(
+    ("observations", "message"),
+    [
+        ([[1, 2, 3]], r"observation is \[1, 3\]; expected \[B, 4\]"),
+        ([1, 2, 3, 4], r"observation is \[4\]"),
+        ([[1, 2, 3, np.nan]], r"observation\[3\] of row 0 is nan"),
+        ([[1, 2, 3, 1e300]], r"observation\[3\] of row 0 is inf"),
+        ([["1", "2", "3", "4"]], "observation is <U1; expected float32"),
+        (np.zeros((0, 4)), "is empty"),
+    ],
+)
+def test_wrong_observations_are_user_errors(simple, observations, message):
+    with pytest.raises(UserError, match=message):
+        Predictor.load(simple).act(observations)
+
+
+def test_a_mask_of_zeros_is_a_user_error(named):
+    observations = {"state": X[:2], "action_mask": np.int8([[1, 1], [0, 0]])}
+    message = "observation.action_mask of row 1 is all zeros"
+    with pytest.raises(UserError, match=message):
+        Predictor.load(named).act(observations)
+    with pytest.raises(
+        UserError, match=r"observation has \['state'\]; expected a dict"
+    ):
+        Predictor.load(named).act({"state": X})
+
+
+def truncate(folder):
+    path = folder / "model.onnx"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def change_outputs(folder):
+    with np.load(folder / "parity.npz") as file:
+        rows = {name: file[name] for name in file.files}
+    rows["outputs/values"][7] += 2e-3
+    np.savez(folder / "parity.npz", **rows)
+
+
+def cut_parity(folder):
+    path = folder / "parity.npz"
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (truncate, r"model.onnx \(.* bytes\) is truncated or was changed"),
+        (change_outputs, "fails its parity check: values differs .* in 2 of 128"),
+        (cut_parity, "the parity check of .* cannot be read"),
+        (lambda x: (x / "parity.json").write_text('{"passed": false}'), "failed its"),
+        (lambda x: (x / "export.json").unlink(), "has no export.json"),
+        (lambda x: (x / "export.json").write_text("{"), "export.json is no JSON"),
+        (
+            lambda x: exports.change(x, format="litert"),
+            "format 'litert'; expected onnx",
+        ),
+        (lambda x: exports.change(x, schema=2), "has schema 2; this version reads"),
+        (lambda x: exports.change(x, inputs=[{}]), "lacks or misstates 'name'"),
+        (lambda x: exports.change(x, outputs=[]), "but not in both"),
+        (lambda x: exports.change(x, model="../a"), "lacks or misstates"),
+    ],
+)
+def test_a_spoilt_export_is_refused(tmp_path, spoil, message):
+    folder = exports.discrete(tmp_path / "a")
+    spoil(folder)
+    with pytest.raises(UserError, match=message):
+        Predictor.load(folder)
+
+
+def test_differences_within_the_tolerance_pass(tmp_path):
+    folder = exports.discrete(tmp_path / "a")
+    with np.load(folder / "parity.npz") as file:
+        rows = {name: file[name] for name in file.files}
+    rows["outputs/values"] += 5e-5
+    np.savez(folder / "parity.npz", **rows)
+    Predictor.load(folder)
+
+
+def test_the_description_has_what_the_format_says(named):
+    description = Predictor.load(named).description
+    data = json.loads((named / "export.json").read_text())
+    assert description.actions == ("left", "right")
+    assert description.version == f"run-100-{data['sha256']['model.onnx'][:8]}"
+    assert [x.name for x in description.numbers] == ["observation.state"]

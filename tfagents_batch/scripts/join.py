@@ -1,0 +1,51 @@
+"""Join decisions and feedback: ``python -m tfagents_batch.scripts.join``."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.schema import Mode
+from tfagents_batch.scripts import app
+from tfagents_batch.serving.decision_log import FEEDBACK_FOLDER
+from tfagents_batch.serving.join import JoinConfig, join
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script, besides the settings of a join."""
+
+    decisions: tuple[str, ...] = option((), "the server's --log, or files of it")
+    feedback: str = option(
+        "", "folder or file of feedback; empty: _feedback in the decisions"
+    )
+    output: str = option("rows", "folder of the rows; one of a join is replaced")
+    mode: Mode = option("discrete", "discrete or continuous actions")
+    debug: bool = option(False, "print tracebacks")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, join, and print the counts and the folder."""
+    given = app.flags(argv, (Command, ""), (JoinConfig, ""))
+    if given is None:
+        return 0
+    command = config.replace(Command(), given[0])
+    settings = config.check(config.replace(JoinConfig(), given[1]))
+    if not command.decisions:
+        raise UserError("no decisions are given; pass --decisions=<the server's --log>")
+    decisions = [*command.decisions]
+    feedback = command.feedback or str(Path(decisions[0]) / FEEDBACK_FOLDER)
+    data = decisions[0] if len(decisions) == 1 else decisions
+    summary = join(data, feedback, command.output, command.mode, settings)
+    print(summary.text(), file=sys.stderr)
+    app.show(command.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main, tensorflow=False))

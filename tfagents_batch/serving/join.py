@@ -1,0 +1,284 @@
+"""Join of decisions and feedback to logged rows.
+
+The row of a decision gets the reward and the flags of the feedback with the same
+request id. Feedback that comes later than a window is not used, so a join that is made
+after the window gives the same rows whenever it is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from tfagents_batch.config import option
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.offline import publish, schema
+from tfagents_batch.serving.request_ids import TIME_DIGITS
+
+ROWS, SUMMARY = "rows.parquet", "_summary.json"
+_LINE = {
+    "request_id": "VARCHAR",
+    "reward": "DOUBLE",
+    "terminated": "BOOLEAN",
+    "truncated": "BOOLEAN",
+    "metrics": "MAP(VARCHAR, DOUBLE)",
+    "final_state_features": schema.FEATURES,
+    "final_possible_actions": "VARCHAR[]",
+    "time": "BIGINT",
+}
+_FLAGS = ("terminated", "truncated")
+_TAKEN = tuple(x for x in _LINE if x not in ("request_id", "reward", "time"))
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinConfig:
+    """Settings of a join."""
+
+    default_reward: float = option(0.0, "reward of decisions without feedback")
+    window: float | None = option(
+        None,
+        "seconds after a decision in which feedback counts; none: any time",
+        above=0,
+    )
+    repeated: Literal["last", "first", "sum"] = option(
+        "last", "reward of several feedbacks on a decision: last, first or sum"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """Counts of a join.
+
+    Attributes:
+      rows: rows that were written.
+      answered: rows with feedback.
+      unanswered: rows without, which have the default reward.
+      open: decisions without feedback that are younger than the window; they are left
+        out, and a later join has them.
+      late: feedbacks that came after the window.
+      unknown: feedbacks on decisions that are not there.
+      repeated: feedbacks beyond the first on a decision.
+    """
+
+    rows: int
+    answered: int
+    unanswered: int
+    open: int
+    late: int
+    unknown: int
+    repeated: int
+
+    def text(self) -> str:
+        """Return the counts as lines."""
+        return "\n".join(
+            f"{name:<11} {value:,}" for name, value in dataclasses.asdict(self).items()
+        )
+
+
+def join(
+    decisions: str | Path | list[str],
+    feedback: str | Path,
+    output: str | Path,
+    mode: schema.Mode = "discrete",
+    config: JoinConfig | None = None,
+    now: float | None = None,
+) -> Summary:
+    """Write the rows of decisions with their feedback; return the counts.
+
+    Args:
+      decisions: what ``open_rows`` reads, the folder of the server's log.
+      feedback: folder or file of the server's feedback.
+      output: folder of the rows, replaced as a whole if it is one of a join.
+      mode: kind of actions, see ``Schema``.
+      config: settings; None for the defaults.
+      now: seconds since 1970 instead of the present.
+
+    Raises:
+      UserError: for input that cannot be read, a decision that was logged twice, and a
+        folder of something else.
+      SaveError: if the output cannot be written.
+    """
+    from tfagents_batch.offline.reader import open_rows
+
+    config = config or JoinConfig()
+    output = Path(output).expanduser()
+    _check_output(output)
+    until = int((time.time() if now is None else now) * 1e6)
+    with open_rows(decisions, mode) as rows, _staged(output) as staged:
+        if rows.unknown_columns:
+            raise UserError(
+                f"the decisions have the unknown columns {rows.unknown_columns}; pass "
+                "the folder that the server logged to"
+            )
+        run = rows.connection.execute
+        rows.fetch(_decisions(rows.view))
+        _check_ids(rows)
+        rows.fetch(_feedback(_files(feedback)))
+        run(_matched(config, until))
+        target = str(staged / ROWS).replace("'", "''")
+        rows.fetch(f"COPY ({_joined(mode, config)}) TO '{target}' (FORMAT parquet)")
+        rows.check_unchanged()
+        summary = _summary(rows)
+        text = json.dumps(dataclasses.asdict(config) | dataclasses.asdict(summary))
+        (staged / SUMMARY).write_text(text)
+    return summary
+
+
+def _decisions(view: str) -> str:
+    """Return the query that stores the decisions with their time in microseconds."""
+    return (
+        f"CREATE TABLE decisions AS SELECT * EXCLUDE (file, row, unread), "
+        f"TRY_CAST('0x' || left(request_id, {TIME_DIGITS}) AS BIGINT) AS made "
+        f"FROM {view}"
+    )
+
+
+def _feedback(files: list[str]) -> str:
+    """Return the query that stores all feedback."""
+    columns = ", ".join(f"{name}: '{kind}'" for name, kind in _LINE.items())
+    if not files:
+        empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _LINE.items())
+        return f"CREATE TABLE feedback AS SELECT {empty} LIMIT 0"
+    names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
+    return (
+        f"CREATE TABLE feedback AS SELECT * FROM read_json([{names}], "
+        f"format='newline_delimited', columns={{{columns}}})"
+    )
+
+
+def _matched(config: JoinConfig, until: int) -> str:
+    """Return queries that store the feedback of each decision, and mark open ones."""
+    window = 2**62 if config.window is None else int(config.window * 1e6)
+    # A decision of an earlier version has no time, and no window then.
+    late = f"coalesce(feedback.time - made > {window}, false)"
+    reward = {
+        "last": "arg_max(reward, time)",
+        "first": "arg_min(reward, time)",
+        "sum": "sum(reward)",
+    }[config.repeated]
+    taken = ", ".join(
+        f"bool_or({x}) AS {x}"
+        if x in _FLAGS
+        else f"arg_max({x}, time) FILTER (WHERE {x} IS NOT NULL) AS {x}"
+        for x in _TAKEN
+    )
+    return f"""
+        CREATE TABLE used AS
+        SELECT request_id, {reward} AS reward, count(*) AS count, {taken}
+        FROM (
+          SELECT feedback.* FROM feedback JOIN decisions USING (request_id)
+          WHERE NOT {late}
+        ) GROUP BY request_id;
+        CREATE TABLE late AS
+        SELECT count(*) AS count
+        FROM feedback JOIN decisions USING (request_id) WHERE {late};
+        CREATE TABLE complete AS
+        SELECT decisions.* FROM decisions ANTI JOIN (
+          SELECT request_id FROM decisions ANTI JOIN used USING (request_id)
+          WHERE {config.window is not None} AND {until} - made < {window}
+        ) USING (request_id)
+    """
+
+
+def _joined(mode: schema.Mode, config: JoinConfig) -> str:
+    """Return the query of the rows."""
+    known = schema.types(mode)
+    columns = []
+    for name, kind in known.items():
+        if name == "reward":
+            columns.append(
+                f"coalesce(used.reward, {config.default_reward!r}) AS reward"
+            )
+        elif name in _FLAGS:  # of the feedback, if it has one of them
+            columns.append(
+                "CASE WHEN coalesce(used.terminated, used.truncated) IS NULL "
+                f"THEN complete.{name} ELSE coalesce(used.{name}, false) END AS {name}"
+            )
+        elif name in _TAKEN:
+            columns.append(f"coalesce(used.{name}, complete.{name})::{kind} AS {name}")
+        else:
+            columns.append(f"complete.{name}")
+    return (
+        f"SELECT {', '.join(columns)} FROM complete LEFT JOIN used USING (request_id) "
+        "ORDER BY complete.ds, complete.mdp_id, complete.sequence_number"
+    )
+
+
+def _summary(rows: Any) -> Summary:
+    ((decisions, complete, answered, repeated, late, unknown),) = rows.fetch("""
+        SELECT (SELECT count(*) FROM decisions), (SELECT count(*) FROM complete),
+               (SELECT count(*) FROM used),
+               (SELECT coalesce(sum(count - 1), 0)::BIGINT FROM used),
+               (SELECT count FROM late),
+               (SELECT count(*) FROM feedback ANTI JOIN decisions USING (request_id))
+    """)
+    return Summary(
+        rows=complete,
+        answered=answered,
+        unanswered=complete - answered,
+        open=decisions - complete,
+        late=late,
+        unknown=unknown,
+        repeated=repeated,
+    )
+
+
+def _check_ids(rows: Any) -> None:
+    """Refuse decisions without a request id, or with the same one."""
+    ((without, several),) = rows.fetch(
+        "SELECT count(*) FILTER (WHERE request_id IS NULL), "
+        "count(request_id) - count(DISTINCT request_id) FROM decisions"
+    )
+    if without or several:
+        raise UserError(
+            f"{without:,} decisions have no request_id, and {several:,} repeat one; "
+            "expected the log of a server, each file once"
+        )
+
+
+def _files(feedback: str | Path) -> list[str]:
+    """Return the complete files of feedback."""
+    path = Path(feedback).expanduser()
+    if path.is_file():
+        return [str(path)]
+    if not path.is_dir():
+        raise UserError(
+            f"--feedback={feedback} does not exist; expected the folder _feedback in "
+            "the server's --log"
+        )
+    return sorted(str(each) for each in path.glob("[!._]*.jsonl"))
+
+
+def _check_output(output: Path) -> None:
+    """Refuse to replace anything but the folder of a join."""
+    if not output.exists():
+        return
+    names = {each.name for each in output.iterdir()} if output.is_dir() else {"a file"}
+    if not names <= {ROWS, SUMMARY}:
+        raise UserError(
+            f"--output={output} has {', '.join(sorted(names)[:3])}, which no join "
+            "wrote; pass another folder"
+        )
+
+
+@contextlib.contextmanager
+def _staged(output: Path) -> Iterator[Path]:
+    """Yield a folder that replaces ``output`` at the end, or is removed."""
+    staged = output.with_name(f".{output.name}-{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        staged.mkdir(parents=True)
+        yield staged
+        publish.replace(staged, output)
+    except OSError as error:
+        text = f"rows cannot be written to {output}: {error.strerror or error}"
+        raise SaveError(text) from error
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
