@@ -1,0 +1,152 @@
+"""Serving beside FastAPI: ``python -m benchmarks.serving --pairs=2``.
+
+Our server logs its decisions; the FastAPI endpoint runs the same ONNX model for each
+request and logs nothing. Each has a process of its own, and so have the clients. The
+order alternates. Result lines are appended to ``benchmarks/results/serving.jsonl``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.measure import command, process, results
+from benchmarks.measure.process import Failure, Result
+from benchmarks.work import machine
+from benchmarks.work.serving import Load
+from tfagents_batch.config import option
+
+OURS, FASTAPI = "tfagents_batch", "fastapi"
+DEADLINE = 60  # seconds of a start, and of the clients beyond their work
+FIGURES = ("requests_per_s", "p50_ms", "p99_ms", "max_ms", "errors", "client_core")
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    clients: tuple[int, ...] = option((1, 8, 64), "numbers of clients")
+    pairs: int = option(2, "alternating pairs", least=1)
+    seconds: float = option(5.0, "seconds of each number of clients", above=0)
+    export: str = option("", "ONNX export; empty: a small network of the tests")
+    python: str = option("", "interpreter with FastAPI; empty: that of the peers")
+    record: bool = option(True, "append to benchmarks/results/serving.jsonl")
+
+
+def main(flags: Command) -> int:
+    """Measure, and print a line for each number of clients; 1 if something failed."""
+    context = results.context()
+    with tempfile.TemporaryDirectory() as folder:
+        export = flags.export or _export(pathlib.Path(folder) / "export")
+
+        def serve(name: str, number: int) -> Result | Failure:
+            process.report(f"{name}, pair {number}")
+            log = pathlib.Path(folder) / f"log-{number}"
+            return _measure(name, flags, str(export), str(log))
+
+        played = process.alternate((OURS, FASTAPI), flags.pairs, serve)
+    lines = [
+        {"row": f"{clients} clients", "contender": name, "pair": pair, **found}
+        for name, rounds in played.results.items()
+        for pair, result in enumerate(rounds, 1)
+        for clients, found in result.items()
+    ]
+    if flags.record and lines:
+        results.append(results.FOLDER / "serving.jsonl", context, lines)
+    print(", ".join(map(str, machine.describe().values())))
+    for clients in flags.clients:
+        _show(clients, lines)
+    return 1 if played.failures else 0
+
+
+def _export(folder: pathlib.Path) -> pathlib.Path:
+    from tests.support import exports
+
+    return exports.discrete(folder, hidden=64)
+
+
+def _measure(name: str, flags: Command, export: str, log: str) -> Result | Failure:
+    """Return the figures of one server by number of clients."""
+    with _served(name, flags, export, log) as port:
+        found: Result = {}
+        for clients in flags.clients:
+            work = Load(port, clients, flags.seconds)
+            limit = flags.seconds + DEADLINE
+            result = process.run("benchmarks.inside.http_load", work, limit)
+            if isinstance(result, Failure):
+                return result._replace(contender=name)
+            found[str(clients)] = {key: result[key] for key in FIGURES}
+        return found
+
+
+@contextlib.contextmanager
+def _served(name: str, flags: Command, export: str, log: str) -> Iterator[int]:
+    """Yield the port of a server that is ended with the context."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    if name == OURS:
+        module = [sys.executable, "-m", "tfagents_batch.scripts.serve"]
+        arguments = [f"--export={export}", f"--port={port}", f"--log={log}"]
+    else:
+        python = process.python_of("peers", {"peers": flags.python}) or sys.executable
+        module = [python, "-m", "benchmarks.inside.fastapi_server"]
+        arguments = [f"{export}/model.onnx", str(port)]
+    server = subprocess.Popen(
+        [*module, *arguments], stdout=subprocess.DEVNULL, cwd=machine.ROOT
+    )
+    try:
+        _wait(port, server)
+        yield port
+    finally:
+        server.terminate()
+        server.wait(DEADLINE)
+
+
+def _wait(port: int, server: Any) -> None:
+    """Wait until a server accepts connections."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            if server.poll() is not None or time.monotonic() > end:
+                raise RuntimeError("the server did not start") from None
+        time.sleep(0.1)
+
+
+def _show(clients: int, lines: list[dict]) -> None:
+    """Print the medians of both, and the ratio of pairs."""
+    rates = {}
+    for name in (OURS, FASTAPI):
+        mine = [
+            x
+            for x in lines
+            if (x["row"], x["contender"]) == (f"{clients} clients", name)
+        ]
+        if not mine:
+            return
+        rates[name] = [x["requests_per_s"] for x in mine]
+        middle = {x: statistics.median(each[x] for each in mine) for x in FIGURES}
+        print(
+            f"{clients:3} clients, {name:15} {middle['requests_per_s']:7,.0f} "
+            f"requests/s, p50 {middle['p50_ms']:.2f}, p99 {middle['p99_ms']:.2f} ms, "
+            f"{sum(x['errors'] for x in mine)} errors"
+        )
+    ratios = [a / b for a, b in zip(*rates.values(), strict=False)]
+    print(
+        f"{clients:3} clients, ratio {statistics.median(ratios):.2f}, median of pairs"
+    )
+
+
+if __name__ == "__main__":
+    command.run(Command, main)
