@@ -27,6 +27,7 @@ EXTRAS = {
         "onnxruntime>=1.20",
         "tf2onnx==1.17.0",
     ],
+    "serve": ["onnxruntime>=1.20", "uvicorn[standard]>=0.34"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],
     # The CPU build of torch is to be installed first; any other brings gigabytes.
@@ -34,24 +35,30 @@ EXTRAS = {
     # and a nightly build of TensorFlow Probability.
     "bench": [
         "ale-py>=0.11",
+        "fastapi>=0.115",
         "gymnasium[mujoco]",
         "minatar",
+        "onnx>=1.17",
+        "onnxruntime>=1.20",
         "opencv-python-headless>=4.8",
         "optax",
         "psutil>=5.9",
         "sbx-rl",
         "stable-baselines3",
         "torch",
+        "uvicorn[standard]>=0.34",
     ],
 }
 TOOLS = [
     "hypothesis>=6.100",
     "minatar>=1.0.15",  # the oracle of our games
+    "onnx>=1.17",  # makes the exports of tests
     "pandas>=2.2",
     "psutil>=5.9",
     "pytest>=8",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.5",
+    "requests>=2.31",
     "ruff>=0.12",
     "tensorflow-probability>=0.25",  # the oracle of our distributions, with Keras 2
     "tf-keras>=2.21,<2.22",
@@ -67,6 +74,7 @@ IN_DEV = (
     "plot",
     "offline",
     "export",
+    "serve",
 )
 EXTRAS["dev"] = TOOLS + [package for extra in IN_DEV for package in EXTRAS[extra]]
 

@@ -69,7 +69,7 @@ def main(flags: Command) -> int:
 
 
 def _export(folder: pathlib.Path) -> pathlib.Path:
-    from tests.support import exports
+    from tests.serving import exports
 
     return exports.discrete(folder, hidden=64)
 

@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from tests.support import exports, served
+from tests.serving import exports, served
 
 
 @pytest.fixture

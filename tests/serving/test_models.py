@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
+from tests.serving import exports
 from tests.serving.test_predictor import truncate
-from tests.support import exports
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving import models as served_models
-from tfagents_batch.serving import server, watching
-from tfagents_batch.serving.models import Models
-from tfagents_batch.serving.settings import Settings
+from tfagents_batch.serving.server import models as served_models
+from tfagents_batch.serving.server import run, watching
+from tfagents_batch.serving.server.models import Models
+from tfagents_batch.serving.server.settings import Settings
 
 X = {"observation": [0.1, 0.2, 0.3, -0.4]}
 
@@ -139,7 +139,7 @@ def test_a_watched_folder_is_loaded_after_it_changed(tmp_path):
     found = watching.first(str(folder))
     models = Models(str(folder), 1)
     settings = Settings(export=str(folder), watch=True)
-    ticks = server.Ticks(settings, models, None, found, set(), said.append)
+    ticks = run.Ticks(settings, models, None, found, set(), said.append)
     first = models.current
     try:
         asyncio.run(ticks._look_for_exports())

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from tests.support import exports
+from tests.serving import exports
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import description
-from tfagents_batch.serving.observations import Reader
+from tfagents_batch.serving.server.observations import Reader
 
 NAN, INFINITY = float("nan"), float("inf")
 X = [0.1, 0.2, -0.3, 4]

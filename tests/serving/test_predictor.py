@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.support import exports
+from tests.serving import exports
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.predictor import Predictor
 

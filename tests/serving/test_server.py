@@ -5,7 +5,7 @@ import time
 import pytest
 import requests
 
-from tests.support import clients, exports, served
+from tests.serving import clients, exports, served
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.scripts import serve as script

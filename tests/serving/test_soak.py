@@ -7,7 +7,7 @@ import pytest
 from benchmarks.inside import http_load
 from benchmarks.measure import process
 from benchmarks.work.serving import Load
-from tests.support import exports, served
+from tests.serving import exports, served
 
 SECONDS, SWAPS = 600, 20
 

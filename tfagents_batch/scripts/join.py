@@ -12,8 +12,8 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import app
-from tfagents_batch.serving.decision_log import FEEDBACK_FOLDER
 from tfagents_batch.serving.join import JoinConfig, join
+from tfagents_batch.serving.server.decision_log import FEEDBACK_FOLDER
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.scripts import app
-from tfagents_batch.serving.settings import Settings
+from tfagents_batch.serving.server.settings import Settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +31,9 @@ def main(argv: Sequence[str]) -> int:
         token = os.environ.get("TFAGENTS_BATCH_TOKEN", "")
         settings = dataclasses.replace(settings, token=token)
     # Imported here because NumPy takes part of a second.
-    from tfagents_batch.serving import server
+    from tfagents_batch.serving.server import run
 
-    server.serve(settings, app.show)
+    run.serve(settings, app.show)
     return 0
 
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import requests
 
-from tfagents_batch.serving import server
-from tfagents_batch.serving.settings import Settings
+from tfagents_batch.serving.server import run
+from tfagents_batch.serving.server.settings import Settings
 
 DEADLINE = 30  # seconds of every wait
 
@@ -33,7 +33,7 @@ class InProcess:
         self.said = []
         state = types.SimpleNamespace(tasks=set(), connections=set())
         settings = Settings(export=str(export), **settings)
-        self.app = server.build(settings, state, self.said.append, stack)
+        self.app = run.build(settings, state, self.said.append, stack)
         self.models = self.app._endpoints.models
         self.log = self.app._endpoints._log
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tfagents_batch
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.rows import names
+from tfagents_batch.serving.server.rows import names
 
 Json = dict[str, Any]
 _ERRORS = {

@@ -11,7 +11,7 @@ import numpy as np
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.observations import Decision, Observed
+from tfagents_batch.serving.server.observations import Decision, Observed
 
 ACTION_ID = 1_000_000  # of the first feature of a continuous action, as in collecting
 Row = dict[str, Any]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving import rows
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.observations import Decision, Reader, to_array
+from tfagents_batch.serving.server import rows
+from tfagents_batch.serving.server.observations import Decision, Reader, to_array
 from tfagents_batch.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.

@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving import measures, openapi
-from tfagents_batch.serving.endpoints import Endpoints
-from tfagents_batch.serving.refused import Refused
+from tfagents_batch.serving.server import measures, openapi
+from tfagents_batch.serving.server.endpoints import Endpoints
+from tfagents_batch.serving.server.refused import Refused
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import SaveError
-from tfagents_batch.serving.decision_log import DecisionLog
-from tfagents_batch.serving.models import Model, Models
-from tfagents_batch.serving.observations import Decision
-from tfagents_batch.serving.refused import Refused
 from tfagents_batch.serving.request_ids import RequestIds
+from tfagents_batch.serving.server.decision_log import DecisionLog
+from tfagents_batch.serving.server.models import Model, Models
+from tfagents_batch.serving.server.observations import Decision
+from tfagents_batch.serving.server.refused import Refused
 
 Answer = dict[str, Any]
 _DAY = 86_400_000_000  # microseconds

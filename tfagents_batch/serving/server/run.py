@@ -12,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving import watching
-from tfagents_batch.serving.app import App
-from tfagents_batch.serving.batching import Batches
-from tfagents_batch.serving.decision_log import DecisionLog
-from tfagents_batch.serving.endpoints import Endpoints
-from tfagents_batch.serving.models import Models
-from tfagents_batch.serving.refused import Refused
-from tfagents_batch.serving.settings import Settings, check
-from tfagents_batch.serving.slow_clients import SlowClients
+from tfagents_batch.serving.server import watching
+from tfagents_batch.serving.server.app import App
+from tfagents_batch.serving.server.batching import Batches
+from tfagents_batch.serving.server.decision_log import DecisionLog
+from tfagents_batch.serving.server.endpoints import Endpoints
+from tfagents_batch.serving.server.models import Models
+from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.server.settings import Settings, check
+from tfagents_batch.serving.server.slow_clients import SlowClients
 
 TICK_SECONDS = 1.0  # between looks at slow clients, files that end, and new exports
 BACKLOG = 4096  # connections that wait to be accepted

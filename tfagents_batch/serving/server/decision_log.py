@@ -18,8 +18,8 @@ from tfagents_batch.errors import SaveError
 from tfagents_batch.offline.line_files import LineFiles
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.observations import Decision
-from tfagents_batch.serving.rows import Rows
+from tfagents_batch.serving.server.observations import Decision
+from tfagents_batch.serving.server.rows import Rows
 
 # Of the feedback, in the folder of the decisions; readers of rows leave it out.
 FEEDBACK_FOLDER, FEEDBACK = "_feedback", "feedback"

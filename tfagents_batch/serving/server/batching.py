@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from tfagents_batch.serving.refused import Refused
+from tfagents_batch.serving.server.refused import Refused
 
 Work = Callable[[Sequence[Any]], Sequence[Any]]
 

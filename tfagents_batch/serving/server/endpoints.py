@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import SaveError
-from tfagents_batch.serving import bodies, measures
-from tfagents_batch.serving.acting import Acting, Predicting
-from tfagents_batch.serving.batching import Batches
-from tfagents_batch.serving.decision_log import DecisionLog
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.measures import counter, gauge
-from tfagents_batch.serving.models import Models
-from tfagents_batch.serving.refused import Refused
+from tfagents_batch.serving.server import bodies, measures
+from tfagents_batch.serving.server.acting import Acting, Predicting
+from tfagents_batch.serving.server.batching import Batches
+from tfagents_batch.serving.server.decision_log import DecisionLog
+from tfagents_batch.serving.server.measures import counter, gauge
+from tfagents_batch.serving.server.models import Models
+from tfagents_batch.serving.server.refused import Refused
 
 Json = dict[str, Any]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import description as described
-from tfagents_batch.serving.observations import Reader
 from tfagents_batch.serving.predictor import Predictor
-from tfagents_batch.serving.refused import Refused
+from tfagents_batch.serving.server.observations import Reader
+from tfagents_batch.serving.server.refused import Refused
 
 NICE = 10  # of the thread that loads; the event loop gets the processor first
 SLOW_SECONDS = 0.002  # of a run on the parity rows, above which it needs a thread

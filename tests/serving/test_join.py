@@ -1,0 +1,199 @@
+import json
+import time
+
+import numpy as np
+import pytest
+
+from tests.serving import exports
+from tests.serving.test_app import lines
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.reader import open_rows
+from tfagents_batch.offline.validator import validate
+from tfagents_batch.scripts import join as script
+from tfagents_batch.scripts import rows as rows_script
+from tfagents_batch.scripts import timeline as timeline_script
+from tfagents_batch.scripts import train as train_script
+from tfagents_batch.serving.join import JoinConfig, join
+from tfagents_batch.serving.server.decision_log import FEEDBACK_FOLDER
+
+DAY = 86_400
+
+
+def decide(app, count, **body):
+    """Return the request ids of decisions."""
+    asked = {"observation": {"0": 1.0}} | body
+    answers = app.ask_all([("/v1/act", asked)] * count)
+    assert {x.status for x in answers} == {200}
+    return [x.body["request_id"] for x in answers]
+
+
+def answer(app, request_id, reward, **body):
+    body |= {"request_id": request_id, "reward": reward}
+    assert app.ask("/v1/feedback", body).status == 200
+
+
+@pytest.fixture
+def logged(serve, named, tmp_path):
+    """Return a served export with its log, and a function that joins it."""
+    folder = tmp_path / "log"
+    app = serve(named, log=str(folder))
+
+    def run(now=None, **settings):
+        app.log.close()
+        summary = join(
+            folder,
+            folder / FEEDBACK_FOLDER,
+            tmp_path / "rows",
+            config=JoinConfig(**settings),
+            now=now,
+        )
+        with open_rows(tmp_path / "rows") as rows:
+            assert not validate(rows).errors
+            found = rows.fetch("SELECT request_id, reward FROM rows")
+        return summary, dict(found)
+
+    app.join = run
+    return app
+
+
+def test_feedback_gives_the_reward_and_others_get_the_default(logged, tmp_path):
+    one, two, three = decide(logged, 3)
+    answer(logged, one, 2.5, metrics={"click": 1}, final_observation={"3": 1})
+    answer(logged, two, -1, truncated=True)
+    answer(logged, "unknown", 7)
+    summary, rewards = logged.join(default_reward=-0.25)
+    assert rewards == {one: 2.5, two: -1.0, three: -0.25}
+    assert (summary.rows, summary.answered, summary.unanswered) == (3, 2, 1)
+    assert summary.unknown == 1
+    with open_rows(tmp_path / "rows") as rows:
+        found = rows.fetch(
+            "SELECT metrics, terminated, truncated, final_state_features FROM rows "
+            "ORDER BY request_id"
+        )
+    assert found[0] == ({"click": 1.0}, True, None, {3: 1.0})
+    assert found[1][1:3] == (False, True)  # the feedback replaces the end of the row
+    counts = json.loads((tmp_path / "rows/_summary.json").read_text())
+    assert counts["unanswered"] == 1 and counts["default_reward"] == -0.25
+
+
+@pytest.mark.parametrize(
+    ("repeated", "reward"), [("last", 4), ("first", 1), ("sum", 7)]
+)
+def test_several_feedbacks_on_a_decision(logged, repeated, reward):
+    (one,) = decide(logged, 1)
+    for value in (1, 2, 4):
+        answer(logged, one, value)
+    summary, rewards = logged.join(repeated=repeated)
+    assert rewards == {one: reward}
+    assert (summary.answered, summary.repeated) == (1, 2)
+
+
+def test_a_window_leaves_late_feedback_and_open_decisions_out(logged, tmp_path):
+    one, two = decide(logged, 2)
+    answer(logged, one, 1)
+    logged.log.close()
+    (path,) = (tmp_path / "log" / FEEDBACK_FOLDER).glob("*.jsonl")
+    late = {"request_id": two, "reward": 5, "time": int((time.time() + DAY) * 1e6)}
+    path.write_text(path.read_text() + json.dumps(late) + "\n")
+    summary, rewards = logged.join(window=3600)
+    assert rewards == {one: 1.0}
+    assert (summary.open, summary.late, summary.unanswered) == (1, 1, 0)
+    summary, rewards = logged.join(window=3600, now=time.time() + 2 * DAY)
+    assert rewards == {one: 1.0, two: 0.0}
+    assert (summary.open, summary.late, summary.unanswered) == (0, 1, 1)
+    assert logged.join(window=2 * DAY)[1] == {one: 1.0, two: 5.0}
+
+
+def test_rows_without_any_feedback_are_joined(logged):
+    (one,) = decide(logged, 1)
+    summary, rewards = logged.join()
+    assert rewards == {one: 0.0} and summary.unanswered == 1
+
+
+def test_only_the_output_of_a_join_is_replaced(logged, tmp_path):
+    decide(logged, 1)
+    logged.join()
+    logged.join()
+    (tmp_path / "rows/mine.txt").write_text("")
+    with pytest.raises(UserError, match=r"rows has .*, which no join wrote"):
+        logged.join()
+    assert not [*tmp_path.glob(".rows*")]
+
+
+def test_other_rows_and_repeated_decisions_are_refused(logged, tmp_path):
+    decide(logged, 2)
+    logged.log.close()
+    (path,) = (tmp_path / "log").glob("*.jsonl")
+    text = path.read_text()
+    path.write_text(text + text)
+    with pytest.raises(UserError, match="0 decisions have no request_id, and 2 repeat"):
+        logged.join()
+    row = json.loads(text.splitlines()[0])
+    del row["request_id"]
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match="1 decisions have no request_id"):
+        logged.join()
+
+
+def test_wrong_flags_are_user_errors(tmp_path):
+    with pytest.raises(UserError, match="pass --decisions"):
+        script.main([])
+    with pytest.raises(UserError, match="none does not exist"):
+        script.main([f"--decisions={tmp_path / 'none'}"])
+    with pytest.raises(UserError, match="window is -1"):
+        script.main(["--decisions=a", "--window=-1"])
+
+
+def test_continuous_decisions_are_joined(serve, tmp_path, capsys):
+    app = serve(exports.continuous(tmp_path / "a"), log=str(tmp_path / "log"))
+    ids = decide(app, 3, observation=[0.5, -0.5])
+    answer(app, ids[0], 1.0)
+    app.log.close()
+    output = str(tmp_path / "rows")
+    flags = [f"--decisions={tmp_path / 'log'}", f"--output={output}"]
+    assert script.main([*flags, "--mode=continuous"]) == 0
+    out, err = capsys.readouterr()
+    assert out.strip() == output and "answered    1\n" in err
+    assert rows_script.main([f"--input={output}", "--mode=continuous"]) == 0
+
+
+def play(app, episodes, seed):
+    """Play a game in which the sign of a number says which action is rewarded."""
+    generator = np.random.default_rng(seed)
+    for episode in range(episodes):
+        for step in range(4):
+            x = {str(k): float(generator.normal()) for k in (0, 3, 7, 9)}
+            asked = {"observation": x, "mdp_id": f"u{episode}", "sequence_number": step}
+            found = app.ask("/v1/act", asked).body
+            right = (x["3"] > 0) == (found["action_name"] == "right")
+            answer(app, found["request_id"], float(right), terminated=step == 3)
+
+
+def test_a_served_log_trains_by_the_offline_commands(
+    serve, named, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    app = serve(
+        exports.discrete(  # explores enough to learn from
+            tmp_path / "export",
+            masked=True,
+            names=["left", "right"],
+            features=[0, 3, 7, 9],
+            exploration=0.8,
+        ),
+        log="decisions",
+    )
+    play(app, episodes=150, seed=1)
+    app.log.close()
+    rows = lines(tmp_path / "decisions")
+    # The propensity is the frequency of the action: here, of the greedy one.
+    greedy = np.array([row["action_probability"] > 0.5 for row in rows])
+    expected = 0.6
+    error = np.sqrt(expected * (1 - expected) / len(rows))
+    assert abs(greedy.mean() - expected) < 3 * error
+    assert script.main(["--decisions=decisions", "--output=rows"]) == 0
+    assert rows_script.main(["--input=rows"]) == 0
+    assert timeline_script.main(["--input=rows", "--output=table"]) == 0
+    flags = ["--algorithm.network.hidden=16", "--algorithm.histograms=false"]
+    assert train_script.main(["--data=table", "--steps=400", *flags]) == 0
+    capsys.readouterr()

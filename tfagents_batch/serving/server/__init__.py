@@ -1,0 +1,1 @@
+"""HTTP server of an export: requests, batches, the log, and changes of the model."""
