@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import socket
 import statistics
@@ -100,8 +101,13 @@ def _served(name: str, flags: Command, export: str, log: str) -> Iterator[int]:
         python = process.python_of("peers", {"peers": flags.python}) or sys.executable
         module = [python, "-m", "benchmarks.inside.fastapi_server"]
         arguments = [f"{export}/model.onnx", str(port)]
+    # Our package lets ONNX Runtime send no telemetry; neither does the other one.
+    environment = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
     server = subprocess.Popen(
-        [*module, *arguments], stdout=subprocess.DEVNULL, cwd=machine.ROOT
+        [*module, *arguments],
+        stdout=subprocess.DEVNULL,
+        cwd=machine.ROOT,
+        env=environment,
     )
     try:
         _wait(port, server)

@@ -34,12 +34,11 @@ def test_a_hidden_package_seems_not_installed_inside_the_context(monkeypatch):
 
 
 @pytest.mark.parametrize("chosen", [None, "0"])
-def test_onednn_is_used_and_messages_are_hidden_unless_the_user_chose(
-    monkeypatch, chosen
-):
+def test_defaults_of_the_environment_hold_unless_the_user_chose(monkeypatch, chosen):
     monkeypatch.setattr(importing.platform, "machine", lambda: "x86_64")
     for name, call, default in (
         ("TF_ENABLE_ONEDNN_OPTS", importing.prefer_onednn, "1"),
+        ("ORT_DISABLE_TELEMETRY", importing.send_nothing, "1"),
         ("TF_CPP_MIN_LOG_LEVEL", importing.hide_messages, "3"),
     ):
         monkeypatch.delenv(name, raising=False)

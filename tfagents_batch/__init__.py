@@ -16,6 +16,7 @@ from tfagents_batch import importing
 __version__ = "0.1.0"
 importing.prefer_onednn()
 importing.hide_messages()
+importing.send_nothing()
 
 _HOMES = {
     "train": "tfagents_batch.api",

@@ -47,6 +47,16 @@ def hide_messages() -> None:
             getattr(library, _SET_LEVEL)(_FATAL)
 
 
+def send_nothing() -> None:
+    """Let ONNX Runtime send no telemetry, if it is not imported yet.
+
+    Its wheels since 1.32 send events about models and the machine to their vendor, and
+    store a device id and a database in the user's cache for that. It reads the variable
+    when it is imported. ``ORT_DISABLE_TELEMETRY=0`` in the environment allows it.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
     """Disable Python's cyclic garbage collector.

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -25,6 +26,18 @@ def test_importing_the_predictor_loads_only_numpy(simple):
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_onnx_runtime_stores_and_sends_no_telemetry(simple, tmp_path):
+    code = (
+        "from tfagents_batch.serving.predictor import Predictor\n"
+        f"Predictor.load({str(simple)!r})"
+    )
+    environment = {k: x for k, x in os.environ.items() if k != "ORT_DISABLE_TELEMETRY"}
+    environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, env=environment, check=True, timeout=120)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_actions_are_drawn_with_their_propensities(simple):

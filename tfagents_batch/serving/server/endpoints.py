@@ -31,6 +31,7 @@ class Endpoints:
 
     Attributes:
       requests: counts of answered requests.
+      slow_clients: returns the number of connections that were closed as too slow.
       ready: whether the server takes requests.
     """
 
@@ -47,6 +48,7 @@ class Endpoints:
             batches(Predicting(models)),
         )
         self.requests = measures.Requests()
+        self.slow_clients: Callable[[], int] = lambda: 0
         self.ready = False
 
     async def act(self, body: bytes) -> Json:
@@ -141,6 +143,11 @@ class Endpoints:
             yield counter("feedback_total", "Logged feedback.", lines.logged)
             failures = rows.failures + lines.failures
             yield counter("log_failures_total", "Failures of the disk.", failures)
+        yield counter(
+            "slow_clients_total",
+            "Connections that were closed as too slow.",
+            self.slow_clients(),
+        )
         models = self.models
         yield counter("swaps_total", "Exports that took over.", models.swaps)
         yield counter("refusals_total", "Exports that were refused.", models.refusals)

@@ -37,6 +37,12 @@ def mode(description: Description) -> Mode:
                 f"{each.name} is {list(each.shape)}, and rows have features, which are "
                 "vectors and numbers; serve without --log"
             )
+    size = sum(each.size for each in description.numbers)
+    if description.features is not None and len(description.features) != size:
+        raise UserError(
+            f"observations have {size} numbers and {len(description.features)} ids of "
+            "features, so they are no rows; serve without --log"
+        )
     return "discrete" if kind == "Discrete" else "continuous"
 
 
@@ -151,6 +157,8 @@ class Rows:
             for x in self._description.numbers
         ]
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
+        if joined.dtype == bool:
+            joined = joined.astype(np.int8)
         return [self._numbers % tuple(each) for each in joined.tolist()]
 
 

@@ -116,6 +116,7 @@ def build(
 
     endpoints = Endpoints(models, log, batches)
     ticks = Ticks(settings, models, log, found, state.connections, say)
+    endpoints.slow_clients = lambda: ticks.slow.closed
     return App(endpoints, settings.token, settings.max_body, ticks.start, ticks.stop)
 
 
@@ -129,6 +130,9 @@ class Ticks:
       served: export that is served.
       connections: connections of the HTTP server.
       say: called with a line when another export takes over or is refused.
+
+    Attributes:
+      slow: what closes connections that are too slow.
     """
 
     def __init__(
@@ -142,7 +146,7 @@ class Ticks:
     ):
         self._settings, self._models, self._log = settings, models, log
         self._seen, self._say = served, say
-        self._slow = SlowClients(settings.request_seconds)
+        self.slow = SlowClients(settings.request_seconds)
         self._tasks: list[asyncio.Task] = []
         self._disk = ThreadPoolExecutor(1, "log")
         self._connections = connections
@@ -162,7 +166,7 @@ class Ticks:
         self._disk.shutdown()
 
     async def _check_clients(self) -> None:
-        self._slow.check(self._connections)
+        self.slow.check(self._connections)
 
     async def _rotate(self) -> None:
         if self._log is not None:
