@@ -375,3 +375,11 @@ def test_an_answer_that_is_not_finite_is_500(serve, tmp_path):
     answer = app.ask("/v1/act", {"observation": [0.5, 0.5]})
     assert answer.status == 500 and "not finite" in answer.body["error"]
     assert lines(tmp_path / "log") == []
+
+
+def test_numbers_without_ids_of_their_own_are_no_rows(serve, tmp_path):
+    export = exports.discrete(tmp_path / "a", features=[0, 3])
+    app = serve(export)
+    assert app.ask("/v1/act", {"observation": X}).status == 200
+    with pytest.raises(UserError, match="have 4 numbers and 2 ids of features"):
+        serve(export, log=str(tmp_path / "log"))
