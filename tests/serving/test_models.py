@@ -134,6 +134,16 @@ def test_the_newest_of_several_exports_is_served(tmp_path):
         watching.first(str(tmp_path / "none"))
 
 
+def test_an_export_that_was_not_copied_completely_is_tried_again(tmp_path):
+    folder = exports.discrete(tmp_path / "a")
+    model = (folder / "model.onnx").read_bytes()
+    truncate(folder)
+    before = watching.newest(str(folder))
+    (folder / "model.onnx").write_bytes(model)
+    after = watching.newest(str(folder))
+    assert before != after and before.modified == after.modified
+
+
 def test_a_watched_folder_is_loaded_after_it_changed(tmp_path):
     folder, said = exports.discrete(tmp_path / "a"), []
     found = watching.first(str(folder))

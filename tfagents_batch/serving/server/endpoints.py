@@ -151,7 +151,7 @@ class Endpoints:
         models = self.models
         yield counter("swaps_total", "Exports that took over.", models.swaps)
         yield counter("refusals_total", "Exports that were refused.", models.refusals)
-        label = f'version="{self._version}"'
+        label = f"version={json.dumps(self._version)}"  # with its escapes
         yield measures.Sample("model", "gauge", "The current export.", {label: 1})
         yield gauge(
             "resident_bytes", "Memory of this process.", measures.resident_bytes()

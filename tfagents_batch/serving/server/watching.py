@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,12 +16,13 @@ class Found(NamedTuple):
     Attributes:
       modified: time of ``export.json`` in nanoseconds.
       folder: its folder.
-      inode: of ``export.json``.
+      files: name, inode, size and time of every file. They differ after a copy that
+        was not complete at the first look.
     """
 
     modified: int
     folder: str
-    inode: int
+    files: tuple[tuple[str, int, int, int], ...]
 
 
 def newest(folder: str) -> Found | None:
@@ -39,10 +41,12 @@ def newest(folder: str) -> Found | None:
         if each.name[:1] in (".", "_") and each != root:
             continue
         try:
-            status = (each / FILE).stat()
-        except OSError:
+            modified = (each / FILE).stat().st_mtime_ns
+            files = [(x.name, x.stat()) for x in os.scandir(each)]
+        except OSError:  # no export, or one that is being replaced
             continue
-        found.append(Found(status.st_mtime_ns, str(each), status.st_ino))
+        facts = sorted((n, x.st_ino, x.st_size, x.st_mtime_ns) for n, x in files)
+        found.append(Found(modified, str(each), tuple(facts)))
     return max(found, default=None)
 
 
