@@ -1,4 +1,4 @@
-"""Serving beside FastAPI: ``python -m benchmarks.serving --pairs=2``.
+"""Serving beside FastAPI: ``python -m benchmarks.serving --pairs=8``.
 
 Our server logs its decisions; the FastAPI endpoint runs the same ONNX model for each
 request and logs nothing. Each has a process of its own, and so have the clients. The
@@ -36,8 +36,8 @@ class Command:
     """Flags of this script."""
 
     clients: tuple[int, ...] = option((1, 8, 64), "numbers of clients")
-    pairs: int = option(2, "alternating pairs", least=1)
-    seconds: float = option(5.0, "seconds of each number of clients", above=0)
+    pairs: int = option(8, "alternating pairs", least=1)
+    seconds: float = option(2.0, "seconds of each part", above=0)
     export: str = option("", "ONNX export; empty: a small network of the tests")
     python: str = option("", "interpreter with FastAPI; empty: that of the peers")
     record: bool = option(True, "append to benchmarks/results/serving.jsonl")
@@ -45,28 +45,38 @@ class Command:
 
 def main(flags: Command) -> int:
     """Measure, and print a line for each number of clients; 1 if something failed."""
-    context = results.context()
-    with tempfile.TemporaryDirectory() as folder:
+    context, lines, failed = results.context(), [], False
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         export = flags.export or _export(pathlib.Path(folder) / "export")
+        # The one that is not asked takes no time, so both run throughout.
+        ports = {
+            name: stack.enter_context(_served(name, flags, str(export), folder))
+            for name in (OURS, FASTAPI)
+        }
+        for clients in flags.clients:
+            process.report(f"{clients} clients")
+            works = {x: Load(ports[x], clients, flags.seconds) for x in ports}
 
-        def serve(name: str, number: int) -> Result | Failure:
-            process.report(f"{name}, pair {number}")
-            log = pathlib.Path(folder) / f"log-{number}"
-            return _measure(name, flags, str(export), str(log))
+            def ask(name: str, number: int, works=works) -> Result | Failure:
+                limit = flags.seconds + DEADLINE
+                found = process.run("benchmarks.inside.http_load", works[name], limit)
+                if isinstance(found, Failure):
+                    return found._replace(contender=name)
+                return {key: found[key] for key in FIGURES}
 
-        played = process.alternate((OURS, FASTAPI), flags.pairs, serve)
-    lines = [
-        {"row": f"{clients} clients", "contender": name, "pair": pair, **found}
-        for name, rounds in played.results.items()
-        for pair, result in enumerate(rounds, 1)
-        for clients, found in result.items()
-    ]
+            played = process.alternate((OURS, FASTAPI), flags.pairs, ask)
+            failed = failed or bool(played.failures)
+            lines += [
+                {"row": _row(clients), "contender": name, "pair": pair, **found}
+                for name, rounds in played.results.items()
+                for pair, found in enumerate(rounds, 1)
+            ]
     if flags.record and lines:
         results.append(results.FOLDER / "serving.jsonl", context, lines)
     print(", ".join(map(str, machine.describe().values())))
     for clients in flags.clients:
         _show(clients, lines)
-    return 1 if played.failures else 0
+    return 1 if failed else 0
 
 
 def _export(folder: pathlib.Path) -> pathlib.Path:
@@ -75,28 +85,18 @@ def _export(folder: pathlib.Path) -> pathlib.Path:
     return exports.discrete(folder, hidden=64)
 
 
-def _measure(name: str, flags: Command, export: str, log: str) -> Result | Failure:
-    """Return the figures of one server by number of clients."""
-    with _served(name, flags, export, log) as port:
-        found: Result = {}
-        for clients in flags.clients:
-            work = Load(port, clients, flags.seconds)
-            limit = flags.seconds + DEADLINE
-            result = process.run("benchmarks.inside.http_load", work, limit)
-            if isinstance(result, Failure):
-                return result._replace(contender=name)
-            found[str(clients)] = {key: result[key] for key in FIGURES}
-        return found
+def _row(clients: int) -> str:
+    return f"{clients} clients"
 
 
 @contextlib.contextmanager
-def _served(name: str, flags: Command, export: str, log: str) -> Iterator[int]:
+def _served(name: str, flags: Command, export: str, folder: str) -> Iterator[int]:
     """Yield the port of a server that is ended with the context."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     if name == OURS:
         module = [sys.executable, "-m", "tfagents_batch.scripts.serve"]
-        arguments = [f"--export={export}", f"--port={port}", f"--log={log}"]
+        arguments = [f"--export={export}", f"--port={port}", f"--log={folder}/log"]
     else:
         python = process.python_of("peers", {"peers": flags.python}) or sys.executable
         module = [python, "-m", "benchmarks.inside.fastapi_server"]
