@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import socket
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +29,8 @@ from benchmarks.work.serving import Load
 from tfagents_batch.config import option
 
 OURS, FASTAPI = "tfagents_batch", "fastapi"
+QUIET, LOADING = "64 clients, no load", "64 clients, exports load"
+PAUSE_SECONDS = 0.1  # between two exports
 DEADLINE = 60  # seconds of a start, and of the clients beyond their work
 FIGURES = ("requests_per_s", "p50_ms", "p99_ms", "max_ms", "errors", "client_core")
 
@@ -39,6 +43,7 @@ class Command:
     pairs: int = option(8, "alternating pairs", least=1)
     seconds: float = option(2.0, "seconds of each part", above=0)
     export: str = option("", "ONNX export; empty: a small network of the tests")
+    loads: bool = option(True, "also measure while exports of 50 MB are loaded")
     python: str = option("", "interpreter with FastAPI; empty: that of the peers")
     record: bool = option(True, "append to benchmarks/results/serving.jsonl")
 
@@ -71,11 +76,17 @@ def main(flags: Command) -> int:
                 for name, rounds in played.results.items()
                 for pair, found in enumerate(rounds, 1)
             ]
+        if flags.loads and not failed:
+            more = _while_loading(flags, ports[OURS], pathlib.Path(folder))
+            failed = not more
+            lines += more
     if flags.record and lines:
         results.append(results.FOLDER / "serving.jsonl", context, lines)
     print(", ".join(map(str, machine.describe().values())))
     for clients in flags.clients:
         _show(clients, lines)
+    for row in (QUIET, LOADING):
+        _show_one(row, lines)
     return 1 if failed else 0
 
 
@@ -87,6 +98,49 @@ def _export(folder: pathlib.Path) -> pathlib.Path:
 
 def _row(clients: int) -> str:
     return f"{clients} clients"
+
+
+def _while_loading(flags: Command, port: int, folder: pathlib.Path) -> list[dict]:
+    """Return lines of 64 clients, in turn with and without exports that take over."""
+    from tests.serving import exports
+
+    # Of the same speed as the served one; most of their weights are not used.
+    large = [
+        str(exports.discrete(folder / f"large-{x}", hidden=64, ballast=50, seed=x))
+        for x in range(2)
+    ]
+    work = Load(port, 64, 2 * flags.seconds)
+
+    def ask(row: str, number: int) -> Result | Failure:
+        process.report(row)
+        limit = work.seconds + DEADLINE
+        with process.started("benchmarks.inside.http_load", work) as result:
+            count, end = 0, time.monotonic() + work.warm_up_seconds + work.seconds
+            while row == LOADING and time.monotonic() < end:
+                _load(port, large[count % 2])
+                count += 1
+                time.sleep(PAUSE_SECONDS)
+            found = result(limit)
+        if isinstance(found, Failure):
+            return found
+        return {key: found[key] for key in FIGURES} | {"exports": count}
+
+    played = process.alternate((QUIET, LOADING), max(1, flags.pairs // 2), ask)
+    if played.failures:
+        return []
+    return [
+        {"row": row, "contender": OURS, "pair": pair, **found}
+        for row, rounds in played.results.items()
+        for pair, found in enumerate(rounds, 1)
+    ]
+
+
+def _load(port: int, export: str) -> None:
+    """Let an export take over."""
+    body = json.dumps({"export": export}).encode()
+    url = f"http://127.0.0.1:{port}/v1/model"
+    with urllib.request.urlopen(url, body, timeout=DEADLINE) as answer:
+        answer.read()
 
 
 @contextlib.contextmanager
@@ -152,6 +206,18 @@ def _show(clients: int, lines: list[dict]) -> None:
     print(
         f"{clients:3} clients, ratio {statistics.median(ratios):.2f}, median of pairs"
     )
+
+
+def _show_one(row: str, lines: list[dict]) -> None:
+    """Print the medians of a row of ours."""
+    mine = [x for x in lines if x["row"] == row]
+    if mine:
+        middle = {x: statistics.median(each[x] for each in mine) for x in FIGURES}
+        print(
+            f"{row:25} p50 {middle['p50_ms']:.2f}, p99 {middle['p99_ms']:.2f}, "
+            f"largest {middle['max_ms']:.1f} ms, {sum(x['exports'] for x in mine)} "
+            f"exports, {sum(x['errors'] for x in mine)} errors"
+        )
 
 
 if __name__ == "__main__":
