@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,8 +97,20 @@ class Description:
         return tuple(x for x in self.with_role("observation") if x.name != self.mask)
 
 
-def read(folder: str | Path) -> Description:
+Call = Callable[..., Any]
+
+
+def directly(function: Callable, *arguments: Any) -> Any:
+    """Call a function in this thread."""
+    return function(*arguments)
+
+
+def read(folder: str | Path, call: Call = directly) -> Description:
     """Return the description of an export, whose files are checked by their hashes.
+
+    Args:
+      folder: folder of the export.
+      call: calls what takes long and does not need Python's lock, see ``Models``.
 
     Raises:
       UserError: if the folder is no complete ONNX export.
@@ -133,7 +146,7 @@ def read(folder: str | Path) -> Description:
     if data["model"] not in hashes:
         raise _broken(folder, f"{FILE} has no sha256 of {data['model']}")
     for name, expected in hashes.items():
-        _check_hash(folder, name, expected)
+        _check_hash(folder, name, expected, call)
     return description
 
 
@@ -192,11 +205,11 @@ def _array(data: dict[str, Any]) -> Array:
     )
 
 
-def _check_hash(folder: Path, name: str, expected: str) -> None:
+def _check_hash(folder: Path, name: str, expected: str, call: Call) -> None:
     path = folder / name
     try:
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            found = call(hashlib.file_digest, file, "sha256").hexdigest()
         size = path.stat().st_size
     except OSError as error:
         raise _broken(folder, f"{name} cannot be read: {error.strerror}") from error

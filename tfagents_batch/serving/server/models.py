@@ -12,6 +12,7 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import description as described
+from tfagents_batch.serving.description import Call
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.serving.server.observations import Reader
 from tfagents_batch.serving.server.refused import Refused
@@ -25,6 +26,11 @@ _OF_A_DECISION = ("action", "propensity", "log_density")
 class Model:
     """An export that can answer.
 
+    Args:
+      folder: of the export.
+      threads: threads of a run.
+      call: calls what takes long, see ``Predictor.load``.
+
     Attributes:
       predictor: of the export.
       reader: reads its observations.
@@ -32,8 +38,8 @@ class Model:
       slow: whether a run would hold up the event loop.
     """
 
-    def __init__(self, folder: str, threads: int):
-        self.predictor = Predictor.load(folder, threads=threads)
+    def __init__(self, folder: str, threads: int, call: Call):
+        self.predictor = Predictor.load(folder, threads=threads, call=call)
         self.description = self.predictor.description
         self.reader = Reader(self.description)
         names = [x.name for x in self.description.outputs]
@@ -59,21 +65,30 @@ class Models:
 
     def __init__(self, folder: str, threads: int):
         self._threads = threads
-        # One thread for all loads: each new thread would get memory of its own.
-        self._loader = ThreadPoolExecutor(1, "loader", initializer=_be_nice)
+        # Two threads for all loads: each new thread would get memory of its own. What
+        # takes long runs in the one of low priority, without Python's lock. All else
+        # runs in the other one: a thread of low priority that holds the lock, and waits
+        # for a processor, would hold up the event loop.
+        self._loader = ThreadPoolExecutor(1, "loader")
+        self._nice = ThreadPoolExecutor(1, "nice", initializer=_be_nice)
         try:
-            # In that thread as well, so that later loads use the memory of this one.
-            self.current: Model = self._loader.submit(Model, folder, threads).result()
+            # In these threads as well, so that later loads use the memory of this one.
+            loading = self._loader.submit(Model, folder, threads, self._call)
+            self.current: Model = loading.result()
         except BaseException:
-            self._loader.shutdown()
+            self.close()
             raise
         self.previous: Model | None = None
         self.swaps = self.refusals = 0
         self._loading = False
 
     def close(self) -> None:
-        """End the thread; may be called again."""
+        """End the threads; may be called again."""
         self._loader.shutdown()
+        self._nice.shutdown()
+
+    def _call(self, function: Callable, *arguments: Any) -> Any:
+        return self._nice.submit(function, *arguments).result()
 
     async def in_thread(self, function: Callable, *arguments: Any) -> Any:
         """Return the result of a function that runs in the thread that loads."""
@@ -92,7 +107,7 @@ class Models:
             raise Refused(409, "another export is being loaded; try again later", 1)
         self._loading = True
         try:
-            model = await self.in_thread(Model, folder, self._threads)
+            model = await self.in_thread(Model, folder, self._threads, self._call)
             changed = described.difference(self.current.description, model.description)
             if changed:
                 raise UserError(
