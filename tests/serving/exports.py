@@ -57,7 +57,7 @@ def discrete(
     space, key, mask = box, "observation", None
     inputs = [_input(key, "observation", [], [size], "float32")]
     if masked:
-        key, mask = "observation.state", "observation.action_mask"
+        key, mask = "observation_state", "observation_action_mask"
         bits = {"type": "Box", "shape": [actions], "dtype": "int8", "low": 0, "high": 1}
         space = {"type": "Dict", "spaces": {"action_mask": bits, "state": box}}
         inputs = [
@@ -199,9 +199,9 @@ def recurrent(folder):
     going = graph.add("Sub", graph.constant(1.0), start, to="going")
     axes = graph.constant([1], np.int64)
     going = graph.add("Unsqueeze", going, axes, to="going_column")
-    old = graph.add("Mul", "state.0", going, to="old")
-    graph.add("Add", old, "observation", to="next_state.0")
-    over = graph.add("Greater", "next_state.0", graph.constant(0.0), to="over")
+    old = graph.add("Mul", "state_0", going, to="old")
+    graph.add("Add", old, "observation", to="next_state_0")
+    over = graph.add("Greater", "next_state_0", graph.constant(0.0), to="over")
     over = graph.cast(over, "int32", to="over_number")
     graph.add("ReduceMax", over, axes, to="action", keepdims=0)
     box = {"type": "Box", "shape": [1], "dtype": "float32", "low": -1.0, "high": 1.0}
@@ -211,9 +211,9 @@ def recurrent(folder):
         [
             _input("observation", "observation", [], [1], "float32"),
             _input("episode_start", "episode_start", [], [], "bool"),
-            _input("state.0", "state", [], [1], "float32"),
+            _input("state_0", "state", [], [1], "float32"),
         ],
-        [_output("action", [], "int32"), _output("next_state.0", [1], "float32")],
+        [_output("action", [], "int32"), _output("next_state_0", [1], "float32")],
         observation_space=box,
         action_space={"type": "Discrete", "n": 2, "start": 0},
     )

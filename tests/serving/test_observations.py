@@ -46,7 +46,7 @@ def test_wrong_numbers_are_named(simple, value, message):
 
 def test_a_missing_feature_is_zero_and_counted(named):
     found = reader(named).read({"3": 2.5, "9": -1})
-    assert found.arrays["observation.state"].tolist() == [0.0, 2.5, 0.0, -1.0]
+    assert found.arrays["observation_state"].tolist() == [0.0, 2.5, 0.0, -1.0]
     assert found.features == {"3": 2.5, "9": -1} and found.missing == 2
 
 
@@ -71,11 +71,11 @@ def test_possible_actions_are_names_or_numbers(tmp_path, named, possible):
     folder = exports.discrete(tmp_path / "a", masked=True)
     given = (folder, {"state": X}) if possible == ["1"] else (named, {})
     found = reader(given[0]).read(given[1], possible)
-    assert found.arrays["observation.action_mask"].tolist() == [0, 1]
+    assert found.arrays["observation_action_mask"].tolist() == [0, 1]
 
 
 def test_without_a_mask_all_actions_are_possible(named):
-    assert reader(named).read({}).arrays["observation.action_mask"].tolist() == [1, 1]
+    assert reader(named).read({}).arrays["observation_action_mask"].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_possible_actions_need_a_mask(simple):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"state": X, "action_mask": [0, 0]}, "observation.action_mask is all zeros"),
+        ({"state": X, "action_mask": [0, 0]}, "observation_action_mask is all zeros"),
         ({"state": X, "action_mask": [1, 2]}, "expected 1 for each possible action"),
         ({"state": X, "action_mask": [1, 0.5]}, "expected 2 int8 numbers"),
         ({"state": X, "mask": [1, 1]}, "unknown key 'mask'; "),

@@ -6,8 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from tests.serving import exports
+from tests.serving import cases, exports
 from tfagents_batch.errors import UserError
+from tfagents_batch.serving import export
 from tfagents_batch.serving.predictor import Predictor
 
 X = np.random.default_rng(0).normal(size=(5000, 4))
@@ -124,7 +125,7 @@ def test_wrong_observations_are_user_errors(simple, observations, message):
 
 def test_a_mask_of_zeros_is_a_user_error(named):
     observations = {"state": X[:2], "action_mask": np.int8([[1, 1], [0, 0]])}
-    message = "observation.action_mask of row 1 is all zeros"
+    message = "observation_action_mask of row 1 is all zeros"
     with pytest.raises(UserError, match=message):
         Predictor.load(named).act(observations)
     with pytest.raises(
@@ -190,4 +191,22 @@ def test_the_description_has_what_the_format_says(named):
     data = json.loads((named / "export.json").read_text())
     assert description.actions == ("left", "right")
     assert description.version == f"run-100-{data['sha256']['model.onnx'][:8]}"
-    assert [x.name for x in description.numbers] == ["observation.state"]
+    assert [x.name for x in description.numbers] == ["observation_state"]
+
+
+@pytest.mark.parametrize("case", [cases.QUICK[0], cases.QUICK[1], cases.QUICK[2]])
+def test_a_predictor_acts_like_the_agent_that_was_exported(case, tmp_path):
+    policy, spec = cases.policy_of(*case)
+    agent, folder = cases.agent_of(policy, spec), tmp_path / "export"
+    origin = export.Origin({"name": "run", "algorithm": case[0]})
+    export.write(policy, spec, 10**6, "onnx", folder, 0.0, origin)
+    predictor, state, known = Predictor.load(folder), None, None
+    for t in range(3):
+        rows = cases.rows(spec.observation_space, 4, t)
+        if "action_mask" in rows:
+            rows["action_mask"][:, 0] = 1
+        expected, known = agent.predict(rows, known)
+        answer = predictor.act(rows, state=state)
+        state = answer.get("state")
+        np.testing.assert_allclose(answer["action"], expected, atol=1e-4)
+        np.testing.assert_allclose(predictor.predict(rows)["action"].shape[0], 4)

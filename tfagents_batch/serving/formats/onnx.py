@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving import runtime
 from tfagents_batch.serving.formats.functions import Function, Run, Specs, positional
 
 NAME = "model.onnx"
@@ -18,7 +17,6 @@ OPSET = 18  # the newest that tf2onnx writes
 
 def write(function: Function, specs: Specs, folder: Path) -> str:
     """Write the function; its inputs and outputs have the names of ``specs``."""
-    runtime.onnxruntime()  # to say at once that it is missing
     onnx, tf2onnx = _packages()
     call, outputs = positional(function, specs)
     with _quiet():
@@ -36,7 +34,9 @@ def write(function: Function, specs: Specs, folder: Path) -> str:
 
 def load(path: Path) -> Run:
     """Return the function of a file."""
-    session = runtime.onnxruntime().InferenceSession(
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(
         str(path), providers=["CPUExecutionProvider"]
     )
     outputs = [x.name for x in session.get_outputs()]
@@ -50,6 +50,7 @@ def load(path: Path) -> Run:
 def _packages() -> tuple[Any, Any]:
     try:
         import onnx
+        import onnxruntime  # noqa: F401
         import tf2onnx
     except ImportError as error:
         raise UserError(

@@ -130,7 +130,9 @@ class Rows:
 
     def _continuous(self, observed: Observed, answer: Row) -> str:
         del observed
-        text = f'"action":{self._vector % tuple(np.ravel(answer["action"]).tolist())}'
+        # The density is that of the sample, which the action keeps within its bounds.
+        action = answer.get("sample", answer["action"])
+        text = f'"action":{self._vector % tuple(np.ravel(action).tolist())}'
         if "log_density" in answer:
             text += f',"action_log_density":{answer["log_density"]!r}'
         return text
