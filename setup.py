@@ -38,7 +38,6 @@ EXTRAS = {
         "fastapi>=0.115",
         "gymnasium[mujoco]",
         "minatar",
-        "onnx>=1.17",
         "onnxruntime>=1.20",
         "opencv-python-headless>=4.8",
         "optax",

@@ -22,6 +22,7 @@ from tfagents_batch.errors import UserError
 PEERS = (
     *("stable-baselines3", "sbx-rl", "optax", "psutil"),
     *("gymnasium[mujoco]", "ale-py", "opencv-python-headless", "minatar"),
+    *("fastapi", "onnxruntime", "uvicorn[standard]"),
 )
 SHARED = ("gymnasium", "numpy", "mujoco", "ale-py", "opencv-python-headless")
 _INSTALLED = versions(*SHARED)
