@@ -189,19 +189,19 @@ def continuous(folder, exploration=1.0):
     )
 
 
-def recurrent(folder):
+def recurrent(folder, state="state_0"):
     """Write a policy whose state is the sum of the observations of an episode.
 
-    It takes action 1 if the sum is above 0.
+    It takes action 1 if the sum is above 0. ``state`` is the name of the input.
     """
     graph = _Graph()
     start = graph.cast("episode_start", "float32", to="start")
     going = graph.add("Sub", graph.constant(1.0), start, to="going")
     axes = graph.constant([1], np.int64)
     going = graph.add("Unsqueeze", going, axes, to="going_column")
-    old = graph.add("Mul", "state_0", going, to="old")
-    graph.add("Add", old, "observation", to="next_state_0")
-    over = graph.add("Greater", "next_state_0", graph.constant(0.0), to="over")
+    old = graph.add("Mul", state, going, to="old")
+    graph.add("Add", old, "observation", to=f"next_{state}")
+    over = graph.add("Greater", f"next_{state}", graph.constant(0.0), to="over")
     over = graph.cast(over, "int32", to="over_number")
     graph.add("ReduceMax", over, axes, to="action", keepdims=0)
     box = {"type": "Box", "shape": [1], "dtype": "float32", "low": -1.0, "high": 1.0}
@@ -211,9 +211,9 @@ def recurrent(folder):
         [
             _input("observation", "observation", [], [1], "float32"),
             _input("episode_start", "episode_start", [], [], "bool"),
-            _input("state_0", "state", [], [1], "float32"),
+            _input(state, "state", [], [1], "float32"),
         ],
-        [_output("action", [], "int32"), _output("next_state_0", [1], "float32")],
+        [_output("action", [], "int32"), _output(f"next_{state}", [1], "float32")],
         observation_space=box,
         action_space={"type": "Discrete", "n": 2, "start": 0},
     )

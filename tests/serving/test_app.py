@@ -109,8 +109,9 @@ def test_logged_lines_are_rows_of_the_schema(serve, request, tmp_path, kind):
     assert lines(tmp_path / "again") == rows
 
 
-def test_a_recurrent_state_is_sent_back_by_the_client(serve, tmp_path):
-    app = serve(exports.recurrent(tmp_path / "a"))
+@pytest.mark.parametrize("name", ["state.0", "state_0"])
+def test_a_recurrent_state_is_sent_back_by_the_client(serve, tmp_path, name):
+    app = serve(exports.recurrent(tmp_path / "a", name))
     first = app.ask("/v1/act", {"observation": [1.0]}).body
     assert first["state"] == [[1.0]]
     second = {"observation": [-0.25], "state": first["state"]}

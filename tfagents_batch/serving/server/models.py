@@ -20,8 +20,7 @@ from tfagents_batch.serving.server.refused import Refused
 NICE = 10  # of the thread that loads; the event loop gets the processor first
 SLOW_SECONDS = 0.002  # of a run on the parity rows, above which it needs a thread
 
-# Beginnings of the names of outputs.
-_OF_A_DECISION = ("action", "sample", "propensity", "log_density", "next_state_")
+_OF_A_DECISION = ("action", "sample", "propensity", "log_density")
 
 
 class Model:
@@ -44,7 +43,8 @@ class Model:
         self.description = self.predictor.description
         self.reader = Reader(self.description)
         names = [x.name for x in self.description.outputs]
-        self.needed = [x for x in names if x.startswith(_OF_A_DECISION)]
+        states = {f"next_{x.name}" for x in self.description.with_role("state")}
+        self.needed = [x for x in names if x in states.union(_OF_A_DECISION)]
         self.slow = self.predictor.seconds > SLOW_SECONDS
 
 
