@@ -11,13 +11,14 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
 from tests.offline import timelines
 from tests.serving import cases
 from tests.support import untrained
 from tfagents_batch import spaces
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.scripts import export as script
 from tfagents_batch.serving import export, parity
 from tfagents_batch.serving.formats import functions, litert
@@ -194,7 +195,7 @@ def test_names_of_actions_and_features_are_those_of_logged_rows(tmp_path):
 
 WRONG = {
     "format is 'pickle'; expected one of onnx": {"format": "pickle"},
-    "exists and is no export": {"outdir": "taken"},
+    "is not an earlier export alone, it has what": {"outdir": "taken"},
     "exploration is 2.0; expected 0 to 1": {"exploration": 2.0},
     "actions are a Box: .* expected 0, the mode, or 1": {"exploration": 0.5},
 }
@@ -238,3 +239,76 @@ def test_a_lite_model_with_unfrozen_variables_is_refused(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="differs from its policy, so it was removed"):
         export.write(policy, spec, 0, "litert", tmp_path / "export", 0.0, NONE)
     assert not list(tmp_path.iterdir())
+
+
+def test_only_an_earlier_export_is_replaced(tmp_path):
+    policy, spec = cases.policy_of("dqn", "vector", "discrete")
+    folder, link = tmp_path / "export", tmp_path / "link"
+    export.write(policy, spec, 0, "onnx", folder, 0.0, NONE)
+    export.write(policy, spec, 1, "onnx", folder, 0.0, NONE)
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"it has notes\.txt"):
+        export.write(policy, spec, 2, "onnx", folder, 0.0, NONE)
+    link.symlink_to(folder)
+    with pytest.raises(UserError, match="is a link; pass the folder"):
+        export.write(policy, spec, 2, "onnx", link, 0.0, NONE)
+    assert json.loads((folder / "export.json").read_text())["step"] == 1
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["export", "link"]
+
+
+def test_a_disk_that_is_full_is_an_error_of_saving(tmp_path, monkeypatch):
+    policy, spec = cases.policy_of("dqn", "vector", "discrete")
+
+    def full(*_):
+        raise tf.errors.OutOfRangeError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.saved_model, "save", full)
+    with pytest.raises(SaveError, match="written: OutOfRangeError: No space"):
+        export.write(policy, spec, 0, "saved_model", tmp_path / "export", 0.0, NONE)
+    assert not list(tmp_path.iterdir())
+
+
+def test_parity_finds_a_wrong_policy_whose_values_are_tiny():
+    policy, spec = cases.policy_of("dqn", "vector", "discrete")
+    head = policy.network.trainable_variables[-2:]
+    for x in head:
+        x.assign(x * 1e-5)
+    signature = Signature(policy, spec, 0, 0.0)
+    given = parity.inputs(signature, spec.observation_space)
+
+    def wrong(rows):
+        found = decided(signature, rows)
+        changed = found["action"] != 3
+        found["action"][:] = 3
+        found["propensity"][changed] = np.nan
+        return found
+
+    def right(rows):
+        return decided(signature, rows)
+
+    assert parity.compare(signature, right, given)[0].problems == ()
+    problems = parity.compare(signature, wrong, given)[0].problems
+    assert any(x.startswith("action differs") for x in problems)
+
+
+ODD = gs.Dict(
+    {
+        "A": gs.Box(-1, 1, (2,)),
+        "a": gs.Box(-1, 1, (2,)),
+        "é": gs.Box(-(2**40), 2**40, (1,), np.int64),
+        "in": gs.Dict({"action_mask": gs.Box(0, 1, (4,), np.int8)}),
+        "u": gs.Box(0, 2**31 - 1, (1,), np.uint32),
+    }
+)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_odd_names_and_integers_are_exported(format, tmp_path, monkeypatch):
+    monkeypatch.setitem(cases.OBSERVATIONS, "odd", ODD)
+    policy, spec = cases.policy_of("dqn", "odd", "discrete")
+    signature = Signature(policy, spec, 0, 0.0)
+    names = [x.name for x in signature.inputs]
+    assert len({x.lower() for x in names}) == len(names) and signature.mask is None
+    assert all(x.isascii() and x.isidentifier() for x in names)
+    folder = tmp_path / "export"
+    assert export.write(policy, spec, 0, format, folder, 0.0, NONE).parity.rows > 1000

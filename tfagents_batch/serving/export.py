@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import tensorflow as tf
 
 from tfagents_batch import spaces
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import SaveError, UserError, first_line
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.offline import publish
 from tfagents_batch.serving import parity
@@ -99,10 +100,7 @@ def write(
     """
     check_format(format)
     target = Path(outdir).expanduser()
-    if target.exists() and not (target / FACTS).is_file():
-        raise UserError(
-            f"{target} exists and is no export; pass another --outdir, or remove it"
-        )
+    _check_target(target)
     signature = Signature(policy, spec, step, exploration)
     module = importlib.import_module(f"tfagents_batch.serving.formats.{format}")
     with _staged(target) as folder:
@@ -123,6 +121,25 @@ def write(
         facts |= origin.facts | _interface(signature, spec, origin)
         _write_json(folder / FACTS, facts)
     return Export(target, result, origin.notices)
+
+
+def _check_target(target: Path) -> None:
+    """Refuse to replace anything but an earlier export."""
+    if target.is_symlink():
+        raise UserError(f"{target} is a link; pass the folder that it leads to")
+    if not target.exists():
+        return
+    try:
+        facts = json.loads((target / FACTS).read_text())
+        names = {facts["model"], FACTS, PARITY, ARRAYS}
+        others = sorted({x.name for x in target.iterdir()} - names)
+    except (OSError, ValueError, KeyError, TypeError):
+        others = ["what this package has not written"]
+    if others:
+        raise UserError(
+            f"{target} is not an earlier export alone, it has {', '.join(others)}; "
+            "pass another --outdir, or remove it"
+        )
 
 
 def _interface(signature: Signature, spec: EnvSpec, origin: Origin) -> dict[str, Any]:
@@ -156,8 +173,8 @@ def _staged(target: Path) -> Iterator[Path]:
         staged.mkdir()
         yield staged
         publish.replace(staged, target)
-    except OSError as error:
-        raise SaveError(f"{target} cannot be written: {error}") from error
+    except (OSError, tf.errors.OpError) as error:
+        raise SaveError(f"{target} cannot be written: {first_line(error)}") from error
     finally:
         shutil.rmtree(staged, ignore_errors=True)
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import encoding, spaces
+from tfagents_batch import spaces
 from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.serving.formats.functions import Arrays, Run
 from tfagents_batch.serving.signature import Field, Signature
@@ -18,6 +18,8 @@ from tfagents_batch.serving.signature import Field, Signature
 ROWS = 1000
 ABSOLUTE, RELATIVE = 1e-4, 1e-5  # either is enough
 CHUNK = 256  # rows of a call
+# Two actions are equally good if their scores differ by less than rounding does.
+_TIE, _MOST_TIES = 1e-6, 0.01  # and the largest share of such rows
 _LARGE = 1e9  # of a number without bounds
 
 
@@ -89,6 +91,9 @@ def compare(signature: Signature, run: Run, given: Arrays) -> tuple[Parity, Arra
     ties = np.zeros(size, bool)
     if "propensity" in expected:
         ties = _ties(signature, given, expected["action"], found.get("action"))
+        if ties.mean() > _MOST_TIES:
+            problems.append(f"action differs in {ties.sum()} rows, though by little")
+        problems += _wrong_probabilities(found, ties)
     for name, right in expected.items():
         wrong = found.get(name)
         if wrong is None or wrong.shape != right.shape or wrong.dtype != right.dtype:
@@ -102,6 +107,20 @@ def compare(signature: Signature, run: Run, given: Arrays) -> tuple[Parity, Arra
 
 
 _OF_ACTION = "action", "propensity", "probabilities"  # which a tie changes
+
+
+def _wrong_probabilities(found: Arrays, rows: np.ndarray) -> list[str]:
+    """Return what is wrong with the probabilities of rows, a line each."""
+    problems = []
+    for name in ("propensity", "probabilities"):
+        x = found.get(name)
+        if x is not None and not ((x[rows] >= 0) & (x[rows] <= 1 + ABSOLUTE)).all():
+            problems.append(f"{name} is not between 0 and 1 in all rows")
+    if "probabilities" in found:
+        total = found["probabilities"][rows].sum(-1)
+        if not np.allclose(total, 1, atol=ABSOLUTE):
+            problems.append("probabilities do not sum to 1 in all rows")
+    return problems
 
 
 def _differ(name: str, found: np.ndarray, right: np.ndarray) -> tuple[float, list[str]]:
@@ -142,7 +161,7 @@ def _ties(
         for action in (right, found)
     )
     different = (right != found).reshape(len(right), -1).any(-1)
-    return different & (np.abs(one - other) < ABSOLUTE)
+    return different & (np.abs(one - other) < _TIE + RELATIVE * np.abs(one))
 
 
 def _reference(signature: Signature) -> Run:
@@ -172,7 +191,7 @@ def _kind(x: np.ndarray | None) -> str:
 def _random(leaf: spaces.Leaf, size: int, generator: np.random.Generator) -> np.ndarray:
     """Return random values ``[size, ...]`` of a part of an observation."""
     space, shape = leaf.space, (size, *leaf.shape)
-    if ACTION_MASK in leaf.path:
+    if leaf.path == (ACTION_MASK,):
         return generator.integers(0, 2, shape)
     if isinstance(space, gs.Discrete):
         return generator.integers(space.start, space.start + space.n, shape)
@@ -184,14 +203,14 @@ def _random(leaf: spaces.Leaf, size: int, generator: np.random.Generator) -> np.
     if np.issubdtype(space.dtype, np.floating):
         scale = np.exp(generator.normal(0, 2, (size, *[1] * len(leaf.shape))))
         return np.clip(generator.normal(size=shape) * scale, space.low, space.high)
-    low, high = np.int64(space.low), np.int64(space.high)
+    low, high = (np.int64(x) for x in _integers(leaf))
     return generator.integers(low, high, shape, endpoint=True)
 
 
 def _edges(leaf: spaces.Leaf) -> np.ndarray:
     """Return extreme values of a part of an observation, ``[n, ...]``."""
     space = leaf.space
-    if ACTION_MASK in leaf.path:  # one possible action each, all of them, and none
+    if leaf.path == (ACTION_MASK,):  # one possible action each, all of them, and none
         size = int(np.prod(leaf.shape))
         rows = [*np.eye(size), np.ones(size), np.zeros(size)]
         return np.reshape(rows, (-1, *leaf.shape))
@@ -202,10 +221,24 @@ def _edges(leaf: spaces.Leaf) -> np.ndarray:
         return np.stack([start, start + np.asarray(space.nvec) - 1])
     if isinstance(space, gs.MultiBinary):
         return np.stack([np.zeros(leaf.shape), np.ones(leaf.shape)])
-    large = _LARGE if encoding.kind(space) == "floats" else np.inf
-    low, high = (np.clip(np.float64(x), -large, large) for x in (space.low, space.high))
+    if np.issubdtype(space.dtype, np.floating):
+        bounds = space.low, space.high
+        low, high = (np.clip(np.float64(x), -_LARGE, _LARGE) for x in bounds)
+    else:
+        low, high = (np.float64(x) for x in _integers(leaf))
     middle = np.clip(0.0, low, high)
     return np.stack([low, high, middle, *_mixed(low, high)])
+
+
+def _integers(leaf: spaces.Leaf) -> list[np.ndarray]:
+    """Return the bounds of a Box of integers or flags that the model's input has."""
+    dtype = np.dtype(leaf.dtype)
+    if dtype.kind == "b":
+        least, most = 0, 1
+    else:
+        least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    bounds = leaf.space.low, leaf.space.high
+    return [np.clip(np.asarray(x, object), least, most) for x in bounds]
 
 
 def _mixed(low: np.ndarray, high: np.ndarray) -> Sequence[np.ndarray]:

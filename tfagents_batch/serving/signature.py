@@ -72,7 +72,7 @@ class Signature:
         self._step = step
         self._check_exploration()
         parts = _observations(spec)
-        self.mask = next((x.name for x in parts if ACTION_MASK in x.path), None)
+        self.mask = next((x.name for x in parts if x.path == (ACTION_MASK,)), None)
         memory = nest.flatten(policy.memory(1, exploration > 0))
         self.inputs = tuple(parts)
         if memory:
@@ -209,13 +209,18 @@ class Signature:
 
 
 def _observations(spec: EnvSpec) -> list[Field]:
-    """Return the parts of an observation, with names that are Python's identifiers."""
+    """Return the parts of an observation, with names that every format takes.
+
+    They differ in more than the case of letters, which TensorFlow does not tell apart.
+    """
     found: dict[str, Field] = {}
     for leaf in spaces.leaves(spec.observation_space):
-        name = re.sub(r"\W", "_", "_".join(["observation", *map(str, leaf.path)]))
-        while name in found:
+        keys = "_".join(["observation", *map(str, leaf.path)])
+        name = re.sub(r"\W", "_", keys, flags=re.ASCII)
+        while name.lower() in found:
             name += "_"
-        found[name] = Field(name, "observation", leaf.shape, leaf.dtype, leaf.path)
+        field = Field(name, "observation", leaf.shape, leaf.dtype, leaf.path)
+        found[name.lower()] = field
     return list(found.values())
 
 
