@@ -132,7 +132,8 @@ def test_it_satisfies_the_protocol(name):
     assert isinstance(agent.policy, tf.Module)
     source = sources.REGISTRY[agent.config.source[0]]
     assert source.kind in agent.config.accepts()
-    assert type(agent).__subclasses__() == []
+    kinds = [x.__module__.split(".")[0] for x in type(agent).__subclasses__()]
+    assert "tfagents_batch" not in kinds  # users may extend it
 
 
 def test_tiny_returns_raise_an_alarm_unless_rewards_are_normalized(name):

@@ -219,7 +219,7 @@ def test_a_full_disk_is_503_and_the_server_goes_on(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("tfagents_batch.offline.line_files.os.write", full)
+        patch.setattr(os, "write", full)
         answer = app.ask("/v1/act", {"observation": X})
         assert answer.status == 503 and "No space left" in answer.body["error"]
         assert answer.headers["retry-after"] == "10"
