@@ -19,6 +19,7 @@ BRIEF = {"network": {"hidden": [8]}, "histograms": False}  # short to compile
 KINDS = {  # of actions, by algorithm, if it does not take all
     "bc": ("discrete",),
     "dqn": ("discrete",),
+    "pqn": ("discrete",),
     "ddpg": ("box",),
     "sac": ("box", "discrete"),
     "td3": ("box",),

@@ -1,6 +1,6 @@
 """Algorithms by name: ``REGISTRY[name] = (class, its Config)``."""
 
-from tfagents_batch.algorithms import a2c, bc, dqn, ppo, reinforce, sac, td3
+from tfagents_batch.algorithms import a2c, bc, dqn, ppo, pqn, reinforce, sac, td3
 
 REGISTRY = {
     "ppo": (ppo.PPO, ppo.Config),
@@ -8,6 +8,7 @@ REGISTRY = {
     "ga3c": (a2c.A2C, a2c.GA3CConfig),
     "reinforce": (reinforce.Reinforce, reinforce.Config),
     "dqn": (dqn.DQN, dqn.Config),
+    "pqn": (pqn.PQN, pqn.Config),
     "bc": (bc.BC, bc.Config),
     "sac": (sac.SAC, sac.Config),
     "td3": (td3.TD3, td3.Config),

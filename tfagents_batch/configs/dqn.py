@@ -1,4 +1,4 @@
-"""Presets of DQN.
+"""Presets of DQN and PQN.
 
 Where a preset follows published settings, a comment names them. A comment gives the
 target return.
@@ -57,6 +57,21 @@ def _minatar(game: str, rainbow: bool = False) -> Preset:
     return _dqn(f"tf/MinAtar/{game}-v1", 1_000_000, 8, replay, **settings)
 
 
+# Gallici et al. 2024 (arXiv:2407.04811) with a fifth of the steps, and two dense layers
+# in place of their CNN. A return of 10 or more in Breakout.
+def _pqn(game: str) -> Preset:
+    return trained_by(
+        "pqn",
+        f"tf/MinAtar/{game}-v1",
+        2_000_000,
+        128,
+        {"length": 32},
+        learning_rate="linear(5e-4, 0)",
+        epsilon="linear(1, 0.05, 200000)",
+        network={"hidden": (256, 128)},
+    )
+
+
 _GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
 
 PRESETS = {
@@ -97,6 +112,7 @@ PRESETS = {
         f"rainbow/{game.lower()}-minatar": _minatar(game, rainbow=True)
         for game in _GAMES
     },
+    **{f"pqn/{game.lower()}-minatar": _pqn(game) for game in _GAMES},
     # rl-baselines3-zoo's batch and an update every 4 steps. Double targets of 3
     # rewards, a higher learning rate and less exploration learn within an hour or two
     # instead of a day. A return of 10 or more.

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
 from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.noisy import NoisyDense
 from tfagents_batch.nn.settings import Settings
@@ -32,6 +33,17 @@ class Config(Settings):
     noisy: bool = option(
         False, "explore by noise in the weights of all layers but CNNs"
     )
+    layer_norm: bool = option(
+        False, "normalize the inputs of each hidden layer's activation (LayerNorm)"
+    )
+
+    def check(self, path: str = "") -> Config:
+        """Return the checked settings; see ``Settings.check``."""
+        if self.noisy and self.layer_norm:
+            raise UserError(
+                f"{path}noisy and {path}layer_norm are both true; use one of them"
+            )
+        return super().check(path)
 
 
 class QBody(keras.Model):
@@ -132,7 +144,8 @@ def _tower(hidden: tuple[int, ...], units: int, config: Config, name: str) -> _T
         ]
         head = NoisyDense(units, kernel_initializer=kernels.value(kind), name=name)
     else:
-        layers = blocks.mlp(hidden, activation, kind, name).stack
+        norm = config.layer_norm
+        layers = blocks.mlp(hidden, activation, kind, name, norm).stack
         head = blocks.Head(units, kernels.value(kind), name)
     return _Tower([*layers, head], config.noisy, name=f"{name}_tower", dtype="float32")
 

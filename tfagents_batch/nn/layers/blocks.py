@@ -31,7 +31,11 @@ class Stack(keras.layers.Layer):
 
 
 def mlp(
-    sizes: Sequence[int], activation: str, initializer: kernels.Kind, name: str
+    sizes: Sequence[int],
+    activation: str,
+    initializer: kernels.Kind,
+    name: str,
+    layer_norm: bool = False,
 ) -> Stack:
     """Build dense layers with one activation, ``[N, F] -> [N, sizes[-1]]``.
 
@@ -40,16 +44,21 @@ def mlp(
       activation: name of a Keras activation.
       initializer: kernel initializer, see ``kernels.hidden``.
       name: name of the stack.
+      layer_norm: whether the inputs of activations are normalized (Ba et al. 2016).
     """
-    layers = [
-        keras.layers.Dense(
+    layers: list[keras.layers.Layer] = []
+    for size in sizes:
+        dtype = kernels.dtype(size)
+        dense = keras.layers.Dense(
             int(size),
-            activation,
+            None if layer_norm else activation,
             kernel_initializer=kernels.hidden(initializer),  # a new one per layer
-            dtype=kernels.dtype(size),
+            dtype=dtype,
         )
-        for size in sizes
-    ]
+        layers.append(dense)
+        if layer_norm:
+            layers.append(keras.layers.LayerNormalization(dtype=dtype))
+            layers.append(keras.layers.Activation(activation, dtype=dtype))
     return Stack(layers, name=name, dtype="float32")
 
 

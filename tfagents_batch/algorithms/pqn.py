@@ -1,0 +1,238 @@
+"""PQN: Q-learning on rollouts, without replay and without a target network.
+
+Many environments give enough different transitions, and normalized layers keep the
+values of one network stable (Gallici et al. 2024, "Simplifying Deep Temporal Difference
+Learning", arXiv:2407.04811). Targets are Q(lambda) returns without correction (Peng and
+Williams 1996), for several epochs of minibatches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import config as configs
+from tfagents_batch import nest
+from tfagents_batch.algorithms.shared import alarms, off_policy
+from tfagents_batch.config import number, option
+from tfagents_batch.graph import minibatch
+from tfagents_batch.graph.inputs import Inputs, InputSchedule
+from tfagents_batch.interfaces import (
+    Accepts,
+    DefaultSource,
+    Rollouts,
+    Updated,
+    UpdateSize,
+)
+from tfagents_batch.metrics import Limit, Metrics
+from tfagents_batch.nn import networks, q_network, summary, user
+from tfagents_batch.nn.exploration import Warmup
+from tfagents_batch.nn.optimizer import Optimizer, Rule
+from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy
+from tfagents_batch.ops import histograms, masked, returns, td
+from tfagents_batch.schedules import Constant, Linear, Schedule
+from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+
+METRICS = "loss/td", "value/td_error", "grad/norm", "grad/skipped"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of PQN."""
+
+    gamma: float = number(0.99, "discount factor per step", least=0, most=1)
+    trace: float = number(
+        0.65, "lambda of the Q(lambda) returns; 0 gives one reward", least=0, most=1
+    )
+    learning_rate: Schedule = number(
+        Constant(5e-4), "learning rate of the optimizer", least=0
+    )
+    optimizer: Rule = option(
+        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
+    )
+    optimizer_epsilon: float = number(1e-8, "epsilon of the optimizer", above=0)
+    max_gradient_norm: float | None = number(
+        10.0, "largest global norm of the gradient; none: any", above=0
+    )
+    epsilon: Schedule = number(
+        Linear(1.0, 0.05, 100_000), "probability of a random action", least=0, most=1
+    )
+    epochs: int = option(2, "passes over a rollout", least=1)
+    minibatch_size: int = option(128, "transitions per gradient step", least=1)
+    histograms: bool = option(
+        True, "log histograms, such as those of values, weights and gradients"
+    )
+    network: q_network.Config = option(
+        q_network.Config(layer_norm=True), "shape of the network"
+    )
+
+    source: ClassVar[DefaultSource] = "rollout", {"length": 32}
+    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation", "network.dueling")
+
+    def check(self) -> Config:
+        """Return the checked settings.
+
+        Raises:
+          UserError: for a setting that is invalid.
+        """
+        checked = configs.check(self)
+        return dataclasses.replace(checked, network=checked.network.check("network."))
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from rollouts."""
+        return {"rollouts": Rollouts()}
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        """Return the limits of metrics, see ``interfaces.Algorithm``."""
+        del spec
+        advice = "rewards of about 1; a lower --algorithm.learning_rate"
+        return (
+            off_policy.diverging_values(10, self.gamma, advice),
+            *alarms.small_returns(),
+        )
+
+    def update_size(self, transitions: int) -> UpdateSize:
+        """Return the size of a minibatch, see ``interfaces.Algorithm``."""
+        size = min(self.minibatch_size, transitions)
+        return UpdateSize(size, self.network.hidden or q_network.HIDDEN)
+
+
+class _Rows(NamedTuple):
+    """Transitions ``[N, ...]`` with their targets, f32 ``[N]``."""
+
+    step: TimeStep
+    action: tf.Tensor
+    target: tf.Tensor
+
+
+class PQN(tf.Module):
+    """PQN with an epsilon-greedy policy; satisfies ``interfaces.Algorithm``.
+
+    Args:
+      config: settings.
+      spec: spec of the environments; their actions are Discrete.
+      network: the user's ``keras.Model`` or builder, see ``q_network``; None uses the
+        built-in network, whose hidden layers are normalized.
+
+    Attributes:
+      policy: policy that learns.
+      network: its network.
+
+    Raises:
+      UserError: for settings, actions or a network that cannot be used.
+    """
+
+    def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
+        super().__init__()
+        self.config = config = config.check()
+        self._spec, self._given = spec, user.distinct(network)
+        self.inputs = inputs = Inputs(config)
+        self.policy = self.make_policy()
+        self.network = self.policy.network
+        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, config.optimizer
+        self.optimizer = Optimizer(self.network.trainable_variables, *rule)
+        # XLA makes convolutions on a CPU slower.
+        self.compilable = not self.network.convolves
+
+    def make_policy(self) -> EpsilonGreedy:
+        """Return a policy with variables of its own, like the one that learns."""
+        shape = self.config.network
+        if self._given is not None:  # which normalizes its layers itself
+            shape = dataclasses.replace(shape, layer_norm=False)
+        network = q_network.q_network(self._spec, shape, self._given)
+        epsilon = InputSchedule(self.config.epsilon)
+        start = self._spec.action_space.start
+        return EpsilonGreedy(network, start, epsilon, Warmup(0))
+
+    def compile_parts(self, on: bool) -> None:
+        """Compile the optimizer step, alone or as a part of the update."""
+        self.optimizer.compiled = on
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the variables of a checkpoint: all that updates change."""
+        named = nest.prefixed("learner/optimizer", self.optimizer.named_variables())
+        return self.policy.named_variables() | named
+
+    def histograms(self) -> Metrics:
+        """Return histograms of weights and gradients, see ``interfaces.Algorithm``."""
+        if not self.config.histograms:
+            return {}
+        return summary.weight_histograms(self.optimizer)
+
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
+        """Train on one rollout ``[T, B]``."""
+        config, mask = self.inputs, trajectory.mask
+        rate = config.learning_rate(step)
+        self.optimizer.set_learning_rate(rate)
+        steps = trajectory.steps._replace(info={})
+        action = self.policy.index(trajectory.action)
+        q = self.network.unroll(steps)[0].q
+        target = self._targets(trajectory, q)
+        first = nest.map(lambda x: x[:-1], steps)
+        rows = nest.fold(_Rows(first, action, target))
+        metrics = self._epochs(rows, tf.reshape(mask, [-1]), seed)
+        taken = tf.reduce_sum(tf.one_hot(action, q.shape[-1]) * q[:-1], -1)
+        if config.histograms:
+            shown = {"action": trajectory.action, "q": taken, "target": target}
+            metrics |= {
+                f"histogram/{name}": histograms.rows(x, mask)
+                for name, x in shown.items()
+            }
+        return Updated(
+            metrics
+            | {
+                "value/q": masked.mean(taken, mask),
+                "value/target": masked.mean(target, mask),
+                "policy/epsilon": self.policy.epsilon(step),
+                "grad/learning_rate": tf.identity(rate),
+            }
+        )
+
+    def _targets(self, trajectory: Trajectory, q: tf.Tensor) -> tf.Tensor:
+        """Return Q(lambda) returns, f32 ``[T, B]``; ``q`` is ``[T + 1, B, A]``.
+
+        G_t = r + gamma ((1 - lambda) max_a Q(s', a) + lambda G_{t+1}): the TD(lambda)
+        return of the values max_a Q (paper, eq. 9, section 4).
+        """
+        config = self.inputs
+        _, valid = networks.split_mask(trajectory.steps.observation)
+        q = q if valid is None else masked.logits(q, valid)
+        value = tf.stop_gradient(tf.reduce_max(q, -1))
+        data = trajectory.reward, trajectory.discount(config.gamma), value
+        advantage = returns.gae(*data, config.trace, trajectory.mask)
+        return advantage + value[:-1]
+
+    def _epochs(self, rows: _Rows, valid: tf.Tensor, seed) -> Metrics:
+        """Run all gradient steps on rows ``[N, ...]``; return the means of metrics."""
+
+        def train(rows, taken, carry):
+            sums, count = carry
+
+            def td_loss():
+                q = self.network(rows.step)[0].q
+                error = td.chosen(q, rows.action) - rows.target
+                loss = masked.mean(tf.square(error), taken) / 2
+                loss += self.network.extra_loss()
+                return loss, {
+                    "loss/td": loss,
+                    "value/td_error": masked.mean(tf.abs(error), taken),
+                }
+
+            metrics, found = self.optimizer.minimize(td_loss)
+            metrics |= found
+            return {name: x + metrics[name] for name, x in sums.items()}, count + 1
+
+        sums, count = minibatch.loop(
+            train,
+            (dict.fromkeys(METRICS, 0.0), 0.0),
+            rows,
+            valid,
+            epochs=self.config.epochs,
+            minibatch_size=self.config.minibatch_size,
+            seed=seed,
+        )
+        means = {name: x / tf.maximum(count, 1) for name, x in sums.items()}
+        return means | {"grad/updates": count}
