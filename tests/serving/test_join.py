@@ -73,7 +73,8 @@ def test_feedback_gives_the_reward_and_others_get_the_default(logged, tmp_path):
     assert found[0] == ({"click": 1.0}, True, None, {3: 1.0})
     assert found[1][1:3] == (False, True)  # the feedback replaces the end of the row
     counts = json.loads((tmp_path / "rows/_summary.json").read_text())
-    assert counts["unanswered"] == 1 and counts["default_reward"] == -0.25
+    assert counts["unanswered"] == 1 and counts["settings"]["default_reward"] == -0.25
+    assert (counts["repeated"], counts["settings"]["repeated"]) == (0, "last")
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,45 @@ def test_several_feedbacks_on_a_decision(logged, repeated, reward):
     summary, rewards = logged.join(repeated=repeated)
     assert rewards == {one: reward}
     assert (summary.answered, summary.repeated) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("repeated", "expected"),
+    [
+        ("last", (4.0, True, False, None, {0: 2.0})),
+        ("first", (1.0, False, True, {"click": 1.0}, None)),
+        ("sum", (5.0, True, False, None, {0: 2.0})),
+    ],
+)
+def test_flags_and_all_else_are_of_the_feedback_of_the_reward(
+    logged, tmp_path, repeated, expected
+):
+    (one,) = decide(logged, 1)
+    answer(logged, one, 1, truncated=True, metrics={"click": 1})
+    answer(logged, one, 4, terminated=True, final_observation={"0": 2})
+    logged.join(repeated=repeated)
+    with open_rows(tmp_path / "rows") as rows:
+        (found,) = rows.fetch(
+            "SELECT reward, terminated, truncated, metrics, final_state_features "
+            "FROM rows"
+        )
+    assert found == expected
+
+
+def test_lines_that_cannot_be_read_are_counted_and_left_out(logged, tmp_path):
+    one, two = decide(logged, 2)
+    answer(logged, one, 1)
+    logged.log.close()
+    (path,) = (tmp_path / "log").glob("*.jsonl")
+    text = path.read_text()
+    surrogate = json.dumps(json.loads(text.splitlines()[0]) | {"mdp_id": "\ud800"})
+    path.write_text('{"ds":\n' + text + surrogate + "\n[1]\n")
+    (path,) = (tmp_path / "log" / FEEDBACK_FOLDER).glob("*.jsonl")
+    wrong = {"request_id": two, "reward": 1, "metrics": {"\udfff": 1}, "time": 1}
+    path.write_text(json.dumps(wrong) + "\n{\n" + path.read_text())
+    summary, rewards = logged.join()
+    assert rewards == {one: 1.0, two: 0.0}
+    assert (summary.damaged, summary.answered, summary.unknown) == (5, 1, 0)
 
 
 def test_a_window_leaves_late_feedback_and_open_decisions_out(logged, tmp_path):
@@ -151,10 +191,20 @@ def test_continuous_decisions_are_joined(serve, tmp_path, capsys):
     app.log.close()
     output = str(tmp_path / "rows")
     flags = [f"--decisions={tmp_path / 'log'}", f"--output={output}"]
+    with pytest.raises(UserError, match=r"3 decisions are no names, .*--mode=c"):
+        script.main(flags)
     assert script.main([*flags, "--mode=continuous"]) == 0
     out, err = capsys.readouterr()
     assert out.strip() == output and "answered    1\n" in err
     assert rows_script.main([f"--input={output}", "--mode=continuous"]) == 0
+
+
+def test_discrete_decisions_are_not_joined_as_continuous_ones(logged, tmp_path):
+    decide(logged, 1)
+    logged.log.close()
+    flags = [f"--decisions={tmp_path / 'log'}", f"--output={tmp_path / 'rows'}"]
+    with pytest.raises(UserError, match=r"no maps of numbers, .*--mode=discrete"):
+        script.main([*flags, "--mode=continuous"])
 
 
 def play(app, episodes, seed):

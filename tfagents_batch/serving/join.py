@@ -2,7 +2,8 @@
 
 The row of a decision gets the reward and the flags of the feedback with the same
 request id. Feedback that comes later than a window is not used, so a join that is made
-after the window gives the same rows whenever it is made.
+after the window gives the same rows whenever it is made. A line that cannot be read is
+counted and left out, so that it does not cost the rest of a log.
 """
 
 from __future__ import annotations
@@ -34,8 +35,14 @@ _LINE = {
     "final_possible_actions": "VARCHAR[]",
     "time": "BIGINT",
 }
+_NEEDED = ("request_id", "reward", "time")  # without them, a line is damaged
 _FLAGS = ("terminated", "truncated")
-_TAKEN = tuple(x for x in _LINE if x not in ("request_id", "reward", "time"))
+_TAKEN = tuple(x for x in _LINE if x not in _NEEDED)
+_ACTIONS = {
+    "discrete": "names",
+    "parametric": "maps of features",
+    "continuous": "maps of numbers",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +56,7 @@ class JoinConfig:
         above=0,
     )
     repeated: Literal["last", "first", "sum"] = option(
-        "last", "reward of several feedbacks on a decision: last, first or sum"
+        "last", "which feedback on a decision: last, first, or the sum of rewards"
     )
 
 
@@ -66,6 +73,7 @@ class Summary:
       late: feedbacks that came after the window.
       unknown: feedbacks on decisions that are not there.
       repeated: feedbacks beyond the first on a decision.
+      damaged: lines of decisions and of feedback that cannot be read.
     """
 
     rows: int
@@ -75,6 +83,7 @@ class Summary:
     late: int
     unknown: int
     repeated: int
+    damaged: int
 
     def text(self) -> str:
         """Return the counts as lines."""
@@ -113,21 +122,27 @@ def join(
     _check_output(output)
     until = int((time.time() if now is None else now) * 1e6)
     with open_rows(decisions, mode) as rows, _staged(output) as staged:
+        run = rows.connection.execute
+        rows.fetch(_decisions(rows.view))
+        _check_mode(rows)
         if rows.unknown_columns:
             raise UserError(
                 f"the decisions have the unknown columns {rows.unknown_columns}; pass "
                 "the folder that the server logged to"
             )
-        run = rows.connection.execute
-        rows.fetch(_decisions(rows.view))
+        damaged = _drop(rows, "decisions", "unread IS NOT NULL")
         _check_ids(rows)
         rows.fetch(_feedback(_files(feedback)))
+        damaged += _drop(
+            rows, "feedback", " OR ".join(f"{name} IS NULL" for name in _NEEDED)
+        )
         run(_matched(config, until))
         target = str(staged / ROWS).replace("'", "''")
         rows.fetch(f"COPY ({_joined(mode, config)}) TO '{target}' (FORMAT parquet)")
         rows.check_unchanged()
-        summary = _summary(rows)
-        text = json.dumps(dataclasses.asdict(config) | dataclasses.asdict(summary))
+        summary = _summary(rows, damaged)
+        counts = dataclasses.asdict(summary)
+        text = json.dumps({"settings": dataclasses.asdict(config)} | counts)
         (staged / SUMMARY).write_text(text)
     return summary
 
@@ -135,7 +150,7 @@ def join(
 def _decisions(view: str) -> str:
     """Return the query that stores the decisions with their time in microseconds."""
     return (
-        f"CREATE TABLE decisions AS SELECT * EXCLUDE (file, row, unread), "
+        f"CREATE TABLE decisions AS SELECT * EXCLUDE (file, row), "
         f"TRY_CAST('0x' || left(request_id, {TIME_DIGITS}) AS BIGINT) AS made "
         f"FROM {view}"
     )
@@ -150,8 +165,14 @@ def _feedback(files: list[str]) -> str:
     names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
     return (
         f"CREATE TABLE feedback AS SELECT * FROM read_json([{names}], "
-        f"format='newline_delimited', columns={{{columns}}})"
+        f"format='newline_delimited', columns={{{columns}}}, ignore_errors=true)"
     )
+
+
+def _drop(rows: Any, table: str, condition: str) -> int:
+    """Remove the lines of a table that could not be read; return their number."""
+    ((count,),) = rows.fetch(f"DELETE FROM {table} WHERE {condition}")
+    return count
 
 
 def _matched(config: JoinConfig, until: int) -> str:
@@ -159,24 +180,22 @@ def _matched(config: JoinConfig, until: int) -> str:
     window = 2**62 if config.window is None else int(config.window * 1e6)
     # A decision of an earlier version has no time, and no window then.
     late = f"coalesce(feedback.time - made > {window}, false)"
-    reward = {
-        "last": "arg_max(reward, time)",
-        "first": "arg_min(reward, time)",
-        "sum": "sum(reward)",
-    }[config.repeated]
-    taken = ", ".join(
-        f"bool_or({x}) AS {x}"
-        if x in _FLAGS
-        else f"arg_max({x}, time) FILTER (WHERE {x} IS NOT NULL) AS {x}"
-        for x in _TAKEN
-    )
+    pick = "arg_min" if config.repeated == "first" else "arg_max"
+    reward = "total" if config.repeated == "sum" else "taken.reward"
+    # All of one feedback, because parts of several may contradict each other.
+    columns = ", ".join(f"{x} := {x}" for x in ("reward", *_TAKEN))
+    taken = ", ".join(f"taken.{x} AS {x}" for x in _TAKEN)
     return f"""
         CREATE TABLE used AS
-        SELECT request_id, {reward} AS reward, count(*) AS count, {taken}
+        SELECT request_id, {reward} AS reward, count, {taken}
         FROM (
-          SELECT feedback.* FROM feedback JOIN decisions USING (request_id)
-          WHERE NOT {late}
-        ) GROUP BY request_id;
+          SELECT request_id, count(*) AS count, sum(reward) AS total,
+                 {pick}(struct_pack({columns}), time) AS taken
+          FROM (
+            SELECT feedback.* FROM feedback JOIN decisions USING (request_id)
+            WHERE NOT {late}
+          ) GROUP BY request_id
+        );
         CREATE TABLE late AS
         SELECT count(*) AS count
         FROM feedback JOIN decisions USING (request_id) WHERE {late};
@@ -212,7 +231,7 @@ def _joined(mode: schema.Mode, config: JoinConfig) -> str:
     )
 
 
-def _summary(rows: Any) -> Summary:
+def _summary(rows: Any, damaged: int) -> Summary:
     ((decisions, complete, answered, repeated, late, unknown),) = rows.fetch("""
         SELECT (SELECT count(*) FROM decisions), (SELECT count(*) FROM complete),
                (SELECT count(*) FROM used),
@@ -228,7 +247,22 @@ def _summary(rows: Any) -> Summary:
         late=late,
         unknown=unknown,
         repeated=repeated,
+        damaged=damaged,
     )
+
+
+def _check_mode(rows: Any) -> None:
+    """Refuse decisions of which no action is one of the mode."""
+    ((read, others),) = rows.fetch(
+        "SELECT count(action), count(*) FILTER (WHERE map_contains(unread, 'action')) "
+        "FROM decisions"
+    )
+    if others and not read:
+        other = "continuous" if rows.mode == "discrete" else "discrete"
+        raise UserError(
+            f"the actions of {others:,} decisions are no {_ACTIONS[rows.mode]}, as "
+            f"--mode={rows.mode} expects; pass --mode={other}"
+        )
 
 
 def _check_ids(rows: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,10 @@ def feedback(
     if (metrics := body.get("metrics")) is not None:
         if not isinstance(metrics, dict):
             raise UserError("metrics is no object of numbers by name")
-        line["metrics"] = {k: _number(x, f"metrics.{k}") for k, x in metrics.items()}
+        line["metrics"] = {
+            _encodable(k, "a name in metrics"): _number(x, f"metrics.{k}")
+            for k, x in metrics.items()
+        }
     if (final := body.get("final_observation")) is not None:
         possible = body.get("final_possible_actions")
         observed = reader.read(final, possible)
@@ -199,11 +202,23 @@ def _text(value: Any, name: str) -> str:
         raise UserError(
             f"{name} is {value!r:.80}; expected text of at most {_LONGEST} characters"
         )
+    return _encodable(value, name)
+
+
+def _encodable(value: str, name: str) -> str:
+    """Return text that UTF-8 has; JSON's escapes can also give half of a character."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            f"{name} is {value!r:.80}, which UTF-8 does not have; send whole characters"
+        ) from None
     return value
 
 
 def _number(value: Any, name: str) -> float:
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not plain or not math.isfinite(value):
+    # A comparison, because whole numbers of any length arrive here.
+    if not plain or not abs(value) <= sys.float_info.max:
         raise UserError(f"{name} is {value!r:.80}; expected a finite number")
     return float(value)
