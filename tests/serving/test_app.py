@@ -377,16 +377,34 @@ def test_an_error_of_the_model_is_500_and_the_server_goes_on(
     assert app.ask("/v1/act", {"observation": X}).status == 200
 
 
-def test_an_answer_that_is_not_finite_is_500(serve, tmp_path):
-    app = serve(exports.continuous(tmp_path / "a", 0.0), log=str(tmp_path / "log"))
-    model = app.models.current
-    inner = model.predictor.run
-    model.predictor.run = lambda *x, **y: {
-        k: v * np.float32(NAN) for k, v in inner(*x, **y).items()
-    }
-    answer = app.ask("/v1/act", {"observation": [0.5, 0.5]})
-    assert answer.status == 500 and "not finite" in answer.body["error"]
-    assert lines(tmp_path / "log") == []
+@pytest.mark.parametrize("path", ["/v1/act", "/v1/predict"])
+def test_values_that_are_not_finite_cost_only_their_own_request(serve, tmp_path, path):
+    app = serve(exports.recurrent(tmp_path / "a"), log=str(tmp_path / "log"))
+    app.app._endpoints._acting._count_requests = lambda: 100  # all in one batch
+    large = {"observation": [3e38], "state": [[3e38]], "mdp_id": "large"}
+    several = {"observations": [[0.5], [3e38]], "state": [[[1]], [[3e38]]]}
+    good = {"observation": [0.5], "state": [[0.25]], "mdp_id": "good"}
+    asked = [(path, body) for body in (good, large, several, good)]
+    answers = app.ask_all(asked)
+    assert [x.status for x in answers] == [200, 422, 422, 200]
+    assert answers[0].body["state"] == answers[3].body["state"] == [[0.75]]
+    assert "the observation leads to" in answers[1].body["error"]
+    assert "observations[1] leads to values of state" in answers[2].body["error"]
+    rows = lines(tmp_path / "log")
+    assert [x["mdp_id"] for x in rows] == ["good"] * (2 if path == "/v1/act" else 0)
+    assert all(x["state_features"] == {"0": 0.5} for x in rows)
+    assert app.ask(*asked[1]).status == 422  # alone
+
+
+def test_decisions_of_an_episode_get_increasing_numbers(serve, simple, tmp_path):
+    app = serve(simple, log=str(tmp_path))
+    app.app._endpoints._acting._count_requests = lambda: 100
+    several = {"observations": [X] * 20, "mdp_id": ["a"] * 20}
+    one = {"observation": X, "mdp_id": "a"}
+    app.ask_all([("/v1/act", several), ("/v1/act", one), ("/v1/act", one)])
+    app.ask("/v1/act", one)
+    numbers = [row["sequence_number"] for row in lines(tmp_path)]
+    assert len(numbers) == 23 and numbers == sorted({*numbers})
 
 
 def test_numbers_without_ids_of_their_own_are_no_rows(serve, tmp_path):

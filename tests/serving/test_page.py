@@ -95,5 +95,5 @@ def test_every_status_is_explained():
         path.read_text()
         for path in (ROOT / "tfagents_batch/serving/server").glob("*.py")
     )
-    used = {*re.findall(r"Refused\(\s*(\d+)", source)} | {"408", "422"}
+    used = {*re.findall(r"Refused\(\s*(\d+)", source)} | {"408", "422", "500"}
     assert used == listed

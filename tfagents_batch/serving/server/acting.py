@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +12,12 @@ import numpy as np
 
 from tfagents_batch.errors import SaveError
 from tfagents_batch.serving.request_ids import RequestIds
+from tfagents_batch.serving.server import sharing
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Model, Models
 from tfagents_batch.serving.server.observations import Decision
 from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.server.sharing import Answers, Requests
 
 Answer = dict[str, Any]
 _DAY = 86_400_000_000  # microseconds
@@ -37,19 +38,29 @@ class Acting:
     def __init__(self, models: Models, log: DecisionLog | None):
         self._models, self._log = models, log
         self._ids = RequestIds()
+        self._next_number = 0
         self.missing = self.unlogged = 0
 
-    def __call__(self, decisions: Sequence[Decision]) -> list[Answer]:
-        """Return the answers of decisions, after they were logged.
+    def __call__(self, requests: Requests) -> list[Answers | Refused]:
+        """Return the answers of each request, after they were logged, or its refusal.
 
         Raises:
           Refused: with 503, if they cannot be logged. An answer that is not in the log
             would be missing in all that is learned from it.
         """
         model = self._models.current
+        decisions = sharing.join(requests)
         feeds = stack(model, decisions)
         outputs = model.predictor.run(feeds, outputs=model.needed)
         answers = split(model, outputs)
+        found = sharing.share(requests, answers, sharing.find_wrong(outputs))
+        rows = sharing.accepted(requests, found)
+        if len(rows) < len(decisions):
+            decisions = [decisions[row] for row in rows]
+            answers = [answers[row] for row in rows]
+            feeds = {name: array[rows] for name, array in feeds.items()}
+        if not rows:
+            return found
         now = time.time_ns() // 1000
         make_id = self._ids.at(now)
         for answer, decision in zip(answers, decisions, strict=True):
@@ -57,12 +68,15 @@ class Acting:
             self.missing += decision.observed.missing
         if self._log is not None:
             ds = _day(now // _DAY)
+            # Two decisions of an episode differ, also if they have the same time.
+            first = max(self._next_number, now)
+            self._next_number = first + len(decisions)
             try:
-                self._log.log(model.description, decisions, answers, feeds, ds, now)
+                self._log.log(model.description, decisions, answers, feeds, ds, first)
             except SaveError as error:
                 self.unlogged += len(decisions)
                 raise Refused(503, f"no decision was made: {error}", 10) from error
-        return answers
+        return found
 
 
 class Predicting:
@@ -75,10 +89,11 @@ class Predicting:
     def __init__(self, models: Models):
         self._models = models
 
-    def __call__(self, decisions: Sequence[Decision]) -> list[Answer]:
+    def __call__(self, requests: Requests) -> list[Answers | Refused]:
         model = self._models.current
-        outputs = model.predictor.run_greedy(stack(model, decisions))
-        return split(model, outputs)
+        outputs = model.predictor.run_greedy(stack(model, sharing.join(requests)))
+        wrong = sharing.find_wrong(outputs)
+        return sharing.share(requests, split(model, outputs), wrong)
 
 
 def stack(model: Model, decisions: Sequence[Decision]) -> dict[str, np.ndarray]:
@@ -94,33 +109,19 @@ def stack(model: Model, decisions: Sequence[Decision]) -> dict[str, np.ndarray]:
 
 
 def split(model: Model, outputs: dict[str, Any]) -> list[Answer]:
-    """Return the outputs of each decision as JSON data, with the model's version.
-
-    Raises:
-      Refused: with 500 for NaN or infinity, which JSON does not have.
-    """
+    """Return the outputs of each decision as JSON data, with the model's version."""
     version, names = model.description.version, model.description.actions
-    lists = {name: _finite(x) for name, x in outputs.items() if name != "state"}
+    lists = {name: x.tolist() for name, x in outputs.items() if name != "state"}
     if names is not None and "action" in lists:
         start = model.description.start
         lists["action_name"] = [names[x - start] for x in lists["action"]]
     if "state" in outputs:
-        parts = [_finite(x) for x in outputs["state"]]
+        parts = [x.tolist() for x in outputs["state"]]
         lists["state"] = [list(each) for each in zip(*parts, strict=True)]
     return [
         dict(zip(lists, values, strict=True), model_version=version)
         for values in zip(*lists.values(), strict=True)
     ]
-
-
-def _finite(array: np.ndarray) -> list:
-    values = array.tolist()
-    if array.dtype.kind == "f":
-        # The sum of a few Python numbers is quicker than a function of NumPy.
-        plain = array.ndim == 1
-        if not (math.isfinite(sum(values)) if plain else np.isfinite(array).all()):
-            raise Refused(500, "the model's answer is not finite; load another export")
-    return values
 
 
 @functools.lru_cache(2)

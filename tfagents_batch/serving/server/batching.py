@@ -15,14 +15,16 @@ from typing import Any
 
 from tfagents_batch.serving.server.refused import Refused
 
-Work = Callable[[Sequence[Any]], Sequence[Any]]
+# From the items of each request to the results of each, or why it has none.
+Work = Callable[[Sequence[Sequence[Any]]], Sequence[Sequence[Any] | Exception]]
 
 
 class Batches:
     """Bounded queue of items and the work on them; used in one event loop.
 
     Args:
-      work: function of at most ``most_together`` items that returns a result of each.
+      work: function of requests with at most ``most_together`` items in all. It returns
+        for each request a result of each item, or an exception.
       is_slow: whether the work is to run in a thread. Quick work runs in the event
         loop, because handing it to a thread and back takes longer than the work.
       executor: of slow work.
@@ -92,38 +94,40 @@ class Batches:
 
     def _start(self) -> None:
         """Work on the oldest requests that fit into a batch."""
-        groups, together = [], []
+        groups, futures, size = [], [], 0
         while self._queue:
             items, future = self._queue[0]
-            if len(together) + len(items) > self._most_together:
+            if size + len(items) > self._most_together:
                 break
             self._queue.popleft()
-            groups.append((len(items), future))
-            together += items
-        self.waiting -= len(together)
-        self.batches, self.items = self.batches + 1, self.items + len(together)
+            groups.append(items)
+            futures.append(future)
+            size += len(items)
+        self.waiting -= size
+        self.batches, self.items = self.batches + 1, self.items + size
         loop = asyncio.get_running_loop()
         if self._is_slow():
             self._running = True
-            running = loop.run_in_executor(self._executor, self._work, together)
-            running.add_done_callback(lambda done: self._end(groups, done.result))
+            running = loop.run_in_executor(self._executor, self._work, groups)
+            running.add_done_callback(lambda done: self._end(futures, done.result))
         else:
-            self._end(groups, lambda: self._work(together))
+            self._end(futures, lambda: self._work(groups))
 
-    def _end(self, groups: list, result: Callable[[], Sequence[Any]]) -> None:
+    def _end(
+        self, futures: Sequence[asyncio.Future], results: Callable[[], Sequence[Any]]
+    ) -> None:
         """Hand out results, or the error, and go on with what waits."""
         try:
-            found = result()
+            found = results()
         except Exception as error:
-            for _, future in groups:
-                if not future.done():
-                    future.set_exception(error)
-        else:
-            first = 0
-            for count, future in groups:
-                if not future.done():  # else its client is gone
-                    future.set_result(found[first : first + count])
-                first += count
+            found = [error] * len(futures)
+        for future, each in zip(futures, found, strict=True):
+            if future.done():  # its client is gone
+                continue
+            if isinstance(each, Exception):
+                future.set_exception(each)
+            else:
+                future.set_result(each)
         self._running = False
         if self._queue and not self._scheduled:
             self._scheduled = True

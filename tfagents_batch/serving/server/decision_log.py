@@ -125,7 +125,7 @@ class DecisionLog:
         answers: Sequence[dict[str, Any]],
         arrays: Mapping[str, np.ndarray],
         ds: str,
-        microseconds: int,
+        first_number: int,
     ) -> None:
         """Write the rows of a batch, see ``Rows``.
 
@@ -134,7 +134,7 @@ class DecisionLog:
         """
         if description.version != self._version:
             self._rows, self._version = Rows(description), description.version
-        self.decisions.log(self._rows(decisions, answers, arrays, ds, microseconds))
+        self.decisions.log(self._rows(decisions, answers, arrays, ds, first_number))
 
     def rotate_if_due(self) -> None:
         """End the files that have their size or age; waits for the disk."""

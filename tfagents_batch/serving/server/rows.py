@@ -90,7 +90,7 @@ class Rows:
         answers: Sequence[Row],
         arrays: Mapping[str, np.ndarray],
         ds: str,
-        microseconds: int,
+        first_number: int,
     ) -> list[str]:
         """Return the rows of a batch of decisions.
 
@@ -99,12 +99,14 @@ class Rows:
           answers: what is answered, see ``acting``; its numbers are finite.
           arrays: inputs of the model for the batch.
           ds: partition of the rows, the day.
-          microseconds: time of the batch, the sequence number where none was given.
+          first_number: sequence number of the first decision, if none was given; it
+            increases by 1 for each decision.
         """
         action = self._continuous if self.mode == "continuous" else self._discrete
         states = self._states(decisions, arrays)
         found = []
-        for decision, state, answer in zip(decisions, states, answers, strict=True):
+        together = zip(decisions, states, answers, strict=True)
+        for own_number, (decision, state, answer) in enumerate(together, first_number):
             request_id = answer["request_id"]
             number = decision.sequence_number
             end = ""
@@ -112,7 +114,7 @@ class Rows:
                 episode, number, end = f'"{request_id}"', 0, ',"terminated":true'
             else:
                 episode = _to_json(decision.mdp_id)
-                number = microseconds if number is None else number
+                number = own_number if number is None else number
             # The reward is 0 until feedback is joined.
             found.append(
                 f'{{"ds":"{ds}","mdp_id":{episode},"sequence_number":{number},'
