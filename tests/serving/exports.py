@@ -189,6 +189,30 @@ def continuous(folder, exploration=1.0):
     )
 
 
+def whole_numbers(folder):
+    """Write a policy that observes a Discrete, a MultiDiscrete and a MultiBinary."""
+    graph = _Graph()
+    graph.cast("observation_one", "int32", to="action")
+    spaces = {
+        "bits": {"type": "MultiBinary", "n": 2},
+        "one": {"type": "Discrete", "n": 3, "start": 1},
+        "several": {"type": "MultiDiscrete", "nvec": [2, 2], "start": [0, 5]},
+    }
+    inputs = [
+        _input("observation_bits", "observation", ["bits"], [2], "int8"),
+        _input("observation_one", "observation", ["one"], [], "int32"),
+        _input("observation_several", "observation", ["several"], [2], "int32"),
+    ]
+    return write(
+        folder,
+        graph,
+        inputs,
+        [_output("action", [], "int32")],
+        observation_space={"type": "Dict", "spaces": spaces},
+        action_space={"type": "Discrete", "n": 4, "start": 0},
+    )
+
+
 def recurrent(folder, state="state_0"):
     """Write a policy whose state is the sum of the observations of an episode.
 

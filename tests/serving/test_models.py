@@ -65,7 +65,13 @@ def test_another_interface_or_a_spoilt_export_is_refused(
     assert "\ntfagents_batch_refusals_total 1\n" in app.ask("/metrics").body
 
 
-@pytest.mark.parametrize("body", [{}, {"export": 1}, {"export": ""}, {"path": "a"}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({}, {"export": 1}, {"export": ""}, {"path": "a"}),
+        *({"export": "~nosuchuser/x"}, {"export": "a\0"}, {"export": "\ud800"}),
+    ],
+)
 def test_a_swap_needs_a_path(serve, simple, body):
     assert serve(simple).ask("/v1/model", body).status == 422
 
@@ -144,7 +150,7 @@ def test_an_export_that_was_not_copied_completely_is_tried_again(tmp_path):
     assert before != after and before.modified == after.modified
 
 
-def test_a_watched_folder_is_loaded_after_it_changed(tmp_path):
+def test_a_watched_folder_is_loaded_after_it_changed(tmp_path, monkeypatch):
     folder, said = exports.discrete(tmp_path / "a"), []
     found = watching.first(str(folder))
     models = Models(str(folder), 1)
@@ -160,9 +166,15 @@ def test_a_watched_folder_is_loaded_after_it_changed(tmp_path):
             ticks._look_for_exports()
         )  # one that was refused is not tried again
         assert models.current is first and len(said) == 1 and "refused: " in said[0]
+        exports.discrete(folder, seed=3)
+        with monkeypatch.context() as patch:
+            patch.setattr(served_models, "Model", lambda *_: {}["anything"])
+            asyncio.run(ticks._look_for_exports())
+            asyncio.run(ticks._look_for_exports())
+        assert models.refusals == 2 and len(said) == 2 and "KeyError" in said[1]
         exports.discrete(folder, seed=4)
         asyncio.run(ticks._look_for_exports())
-        assert models.current is not first and said[1].startswith("serving run-100-")
+        assert models.current is not first and said[2].startswith("serving run-100-")
     finally:
         asyncio.run(ticks.stop())
         models.close()

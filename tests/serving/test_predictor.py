@@ -134,6 +134,27 @@ def test_a_mask_of_zeros_is_a_user_error(named):
         Predictor.load(named).act({"state": X})
 
 
+def test_numbers_beyond_the_space_are_user_errors(tmp_path):
+    predictor = Predictor.load(exports.whole_numbers(tmp_path / "a"))
+    right = {"one": [1, 3], "several": [[0, 5], [1, 6]], "bits": [[0, 1], [1, 1]]}
+    assert predictor.act(right)["action"].shape == (2,)
+    for name, value, message in (
+        ("one", [3, 77], "observation_one of row 1 is 77; expected from 1 to 3"),
+        ("one", [0, 1], "of row 0 is 0; expected from 1"),
+        ("several", [[0, 5], [0, 7]], r"several\[1\] of row 1 is 7; .* from 5 to 6"),
+        ("bits", [[0, 2], [0, 1]], r"bits\[1\] of row 0 is 2; expected from 0 to 1"),
+    ):
+        with pytest.raises(UserError, match=message):
+            predictor.act(right | {name: value})
+
+
+def test_a_mask_of_other_numbers_is_a_user_error(named):
+    observations = {"state": X[:2], "action_mask": np.int8([[1, 1], [0, 2]])}
+    message = r"observation_action_mask\[1\] of row 1 is 2; expected 1 for each"
+    with pytest.raises(UserError, match=message):
+        Predictor.load(named).act(observations)
+
+
 def truncate(folder):
     path = folder / "model.onnx"
     path.write_bytes(path.read_bytes()[:-100])
@@ -168,6 +189,18 @@ def cut_parity(folder):
         (lambda x: exports.change(x, inputs=[{}]), "lacks or misstates 'name'"),
         (lambda x: exports.change(x, outputs=[]), "but not in both"),
         (lambda x: exports.change(x, model="../a"), "lacks or misstates"),
+        (
+            lambda x: exports.change(x, action_space={"type": "Discrete"}),
+            "misstates action_space.n of a Discrete, which is missing",
+        ),
+        (
+            lambda x: exports.change(
+                x, observation_space={"type": "Tuple", "spaces": [{"type": "Text"}]}
+            ),
+            "misstates observation_space.0: a space of the type 'Text'",
+        ),
+        (lambda x: exports.change(x, actions=["a"]), "misstates actions, .* 1 names"),
+        (lambda x: exports.change(x, name="\ud800"), "surrogates not allowed"),
     ],
 )
 def test_a_spoilt_export_is_refused(tmp_path, spoil, message):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.serving import json_spaces
 
 FILE, PARITY, PARITY_ROWS = "export.json", "parity.json", "parity.npz"
 SCHEMA = 1  # version of the format that this module reads
@@ -89,7 +90,7 @@ class Description:
     @functools.cached_property
     def start(self) -> int:
         """Number of the first Discrete action."""
-        return self.action_space.get("start", 0)
+        return self.action_space["start"] if self.is_discrete else 0
 
     @functools.cached_property
     def numbers(self) -> tuple[Array, ...]:
@@ -174,9 +175,17 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
     model = str(data["model"])
     if Path(model).name != model:
         raise ValueError(f"model {model!r}, which is no file of the folder")
+    json.dumps(data, ensure_ascii=False).encode()  # rows and answers have its texts
     optional = {name: data.get(name) for name in ("actions", "features")}
-    if data["action_space"]["type"] not in ACTIONS:
-        raise ValueError(f"action_space {data['action_space']['type']!r}")
+    space = data["action_space"]
+    for name in ("observation_space", "action_space"):
+        json_spaces.check(data[name], name)
+    if space["type"] not in ACTIONS:
+        raise ValueError(f"action_space {space['type']!r}")
+    names = data.get("actions")
+    count = space["n"] if space["type"] == "Discrete" else 0
+    if names is not None and len(names) != count:
+        raise ValueError(f"actions, which has {len(names)} names")
     return Description(
         folder=folder,
         model=folder / model,

@@ -20,6 +20,7 @@ import numpy as np
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import description as described
+from tfagents_batch.serving import json_spaces
 from tfagents_batch.serving.description import Array, Call, Description, directly
 
 ABSOLUTE, RELATIVE = 1e-4, 1e-5  # differences from the parity outputs
@@ -42,6 +43,11 @@ class Predictor:
         self._generator = np.random.default_rng(seed)
         self._noise = description.with_role("noise")
         self._states = description.with_role("state")
+        space = description.observation_space
+        self._bounds = {
+            each.name: json_spaces.bounds(json_spaces.at(space, each.path))
+            for each in description.with_role("observation")
+        }
         self.seconds = 0.0
 
     @classmethod
@@ -117,8 +123,8 @@ class Predictor:
           has them; "state", a tuple of arrays, if it is recurrent.
 
         Raises:
-          UserError: for observations of another structure, shape or type, for NaN, and
-            for a mask of zeros.
+          UserError: for observations of another structure, shape or type, for NaN,
+            for whole numbers beyond the space, and for a mask of zeros.
         """
         feeds = self._observed(observations)
         count = len(next(iter(feeds.values())))
@@ -204,11 +210,20 @@ class Predictor:
                 value = value[key]
             found[each.name] = array = _array(value, each, count)
             count = len(array)
+            _check_bounds(array, each, self._bounds[each.name])
         if not count:
             raise UserError("the batch of observations is empty; expected at least one")
         mask = self.description.mask
         if mask is not None:
-            rows = np.flatnonzero(~found[mask].any(-1))
+            possible = found[mask]
+            wrong = np.argwhere((possible != 0) & (possible != 1))
+            if len(wrong):
+                row, *rest = wrong[0].tolist()
+                raise UserError(
+                    f"{mask}{rest} of row {row} is {possible[row, *rest]}; expected 1 "
+                    "for each possible action and 0 for others"
+                )
+            rows = np.flatnonzero(~possible.any(-1))
             if len(rows):
                 raise UserError(
                     f"{mask} of row {rows[0]} is all zeros; expected at least one "
@@ -372,6 +387,20 @@ def _array(value: Any, each: Array, count: int | None) -> np.ndarray:
             "finite number"
         )
     return array
+
+
+def _check_bounds(array: np.ndarray, each: Array, bounds: Any) -> None:
+    """Refuse whole numbers that the observation space does not have."""
+    if bounds is None:
+        return
+    wrong = np.argwhere(json_spaces.outside(array, bounds))
+    if len(wrong):
+        row, *rest = wrong[0].tolist()
+        low, high = (np.broadcast_to(x, each.shape)[tuple(rest)] for x in bounds)
+        raise UserError(
+            f"{each.name}{rest or ''} of row {row} is {array[row, *rest]}; expected "
+            f"from {low} to {high}"
+        )
 
 
 def _converted(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:

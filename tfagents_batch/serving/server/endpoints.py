@@ -96,7 +96,11 @@ class Endpoints:
             raise Refused(
                 422, 'expected {"export": "<folder on the server\'s machine>"}'
             )
-        await self.models.load(str(Path(path).expanduser()))
+        try:
+            folder = str(Path(path).expanduser())
+        except RuntimeError as error:  # of a user that does not exist
+            raise Refused(422, f"export is {path!r:.80}: {error}") from None
+        await self.models.load(folder)
         return await self.model(b"")
 
     async def roll_back(self, body: bytes) -> Json:

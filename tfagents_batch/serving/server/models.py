@@ -118,6 +118,12 @@ class Models:
         except UserError:
             self.refusals += 1
             raise
+        except Exception as error:  # whatever is wrong with it, the current one goes on
+            self.refusals += 1
+            raise UserError(
+                f"{folder} cannot be loaded: {type(error).__name__}: {error}; export "
+                "or copy it again"
+            ) from error
         finally:
             self._loading = False
         oldest = [self.previous]

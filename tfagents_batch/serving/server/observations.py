@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.serving import json_spaces
 from tfagents_batch.serving.description import Array, Description
 from tfagents_batch.suggest import hint
 
@@ -180,14 +181,14 @@ class Reader:
 
             return read_tuple
         leaf = self._leaves[path]
-        low, high = _range(space)
+        bounds = json_spaces.bounds(space)
 
         def read_leaf(value: Any, arrays: Arrays) -> None:
             arrays[leaf.name] = array = to_array(value, leaf, where)
-            if low is not None and not ((array >= low) & (array <= high)).all():
+            if bounds is not None and json_spaces.outside(array, bounds).any():
+                low, high = map(_text, bounds)
                 raise UserError(
-                    f"{where} is {_text(value)}; expected from {_text(low)} to "
-                    f"{_text(high)}"
+                    f"{where} is {_text(value)}; expected from {low} to {high}"
                 )
 
         return read_leaf
@@ -318,16 +319,6 @@ def _numbers_of_actions(description: Description) -> dict[str | int, int]:
     found: dict[str | int, int] = {start + k: k for k in range(count)}
     names = description.actions or [str(start + k) for k in range(count)]
     return found | {name: k for k, name in enumerate(names)}
-
-
-def _range(space: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the smallest and largest number of a space of whole numbers."""
-    if space["type"] == "Discrete":
-        return space["start"], space["start"] + space["n"] - 1
-    if space["type"] == "MultiDiscrete":
-        low = np.asarray(space["start"])
-        return low, low + np.asarray(space["nvec"]) - 1
-    return (0, 1) if space["type"] == "MultiBinary" else (None, None)
 
 
 def _expected(each: Array) -> str:
