@@ -311,10 +311,10 @@ def test_a_token_is_needed_for_all_but_health(serve, simple):
         answer = app.ask(path)
         assert answer.status == 401
         assert answer.headers["www-authenticate"] == "Bearer"
-        for wrong in (b"Bearer secre", b"secret", b"Bearer secret2"):
+        for wrong in (b"Bearer secre", b"secret", b"Bearer secret2", b"Basic secret"):
             assert app.ask(path, headers=[(b"authorization", wrong)]).status == 401
-        right = [(b"authorization", b"Bearer secret")]
-        assert app.ask(path, headers=right).status == 200
+        for right in (b"Bearer secret", b"bearer secret", b"BEARER secret"):
+            assert app.ask(path, headers=[(b"authorization", right)]).status == 200
     assert app.ask("/healthz").status == 200
 
 
@@ -361,6 +361,11 @@ def test_measures_are_in_the_text_format_of_prometheus(serve, simple):
     assert 'requests_total{path="/v1/act",status="200"} 1' in answer.body
     assert 'requests_total{path="/v1/act",status="422"} 1' in answer.body
     assert 'request_seconds_bucket{le="+Inf"} 2' in answer.body
+
+
+def test_a_version_in_measures_is_utf_8_with_the_escapes_of_prometheus(serve, tmp_path):
+    app = serve(exports.discrete(tmp_path / "a", name='é"\\\n'))
+    assert r'tfagents_batch_model{version="é\"\\\n-100-' in app.ask("/metrics").body
 
 
 def test_an_error_of_the_model_is_500_and_the_server_goes_on(

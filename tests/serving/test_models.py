@@ -1,5 +1,6 @@
 import asyncio
 import os
+import shutil
 import threading
 
 import pytest
@@ -133,6 +134,8 @@ def test_the_newest_of_several_exports_is_served(tmp_path):
     (tmp_path / "all/.a").mkdir()
     (tmp_path / "all/.a/export.json").write_text("{}")
     assert watching.newest(str(tmp_path / "all")) == found
+    shutil.rmtree(found.folder)  # the one before is the newest again
+    assert watching.newest(str(tmp_path / "all")).folder == str(tmp_path / "all/b")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="has no export; expected a folder with"):
         watching.first(str(tmp_path / "empty"))

@@ -86,6 +86,13 @@ def test_every_measure_and_count_is_explained(serve, simple, tmp_path):
     assert {field.name for field in dataclasses.fields(Summary)} <= {*counts}
 
 
+def test_containers_get_the_token_by_its_variable_and_own_their_volume():
+    compose = (ROOT / "docker/compose.yml").read_text()
+    assert "--token" not in compose and "TFAGENTS_BATCH_TOKEN" in compose
+    base = (ROOT / "docker/Dockerfile").read_text().partition("FROM base")[0]
+    assert "--owner=agent --group=agent /data" in base
+
+
 def test_every_status_is_explained():
     part = PAGE.partition("## Errors")[2].partition("\n## ")[0]
     listed = {

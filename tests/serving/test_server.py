@@ -46,6 +46,12 @@ def test_a_server_answers_and_ends_in_order(simple, tmp_path):
     assert json.loads(path.read_text())["request_id"] == body["request_id"]
 
 
+def test_a_server_that_is_stopped_at_once_ends_in_order(simple):
+    for _ in range(3):
+        server = served.Process(simple)  # until its line
+        assert server.stop() == (0, "")
+
+
 def test_a_file_ends_when_it_has_its_rows(simple, tmp_path):
     with served.process(simple, f"--log={tmp_path}", "--rotate_rows=10") as server:
         for _ in range(10):
@@ -208,6 +214,7 @@ def test_a_port_in_use_is_a_user_error(simple):
         (["--export=none"], "--export=none does not exist"),
         (["--export=a", "--prt=80"], "unknown flag --prt; did you mean --port"),
         (["--export=a", "--port=70000"], "port is 70000; expected at least 0"),
+        (["--export=a", "--max_waiting=63"], "max_waiting=63 is less than --max_batch"),
     ],
 )
 def test_wrong_flags_are_user_errors(arguments, message):

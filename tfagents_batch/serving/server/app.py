@@ -49,7 +49,7 @@ class App:
         on_stop: Callable[[], Awaitable[None]] | None = None,
     ):
         self._endpoints, self._max_body = endpoints, max_body
-        self._token = f"Bearer {token}".encode() if token else b""
+        self._token = token.encode()
         self._on_start, self._on_stop = on_start, on_stop
         self._routes = {
             ("POST", "/v1/act"): endpoints.act,
@@ -123,13 +123,13 @@ class App:
 
     def _check_headers(self, path: str, headers: Headers) -> None:
         """Refuse requests without the token, of other web sites, and of long bodies."""
-        token = b""
+        scheme = token = b""
         for name, value in headers:
             if name == b"content-length":
                 if int(value) > self._max_body:
                     raise _too_long(int(value), self._max_body)
             elif name == b"authorization":
-                token = value
+                scheme, _, token = value.partition(b" ")
             elif name == b"origin" and not self._token:
                 # A page in a browser could otherwise send requests to this machine.
                 raise Refused(
@@ -137,7 +137,8 @@ class App:
                     "web pages may not send requests; start the server with --token",
                 )
         needed = self._token and path not in _OPEN
-        if needed and not hmac.compare_digest(token, self._token):
+        right = hmac.compare_digest(token, self._token)
+        if needed and not (right and scheme.lower() == b"bearer"):
             raise Refused(401, "expected the header Authorization: Bearer <token>")
 
     def _document(self) -> dict[str, Any]:

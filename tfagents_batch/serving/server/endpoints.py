@@ -155,8 +155,8 @@ class Endpoints:
         models = self.models
         yield counter("swaps_total", "Exports that took over.", models.swaps)
         yield counter("refusals_total", "Exports that were refused.", models.refusals)
-        label = f"version={json.dumps(self._version)}"  # with its escapes
-        yield measures.Sample("model", "gauge", "The current export.", {label: 1})
+        version = {measures.label("version", self._version): 1}
+        yield measures.Sample("model", "gauge", "The current export.", version)
         yield gauge(
             "resident_bytes", "Memory of this process.", measures.resident_bytes()
         )

@@ -77,6 +77,13 @@ def gauge(name: str, help: str, value: float) -> Sample:
     return Sample(name, "gauge", help, {"": value})
 
 
+def label(name: str, value: str) -> str:
+    """Return a label, with the escapes of the text format."""
+    for text, escape in (("\\", r"\\"), ('"', r"\""), ("\n", r"\n")):
+        value = value.replace(text, escape)
+    return f'{name}="{value}"'
+
+
 def to_text(samples: Iterable[Sample]) -> str:
     """Return samples in the text format of Prometheus."""
     lines = []

@@ -34,7 +34,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
 
     Args:
       settings: of the server.
-      say: called with a line, when it listens and when an export is refused.
+      say: called with a line, when it takes requests and when an export is refused.
 
     Raises:
       UserError: for an export or an address that cannot be served.
@@ -51,6 +51,13 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         listener = stack.enter_context(_listen(settings.host, settings.port))
         state = uvicorn.server.ServerState()
         app = build(settings, state, say, stack)
+
+        class Server(uvicorn.Server):
+            async def main_loop(self) -> None:
+                # Requests are taken, and signals end the server in order, from here on.
+                say(f"serving {app.version} on {_address(listener)}")
+                await super().main_loop()
+
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -64,13 +71,12 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             server_header=False,
             date_header=False,
         )
-        server = uvicorn.Server(config)
+        server = Server(config)
         server.server_state = state
         _raise_limit_of_files()
         sys.setswitchinterval(_SWITCH_SECONDS)
         gc.collect()
         gc.freeze()  # what lasts is not looked at again
-        say(f"serving {app.version} on {_address(listener)}")
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn has stopped in order
             server.run(sockets=[listener])
 

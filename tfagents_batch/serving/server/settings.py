@@ -21,7 +21,7 @@ class Settings:
         "", "requests need Authorization: Bearer <token>; or TFAGENTS_BATCH_TOKEN"
     )
     watch: bool = option(False, "load new exports as they appear in --export")
-    max_waiting: int = option(1024, "decisions that wait; 429 beyond it", least=1)
+    max_waiting: int = option(1024, "decisions that wait; at least max_batch", least=1)
     max_batch: int = option(64, "decisions in one run of the model", least=1)
     max_body: int = option(4 * 2**20, "bytes of a request; 413 beyond it", least=1)
     request_seconds: float = option(
@@ -36,7 +36,8 @@ def check(settings: Settings) -> None:
     """Refuse settings that cannot be served.
 
     Raises:
-      UserError: for no export, and for an open address without a token.
+      UserError: for no export, for an open address without a token, and for a queue
+        that is smaller than a batch.
     """
     if not settings.export:
         raise UserError("no export is given; pass --export=<folder of an export>")
@@ -44,6 +45,13 @@ def check(settings: Settings) -> None:
         raise UserError(
             f"--host={settings.host} can be reached from other machines; pass --token, "
             "or set TFAGENTS_BATCH_TOKEN, or use --host=127.0.0.1"
+        )
+    if settings.max_waiting < settings.max_batch:
+        # A request of several decisions would be refused with 429 again and again.
+        raise UserError(
+            f"--max_waiting={settings.max_waiting} is less than "
+            f"--max_batch={settings.max_batch}; expected at least as many: raise "
+            "--max_waiting, or lower --max_batch"
         )
 
 
