@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import pytest
 
 from tests.serving import cases, exports
 from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import predict as script
 from tfagents_batch.serving import export
 from tfagents_batch.serving.predictor import Predictor
 
@@ -243,3 +245,26 @@ def test_a_predictor_acts_like_the_agent_that_was_exported(case, tmp_path):
         state = answer.get("state")
         np.testing.assert_allclose(answer["action"], expected, atol=1e-4)
         np.testing.assert_allclose(predictor.predict(rows)["action"].shape[0], 4)
+
+
+def test_lines_of_json_are_predicted_in_order(named, tmp_path, monkeypatch, capsys):
+    numbers = [-9.0, 0.0, 9.0]
+    lines = [{"observation": {"0": 1.0, "3": x}} for x in numbers]
+    lines[1]["possible_actions"] = ["right"]
+    file = tmp_path / "lines.jsonl"
+    file.write_text("".join(f"{json.dumps(x)}\n" for x in lines))
+    assert script.main([f"--export={named}", f"--input={file}"]) == 0
+    found = [json.loads(x) for x in capsys.readouterr().out.splitlines()]
+    states = np.array([[1.0, x, 0.0, 0.0] for x in numbers])
+    masks = np.array([[1, 1], [0, 1], [1, 1]], np.int8)
+    predictor = Predictor.load(named)
+    expected = predictor.predict({"state": states, "action_mask": masks})
+    assert [x["action"] for x in found] == expected["action"].tolist()
+    assert found[1]["action_name"] == "right"
+    wrong = '{"observation": {"0": 1}}\n{"observation": {"5": 1}}\n'
+    monkeypatch.setattr("sys.stdin", io.StringIO(wrong))
+    with pytest.raises(UserError, match="line 2: observation has the unknown feature"):
+        script.main([f"--export={named}"])
+    monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
+    with pytest.raises(UserError, match="line 1 is no JSON"):
+        script.main([f"--export={named}"])

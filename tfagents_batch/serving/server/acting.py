@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import SaveError
+from tfagents_batch.serving.description import Description
 from tfagents_batch.serving.request_ids import RequestIds
 from tfagents_batch.serving.server import sharing
 from tfagents_batch.serving.server.decision_log import DecisionLog
-from tfagents_batch.serving.server.models import Model, Models
+from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.observations import Decision
 from tfagents_batch.serving.server.refused import Refused
 from tfagents_batch.serving.server.sharing import Answers, Requests
@@ -50,9 +51,9 @@ class Acting:
         """
         model = self._models.current
         decisions = sharing.join(requests)
-        feeds = stack(model, decisions)
+        feeds = stack(model.description, decisions)
         outputs = model.predictor.run(feeds, outputs=model.needed)
-        answers = split(model, outputs)
+        answers = split(model.description, outputs)
         found = sharing.share(requests, answers, sharing.find_wrong(outputs))
         rows = sharing.accepted(requests, found)
         if len(rows) < len(decisions):
@@ -91,15 +92,19 @@ class Predicting:
 
     def __call__(self, requests: Requests) -> list[Answers | Refused]:
         model = self._models.current
-        outputs = model.predictor.run_greedy(stack(model, sharing.join(requests)))
+        outputs = model.predictor.run_greedy(
+            stack(model.description, sharing.join(requests))
+        )
         wrong = sharing.find_wrong(outputs)
-        return sharing.share(requests, split(model, outputs), wrong)
+        return sharing.share(requests, split(model.description, outputs), wrong)
 
 
-def stack(model: Model, decisions: Sequence[Decision]) -> dict[str, np.ndarray]:
+def stack(
+    description: Description, decisions: Sequence[Decision]
+) -> dict[str, np.ndarray]:
     """Return the arrays of decisions as one batch."""
     found = {}
-    for each in model.description.inputs:
+    for each in description.inputs:
         if each.role != "noise":
             array = np.empty((len(decisions), *each.shape), each.dtype)
             for index, decision in enumerate(decisions):
@@ -108,12 +113,12 @@ def stack(model: Model, decisions: Sequence[Decision]) -> dict[str, np.ndarray]:
     return found
 
 
-def split(model: Model, outputs: dict[str, Any]) -> list[Answer]:
+def split(description: Description, outputs: dict[str, Any]) -> list[Answer]:
     """Return the outputs of each decision as JSON data, with the model's version."""
-    version, names = model.description.version, model.description.actions
+    version, names = description.version, description.actions
     lists = {name: x.tolist() for name, x in outputs.items() if name != "state"}
     if names is not None and "action" in lists:
-        start = model.description.start
+        start = description.start
         lists["action_name"] = [names[x - start] for x in lists["action"]]
     if "state" in outputs:
         parts = [x.tolist() for x in outputs["state"]]

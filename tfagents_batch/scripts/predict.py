@@ -1,0 +1,48 @@
+"""Predict for lines of JSON: ``python -m tfagents_batch.scripts.predict``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Sequence
+
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import app
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    export: str = option("", "folder of an ONNX export; required")
+    input: str = option("-", "file with an observation in each line; -: stdin")
+    debug: bool = option(False, "print tracebacks")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, and print a line of JSON for each line."""
+    command = app.parse(argv, Command)
+    if command is None:
+        return 0
+    if not command.export:
+        raise UserError("no export is given; pass --export, the folder of an export")
+    from tfagents_batch.serving.predictor import Predictor
+    from tfagents_batch.serving.server import json_lines
+
+    predictor = Predictor.load(command.export)
+    with contextlib.ExitStack() as stack:
+        lines = sys.stdin
+        if command.input != "-":
+            try:
+                lines = stack.enter_context(open(command.input, encoding="utf-8"))
+            except OSError as error:
+                raise UserError(f"{command.input}: {error.strerror}") from error
+        for line in json_lines.predict(predictor, lines):
+            app.show(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main, tensorflow=False))
