@@ -60,7 +60,7 @@ def test_another_process_trains_and_evaluates_an_algorithm_of_a_file(tmp_path):
 
 
 WRONG = {
-    "unknown algorithm 'pqo'; did you mean 'ppo'.*module:Class": "pqo",
+    "unknown algorithm 'ddpq'; did you mean 'ddpg'\\? Your own is module": "ddpq",
     "algorithm './no.py:X': there is no file": "./no.py:X",
     "has no 'Clam'; did you mean 'Calm'": f"{FILE}:Clam",
     "function is a builtin_function_or_method; expected a class": f"{FILE}:function",
