@@ -417,11 +417,7 @@ def load(
     Raises:
       UserError: for an argument that cannot be used, or a run without a checkpoint.
     """
-    if isinstance(env, (list, tuple)) and env:
-        env = env[0]
-    own = network, algorithm
-    found = playing.trained(logdir, env, env_kwargs, wrappers, *own, plays=False)
-    found = found.in_process()
+    found = _unplayed(logdir, env, env_kwargs, wrappers, network, algorithm)
     with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
         recipe = None if found.missing else found.recipe
         return Agent(agent.policy, found.spec, recipe, found.config, step)
@@ -468,11 +464,7 @@ def export(
     """
     exports.check_format(format)
     folder = run.logdir if isinstance(run, Run) else run
-    if isinstance(env, (list, tuple)) and env:
-        env = env[0]
-    own = network, algorithm
-    found = playing.trained(folder, env, env_kwargs, wrappers, *own, plays=False)
-    found = found.in_process()
+    found = _unplayed(folder, env, env_kwargs, wrappers, network, algorithm)
     target = outdir or os.path.join(found.run.folder, f"export-{format}")
     origin = exporting.origin(found)
     with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
@@ -522,6 +514,18 @@ def visualize(
     ):
         seed = _unseen_seed(seed)
         return filming.film(shown, agent.policy, outdir, num_episodes, seed)
+
+
+def _unplayed(logdir: Any, env: Any, *arguments: Any) -> playing.Trained:
+    """Return a run whose agent is used without its environment.
+
+    Args:
+      logdir, env, *arguments: as of ``playing.trained``; of a list of environments, the
+        first one.
+    """
+    if isinstance(env, (list, tuple)) and env:
+        env = env[0]
+    return playing.trained(logdir, env, *arguments, plays=False).in_process()
 
 
 def _unseen_seed(seed: int) -> int:

@@ -15,7 +15,8 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.serving import json_spaces
 
 FILE, PARITY, PARITY_ROWS = "export.json", "parity.json", "parity.npz"
-SCHEMA = 1  # version of the format that this module reads
+SCHEMA = 1  # version of the format
+ABSOLUTE, RELATIVE = 1e-4, 1e-5  # differences that a check allows; either is enough
 ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
 
 

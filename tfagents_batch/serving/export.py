@@ -26,12 +26,11 @@ from tfagents_batch.errors import SaveError, UserError, first_line
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.offline import publish
 from tfagents_batch.serving import parity
+from tfagents_batch.serving.description import FILE, PARITY, PARITY_ROWS, SCHEMA
 from tfagents_batch.serving.signature import Field, Signature
 from tfagents_batch.types import EnvSpec
 
 Format = Literal["onnx", "saved_model", "litert"]
-SCHEMA = 1
-FACTS, PARITY, ARRAYS = "export.json", "parity.json", "parity.npz"
 _KEPT = 64  # rows of ``parity.npz``
 
 
@@ -115,11 +114,11 @@ def write(
         _write_json(folder / PARITY, result.to_json())
         kept = {f"inputs/{k}": x[:_KEPT] for k, x in given.items()}
         kept |= {f"outputs/{k}": x[:_KEPT] for k, x in expected.items()}
-        np.savez(folder / ARRAYS, **kept)
+        np.savez(folder / PARITY_ROWS, **kept)
         facts = {"schema": SCHEMA, "format": format, "model": name}
         facts |= {"sha256": _hashes(folder), "step": step, "exploration": exploration}
         facts |= origin.facts | _interface(signature, spec, origin)
-        _write_json(folder / FACTS, facts)
+        _write_json(folder / FILE, facts)
     return Export(target, result, origin.notices)
 
 
@@ -130,8 +129,8 @@ def _check_target(target: Path) -> None:
     if not target.exists():
         return
     try:
-        facts = json.loads((target / FACTS).read_text())
-        names = {facts["model"], FACTS, PARITY, ARRAYS}
+        facts = json.loads((target / FILE).read_text())
+        names = {facts["model"], FILE, PARITY, PARITY_ROWS}
         others = sorted({x.name for x in target.iterdir()} - names)
     except (OSError, ValueError, KeyError, TypeError):
         others = ["what this package has not written"]

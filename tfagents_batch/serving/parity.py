@@ -12,11 +12,11 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.nn.encoder import ACTION_MASK
+from tfagents_batch.serving.description import ABSOLUTE, RELATIVE
 from tfagents_batch.serving.formats.functions import Arrays, Run
 from tfagents_batch.serving.signature import Field, Signature
 
 ROWS = 1000
-ABSOLUTE, RELATIVE = 1e-4, 1e-5  # either is enough
 CHUNK = 256  # rows of a call
 # Two actions are equally good if their scores differ by less than rounding does.
 _TIE, _MOST_TIES = 1e-6, 0.01  # and the largest share of such rows

@@ -23,7 +23,6 @@ from tfagents_batch.serving import description as described
 from tfagents_batch.serving import json_spaces
 from tfagents_batch.serving.description import Array, Call, Description, directly
 
-ABSOLUTE, RELATIVE = 1e-4, 1e-5  # differences from the parity outputs
 Answer = dict[str, Any]
 
 
@@ -293,7 +292,7 @@ class Predictor:
                     f"{described.PARITY_ROWS} has {list(expected.shape)}; export again"
                 )
             found, expected = found.astype(float), expected.astype(float)
-            size = np.maximum(ABSOLUTE, RELATIVE * np.abs(expected))
+            size = np.maximum(described.ABSOLUTE, described.RELATIVE * np.abs(expected))
             far = ~((np.abs(found - expected) <= size) | (found == expected))
             if far.any():
                 raise UserError(
