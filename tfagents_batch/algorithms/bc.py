@@ -10,14 +10,13 @@ import dataclasses
 from typing import Any, ClassVar
 
 import gymnasium as gym
-import keras
 import tensorflow as tf
 
 from tfagents_batch import config as configs
 from tfagents_batch import nest
+from tfagents_batch.algorithms.shared import one_network
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import (
     Accepts,
     Assessment,
@@ -26,10 +25,10 @@ from tfagents_batch.interfaces import (
     Updated,
     UpdateSize,
 )
-from tfagents_batch.metrics import Limit, Metrics
-from tfagents_batch.nn import actor, networks, summary, user
+from tfagents_batch.metrics import Limit
+from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.optimizer import Optimizer, Rule
+from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.nn.policies.softmax import Softmax
 from tfagents_batch.ops import masked, td
 from tfagents_batch.schedules import Constant, Schedule
@@ -103,11 +102,12 @@ class BC(tf.Module):
                 "Discrete actions"
             )
         self._spec, self._given = spec, user.distinct(network)
-        self.inputs = inputs = Inputs(config)
         self.policy = self.make_policy()
         self.network = self.policy.network
-        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, config.optimizer
-        self.optimizer = Optimizer(self.network.trainable_variables, *rule)
+        self.learner = learner = one_network.Learner(config, self.policy)
+        self.inputs, self.optimizer = learner.inputs, learner.optimizer
+        self.compile_parts, self.histograms = learner.compile_parts, learner.histograms
+        self.named_variables = learner.named_variables
         self.compilable = not self.network.convolves
 
     def make_policy(self) -> Softmax:
@@ -116,10 +116,6 @@ class BC(tf.Module):
         heads = {"logits": int(space.n)}
         network = actor.Actor(self._spec, self.config.network, heads, self._given)
         return Softmax(network, int(space.n), space.start, Warmup(0))
-
-    def compile_parts(self, on: bool) -> None:
-        """Compile the optimizer step, alone or as a part of the update."""
-        self.optimizer.compiled = on
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Take a gradient step on a batch of rows ``[1, N]``."""
@@ -146,20 +142,9 @@ class BC(tf.Module):
             }
         )
 
-    def histograms(self) -> Metrics:
-        """Return histograms of weights and gradients, see ``interfaces.Algorithm``."""
-        if not self.config.histograms:
-            return {}
-        return summary.weight_histograms(self.optimizer)
-
     def assess(self, trajectory: Trajectory) -> Assessment:
         """Return the probabilities of actions, see ``interfaces.Assessment``."""
         return Assessment((), (), tf.exp(self._log_policy(trajectory)))
-
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: all that updates change."""
-        named = nest.prefixed("learner/optimizer", self.optimizer.named_variables())
-        return self.policy.named_variables() | named
 
     def _log_policy(self, trajectory: Trajectory) -> tf.Tensor:
         """Return ln pi(a | s) of all actions in the first states, f32 ``[N, A]``."""

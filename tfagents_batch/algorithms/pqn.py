@@ -11,15 +11,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
-import keras
 import tensorflow as tf
 
 from tfagents_batch import config as configs
 from tfagents_batch import nest
-from tfagents_batch.algorithms.shared import alarms, off_policy
+from tfagents_batch.algorithms.shared import alarms, off_policy, one_network
 from tfagents_batch.config import number, option
 from tfagents_batch.graph import minibatch
-from tfagents_batch.graph.inputs import Inputs, InputSchedule
+from tfagents_batch.graph.inputs import InputSchedule
 from tfagents_batch.interfaces import (
     Accepts,
     DefaultSource,
@@ -28,9 +27,9 @@ from tfagents_batch.interfaces import (
     UpdateSize,
 )
 from tfagents_batch.metrics import Limit, Metrics
-from tfagents_batch.nn import networks, q_network, summary, user
+from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.optimizer import Optimizer, Rule
+from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy
 from tfagents_batch.ops import histograms, masked, returns, td
 from tfagents_batch.schedules import Constant, Linear, Schedule
@@ -129,11 +128,12 @@ class PQN(tf.Module):
         super().__init__()
         self.config = config = config.check()
         self._spec, self._given = spec, user.distinct(network)
-        self.inputs = inputs = Inputs(config)
         self.policy = self.make_policy()
         self.network = self.policy.network
-        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, config.optimizer
-        self.optimizer = Optimizer(self.network.trainable_variables, *rule)
+        self.learner = learner = one_network.Learner(config, self.policy)
+        self.inputs, self.optimizer = learner.inputs, learner.optimizer
+        self.compile_parts, self.histograms = learner.compile_parts, learner.histograms
+        self.named_variables = learner.named_variables
         # XLA makes convolutions on a CPU slower.
         self.compilable = not self.network.convolves
 
@@ -146,21 +146,6 @@ class PQN(tf.Module):
         epsilon = InputSchedule(self.config.epsilon)
         start = self._spec.action_space.start
         return EpsilonGreedy(network, start, epsilon, Warmup(0))
-
-    def compile_parts(self, on: bool) -> None:
-        """Compile the optimizer step, alone or as a part of the update."""
-        self.optimizer.compiled = on
-
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: all that updates change."""
-        named = nest.prefixed("learner/optimizer", self.optimizer.named_variables())
-        return self.policy.named_variables() | named
-
-    def histograms(self) -> Metrics:
-        """Return histograms of weights and gradients, see ``interfaces.Algorithm``."""
-        if not self.config.histograms:
-            return {}
-        return summary.weight_histograms(self.optimizer)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on one rollout ``[T, B]``."""
