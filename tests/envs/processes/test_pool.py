@@ -12,8 +12,10 @@ import pytest
 
 from tests.support.backends import one_backend
 from tests.support.fault_env import FaultEnv, fault_envs
+from tests.support.stepped import Stepped
 from tfagents_batch.envs.processes import worker_group
 from tfagents_batch.envs.processes.pool import Pool
+from tfagents_batch.envs.processes.worker_restart import Replacements
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped, UserError
@@ -192,7 +194,8 @@ def test_after_stop_every_step_returns_at_once(make_pool, num_workers):
         pool.check()
 
 
-def test_a_pool_can_be_closed_while_it_steps(make_pool):
+@pytest.mark.parametrize("returns_first", ["the step", "the stop"])
+def test_a_pool_can_be_closed_while_it_steps(make_pool, monkeypatch, returns_first):
     pool = make_pool([functools.partial(FaultEnv, "hang", step=0)], 1)
     pool.reset(1)
     thread = threading.Thread(target=pool.steps)
@@ -201,8 +204,36 @@ def test_a_pool_can_be_closed_while_it_steps(make_pool):
     command = pool._words[0]
     while command[layout.COMMAND] != protocol.STEP and time.monotonic() < deadline:
         time.sleep(0.001)
+    stop = pool._executor.stop
+
+    def stop_and_join():
+        stop()
+        thread.join(0.5)
+
+    if returns_first == "the step":
+        monkeypatch.setattr(pool._executor, "stop", stop_and_join)
     started = time.monotonic()
     pool.close()
     assert time.monotonic() - started < 2.5
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_a_worker_that_is_ready_after_the_pool_was_closed_is_ended(monkeypatch):
+    constructors = [functools.partial(FaultEnv, "exit", step=0)]
+    options = {"on_fault": "restart", "backend": "portable"}
+    pool = Stepped(Pool(constructors, 1, **options))
+    replace, pids = Replacements.replace, []
+
+    def replace_and_close(*arguments):
+        worker = replace(*arguments)
+        closing = threading.Thread(target=pool.close)
+        closing.start()
+        closing.join(10)
+        pids.append(worker.pid)
+        return worker
+
+    monkeypatch.setattr(Replacements, "replace", replace_and_close)
+    pool.reset(1)
+    pool.steps(2)
+    assert len(pids) == 1 and not psutil.pid_exists(pids[0])

@@ -62,7 +62,7 @@ class ProcessExecutor:
         self._variables = variables
         self.requests: Any = None
         self.stopping = False
-        self._closed = False
+        self._closed = False  # the workers of that time have ended
         self._busy = threading.Lock()  # held while descriptors are in use
         self._hub: Any = None
         self._replacements: Replacements | None = None
@@ -184,7 +184,6 @@ class ProcessExecutor:
 
     def close(self) -> None:
         """End every worker within two seconds and free all resources."""
-        self._closed = True
         if os.getpid() != self._owner:
             return  # a forked child must not end the learner's workers
         self.stop()
@@ -204,10 +203,11 @@ class ProcessExecutor:
             self.supervisor.close()
         if self._hub is not None:
             self._hub.close()
+        self._closed = True
         if self._busy.acquire(timeout=0.5):
+            self._free()
             self._busy.release()
-            self._close_descriptors()
-        # otherwise the current command closes them when it returns
+        # otherwise the current command does it when it returns
 
     def start(self, worker: Worker) -> None:
         """Start a worker, in the supervisor's thread."""
@@ -245,7 +245,7 @@ class ProcessExecutor:
                 raise
             finally:
                 if self._closed:
-                    self._close_descriptors()
+                    self._free()
 
     def _tolerate(self, worker: Worker, fault: Failure) -> bool:
         """Return whether failed environments are replaced."""
@@ -266,8 +266,12 @@ class ProcessExecutor:
                 self.requests.add(new)
                 self.drop(old)
 
-    def _close_descriptors(self) -> None:
+    def _free(self) -> None:
+        """Close the descriptors; end workers that replaced others during ``close``."""
         for worker in self.workers:
+            if worker.pidfd >= 0 and worker.exit_code is None:
+                worker.kill()
+                worker.reap()
             worker.close()
         if self.requests is not None:
             self.requests.words = ()
