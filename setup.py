@@ -54,6 +54,7 @@ TOOLS = [
     "onnx>=1.17",  # makes the exports of tests
     "pandas>=2.2",
     "psutil>=5.9",
+    "pyright[nodejs]>=1.1.400",
     "pytest>=8",
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.5",
@@ -85,7 +86,11 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["tfagents_batch", "tfagents_batch.*"]),
-    package_data={"tfagents_batch.envs.native": ["*.cc", "*.h"]},
+    package_data={
+        "tfagents_batch": ["py.typed"],
+        "tfagents_batch.envs.native": ["*.cc", "*.h"],
+    },
+    entry_points={"console_scripts": ["tfagents-batch = tfagents_batch.__main__:main"]},
     python_requires=">=3.11,<3.14",
     install_requires=[
         "tensorflow>=2.21,<2.22",  # a release is taken in when the tests passed on it

@@ -10,8 +10,27 @@ never load TensorFlow.
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
 from tfagents_batch import importing
+
+if TYPE_CHECKING:
+    from tfagents_batch.agent import Agent
+    from tfagents_batch.api import (
+        Run,
+        evaluate,
+        export,
+        load,
+        train,
+        train_offline,
+        train_seeds,
+        visualize,
+    )
+    from tfagents_batch.envs.checking.check import check_env
+    from tfagents_batch.envs.graph.function import function
+    from tfagents_batch.envs.make import make_env
+    from tfagents_batch.errors import EnvError, UserError
+    from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 __version__ = "0.1.0"
 importing.prefer_onednn()
@@ -19,6 +38,8 @@ importing.hide_messages()
 importing.send_nothing()
 
 _HOMES = {
+    "Run": "tfagents_batch.api",
+    "Agent": "tfagents_batch.agent",
     "train": "tfagents_batch.api",
     "train_seeds": "tfagents_batch.api",
     "train_offline": "tfagents_batch.api",
@@ -36,7 +57,26 @@ _HOMES = {
     "UserError": "tfagents_batch.errors",
 }
 
-__all__ = [*sorted(_HOMES), "__version__"]
+__all__ = [
+    "Agent",
+    "EnvError",
+    "EnvSpec",
+    "Run",
+    "TimeStep",
+    "Trajectory",
+    "UserError",
+    "__version__",
+    "check_env",
+    "evaluate",
+    "export",
+    "function",
+    "load",
+    "make_env",
+    "train",
+    "train_offline",
+    "train_seeds",
+    "visualize",
+]
 
 
 def __getattr__(name: str):

@@ -8,19 +8,19 @@ import logging
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, Unpack, get_args
 
 import keras
 import numpy as np
 
 from tfagents_batch import config, seeds
 from tfagents_batch.agent import Agent
-from tfagents_batch.configs import PRESETS, REFUSED
+from tfagents_batch.configs import named
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Env, Experience
+from tfagents_batch.interfaces import Experience
 from tfagents_batch.serving import export as exports
 from tfagents_batch.serving import exporting
 from tfagents_batch.sources import logged
@@ -43,6 +43,12 @@ from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log import starting, trackers
 from tfagents_batch.training.log.logger import read_metrics
+from tfagents_batch.training.options import (
+    EvaluateOptions,
+    LoadOptions,
+    RunOptions,
+    TrainOptions,
+)
 from tfagents_batch.training.run_folder import checkpoint as checkpoints
 from tfagents_batch.training.run_folder import config_file, files, runs
 from tfagents_batch.training.seeds import run_seeds
@@ -110,11 +116,13 @@ class Run(NamedTuple):
             for name in names
         }
 
-    def evaluate(self, episodes: int = 20, **options: Any) -> Evaluation:
+    def evaluate(
+        self, episodes: int = 20, **options: Unpack[EvaluateOptions]
+    ) -> Evaluation:
         """Play the trained agent, see ``tfagents_batch.evaluate``."""
         return evaluate(self.logdir, episodes, **options)
 
-    def load(self, **options: Any) -> Agent:
+    def load(self, **options: Unpack[LoadOptions]) -> Agent:
         """Load the trained agent, see ``tfagents_batch.load``."""
         return load(self.logdir, **options)
 
@@ -136,7 +144,7 @@ def train(
     on_iteration: OnIteration | Sequence[OnIteration] | None = None,
     on_evaluation: OnEvaluation | Sequence[OnEvaluation] | None = None,
     on_checkpoint: OnCheckpoint | Sequence[OnCheckpoint] | None = None,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> Run:
     """Train an agent and write metrics, TensorBoard events and checkpoints.
 
@@ -153,7 +161,8 @@ def train(
         such functions, or an instance: one ``gymnasium.Env``, a
         ``gymnasium.vector.VectorEnv`` or an ``Env``. An instance needs ``eval_env`` or
         ``eval_every=0``. Instances of Gymnasium are closed at the end.
-      config: name of a preset, or a ``training.config.RunConfig``.
+      config: name of a preset; a run folder, whose settings a new run takes; a JSON or
+        YAML file with these arguments by name; or a ``training.config.RunConfig``.
       settings: the algorithm's Config, or a dict of its settings that differ from the
         preset or the defaults.
       logdir: root folder of the runs; None means "logs".
@@ -213,13 +222,17 @@ def train(
     if source is not None:
         options = options | {"source": source}
     resolved = resolve(algorithm, env, config, settings, options)
+    name = resolved.algorithm
+    if isinstance(config, str):
+        found = named.find(config, algorithm)
+        named.require(found, env, network, source)
+        name = found.label
     own = resolved.env or experiments.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
         resolved = dataclasses.replace(resolved, eval_every=0)
     if eval_env is None:
         experiments.check_played(resolved)
     _check_callbacks(resolved, callbacks)
-    name = config if isinstance(config, str) else resolved.algorithm
     recipe = resolved.recipe(env)
     evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
     with (
@@ -252,7 +265,7 @@ def train_offline(
     *,
     settings: dict[str, Any] | None = None,
     table: dict[str, Any] | None = None,
-    **options: Any,
+    **options: Unpack[TrainOptions],
 ) -> Run:
     """Train on logged rows, without an environment.
 
@@ -288,7 +301,7 @@ def train_seeds(
     config: str | RunConfig | None = None,
     settings: dict[str, Any] | Any = None,
     logdir: str | os.PathLike | None = None,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> list[Run]:
     """Train several seeds at once, as one compiled program.
 
@@ -321,7 +334,11 @@ def train_seeds(
         if not 1 <= seeds <= arguments.MAX_ENVS:
             raise UserError(f"seeds is {seeds}; expected 1 to {arguments.MAX_ENVS}")
         seeds = range(resolved.seed, resolved.seed + seeds)
-    name = config if isinstance(config, str) else resolved.algorithm
+    name = resolved.algorithm
+    if isinstance(config, str):
+        found = named.find(config, algorithm)
+        named.require(found, env, None, None)
+        name = found.label
     ended = run_seeds(resolved, seeds, resolved.recipe(env), logdir or "logs", name)
     return [Run(*each) for each in ended]
 
@@ -331,7 +348,7 @@ def evaluate(
     episodes: int = 20,
     *,
     checkpoint: str | int = "newest",
-    env: str | Callable | Env | None = None,
+    env: Any = None,
     env_kwargs: dict[str, Any] | None = None,
     wrappers: Wrappers | None = None,
     env_options: dict[str, Any] | None = None,
@@ -478,14 +495,15 @@ def visualize(
     num_episodes: int = 5,
     *,
     checkpoint: str | int = "newest",
-    env: str | Callable | None = None,
+    env: Any = None,
     env_kwargs: dict[str, Any] | None = None,
     wrappers: Wrappers | None = None,
     network: keras.Model | Callable | None = None,
     algorithm: str | type | None = None,
     seed: int = 0,
+    format: filming.Format = "mp4",
 ) -> list[filming.Episode]:
-    """Play a trained agent greedily and record videos (needs the extra ``video``).
+    """Play a trained agent greedily and record videos.
 
     Args:
       logdir: the run's folder, which may have been moved.
@@ -493,6 +511,7 @@ def visualize(
       num_episodes: number of episodes.
       checkpoint, env, env_kwargs, wrappers, network, algorithm, seed: as in
         ``evaluate``. The environment is created with ``render_mode="rgb_array"``.
+      format: "mp4", which needs the extra ``video``, or "gif".
 
     Returns:
       Path, return and length of every episode.
@@ -503,6 +522,8 @@ def visualize(
     """
     if num_episodes < 1:
         raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
+    if format not in get_args(filming.Format):
+        raise UserError(f"format is {format!r}; expected 'mp4' or 'gif'")
     own = network, algorithm
     found = playing.trained(logdir, env, env_kwargs, wrappers, *own).in_process()
     found.require_env()
@@ -513,7 +534,7 @@ def visualize(
         playing.loaded(found, shown.env.spec, network, checkpoint) as (agent, _),
     ):
         seed = _unseen_seed(seed)
-        return filming.film(shown, agent.policy, outdir, num_episodes, seed)
+        return filming.film(shown, agent.policy, outdir, num_episodes, seed, format)
 
 
 def _unplayed(logdir: Any, env: Any, *arguments: Any) -> playing.Trained:
@@ -570,11 +591,7 @@ def resolve(
 ) -> RunConfig:
     """Return the RunConfig of a new run; the arguments are those of ``train``."""
     if isinstance(preset, str):
-        if preset in REFUSED:
-            raise UserError(f"config {preset!r} does not exist: {REFUSED[preset]}")
-        if preset not in PRESETS:
-            raise UserError(config.unknown("config", preset, PRESETS))
-        base = PRESETS[preset]()
+        base = named.find(preset, algorithm).config
     else:
         base = preset or RunConfig()
     if algorithm is not None:

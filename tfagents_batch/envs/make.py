@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import gymnasium
 
@@ -25,13 +25,33 @@ _BATCH_OPTIONS = ("on_fault", "finite_check", "info_keys")
 _LOCAL = "which is stepped as a whole in this process"
 
 
+@overload
 def make_env(
-    env: str
-    | Callable[..., gymnasium.Env]
-    | gymnasium.Env
-    | gymnasium.vector.VectorEnv
-    | TensorEnv
-    | Sequence[Any],
+    env: TensorEnv | type[TensorEnv],
+    num_envs: int | None = None,
+    num_workers: int | None = None,
+    *,
+    env_kwargs: dict[str, Any] | None = None,
+    wrappers: named.Wrappers = (),
+    **options: Any,
+) -> TensorBatch: ...
+
+
+# A name such as tf/CartPole-v1 returns a TensorBatch, which differs only in ``send``.
+@overload
+def make_env(
+    env: str | Callable[..., Any] | gymnasium.Env | Sequence[Any] | Any,
+    num_envs: int | None = None,
+    num_workers: int | None = None,
+    *,
+    env_kwargs: dict[str, Any] | None = None,
+    wrappers: named.Wrappers = (),
+    **options: Any,
+) -> ProcessEnv: ...
+
+
+def make_env(
+    env: Any,
     num_envs: int | None = None,
     num_workers: int | None = None,
     *,

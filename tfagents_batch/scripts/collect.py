@@ -1,4 +1,4 @@
-"""Log decisions in an environment: ``python -m tfagents_batch.scripts.collect``."""
+"""Log decisions in an environment: ``python -m tfagents_batch collect``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predict for lines of JSON: ``python -m tfagents_batch.scripts.predict``."""
+"""Predict for lines of JSON: ``python -m tfagents_batch predict``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train an agent: ``python -m tfagents_batch.scripts.train --config=cartpole``."""
+"""Train an agent: ``python -m tfagents_batch train --config=cartpole``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def main(argv: Sequence[str]) -> int:
         """Flags of this script."""
 
         config: str | None = option(
-            None, "preset to start from; all are listed at the end"
+            None,
+            "settings to start from: a preset (listed at the end), a run folder, or a "
+            "JSON or YAML file",
         )
         data: str | None = option(
             None, "folder of a timeline to learn from, instead of an environment"
@@ -111,7 +113,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _next(run: Any, env: str | None) -> str:
     """Return what to do with a run: go on if it was stopped, and evaluate it."""
-    command = "python -m tfagents_batch.scripts."
+    command = "python -m tfagents_batch "
     more = "" if run.finished else f"go on:    {command}train --resume={run.logdir}\n"
     own = f" --env={env}" if env and "./" in env else ""
     return f"{more}evaluate: {command}evaluate --logdir={run.logdir}{own}"

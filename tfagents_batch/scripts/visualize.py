@@ -1,10 +1,11 @@
-"""Film a trained agent: ``python -m tfagents_batch.scripts.visualize --logdir=RUN``."""
+"""Film a trained agent: ``python -m tfagents_batch visualize --logdir=RUN``."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 from collections.abc import Sequence
+from typing import Literal
 
 from tfagents_batch.config import option
 from tfagents_batch.scripts import app
@@ -16,6 +17,9 @@ class VisualizeCommand(app.PlayCommand):
 
     outdir: str = option("videos", "folder of the videos")
     num_episodes: int = option(5, "number of episodes", least=1)
+    format: Literal["mp4", "gif"] = option(
+        "mp4", "format of the videos; mp4 needs the extra video"
+    )
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,6 +32,7 @@ def main(argv: Sequence[str]) -> int:
     episodes = api.visualize(
         outdir=command.outdir,
         num_episodes=command.num_episodes,
+        format=command.format,
         **command.arguments(),
     )
     for episode in episodes:

@@ -7,9 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tests.support.fault_env import fault_envs
-from tfagents_batch import folders
 from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tfagents_batch.envs.native import build
+from tfagents_batch.envs.native import build, folders
 from tfagents_batch.envs.processes import backends
 from tfagents_batch.envs.shared import futex
 from tfagents_batch.errors import UserError
@@ -193,7 +192,7 @@ def test_the_sources_are_part_of_the_package():
     setup = pathlib.Path(build.__file__).parents[3] / "setup.py"
     if not setup.exists():
         pytest.skip("not a checkout")
-    assert '{"tfagents_batch.envs.native": ["*.cc", "*.h"]}' in setup.read_text()
+    assert '"tfagents_batch.envs.native": ["*.cc", "*.h"]' in setup.read_text()
     names = [path.name for path in build.sources()]
     assert names == [
         *("buffers.h", "c_api.cc", "calls.cc", "cuda.cc", "cuda.h"),

@@ -8,6 +8,7 @@ import shutil
 import gymnasium
 import numpy as np
 import pytest
+from PIL import Image, ImageSequence
 
 import tfagents_batch as tfb
 from tfagents_batch.errors import UserError
@@ -49,6 +50,17 @@ def test_the_requested_episodes_are_filmed_from_first_to_last_state(run, env, tm
         assert frames(episode.path) == episode.length + 1
     played = tfb.evaluate(run.logdir, 3, env=env)  # in one environment, one by one
     assert [episode.return_ for episode in found] == list(played.returns)
+
+
+def test_a_gif_shows_the_pictures_at_the_speed_of_the_environment(run, tmp_path):
+    [episode] = tfb.visualize(run.logdir, tmp_path, 1, format="gif")
+    with Image.open(episode.path) as picture:
+        assert picture.format == "GIF"
+        shown = [x.info["duration"] for x in ImageSequence.Iterator(picture)]
+    # Equal pictures are one that is shown longer. CartPole has 50 pictures a second.
+    assert sum(shown) == 20 * (episode.length + 1) and min(shown) == 20  # milliseconds
+    with pytest.raises(UserError, match="format is 'webm'; expected 'mp4' or 'gif'"):
+        tfb.visualize(run.logdir, tmp_path, 1, format="webm")
 
 
 @pytest.mark.filterwarnings("ignore:.*calling render method")  # Gymnasium's own

@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from tfagents_batch import folders
+from tfagents_batch.envs.native import folders
 from tfagents_batch.envs.shared import futex
 
 BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"

@@ -26,9 +26,11 @@ class TensorEnv(Protocol):
         picture, uint8 ``[height, width, 3]``; ``render_fps`` is in frames per second.
     """
 
-    observation_space: gymnasium.Space
-    action_space: gymnasium.Space
-    max_episode_steps: int | None
+    @property
+    def observation_space(self) -> gymnasium.Space: ...
+
+    @property
+    def action_space(self) -> gymnasium.Space: ...
 
     def reset(self, key: tf.Tensor) -> tuple[Nest, Nest]:
         """Start an episode.

@@ -27,8 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 import tensorflow as tf
 
 import tfagents_batch
-from tfagents_batch import folders
-from tfagents_batch.envs.native import build
+from tfagents_batch.envs.native import build, folders
 from tfagents_batch.envs.shared import cpus
 
 try:

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -18,8 +18,10 @@ from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.interfaces import Actor
 from tfagents_batch.training.evaluate import LONGEST
+from tfagents_batch.training.video.gif import gif
 from tfagents_batch.types import TimeStep
 
+Format = Literal["mp4", "gif"]
 FPS = 30  # default for environments without metadata
 _MODE = "render_mode"
 _BLOCK = 2  # pixels: H.264 needs even sizes
@@ -137,7 +139,12 @@ def player(
 
 
 def film(
-    camera: Camera, actor: Actor, outdir: str | os.PathLike, episodes: int, seed: int
+    camera: Camera,
+    actor: Actor,
+    outdir: str | os.PathLike,
+    episodes: int,
+    seed: int,
+    format: Format = "mp4",
 ) -> list[Episode]:
     """Play exactly ``episodes`` episodes greedily and write a video of each.
 
@@ -148,6 +155,7 @@ def film(
         created if missing.
       episodes: number of episodes.
       seed: seed of the environment.
+      format: "mp4", which needs the extra ``video``, or "gif".
 
     Raises:
       UserError: if the environment renders nothing, an episode does not end, or the
@@ -167,7 +175,8 @@ def film(
     pictures = player(camera, actor)(seed)
     while len(recorded) < episodes:
         name = f"episode-{len(recorded):03d}"
-        with video(folder / f"{name}.part.mp4", camera.fps) as add:
+        part = folder / f"{name}.part.{format}"
+        with _WRITERS[format](part, camera.fps) as add:
             for picture, step in pictures:
                 add(picture)
                 length = int(step.info["episode_length"][0])
@@ -179,9 +188,9 @@ def film(
                         "environment a time limit (gymnasium.wrappers.TimeLimit)"
                     )
         return_ = float(step.info["episode_return"][0])
-        path = folder / f"{name}-return-{return_:g}.mp4"
+        path = folder / f"{name}-return-{return_:g}.{format}"
         try:
-            (folder / f"{name}.part.mp4").replace(path)
+            part.replace(path)
         except OSError as error:
             raise SaveError(f"video {path} cannot be saved: {error}") from error
         recorded.append(Episode(path, return_, length))
@@ -207,7 +216,8 @@ def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
         import imageio_ffmpeg
     except ImportError:
         raise UserError(
-            'videos need imageio_ffmpeg: pip install "tfagents_batch[video]"'
+            'MP4 videos need imageio_ffmpeg: pip install "tfagents_batch[video]", or '
+            "choose the format gif"
         ) from None
     writer, shape = None, None
 
@@ -239,3 +249,6 @@ def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
             if writer is not None:
                 writer.close()
         stack.pop_all()
+
+
+_WRITERS = {"mp4": video, "gif": gif}

@@ -1,0 +1,73 @@
+"""Tests of ``python -m tfagents_batch``, which runs each script as a command."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from PIL import Image
+
+import tfagents_batch.__main__ as commands
+from tests.support.python import run
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Return a function that runs a command as the installed one does, in a folder."""
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin" / "tfagents-batch"
+    program.write_text("from tfagents_batch.__main__ import main\n\nmain()\n")
+    (tmp_path / "work").mkdir()
+    options = {"capture_output": True, "text": True, "timeout": 240}
+    options["cwd"] = tmp_path / "work"
+    # XLA's defaults: convolutions of the lowest level are slow.
+    options["env"] = {**os.environ, "XLA_FLAGS": ""}
+    return lambda *arguments: subprocess.run(
+        [sys.executable, program, *arguments], **options
+    )
+
+
+def test_help_lists_every_script_without_tensorflow():
+    code = "import sys; from tfagents_batch import __main__ as m; m.main(); "
+    code += "print('tensorflow' in sys.modules)"
+    *lines, loaded = run(code).stdout.splitlines()
+    scripts = {path.stem for path in ROOT.glob("tfagents_batch/scripts/*.py")}
+    assert {*commands.commands()} == scripts - {"__init__", "app"}
+    assert all(
+        any(f"  {name}" in line for line in lines)
+        for name in scripts - {"app"} - {"__init__"}
+    )
+    assert loaded == "False"
+
+
+def test_a_command_gets_its_flags_and_finds_modules_of_the_folder(start, tmp_path):
+    code = "from tfagents_batch.envs.testing import CountingEnv as Mine\n"
+    (tmp_path / "work" / "mine.py").write_text(code)
+    done = start("check", "--env=mine:Mine")
+    assert done.returncode == 0, done.stderr
+    assert "mine:Mine" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (["trian"], 64, "unknown command 'trian'; did you mean 'train'?"),
+        (["evaluate", "--logdirr=x"], 64, "did you mean --logdir?"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_a_status(start, arguments, status, text):
+    done = start(*arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert text in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_the_demo_trains_and_saves_a_video(start, tmp_path):
+    done = start("demo", "--steps=3000", "--quiet", "--outdir=seen")
+    assert done.returncode == 0, done.stderr
+    [video] = (tmp_path / "work" / "seen").iterdir()
+    assert f"video:    seen/{video.name}" in done.stdout
+    with Image.open(video) as picture:
+        assert picture.format == "GIF" and picture.n_frames > 2

@@ -1,0 +1,149 @@
+"""Configs by name: presets, run folders, and files of settings in JSON or YAML.
+
+Code of the user (``module:Class``) that a file names is not imported: the user names it
+again, as for a run folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfagents_batch import config
+from tfagents_batch.configs import PRESETS, REFUSED
+from tfagents_batch.envs.registry import needs_user_code
+from tfagents_batch.errors import UserError
+from tfagents_batch.training import own_algorithm
+from tfagents_batch.training.config import RunConfig, with_options
+from tfagents_batch.training.run_folder import config_file, files, runs
+
+_YAML = (".yaml", ".yml")
+# YAML 1.2 says that 1e-3 is a number; PyYAML reads YAML 1.1, where it is text.
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+
+
+class Named(NamedTuple):
+    """A config and where it is from.
+
+    Attributes:
+      config: the config.
+      label: short name for run folders.
+      user: names of the user's code that it needs, see ``config_file.from_text``.
+    """
+
+    config: RunConfig
+    label: str
+    user: dict[str, Any]
+
+
+def find(name: str, algorithm: str | type | None = None) -> Named:
+    """Return the config of a name.
+
+    Args:
+      name: a preset; a run folder; a ``config.json``; or a ``.json``, ``.yaml`` or
+        ``.yml`` file with arguments of ``train`` by name, such as ``{"algorithm":
+        "dqn", "env": "CartPole-v1", "settings": {"learning_rate": 1e-3}}``.
+      algorithm: the user's own algorithm, if the config is of one.
+
+    Raises:
+      UserError: for an unknown name, or a file that cannot be read.
+    """
+    if name in REFUSED:
+        raise UserError(f"config {name!r} does not exist: {REFUSED[name]}")
+    if name in PRESETS:
+        return Named(PRESETS[name](), name, {})
+    path = Path(name).expanduser()
+    if path.is_dir():
+        run = runs.open_run(path)
+        saved, user = config_file.from_text(run.config_text, algorithm)
+        return Named(saved, saved.algorithm, user)
+    if path.suffix not in (".json", *_YAML):
+        raise UserError(
+            config.unknown("config", name, PRESETS)
+            + " Others are a run folder, and a .json or .yaml file of settings"
+        )
+    data = _read(path)
+    if "schema" in data:
+        saved, user = config_file.from_text(json.dumps(data), algorithm)
+        return Named(saved, saved.algorithm, user)
+    return _of_arguments(path, data, algorithm)
+
+
+def require(named: Named, env: Any, network: Any, source: Any) -> None:
+    """Require the user's code that a config needs.
+
+    Raises:
+      UserError: if some is not given.
+    """
+    given = {"env": env, "network": network, "source": source}
+    for name, value in given.items():
+        if named.user.get(name) and value is None:
+            flag = " (flag --env)" if name == "env" else ""
+            raise UserError(
+                f"the config has the {name} {named.user[name]!r}, which is your own "
+                f"code and is only imported when you pass it again: pass {name}={flag}"
+            )
+
+
+def _of_arguments(path: Path, data: dict, algorithm: str | type | None) -> Named:
+    """Return the config of a file that has arguments of ``train``."""
+    data = dict(data)
+    try:
+        preset, name = data.pop("config", None), data.pop("algorithm", None)
+        base = find(preset).config if preset is not None else RunConfig()
+        name = own_algorithm.name_of(algorithm) if algorithm is not None else name
+        if name not in (None, base.algorithm):
+            if preset is not None:
+                raise UserError(f"algorithm is {name!r}, but config is {preset!r}")
+            own_algorithm.entry(name)
+            base = RunConfig(algorithm=name)
+        settings = config.replace(base.settings, data.pop("settings", {}))
+        found = with_options(base, data | {"settings": settings})
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+    own = found.env if needs_user_code(found.env) else None
+    user = dict.fromkeys(("env", "network", "eval_env", "source")) | {"env": own}
+    return Named(found, path.stem, user)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read a file of settings."""
+    try:
+        text = files.read(path).decode()
+        data = _yaml(text) if path.suffix in _YAML else json.loads(text)
+    except OSError as error:
+        raise UserError(
+            f"config {os.fspath(path)} cannot be read: {error.strerror}"
+        ) from error
+    except ValueError as error:
+        raise UserError(f"config {path} cannot be read: {error}") from error
+    if not isinstance(data, dict):
+        raise UserError(
+            f"config {path} holds {type(data).__name__}; expected arguments of train "
+            'by name, such as {"algorithm": "dqn", "env": "CartPole-v1"}'
+        )
+    return data
+
+
+def _yaml(text: str) -> Any:
+    try:
+        from yaml import YAMLError, safe_load
+    except ImportError:
+        raise UserError("YAML needs PyYAML: pip install pyyaml, or use JSON") from None
+    try:
+        return _numbers(safe_load(text))
+    except YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _numbers(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_numbers(each) for each in value]
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        return float(value)
+    return value

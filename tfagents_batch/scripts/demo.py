@@ -1,0 +1,57 @@
+"""Train an agent to play Breakout and save a video: ``python -m tfagents_batch demo``.
+
+It needs no other package and takes about half a minute: PQN (Gallici et al. 2024)
+learns MinAtar's Breakout, which is written in TensorFlow, from 400,000 steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+
+from tfagents_batch.config import option
+from tfagents_batch.scripts import app
+
+_PRESET = "pqn/breakout-minatar"
+
+
+@dataclasses.dataclass(frozen=True)
+class DemoCommand:
+    """Flags of this script."""
+
+    logdir: str | None = option(None, "root folder of the runs; none: logs")
+    outdir: str = option("videos", "folder of the video")
+    steps: int = option(400_000, "environment steps", least=1)
+    seed: int = option(0, "seed of the run", least=0, most=2**31 - 1)
+    quiet: bool = option(False, "show warnings only")
+    debug: bool = option(False, "print tracebacks")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Train, play an episode, and print where the run and the video are."""
+    from tfagents_batch import api
+    from tfagents_batch.training.runtime.signals import exit_status
+
+    command = app.parse(argv, DemoCommand)
+    if command is None:
+        return 0
+    run = api.train(
+        config=_PRESET,
+        logdir=command.logdir,
+        steps=command.steps,
+        seed=command.seed,
+        progress=not command.quiet,
+    )
+    if not run.finished:
+        return exit_status(run.signal)
+    [episode] = api.visualize(run.logdir, command.outdir, 1, format="gif")
+    print(f"run:      {run.logdir}")
+    print(f"video:    {episode.path}  {episode.length} steps")
+    print(f"evaluate: python -m tfagents_batch evaluate --logdir={run.logdir}")
+    print("next:     python -m tfagents_batch train --env=CartPole-v1")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main, trains=True))
