@@ -7,9 +7,9 @@ from tfagents_batch.training.analysis import curves
 
 
 def panel_labels(logdir, metrics=(), compare=False):
-    """Return ``{(title, metric): labels}`` of the panels."""
+    """Return ``{(title, text at the y-axis): labels}`` of the panels."""
     found = plot.panels(curves.group([logdir]), metrics, compare)
-    return {(p.title, p.metric): [label for label, _ in p.lines] for p in found}
+    return {(p.title, p.quantity): [label for label, _ in p.lines] for p in found}
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def logs(tmp_path):
 
 def test_plot_writes_a_picture_and_prints_its_path(logs, tmp_path, capsys):
     pytest.importorskip("matplotlib")
-    for number, options in enumerate([[], ["--compare"], ["--threshold=2"]]):
+    for number, options in enumerate([[], ["--compare"]]):
         out = tmp_path / f"{number}.png"
         assert plot.main([f"--logdir={logs}", f"--out={out}", *options]) == 0
         assert out.read_bytes().startswith(b"\x89PNG")
@@ -32,28 +32,44 @@ def test_plot_writes_a_picture_and_prints_its_path(logs, tmp_path, capsys):
 
 def test_returns_of_training_and_of_evaluations_are_lines_of_a_panel(logs):
     assert panel_labels(logs) == {
-        ("cartpole on CartPole-v1", ""): [
-            "episode/return_mean (2 runs)",
-            "eval/return_mean (2 runs)",
+        ("cartpole on CartPole-v1", "return"): [
+            "training: mean of 2 seeds, 95 % interval",
+            "evaluation: mean of 2 seeds, 95 % interval",
         ],
-        ("other on CartPole-v1", "episode/return_mean"): [
-            "episode/return_mean (1 run)"
-        ],
+        ("other on CartPole-v1", "return"): ["training: 1 seed"],
     }
 
 
 def test_evaluations_of_only_some_runs_are_plotted(tmp_path):
     make_run(tmp_path, 1, [1, 2, 3], evals=[2, 3])
     make_run(tmp_path, 2, [1, 2, 3])
+    make_run(tmp_path, 2, [1, 2, 3])  # the same seed again
     (labels,) = panel_labels(tmp_path).values()
-    assert labels == ["episode/return_mean (2 runs)", "eval/return_mean (1 run)"]
+    assert labels == ["training: mean of 3 runs, 95 % interval", "evaluation: 1 seed"]
 
 
 def test_compared_groups_are_lines_of_a_panel_for_each_metric(logs):
     assert panel_labels(logs, compare=True) == {
-        ("CartPole-v1", "episode/return_mean"): ["cartpole (2 runs)", "other (1 run)"],
-        ("CartPole-v1", "eval/return_mean"): ["cartpole (2 runs)"],
+        ("CartPole-v1, training", "return"): [
+            "cartpole: mean of 2 seeds, 95 % interval",
+            "other: 1 seed",
+        ],
+        ("CartPole-v1, evaluation", "return"): [
+            "cartpole: mean of 2 seeds, 95 % interval"
+        ],
     }
+
+
+def test_thresholds_are_in_the_legend(logs, tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    drawn = []
+    monkeypatch.setattr(pyplot, "close", drawn.append)
+    out = tmp_path / "x.png"
+    assert plot.main([f"--logdir={logs}", f"--out={out}", "--threshold=2,-3.5"]) == 0
+    axes = drawn[0].axes
+    last = [axis.get_legend().get_texts()[-1].get_text() for axis in axes]
+    assert last == ["threshold 2", "threshold -3.5"]
+    assert {axis.get_ylabel() for axis in axes} == {"return"}
 
 
 def test_only_requested_metrics_are_plotted(logs):
@@ -74,7 +90,7 @@ def test_a_run_without_the_metric_is_left_out_with_a_message(logs, tmp_path, cap
     assert plot.main([f"--logdir={logs}", out, "--metric=eval/return_mean"]) == 0
     assert capsys.readouterr().err.count("is left out: it has no eval/return_mean") == 2
     (labels,) = panel_labels(logs, ["eval/return_mean"]).values()
-    assert labels == ["eval/return_mean (2 runs)"]
+    assert labels == ["evaluation: mean of 2 seeds, 95 % interval"]
 
 
 def test_thresholds_are_one_or_as_many_as_panels(logs):

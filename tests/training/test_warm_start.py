@@ -91,9 +91,10 @@ def test_a_new_run_starts_with_the_weights_and_a_new_optimizer(ppo_run, tmp_path
     assert after[count] == 1
     # Plots do not group it with runs that started from random weights.
     groups = curves.group([new.logdir, ppo_run.logdir])
-    origins = [group.name.rpartition("init_from=")[2] for group in groups]
+    origins = {group.name.partition(" --init_from=")[2] for group in groups}
     run = pathlib.Path(ppo_run.logdir).name
-    assert sorted(origins) == sorted([f"{run} at {ppo_run.step}", "None"])
+    flags = [f"{run} --init_checkpoint={ppo_run.step}", "none --init_checkpoint=none"]
+    assert origins == {*flags}
 
 
 AGENTS = {

@@ -1,7 +1,8 @@
 """Plot learning curves: ``python -m tfagents_batch plot --logdir=logs``.
 
 Runs that differ only in their seed become one line: their mean with a 95 % bootstrap
-interval, and each run as a thin line. ``--compare`` puts different runs into one panel.
+interval, and each run as a thin line. ``--compare`` puts different runs into one panel,
+named by the flags in which they differ.
 """
 
 from __future__ import annotations
@@ -15,8 +16,13 @@ from typing import Any, NamedTuple
 from tfagents_batch.scripts import app
 
 TRAIN, EVAL = "episode/return_mean", "eval/return_mean"
+_RETURNS = {
+    TRAIN: "training",
+    EVAL: "evaluation",
+    "eval_sample/return_mean": "evaluation with sampled actions",
+}
 _COLUMNS = 3
-_LEGEND = 60  # characters of a line of a legend
+_LEGEND = 60  # characters of a line of a legend or a title
 _COLORS = ("blue", "orange", "green", "red", "purple", "brown", "pink", "olive", "cyan")
 
 
@@ -24,12 +30,12 @@ class Panel(NamedTuple):
     """Panel of a figure.
 
     Attributes:
-      title, metric: texts above the panel and at its y-axis.
+      title, quantity: texts above the panel and at its y-axis.
       lines: pairs of a legend label and the ``curves`` of its runs.
     """
 
     title: str
-    metric: str
+    quantity: str
     lines: list[tuple[str, list[Any]]]
 
 
@@ -94,10 +100,11 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
     found: dict[tuple[str, str], Panel] = {}
     for group in groups:
         for metric in metrics or (TRAIN, EVAL):
-            read = []
-            for folder in group.folders:
+            read, seeds = [], set()
+            for folder, seed in group.seeds.items():
                 try:
                     read.append(curves.read(folder, metric))
+                    seeds.add(seed)
                 except UserError as error:
                     if metrics or metric == TRAIN:  # evaluations are optional
                         text = f"{folder} is left out: it has no {metric}"
@@ -105,19 +112,27 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
                     problem = problem or error
             if not read:
                 continue
-            runs = "1 run" if len(read) == 1 else f"{len(read)} runs"
-            label = f"{group.name if compare else metric} ({runs})"
-            line = textwrap.fill(label, _LEGEND), read
-            title, part = f"{group.name} on {group.env}", ""
+            quantity = "return" if metric in _RETURNS else metric
+            phase = _RETURNS.get(metric, metric)
+            name, title = phase, f"{group.name} on {group.env}"
             if compare:
-                title, part = group.env, metric
-            panel = found.setdefault((title, part), Panel(title, metric, []))
-            panel.lines.append(line)
-            if panel.metric != metric:
-                found[title, part] = panel._replace(metric="")
+                name, title = group.name, f"{group.env}, {phase}"
+            label = f"{name}: {_summary(len(read), len(seeds))}"
+            key = title, metric if compare else ""
+            panel = found.setdefault(key, Panel(title, quantity, []))
+            panel.lines.append((label, read))
+            if panel.quantity != quantity:
+                found[key] = panel._replace(quantity="")
     if not found:
         raise problem
     return list(found.values())
+
+
+def _summary(runs: int, seeds: int) -> str:
+    """Describe the line of a number of runs; two of them may have the same seed."""
+    if runs == 1:
+        return "1 seed"
+    return f"mean of {runs} {'seeds' if runs == seeds else 'runs'}, 95 % interval"
 
 
 def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
@@ -139,29 +154,28 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
         for axis in axes.flat[len(found) :]:
             axis.set_visible(False)
         for index, (axis, panel) in enumerate(zip(axes.flat, found, strict=False)):
-            _draw_panel(axis, panel)
-            if thresholds:
-                axis.axhline(
-                    thresholds[index], color="black", linestyle="--", linewidth=1
-                )
+            _draw_panel(axis, panel, thresholds[index] if thresholds else None)
 
 
-def _draw_panel(axis: Any, panel: Panel) -> None:
+def _draw_panel(axis: Any, panel: Panel, threshold: float | None) -> None:
     from matplotlib import ticker, transforms
 
-    from tfagents_batch.training.analysis import curves
+    from tfagents_batch.training.analysis import curves, figure
 
     for number, (label, read) in enumerate(panel.lines):
         color = f"tab:{_COLORS[number % len(_COLORS)]}"
         for curve in read if len(read) > 1 else ():
             axis.plot(curve.step, curve.value, color=color, alpha=0.25, linewidth=0.8)
         band = curves.band(read)
+        label = _folded(label)
         axis.plot(band.step, band.mean, color=color, linewidth=2, label=label)
         axis.fill_between(band.step, band.low, band.high, color=color, alpha=0.2)
-    axis.set_title(panel.title, fontsize=10)
+    if threshold is not None:
+        figure.mark(axis, threshold)
+    axis.set_title(_folded(panel.title), fontsize=10)
     axis.set_xlabel("environment steps")
     axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
-    axis.set_ylabel(panel.metric)
+    axis.set_ylabel(panel.quantity)
     axis.grid(alpha=0.3)
     # The legend is below the panel because names of groups can be long.
     below = transforms.ScaledTranslation(0, -0.5, axis.figure.dpi_scale_trans)
@@ -171,6 +185,10 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
         bbox_to_anchor=(0.5, 0),
         bbox_transform=axis.transAxes + below,
     )
+
+
+def _folded(text: str) -> str:
+    return textwrap.fill(text, _LEGEND, break_on_hyphens=False)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from tfagents_batch.training.output import Output
 from tfagents_batch.training.run_folder import (
     checkpoint,
     config_file,
+    flag_names,
     git_state,
     runs,
 )
@@ -99,7 +100,8 @@ def run(
             start if state else None,
             warn=console.message,
             trackers=active,
-            settings=config_dict,
+            settings=flag_names.with_defaults(settings),
+            steps=settings.steps,
         )
         stack.enter_context(logger)
         interrupts = stack.enter_context(

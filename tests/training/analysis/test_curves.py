@@ -14,7 +14,8 @@ def make_run(
 ):
     """Create a run folder with a line for each value and each evaluation."""
     config = {"algorithm": "ppo", "env": env, "seed": seed, **other}
-    folder = runs.create(logdir, name, seed, json.dumps({"config": config}))
+    data = {"config": config, "source": "rollout"}
+    folder = runs.create(logdir, name, seed, json.dumps(data))
     lines = [
         {"step": 100 * (i + 1), "episode/return_mean": value}
         for i, value in enumerate(values)
@@ -29,7 +30,7 @@ def make_run(
 
 
 def named(groups):
-    return {f"{group.name} on {group.env}": len(group.folders) for group in groups}
+    return {f"{group.name} on {group.env}": len(group.seeds) for group in groups}
 
 
 def test_runs_of_several_seeds_are_one_group(tmp_path):
@@ -44,24 +45,42 @@ def test_runs_of_several_seeds_are_one_group(tmp_path):
     }
 
 
-def test_runs_with_different_settings_are_groups_named_by_these_settings(tmp_path):
+def test_runs_with_different_settings_are_groups_named_by_their_flags(tmp_path):
     for rate, epochs in ((0.1, 4), (0.1, 4), (0.2, 4), (0.2, 8)):
         settings = {"learning_rate": rate, "epochs": epochs, "gamma": 0.99}
         make_run(tmp_path, 1, [1, 2], settings=settings)
+    rate1, rate2 = (f" --algorithm.learning_rate={rate}" for rate in (0.1, 0.2))
     assert named(curves.group([tmp_path])) == {
-        "cartpole, learning_rate=0.1, epochs=4 on CartPole-v1": 2,
-        "cartpole, learning_rate=0.2, epochs=4 on CartPole-v1": 1,
-        "cartpole, learning_rate=0.2, epochs=8 on CartPole-v1": 1,
+        f"cartpole{rate1} --algorithm.epochs=4 on CartPole-v1": 2,
+        f"cartpole{rate2} --algorithm.epochs=4 on CartPole-v1": 1,
+        f"cartpole{rate2} --algorithm.epochs=8 on CartPole-v1": 1,
     }
 
 
-def test_settings_of_a_source_are_named_as_their_flags(tmp_path):
-    for lag in (0, 5):
-        make_run(tmp_path, 1, [1, 2], source={"length": 8, "lag": lag})
-    assert named(curves.group([tmp_path])) == {
-        "cartpole, rollout.lag=0 on CartPole-v1": 1,
-        "cartpole, rollout.lag=5 on CartPole-v1": 1,
+@pytest.mark.parametrize("algorithm", ["ppo", "./mine.py:Mine"])  # one not imported
+@pytest.mark.parametrize(
+    ("settings", "flags"),
+    [
+        ({"source": {"lag": 0}}, "--rollout.lag=0"),
+        (
+            {"settings": {"network": {"hidden": [8, 8]}}},
+            "--algorithm.network.hidden=8,8",
+        ),
+        ({"env_kwargs": {"gravity": 9.8}}, '--env_kwargs={"gravity": 9.8}'),
+        ({"overlap": True}, "--overlap=true"),
+    ],
+)
+def test_settings_are_written_as_on_the_command_line(
+    tmp_path, algorithm, settings, flags
+):
+    (key,) = settings
+    make_run(tmp_path, 1, [1, 2], algorithm=algorithm, **settings)
+    other = {
+        "settings": {"network": {"hidden": None}, "points": []},
+        "source": {"lag": 5},
     }
+    make_run(tmp_path, 1, [1, 2], algorithm=algorithm, **{key: other.get(key)})
+    assert curves.group([tmp_path])[0].name == f"cartpole {flags}"
 
 
 def test_names_of_many_groups_leave_out_usual_values(tmp_path):
@@ -70,9 +89,9 @@ def test_names_of_many_groups_leave_out_usual_values(tmp_path):
         make_run(tmp_path, 1, [1, 2], settings=settings)
     assert [group.name for group in curves.group([tmp_path])] == [
         "cartpole",
-        "cartpole, learning_rate=0.2",
-        "cartpole, learning_rate=0.3",
-        "cartpole, epochs=8",
+        "cartpole --algorithm.learning_rate=0.2",
+        "cartpole --algorithm.learning_rate=0.3",
+        "cartpole --algorithm.epochs=8",
     ]
     make_run(tmp_path, 1, [1, 2], settings={"learning_rate": 0.2, "epochs": 8})
     assert len(named(curves.group([tmp_path]))) == 5  # no two have the same name

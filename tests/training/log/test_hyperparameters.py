@@ -1,4 +1,4 @@
-"""Run folders as TensorBoard's plugin for hyperparameters reads them."""
+"""Settings of runs as TensorBoard's plugin for hyperparameters reads them."""
 
 import dataclasses
 
@@ -19,10 +19,13 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import Logger
-from tfagents_batch.training.run_folder import config_file
+from tfagents_batch.training.log.tensorboard import table
+from tfagents_batch.training.run_folder import flag_names
 
 CONFIG = RunConfig(
     env="CartPole-v1",
+    env_options={"worker_variables": {"TOKEN": "secret"}},
+    eval_every=500,  # changes no learning curve
     settings=ppo.Config(epochs=3, network=networks.Config(hidden=(32, 16))),
 )
 STATUSES = [
@@ -56,41 +59,64 @@ def metrics(group):
     return {x.name.tag: x.value for x in group.sessions[0].metric_values}
 
 
-def test_the_plugin_shows_settings_and_final_metrics(tmp_path):
-    for name, epochs in (("a", 3), ("b", 5)):
+def settings(config=CONFIG):
+    return flag_names.with_defaults(config)
+
+
+def test_the_plugin_shows_changed_settings_and_the_return_first(tmp_path):
+    for name, epochs in (("1-a", 3), ("2-b", 5)):
         folder = tmp_path / name
         folder.mkdir()
-        settings = dataclasses.replace(CONFIG.settings, epochs=epochs)
-        changed = dataclasses.replace(CONFIG, settings=settings)
-        with Logger(folder, settings=config_file.plain(changed)) as log:
-            log.write({"eval/return_mean": 1.0}, 10)
+        changed = dataclasses.replace(CONFIG.settings, epochs=epochs)
+        config = dataclasses.replace(CONFIG, settings=changed)
+        with Logger(folder, settings=settings(config)) as log:
+            log.write({"episode/return_mean": 0.0, "async/x": 1.0}, 10)
             log.write({"eval/return_mean": 10.0 * epochs}, 20)
-            if name == "a":
+            if epochs == 3:
                 log.event("finished", 20)
     differing, found = rows(tmp_path)
-    assert differing == {"settings.epochs"}
-    assert sorted(found) == ["a", "b"]
-    shown = found["b"].hparams
-    assert shown["settings.epochs"].number_value == 5
-    assert shown["settings.normalize_observation"].bool_value is True
-    assert shown["settings.network.hidden"].string_value == "[32, 16]"
+    assert differing == {"algorithm.epochs"}
+    assert sorted(found) == ["a 1", "b 2"]  # the page shows the first letters only
+    shown = found["b 2"].hparams
+    assert sorted(shown) == [
+        *("algorithm", "algorithm.epochs", "algorithm.network.hidden", "env", "seed")
+    ]
+    assert shown["algorithm.epochs"].number_value == 5
+    assert shown["algorithm.network.hidden"].string_value == "32,16"
     assert shown["env"].string_value == "CartPole-v1"
-    assert shown["num_workers"].string_value == "none"
-    assert metrics(found["b"]) == {"eval/return_mean": 50}
-    (first,), (second,) = found["a"].sessions, found["b"].sessions
+    assert list(metrics(found["b 2"])) == ["Return/eval", "Return/training", "async/x"]
+    assert metrics(found["b 2"])["Return/eval"] == 50
+    (first,), (second,) = found["a 1"].sessions, found["b 2"].sessions
     assert first.status == api_pb2.STATUS_SUCCESS
     assert second.status != api_pb2.STATUS_SUCCESS
+
+
+def test_the_text_has_all_settings_by_their_flags_and_no_secrets():
+    first, second = table(settings()).split("\n\n")
+    assert first.splitlines() == [
+        "| setting | value | default |",
+        "|---|---|---|",
+        "| `--algorithm` | ppo | ppo |",
+        "| `--env` | CartPole-v1 |  |",
+        "| `--seed` | 0 | 0 |",
+        "| `--eval_every` | 500 | none |",
+        "| `--algorithm.network.hidden` | 32,16 | none |",
+        "| `--algorithm.epochs` | 3 | 10 |",
+    ]
+    assert "| `--rollout.length` | 256 |" in second.splitlines()
+    assert "| `--wrappers` | [] |" in second.splitlines()
+    assert "secret" not in second
 
 
 def test_a_resumed_run_keeps_its_row(tmp_path):
     folder = tmp_path / "a"
     folder.mkdir()
-    with Logger(folder, settings=config_file.plain(CONFIG)) as log:
+    with Logger(folder, settings=settings()) as log:
         log.write({"eval/return_mean": 1.0}, 10)
         log.event("stopped", 10)
-    with Logger(folder, 10, settings=config_file.plain(CONFIG)) as log:
+    with Logger(folder, 10, settings=settings()) as log:
         log.write({"eval/return_mean": 2.0}, 20)
         log.event("finished", 20)
     _, found = rows(tmp_path)
-    assert metrics(found["a"]) == {"eval/return_mean": 2}
+    assert metrics(found["a"]) == {"Return/eval": 2}
     assert found["a"].sessions[0].status == api_pb2.STATUS_SUCCESS

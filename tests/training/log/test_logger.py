@@ -4,6 +4,8 @@ import io
 import json
 import math
 import os
+import pathlib
+import re
 import resource
 import subprocess
 import sys
@@ -21,6 +23,9 @@ from tensorboard.util import img_mime_type_detector, tensor_util
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.log import writers
 from tfagents_batch.training.log.logger import Logger, read_events, read_metrics
+from tfagents_batch.training.log.tensorboard import FAULTS
+
+PAGE = pathlib.Path(__file__).parents[3] / "docs/watching.md"
 
 
 def lines(folder):
@@ -134,16 +139,41 @@ def test_vectors_become_histograms_and_stay_out_of_the_lines(tmp_path):
     assert buckets[0, 2] == 2
 
 
-def test_histograms_of_a_name_are_a_minute_apart(tmp_path):
-    now = 0
-    with Logger(tmp_path, clock=lambda: now) as log:
-        for now in range(0, 200, 10):
-            log.write({"a/x": np.ones(3)}, now)
-            if now >= 30:
-                log.write({"a/y": np.ones(3)}, now)
+def test_a_run_has_twenty_histograms_of_a_name_at_most(tmp_path):
+    for first, last in ((0, 500), (500, 1003)):  # resumed at step 500
+        with Logger(tmp_path, first or None, steps=1000) as log:
+            for step in range(first, last, 3):
+                log.write({"a/x": np.ones(3)}, step)
+                if step >= 800:
+                    log.write({"a/late": np.ones(3)}, step)
     found = tensorboard(tmp_path)
-    assert [step for step, _ in found["a/x"]] == [0, 60, 120, 180]
-    assert [step for step, _ in found["a/y"]] == [30, 90, 150]
+    steps = [step for step, _ in found["a/x"]]
+    assert len(steps) == 20
+    assert steps[0] == 0 and steps[-1] >= 1000
+    assert min(np.diff(steps)) >= 50 and max(np.diff(steps)) <= 55  # 1000 / 19
+    assert [step for step, _ in found["a/late"]] == [800, 845, 896, 950, 1001]
+
+
+def test_faults_have_curves_once_they_are_not_zero(tmp_path):
+    name = "env/restarts"
+    with Logger(tmp_path) as log:
+        for step, value in enumerate([0, 0, 2, 0]):
+            log.write({name: value, "loss/x": 0.0}, step)
+    with Logger(tmp_path, resume_step=3) as log:
+        log.write({name: 0}, 4)
+    assert [line[name] for line in read_metrics(tmp_path)] == [0, 0, 2, 0, 0]
+    found = tensorboard(tmp_path)
+    assert found[name] == [(2, 2), (3, 0), (4, 0)]
+    assert len(found["loss/x"]) == 4
+    with Logger(tmp_path, resume_step=1) as log:
+        log.write({name: 0}, 4)
+    assert not tensorboard(tmp_path)[name]  # the line of step 2 is discarded
+
+
+def test_counters_of_faults_are_those_that_the_docs_call_healthy_at_zero():
+    rows = re.findall(r"(?m)^\| (`.*?) \|.*\| (?:always )?0 \|$", PAGE.read_text())
+    found = {name for row in rows for name in re.findall("`(.+?)`", row)}
+    assert {x for x in FAULTS if not re.match("eval_sample|grad/actor", x)} == found
 
 
 def test_tensorboard_shows_scalars_as_curves(tmp_path):

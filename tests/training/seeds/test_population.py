@@ -272,7 +272,8 @@ def test_each_seed_has_its_own_alarms_hyperparameters_and_best_checkpoint(stoppe
     differing, found = rows(pathlib.Path(stopped[0].logdir).parent)
     assert differing == {"seed"}
     for run, seed in zip(stopped, (4, 9), strict=True):
-        row = found[pathlib.Path(run.logdir).name]
+        time, _, name = pathlib.Path(run.logdir).name.partition("-")
+        row = found[f"{name} {time}"]
         assert row.hparams["seed"].number_value == seed
         assert any(event["event"] == "alarm" for event in read_events(run.logdir))
         lines = [x for x in read_metrics(run.logdir) if "eval/return_mean" in x]

@@ -11,14 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch.config import flat, marked
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_folder import runs
+from tfagents_batch.training.run_folder import flag_names, runs
 
 POINTS = 200  # number of grid points
-_IGNORED = marked(RunConfig, "same_curve")
 
 
 class Curve(NamedTuple):
@@ -52,15 +49,15 @@ class Group(NamedTuple):
     """Runs that differ only in their seed.
 
     Attributes:
-      name: preset or algorithm, and the settings that differ from other groups with
-        the same one.
+      name: preset or algorithm, and the flags of the settings that differ from other
+        groups with the same one.
       env: environment of the training.
-      folders: run folders.
+      seeds: seeds of the runs, by their folders.
     """
 
     name: str
     env: str
-    folders: list[Path]
+    seeds: dict[Path, int]
 
 
 def read(folder: str | os.PathLike, metric: str) -> Curve:
@@ -94,19 +91,23 @@ def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
         inside = [] if (folder / "config.json").is_file() else runs.list_runs(folder)
         found += inside or [folder]
     same_name: dict[tuple[str, str], list[tuple[Path, dict[str, Any]]]] = {}
+    seeds: dict[Path, int] = {}
     for folder in found:
-        config = json.loads(runs.open_run(folder).config_text)["config"]
+        data = json.loads(runs.open_run(folder).config_text)
+        config = data["config"]
+        seeds[folder] = config["seed"]
         # The folder's name without time, seed and number.
         stem = folder.name.rpartition(f"-s{config['seed']}")[0].partition("-")[2]
-        settings = _settings(config)
+        settings = flag_names.by_flag(config, data.get("source", "source"))
         origin = runs.facts(folder).get(runs.STARTED_FROM)
-        settings["init_from"] = origin and f"{origin['run']} at {origin['checkpoint']}"
+        settings["init_from"] = origin and origin["run"]
+        settings["init_checkpoint"] = origin and origin["checkpoint"]
         key = stem or config["algorithm"], config["env"]
         same_name.setdefault(key, []).append((folder, settings))
     return [
-        Group(f"{name}{differences}", env, members)
+        Group(f"{name}{flags}", env, {folder: seeds[folder] for folder in members})
         for (name, env), each in same_name.items()
-        for differences, members in _by_differences(each).items()
+        for flags, members in _by_differences(each).items()
     ]
 
 
@@ -130,18 +131,10 @@ def band(curves: Sequence[Curve], resamples: int = 1000) -> Band:
     return Band(grid, values.mean(0), low, high)
 
 
-def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that affect the learning curve, named as their flags."""
-    config = {name: x for name, x in config.items() if name not in _IGNORED}
-    source = RunConfig(algorithm=config["algorithm"]).source.name
-    config[source] = config.pop("source", {})
-    return {name.removeprefix("settings."): x for name, x in flat(config).items()}
-
-
 def _by_differences(
     members: Sequence[tuple[Path, dict[str, Any]]],
 ) -> dict[str, list[Path]]:
-    """Group run folders by the settings in which they differ, as text.
+    """Group run folders by the settings in which they differ, as flags.
 
     A setting that is missing in some runs, because an older version wrote them, is
     ignored. With more than three groups, the text leaves out a value that half of
@@ -152,11 +145,13 @@ def _by_differences(
     differing = [
         name
         for name in first
-        if name in shared and any(s[name] != first[name] for _, s in members)
+        if name in shared - flag_names.SAME_CURVE
+        and any(s[name] != first[name] for _, s in members)
     ]
     found: dict[tuple[str, ...], list[Path]] = {}
     for folder, settings in members:
-        texts = tuple(f", {name}={settings[name]}" for name in differing)
+        flags = (flag_names.as_flag(name, settings[name]) for name in differing)
+        texts = tuple(f" {flag}" for flag in flags)
         found.setdefault(texts, []).append(folder)
     usual = []  # of each setting, its usual text, or none
     for column in zip(*found, strict=True):

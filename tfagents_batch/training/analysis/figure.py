@@ -42,3 +42,9 @@ def panels(
         figure.savefig(out, dpi=120)
     finally:
         pyplot.close(figure)
+
+
+def mark(axis: Any, threshold: float) -> None:
+    """Draw a dashed line at a threshold, with an entry for the legend."""
+    label = f"threshold {threshold:,g}"
+    axis.axhline(threshold, color="black", linestyle="--", linewidth=1, label=label)

@@ -7,11 +7,9 @@ finite are null there. Two equal runs write equal lines except for ``time/*`` an
 ``system/*``. So all durations belong to ``time/*``, and all sizes of processes to
 ``system/*``.
 
-TensorBoard gets the same scalars, vectors as histograms, events as text, videos as
-animated GIFs among its images, and the settings, in one file per process. The file is
-written record by record. (``tf.summary`` cannot mark the steps that a resumed run
-discards, and it needs TensorFlow ops.) Trackers get scalars, events and videos. A
-failure to log never stops training, see ``writers``.
+TensorBoard gets the same scalars, vectors, events, videos and the settings, see
+``tensorboard``. Trackers get scalars, events and videos. A failure to log never stops
+training, see ``writers``.
 
 A resumed run appends. Lines after the resumed step stay in the file, but readers drop
 them at the ``resumed`` event, and TensorBoard at the start of a session.
@@ -19,41 +17,29 @@ them at the ``resumed`` event, and TensorBoard at the start of a session.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorboard.compat.proto import summary_pb2
-from tensorboard.plugins.histogram.summary_v2 import histogram_pb
-from tensorboard.plugins.hparams import api_pb2
-from tensorboard.plugins.hparams.summary import session_end_pb
-from tensorboard.plugins.hparams.summary_v2 import hparams_pb
-from tensorboard.plugins.image import metadata as image_metadata
-from tensorboard.plugins.scalar.summary_v2 import scalar_pb
-from tensorboard.plugins.text.summary_v2 import text_pb
-from tensorboard.util import tensor_util
 
-from tfagents_batch import config
-from tfagents_batch.clocks import EverySeconds
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.log import writers
+from tfagents_batch.training.log.tensorboard import TensorBoard
 from tfagents_batch.training.log.trackers import Tracker
 from tfagents_batch.training.log.writers import RetryingFile
 from tfagents_batch.training.run_folder import files, runs
+from tfagents_batch.training.run_folder.flag_names import Setting
 
 SCHEMA = 1
 FILE = "metrics.jsonl"
-HISTOGRAM_SECONDS = 60.0  # between two histograms of one name: about 0.7 kB each
-GIF_MILLISECONDS = 20  # shortest time per picture; browsers slow down faster GIFs
 _NAME = re.compile(r"[^/]+(/[^/]+)*")
 _KEYS = ("step", "event")  # of lines, so no names of metrics
 _MOST = 1 << 30  # bytes of ``metrics.jsonl``
@@ -66,12 +52,13 @@ class Logger:
     Args:
       run_folder: folder of the run.
       resume_step: env steps of the resumed checkpoint; None for a new run.
-      clock: monotonic time in seconds, for the time between histograms.
       warn: called with a line of text when a file cannot be written, and when it can
         be written again.
       trackers: receive the same data, see ``trackers.Tracker``; closed by the logger.
-      settings: the run's settings as JSON data, for TensorBoard's hyperparameter tab;
-        None for no row.
+      settings: of the run, by the names of their flags, which TensorBoard shows; None
+        for none.
+      steps: length of the run, over which TensorBoard's histograms are spread; None
+        draws every vector.
 
     Raises:
       UserError: if the folder of a new run already has a log, or the log is a link or
@@ -83,14 +70,12 @@ class Logger:
         run_folder: str | os.PathLike,
         resume_step: int | None = None,
         *,
-        clock: Callable[[], float] = time.monotonic,
         warn: Callable[[str], None] | None = None,
         trackers: Sequence[Tracker] = (),
-        settings: Any = None,
+        settings: Mapping[str, Setting] | None = None,
+        steps: int | None = None,
     ):
-        self._clock = clock
         warn = warn or (lambda text: print(text, file=sys.stderr))
-        self._should_draw: dict[str, EverySeconds] = {}  # by name of the histogram
         self._step = resume_step or 0
         self._trackers = list(trackers)
         self._ended = ENDS[-1]  # unless an event says otherwise
@@ -99,15 +84,10 @@ class Logger:
         if resume_step is None and path.exists():
             raise UserError(f"{path} exists; resume the run or start a new one")
         self._lines = RetryingFile(FILE, writers.Lines(path), warn)
-        file = writers.EventFile(folder, resume_step)
-        self._events = RetryingFile("TensorBoard's file", file, warn)
+        earlier = _not_zero(folder, resume_step or 0)
+        self._board = TensorBoard(folder, resume_step, warn, settings, steps, earlier)
         self.event("header", schema=SCHEMA, versions=runs.versions())
-        self._settings = settings
-        if settings is not None:
-            plain = config.flat(settings).items()
-            row = {name: _hparam(value) for name, value in plain}
-            # If a run is resumed with other settings, TensorBoard shows the first ones.
-            self._summarize(self._step, hparams_pb(row, trial_id=folder.name))
+        self._board.start(self._step)
         if resume_step is not None:
             self.event("resumed", resume_step)
 
@@ -128,15 +108,7 @@ class Logger:
             value = _value(_checked(name), metrics[name])
             (vectors if isinstance(value, np.ndarray) else scalars)[name] = value
         self._lines.write(_json_line({"step": step} | _json_value(scalars)))
-        summary = summary_pb2.Summary()
-        with np.errstate(all="ignore"):  # values too large for a float32
-            for name, value in scalars.items():
-                summary.MergeFrom(scalar_pb(name, value))
-            for name, value in vectors.items():
-                clock = EverySeconds(HISTOGRAM_SECONDS, self._clock, first=True)
-                if value.size and self._should_draw.setdefault(name, clock)():
-                    summary.MergeFrom(histogram_pb(name, value))
-        self._summarize(step, summary)
+        self._board.write(step, scalars, vectors)
         finite = {name: x for name, x in scalars.items() if math.isfinite(x)}
         for tracker in self._trackers:
             tracker.write(step, finite)
@@ -154,15 +126,9 @@ class Logger:
         fields = {key: _json_value(fields[key]) for key in sorted(fields)}
         line = {"event": kind, "step": step, **fields, "time/unix_seconds": now}
         self._lines.write(_json_line(line))
-        text = "\n".join(f"    {key}: {value}" for key, value in line.items())
-        summary = text_pb(f"event/{kind}", text)
-        self._summarize(step, summary)
+        self._board.event(step, line)
         if kind in ENDS:
             self._ended = kind
-        if kind == "finished" and self._settings is not None:
-            end = session_end_pb(api_pb2.STATUS_SUCCESS)  # TensorFlow's class
-            end = summary_pb2.Summary.FromString(end.SerializeToString())
-            self._summarize(step, end)
         for tracker in self._trackers:
             tracker.event(line)
 
@@ -180,17 +146,14 @@ class Logger:
           ValueError: if the name is not valid for a metric.
         """
         step = self._step = int(step)
-        data = _gif(frames, fps)
-        height, width = np.shape(frames)[1:3]
-        summary = _image(_checked(name), width, height, data)
-        self._summarize(step, summary)
+        data = self._board.video(step, _checked(name), frames, fps)
         for tracker in self._trackers:
             tracker.video(name, data, step)
 
     def close(self) -> None:
         """Close the files and trackers; may be called again."""
         self._lines.close()
-        self._events.close()
+        self._board.close()
         while self._trackers:  # last: they may wait for a server
             self._trackers.pop().close(self._ended)
 
@@ -199,10 +162,6 @@ class Logger:
 
     def __exit__(self, *exc) -> None:
         self.close()
-
-    def _summarize(self, step: int, summary: summary_pb2.Summary) -> None:
-        if summary.value:
-            self._events.write(writers.event(step=step, summary=summary))
 
 
 def read_metrics(run_folder: str | os.PathLike) -> list[dict]:
@@ -228,31 +187,18 @@ def read_events(run_folder: str | os.PathLike) -> list[dict]:
     return [line for line in _read(run_folder) if "event" in line]
 
 
+def _not_zero(run_folder: Path, until: int) -> set[str]:
+    """Return the names of metrics that were not 0 in a line up to a step."""
+    try:
+        lines = read_metrics(run_folder)
+    except UserError:  # TensorBoard's curves of faults then begin later
+        return set()
+    lines = [line for line in lines if line["step"] <= until]
+    return {name for line in lines for name, value in line.items() if value}
+
+
 def _json_line(line: dict[str, Any]) -> bytes:
     return json.dumps(line, allow_nan=False).encode() + b"\n"
-
-
-def _gif(frames: np.ndarray, fps: float) -> bytes:
-    """Encode a video as a GIF that repeats forever."""
-    from PIL import Image
-
-    first, *rest = [Image.fromarray(frame) for frame in frames]
-    file = io.BytesIO()
-    duration = max(GIF_MILLISECONDS, round(1000 / fps))
-    first.save(
-        *(file, "GIF"), save_all=True, append_images=rest, duration=duration, loop=0
-    )
-    return file.getvalue()
-
-
-def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summary:
-    """Return a summary of an encoded picture: width, height and data."""
-    parts = np.array([str(width).encode(), str(height).encode(), data], object)
-    tensor = tensor_util.make_tensor_proto(parts, dtype=np.object_)
-    metadata = image_metadata.create_summary_metadata(None, None)
-    summary = summary_pb2.Summary()
-    summary.value.add(tag=name, metadata=metadata, tensor=tensor)
-    return summary
 
 
 def _checked(name: str) -> str:
@@ -278,13 +224,6 @@ def _value(name: str, value: Any) -> int | float | np.ndarray:
         return wide[np.isfinite(wide)]
     # The shortest digits that identify a float32: 0.1, not 0.10000000149011612.
     return float(str(array[()])) if array.dtype.itemsize < 8 else float(wide)
-
-
-def _hparam(value: Any) -> bool | int | float | str:
-    """Convert a setting for TensorBoard; None and structures become text."""
-    if value is None:
-        return "none"
-    return value if isinstance(value, (bool, int, float, str)) else json.dumps(value)
 
 
 def _json_value(value: Any) -> Any:

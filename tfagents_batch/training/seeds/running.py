@@ -20,7 +20,7 @@ from tfagents_batch.training.log import starting
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.output import Output
-from tfagents_batch.training.run_folder import config_file, runs
+from tfagents_batch.training.run_folder import config_file, flag_names, runs
 from tfagents_batch.training.runtime import devices
 from tfagents_batch.training.runtime.signals import (
     Interrupts,
@@ -75,7 +75,8 @@ def run_seeds(
                 folder,
                 None,
                 warn=console.message,
-                settings=config_file.plain(seed_config),
+                settings=flag_names.with_defaults(seed_config),
+                steps=seed_config.steps,
             )
             stack.enter_context(logger)
             alarms = Alarms(
