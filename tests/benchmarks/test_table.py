@@ -31,3 +31,19 @@ def test_pictures_show_results_or_an_error_names_their_absence(tmp_path):
     assert plots.main(flags) == 0
     for name in ("benchmarks", "time_to_threshold"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_chart_of_speeds_has_a_bar_for_each_other_library(tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    drawn = []
+    monkeypatch.setattr(pyplot, "close", drawn.append)
+    rows = results.newest(results.read(results.FOLDER / "training.jsonl"))
+    names = ["ppo-cartpole-p1", "ppo-cartpole-p1-peers", "ga3c-pong-stride1"]
+    plots.speeds({name: rows[name] for name in names}, str(tmp_path / "x.png"))
+    (axis,) = drawn[0].axes
+    lines = [line for name in names[:2] for line in rows[name]]  # not our own baseline
+    widths = [bar.get_width() for bar in axis.patches]
+    assert widths == [line["ratio"]["median"] for line in lines]
+    assert [x.get_text() for x in axis.get_yticklabels()] == ["PPO, CartPole-v1, P1"]
+    legend = [x.get_text() for x in axis.get_legend().get_texts()]
+    assert legend == ["equal speed", "Stable-Baselines3", "SBX", "TF-Agents"]
