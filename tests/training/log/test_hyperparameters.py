@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from tensorboard import context
 from tensorboard.backend.event_processing import data_provider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import (
@@ -15,7 +16,7 @@ from tensorboard.plugins.hparams import (
     list_session_groups,
 )
 
-from tfagents_batch.algorithms import ppo
+from tfagents_batch.algorithms import REGISTRY, ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import Logger
@@ -120,3 +121,10 @@ def test_a_resumed_run_keeps_its_row(tmp_path):
     _, found = rows(tmp_path)
     assert metrics(found["a"]) == {"Return/eval": 2}
     assert found["a"].sessions[0].status == api_pb2.STATUS_SUCCESS
+
+
+@pytest.mark.parametrize("algorithm", REGISTRY)
+def test_defaults_are_those_of_the_algorithm(algorithm):
+    found = settings(RunConfig(algorithm=algorithm))
+    assert not [name for name, setting in found.items() if setting.is_changed]
+    assert f"{RunConfig(algorithm=algorithm).source.name}." in "".join(found)
