@@ -48,6 +48,30 @@ def test_defaults_of_the_environment_hold_unless_the_user_chose(monkeypatch, cho
         assert os.environ[name] == (chosen or default)
 
 
+DISPLAYS = "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="SDL looks for displays otherwise")
+def test_pygame_starts_in_silence_without_a_display():
+    pytest.importorskip("pygame")
+    hidden = *DISPLAYS, "SDL_AUDIODRIVER"
+    environment = {k: x for k, x in os.environ.items() if k not in hidden}
+    script = "import tfagents_batch, pygame; pygame.init()"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("name", DISPLAYS)
+def test_a_display_or_a_chosen_driver_is_kept(monkeypatch, name):
+    for each in (*DISPLAYS, "SDL_AUDIODRIVER"):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, "x11")
+    importing.draw_without_display()
+    assert os.environ.get("SDL_VIDEODRIVER") == ("x11" if "SDL" in name else None)
+    assert "SDL_AUDIODRIVER" not in os.environ
+
+
 def test_messages_end_where_the_package_is_imported_after_tensorflow():
     script = """
 import sys

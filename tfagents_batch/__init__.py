@@ -36,6 +36,7 @@ __version__ = "0.1.0"
 importing.prefer_onednn()
 importing.hide_messages()
 importing.send_nothing()
+importing.draw_without_display()
 
 _HOMES = {
     "Run": "tfagents_batch.api",

@@ -126,12 +126,12 @@ class Agent:
 
         Raises:
           UserError: if it is written in TensorFlow, was passed as an instance, or was
-            your own and not passed to ``load``.
+            your own and not passed to ``load``, as a wrapper may be.
         """
         if self._recipe is None:
             raise UserError(
-                "the environment is your own code, which is only imported when you "
-                "pass it again: pass env to tfagents_batch.load"
+                "the environment or a wrapper is your own code, which is only imported "
+                "when you pass it again: pass env (or wrappers) to tfagents_batch.load"
             )
         return self._recipe.constructor(**env_kwargs)()
 

@@ -627,6 +627,7 @@ def _resume(
     options: dict[str, Any],
 ) -> Run:
     env_kwargs = options.pop("env_kwargs", None)
+    wrappers = options.pop("wrappers", None)
     refused = sorted(set(options) - set(RESUMABLE))
     if refused:
         raise UserError(
@@ -641,6 +642,12 @@ def _resume(
         raise UserError(
             f"env_kwargs is {env_kwargs}, but the run has {saved.env_kwargs}; start a "
             "new run for another environment"
+        )
+    config_file.require_wrappers(saved.wrappers, wrappers)
+    if wrappers not in (None, saved.wrappers):
+        raise UserError(
+            f"wrappers is {wrappers}, but the run has {saved.wrappers}; start a new "
+            "run for other wrappers"
         )
     if "env_options" not in options:
         config_file.require_variables(user, saved)

@@ -14,6 +14,9 @@ from collections.abc import Iterator
 # absl::SetMinLogLevel in TensorFlow 2.21.
 _SET_LEVEL = "_ZN4absl12lts_2025081414SetMinLogLevelENS0_18LogSeverityAtLeastE"
 _FATAL = 3
+# Variables by which SDL finds a display, and those that choose what it uses instead.
+_DRIVERS = "SDL_VIDEODRIVER", "SDL_AUDIODRIVER"
+_DISPLAYS = "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", _DRIVERS[0]
 
 STARTED = time.time()  # this is the first module of the package that is imported
 
@@ -55,6 +58,20 @@ def send_nothing() -> None:
     when it is imported. ``ORT_DISABLE_TELEMETRY=0`` in the environment allows it.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+def draw_without_display() -> None:
+    """Let SDL, and so pygame, draw and play nowhere on a machine without a display.
+
+    Otherwise its first use there writes "XDG_RUNTIME_DIR is invalid or not set" and
+    ALSA's lines about a missing sound card to stderr, from every process that creates
+    or films an environment. Frames are the same. A process that has a display, a
+    session (``XDG_RUNTIME_DIR``) or its own ``SDL_VIDEODRIVER`` is not changed.
+    """
+    if sys.platform != "linux" or any(name in os.environ for name in _DISPLAYS):
+        return
+    for name in _DRIVERS:
+        os.environ.setdefault(name, "dummy")
 
 
 @contextlib.contextmanager

@@ -77,7 +77,8 @@ class EnvRecipe:
     @property
     def needs_user_code(self) -> bool:
         """Whether creating it imports or runs the user's own code."""
-        return registry.needs_user_code(self.env)
+        own = named.of_modules(self.wrappers)
+        return bool(own) or registry.needs_user_code(self.env)
 
     def describe(self) -> str:
         """Return it as text for config.json; only a name can be created from it."""

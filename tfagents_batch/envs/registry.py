@@ -28,10 +28,10 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from tfagents_batch import suggest
-from tfagents_batch.envs import user_code
 from tfagents_batch.envs.adapters import atari, legacy_gym
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.adapters.reseeded import Reseeded
+from tfagents_batch.envs.shared import user_code
 from tfagents_batch.errors import UserError
 
 RESERVED = {

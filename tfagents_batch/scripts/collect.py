@@ -19,6 +19,9 @@ class Command:
     """Flags of this script."""
 
     env: str = option("", "environment name; empty: that of the run of --policy")
+    wrappers: list | None = option(
+        None, "wrappers of the environment, innermost first; none: those of the run"
+    )
     policy: str = option(
         "random", "random: uniform actions; or the folder of a run, whose agent acts"
     )
@@ -49,12 +52,13 @@ def main(argv: Sequence[str]) -> int:
 
     with contextlib.ExitStack() as stack:
         if command.policy == "random":
-            env = stack.enter_context(make_env(command.env, command.num_envs))
+            made = command.env, command.num_envs
+            env = stack.enter_context(make_env(*made, wrappers=command.wrappers or ()))
             collecting.check(env.spec)
             decide = collecting.uniform(env.spec, command.seed)
         else:
-            given = command.env or None
-            found = playing.trained(command.policy, given, None, None, None)
+            given = command.env or None, None, command.wrappers, None
+            found = playing.trained(command.policy, *given)
             found.require_env()
             env = stack.enter_context(playing.environment(found, command.num_envs))
             collecting.check(env.spec)

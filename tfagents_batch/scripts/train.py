@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -104,19 +106,35 @@ def main(argv: Sequence[str]) -> int:
     else:
         runs = api.train_seeds(seeds=command.seeds, **options)
     if options.get("progress", True):
-        print(_next(runs[0], options.get("env")), file=sys.stderr)
+        print(_next(runs[0], options), file=sys.stderr)
     for run in runs:
         app.show(run.logdir)
     stopped = [run for run in runs if not run.finished]
     return exit_status(stopped[0].signal) if stopped else 0
 
 
-def _next(run: Any, env: str | None) -> str:
-    """Return what to do with a run: go on if it was stopped, and evaluate it."""
-    command = "python -m tfagents_batch "
-    more = "" if run.finished else f"go on:    {command}train --resume={run.logdir}\n"
-    own = f" --env={env}" if env and "./" in env else ""
-    return f"{more}evaluate: {command}evaluate --logdir={run.logdir}{own}"
+def _next(run: Any, options: dict[str, Any]) -> str:
+    """Return what to do with a run: go on if it was stopped, and evaluate it.
+
+    Args:
+      run: the run.
+      options: flags; those that name the user's code have to be passed again.
+    """
+    from tfagents_batch.envs.registry import needs_user_code
+    from tfagents_batch.envs.wrappers import named
+
+    env, algorithm = options.get("env") or "", options.get("algorithm") or ""
+    wrappers = options.get("wrappers") or ()
+    again = {
+        "env": env if needs_user_code(env) else "",
+        "wrappers": json.dumps(wrappers) if named.of_modules(wrappers) else "",
+        "algorithm": algorithm if ":" in algorithm else "",
+    }
+    own = "".join(f" --{key}={shlex.quote(x)}" for key, x in again.items() if x)
+    command = "tfagents-batch "
+    more = f"go on:    {command}train --resume={run.logdir}{own}\n"
+    evaluate = f"evaluate: {command}evaluate --logdir={run.logdir}{own}"
+    return evaluate if run.finished else more + evaluate
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tfagents_batch import algorithms, config
-from tfagents_batch.envs import user_code
 from tfagents_batch.envs.registry import describe
+from tfagents_batch.envs.shared import user_code
 from tfagents_batch.errors import UserError
 
 _METHODS = ("update",)  # others may be attributes of an instance

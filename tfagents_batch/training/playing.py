@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from tfagents_batch import placement, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
+from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.training import compilation, experiment
@@ -27,7 +28,7 @@ class Trained(NamedTuple):
       config: config for playing.
       recipe: environment to play.
       variables: names of the environment variables that the run's workers had.
-      missing: name of the user's own environment if it was not passed again.
+      missing: name of the user's own environment or wrapper if it was not passed again.
     """
 
     run: runs.RunFolder
@@ -97,6 +98,10 @@ def trained(
     if env is not None:  # a function may create the run's own environment
         recipe = recipe.other(env, own=True)
     recipe = recipe.whole_games()
+    if plays:
+        config_file.require_wrappers(recipe.wrappers, wrappers)
+    elif wrappers is None and named.of_modules(recipe.wrappers):
+        missing = missing or named.of_modules(recipe.wrappers)[0]
     given = {"env_kwargs": env_kwargs, "wrappers": wrappers}
     given = {name: value for name, value in given.items() if value is not None}
     recipe = dataclasses.replace(recipe, **given)

@@ -3,12 +3,15 @@
 import functools
 import json
 import pathlib
+import subprocess
+import sys
 
 import gymnasium
 import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+from tests.support import third_party
 from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs import wrappers
 from tfagents_batch.envs.testing import CountingEnv
@@ -165,8 +168,8 @@ def test_an_error_of_a_wrapper_names_its_place(entry):
             ([name], f"unknown wrapper '{name}'")  # not of the fixed lists
             for name in (
                 *("os.system", "RecordVideo", "HumanRendering", "TransformReward"),
-                *("gymnasium.wrappers.RecordVideo", "gymnasium.wrappers:RecordVideo"),
-                *("vector", "importlib", "__getattr__", "./mine.py:Wrapper"),
+                *("gymnasium.wrappers.RecordVideo", "vector", "importlib"),
+                "__getattr__",
             )
         ),
         ([["FrameDelta"]], r"wrappers\[0\] is \['FrameDelta'\]; expected a name"),
@@ -278,3 +281,93 @@ def test_entries_of_a_vector_are_selected_in_the_given_order():
     assert env.observation_space.contains(selected)
     after, *_ = env.step(0)
     assert env.observation_space.contains(after) and after.dtype == np.float32
+
+
+MODULE = "tests.support.third_party"
+PICTURE = f"{MODULE}:Picture"
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_wrappers_of_modules_and_files_are_applied_in_order(tmp_path, num_workers):
+    (tmp_path / "mine.py").write_text("from tests.support.third_party import Picture")
+    listed = [
+        f"{tmp_path}/mine.py:Picture",
+        {"name": "ReshapeObservation", "shape": [64, 3]},
+    ]
+    env = third_party.mission
+    with tfb.make_env(env, 2, num_workers, wrappers=listed) as batch:
+        assert batch.spec.observation_space.shape == (64, 3)
+
+
+def test_a_list_is_an_array_where_a_modules_wrapper_has_one():
+    weighed = {"name": f"{MODULE}:Weighed", "weight": [2, 0.5]}
+    env = named.wrapped(third_party.objectives, [weighed])()
+    env.reset(seed=1)
+    assert env.step(0)[1] == 7
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("no_such_module:Wrapper", "wrapper 'no_such_module:Wrapper': importing"),
+        ("./no_file.py:Wrapper", "there is no file"),
+        (f"{MODULE}:Pictre", "has no 'Pictre'; did you mean 'Picture'"),
+        (f"{MODULE}:IMAGE", "is of type Box; expected a class or a function"),
+        (f"{MODULE}:Id-v1", "expected package.module:Wrapper or ./file.py:Wrapper"),
+        ({"name": PICTURE, "size": 3}, "Picture: unknown argument 'size'"),
+        ({"name": f"{MODULE}:Weighed", "weight": [1]}, "Weighed: expected two weights"),
+        (f"{MODULE}:nothing", "nothing returned NoneType; expected a gymnasium.Env"),
+    ],
+)
+def test_an_unusable_wrapper_of_a_module_is_one_line(entry, message):
+    named.check([entry])  # imports nothing
+    with pytest.raises(UserError, match=message):
+        named.wrapped(third_party.mission, [entry])()
+
+
+def test_a_wrapper_of_a_module_is_only_imported_when_it_is_passed_again(
+    tmp_path, monkeypatch, linear
+):
+    code = "from tests.support.third_party import Picture"
+    (tmp_path / "mine_once.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    env = {"env": third_party.mission}
+    listed = ["mine_once:Picture", "FlattenObservation"]
+    options = {"num_workers": 0, "wrappers": listed, **env}
+    run = tfb.train(linear, logdir=tmp_path, **SMALL, **options)
+    del sys.modules["mine_once"]
+    with pytest.raises(UserError, match="the run has the wrapper 'mine_once:Picture'"):
+        tfb.evaluate(run.logdir, 2, **env)
+    with pytest.raises(UserError, match="the run has the wrapper 'mine_once:Picture'"):
+        tfb.train(resume=run.logdir, steps=200, **env)
+    with pytest.raises(UserError, match="start a new run for other wrappers"):
+        tfb.train(resume=run.logdir, steps=200, wrappers=[], **env)
+    agent = tfb.load(run.logdir, **env)
+    assert agent.observation_space.shape == (192,)
+    with pytest.raises(UserError, match=r"pass env \(or wrappers\)"):
+        agent.make_env()
+    assert "mine_once" not in sys.modules
+    assert len(tfb.evaluate(run.logdir, 2, wrappers=listed, **env).returns) == 2
+    more = tfb.train(resume=run.logdir, steps=200, wrappers=listed, **env)
+    assert more.step >= 200
+
+
+def test_the_command_that_training_prints_evaluates_in_another_process(tmp_path):
+    def script(*words):
+        return subprocess.run(words, capture_output=True, text=True, timeout=240)
+
+    flags = ("--steps=100", "--num_envs=2", "--num_workers=0", "--eval_every=0")
+    flags += ("--compile=off",)
+    done = script(
+        *(sys.executable, "-m", "tfagents_batch.scripts.train", *flags),
+        *("--rollout.length=25", f"--env={MODULE}:Mission-v1"),
+        *(f'--wrappers=["{PICTURE}"]', f"--logdir={tmp_path}"),
+    )
+    assert done.returncode == 0, done.stderr
+    *_, line = (x for x in done.stderr.splitlines() if x.startswith("evaluate: "))
+    command = line.removeprefix("evaluate: python").replace(
+        "evaluate ", "evaluate --episodes=2 "
+    )
+    done = script("sh", "-c", f"{sys.executable}{command}")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["episodes"] == 2

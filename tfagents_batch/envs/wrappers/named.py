@@ -2,14 +2,17 @@
 
     [{"name": "TimeLimit", "max_episode_steps": 200}, "standard_stack"]
 
-The first one is innermost. Names are those of this package and of ``GYMNASIUM``. These
-lists are fixed, so another user's config cannot import anything. Runs in workers.
+The first one is innermost. Names are those of this package and of ``GYMNASIUM``; any
+other wrapper is ``package.module:Wrapper`` or ``./file.py:Wrapper``. Such a module is
+imported by ``wrapped`` only. A run folder stores the name, but nothing calls
+``wrapped`` with it unless the user passes it again. Runs in workers.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +21,7 @@ import numpy as np
 
 from tfagents_batch.envs import wrappers
 from tfagents_batch.envs.adapters.adapt import create
+from tfagents_batch.envs.shared import user_code
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import unknown
 
@@ -47,12 +51,15 @@ _TYPES: dict[str, Callable[[Any], Any]] = {
 }
 # Exceptions that wrappers raise to refuse an environment or an argument.
 _REFUSALS = UserError, TypeError, ValueError, AssertionError, gymnasium.error.Error
+_OWN = "package.module:Wrapper or ./file.py:Wrapper"
 Entry = tuple[str, dict[str, Any]]  # name and arguments
 Wrappers = Sequence[str | Mapping[str, Any]]
 
 
 def check(listed: Wrappers) -> list[Entry]:
-    """Return names and arguments of wrappers; no environment is needed.
+    """Return names and arguments of wrappers; nothing is created or imported.
+
+    The arguments of modules' wrappers are checked by ``wrapped``, which imports them.
 
     Args:
       listed: names, or objects with a "name" and the arguments.
@@ -68,6 +75,11 @@ def check(listed: Wrappers) -> list[Entry]:
     return [_entry(f"wrappers[{index}]", entry) for index, entry in enumerate(listed)]
 
 
+def of_modules(listed: Wrappers) -> list[str]:
+    """Return the names of wrappers that are imported from modules or files."""
+    return [name for name, _ in check(listed) if ":" in name]
+
+
 def wrapped(make: Callable[[], Any], listed: Wrappers) -> Callable[[], Any]:
     """Return a constructor of the wrapped environment that cloudpickle keeps small.
 
@@ -76,10 +88,10 @@ def wrapped(make: Callable[[], Any], listed: Wrappers) -> Callable[[], Any]:
       listed: as for ``check``.
 
     Raises:
-      UserError: as ``check``. The constructor raises it if a wrapper does not fit the
-        environment.
+      UserError: as ``check``, or for a wrapper that cannot be imported. The constructor
+        raises it if a wrapper does not fit the environment.
     """
-    entries = check(listed)
+    entries = [_located(index, *entry) for index, entry in enumerate(check(listed))]
     if not entries:
         return make
     return functools.partial(create, make, functools.partial(_wrap, entries=entries))
@@ -106,34 +118,109 @@ def _entry(place: str, entry: Any) -> Entry:
             f'{place} is {entry!r}; expected a name, or an object such as {{"name": '
             '"ActionRepeat", "amount": 2}'
         )
+    if ":" in name:
+        return name, arguments
     if name not in NAMES:
-        raise UserError(f"{place}: {unknown('wrapper', name, NAMES)}")
-    _, *parameters = inspect.signature(_wrapper(name)).parameters.values()
-    known = {parameter.name for parameter in parameters}
-    for argument in arguments:
-        if argument not in known:
-            raise UserError(f"{place}, {name}: {unknown('argument', argument, known)}")
-    for parameter in parameters:
-        required = parameter.default is parameter.empty
-        if required and parameter.name not in arguments:
-            raise UserError(
-                f"{place}, {name}: the argument {parameter.name!r} is missing"
-            )
+        what = unknown("wrapper", name, NAMES)
+        raise UserError(f"{place}: {what}; one of a module is {_OWN}")
+    _check_arguments(f"{place}, {name}", _wrapper(name), arguments)
     return name, arguments
 
 
-def _wrapper(name: str) -> Callable[..., gymnasium.Env]:
+def _located(index: int, name: str, arguments: dict[str, Any]) -> Entry:
+    """Return an entry that workers find; import a module's wrapper and check it."""
+    if ":" not in name:
+        return name, arguments
+    place = f"wrappers[{index}]"
+    module, target = user_code.split(name, "wrapper")
+    if not module or not target:
+        raise UserError(f"{place} is {name!r}; expected {_OWN}")
+    found = user_code.import_attribute(name, module, target, "wrapper")
+    if not callable(found):
+        raise UserError(
+            f"{place}: {name} is of type {type(found).__name__}; expected a class or a "
+            "function that wraps an environment"
+        )
+    _check_arguments(f"{place}, {name}", found, arguments)
+    return f"{module}:{target}", arguments
+
+
+def _check_arguments(
+    place: str, wrapper: Callable[..., Any], arguments: dict[str, Any]
+) -> None:
+    """Refuse arguments that the wrapper lacks or misses; its first is the environment.
+
+    Raises:
+      UserError: naming the place and the argument.
+    """
+    parameters = _parameters(wrapper)[1:]
+    any_name = any(x.kind is x.VAR_KEYWORD for x in parameters)
+    parameters = [
+        x for x in parameters if x.kind not in (x.VAR_KEYWORD, x.VAR_POSITIONAL)
+    ]
+    known = {parameter.name for parameter in parameters}
+    for argument in arguments:
+        if argument not in known and not any_name:
+            raise UserError(f"{place}: {unknown('argument', argument, known)}")
+    for parameter in parameters:
+        required = parameter.default is parameter.empty
+        if required and parameter.name not in arguments:
+            raise UserError(f"{place}: the argument {parameter.name!r} is missing")
+
+
+def _wrapper(name: str) -> Callable[..., Any]:
+    if ":" in name:
+        module, _, target = name.rpartition(":")
+        return user_code.attribute(user_code.load(module), target)
     return getattr(gymnasium.wrappers if name in GYMNASIUM else wrappers, name)
 
 
 def _wrap(env: Any, entries: Sequence[Entry]) -> gymnasium.Env:
     for index, (name, arguments) in enumerate(entries):
         try:
-            if name in GYMNASIUM:
-                typed = {key: _TYPES[key] for key in arguments if key in _TYPES}
-                values = {key: typed[key](arguments[key]) for key in typed}
-                arguments = arguments | values
-            env = _wrapper(name)(env, **arguments)
+            wrapper = _wrapper(name)
+            env = wrapper(env, **_typed(name, wrapper, arguments))
         except _REFUSALS as error:
             raise UserError(f"wrappers[{index}], {name}: {error}") from error
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(
+                f"wrappers[{index}], {name} returned {type(env).__name__}; expected a "
+                "gymnasium.Env"
+            )
     return env
+
+
+def _typed(
+    name: str, wrapper: Callable[..., Any], arguments: dict[str, Any]
+) -> dict[str, Any]:
+    """Return arguments with the types that JSON lacks.
+
+    A list becomes an array where a module's wrapper has the annotation np.ndarray.
+    """
+    if name in GYMNASIUM:
+        return arguments | {
+            key: _TYPES[key](value) for key, value in arguments.items() if key in _TYPES
+        }
+    kinds = {x.name: x.annotation for x in _parameters(wrapper)} if ":" in name else {}
+    arrays = {
+        key: np.asarray(value)
+        for key, value in arguments.items()
+        if isinstance(value, list) and _takes_array(kinds.get(key))
+    }
+    return arguments | arrays
+
+
+def _takes_array(annotation: Any) -> bool:
+    return np.ndarray in (annotation, *typing.get_args(annotation))
+
+
+def _parameters(wrapper: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a wrapper; arguments of any name if they are unknown."""
+    for evaluated in (True, False):  # annotations may be text that cannot be evaluated
+        try:
+            signature = inspect.signature(wrapper, eval_str=evaluated)
+            return list(signature.parameters.values())
+        except Exception:
+            continue
+    kind = inspect.Parameter
+    return [kind("env", kind.POSITIONAL_ONLY), kind("arguments", kind.VAR_KEYWORD)]

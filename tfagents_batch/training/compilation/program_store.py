@@ -25,7 +25,6 @@ import tensorflow as tf
 
 from tfagents_batch import config as configs
 from tfagents_batch import importing, spaces
-from tfagents_batch.envs import registry
 from tfagents_batch.interfaces import Env
 from tfagents_batch.metrics import Result
 from tfagents_batch.training.compilation import compile_cache, stablehlo
@@ -78,7 +77,7 @@ def name(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> str:
       spec: spec of all environments together.
       envs: environments that the program steps.
     """
-    if not _allowed or registry.needs_user_code(config.env):
+    if not _allowed or config.recipe().needs_user_code:
         return ""
     try:
         source = _source()

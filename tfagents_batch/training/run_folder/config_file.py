@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 from tfagents_batch import config, sources
 from tfagents_batch.envs.registry import describe, needs_user_code
+from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import VARIABLES, RunConfig, without_variables
@@ -126,6 +129,22 @@ def require(user: dict[str, Any], env: Any, network: Any) -> None:
         raise UserError(
             f"the run was trained with the network {user['network']!r}; pass it again "
             "as network="
+        )
+
+
+def require_wrappers(saved: Sequence[Any], wrappers: Any) -> None:
+    """Require wrappers of modules again; the folder stores only their names.
+
+    Args:
+      saved: wrappers of the run that environments would get.
+      wrappers: what the user passed; None for nothing.
+    """
+    own = named.of_modules(saved)
+    if own and wrappers is None:
+        raise UserError(
+            f"the run has the wrapper {own[0]!r}, whose module is only imported when "
+            f"you pass it again: pass wrappers (flag --wrappers="
+            f"{shlex.quote(json.dumps(list(saved)))})"
         )
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from tfagents_batch.envs import user_code
+from tfagents_batch.envs.shared import user_code
 from tfagents_batch.errors import UserError
 
 
