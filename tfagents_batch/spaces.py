@@ -5,6 +5,7 @@ Worker processes and graph code both take shapes and dtypes from this module.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -49,6 +50,8 @@ def leaves(space: gymnasium.Space, path: tuple[str | int, ...] = ()) -> list[Lea
     """
     if isinstance(space, gs.Dict):
         children = [(key, space.spaces[key]) for key in sorted(space.spaces)]
+        if not path:
+            _refuse_entries(space)
     elif isinstance(space, gs.Tuple):
         children = list(enumerate(space.spaces))
     elif isinstance(space, (gs.Box, gs.MultiBinary)):
@@ -67,6 +70,21 @@ def leaves(space: gymnasium.Space, path: tuple[str | int, ...] = ()) -> list[Lea
             f"{SUPPORTED}, or a gymnasium wrapper that converts it"
         )
     return [leaf for key, child in children for leaf in leaves(child, (*path, key))]
+
+
+def _refuse_entries(space: gs.Dict) -> None:
+    """Refuse entries that are not supported, and say how to leave them out."""
+    faults = {}
+    for key in sorted(space.spaces):
+        try:
+            leaves(space.spaces[key], (key,))
+        except UserError as error:
+            faults[key] = error
+    kept = [key for key in sorted(space.spaces) if key not in faults]
+    if faults and kept:
+        first = next(iter(faults.values()))
+        entry = {"name": "FilterObservation", "filter_keys": kept}
+        raise UserError(f"{first}; to leave it out: wrappers={json.dumps([entry])}")
 
 
 def is_empty(space: gymnasium.Space) -> bool:

@@ -218,7 +218,7 @@ class EnvRecipe:
         try:
             return make.make_env(env, num_envs, **arguments, **options)
         except EnvError as error:
-            raise _to_user_error(error, self._kwargs) from error
+            raise self._to_user_error(error) from error
 
     @contextlib.contextmanager
     def closing_on_error(self, env: Env) -> Iterator[None]:
@@ -256,6 +256,26 @@ class EnvRecipe:
     def _kwargs(self) -> dict[str, Any]:
         return dict(self.env_kwargs)
 
+    def _to_user_error(self, error: EnvError) -> Exception:
+        """Turn a constructor's TypeError into a UserError; return other errors as is.
+
+        The TypeErrors are those of wrong or missing arguments.
+        """
+        cause = error.__cause__
+        kind = getattr(cause, "type_name", type(cause).__name__)
+        text = str(getattr(cause, "text", cause))
+        if error.phase != "construct" or kind != "TypeError":
+            return error
+        if self._kwargs:
+            return UserError(f"env_kwargs {self._kwargs} do not fit: {text}")
+        if "missing" in text and "required" in text:
+            return UserError(
+                f"environment {self.describe()!r} needs arguments: {text}; pass them "
+                "as env_kwargs, or, if JSON has no such values, pass a function that "
+                "creates the environment (./file.py:function)"
+            )
+        return error
+
     def _existing(self, log_info: Sequence[str]) -> Env:
         kind = type(self.env).__name__
         named.refuse(
@@ -283,16 +303,6 @@ class EnvRecipe:
         fields = zip(dataclasses.fields(self), cloudpickle.loads(state), strict=True)
         for field, value in fields:
             object.__setattr__(self, field.name, value)
-
-
-def _to_user_error(error: EnvError, env_kwargs: dict[str, Any]) -> Exception:
-    """Turn a constructor's TypeError into a UserError; return other errors as is."""
-    cause = error.__cause__
-    wrong = getattr(cause, "type_name", type(cause).__name__) == "TypeError"
-    if error.phase == "construct" and wrong and env_kwargs:
-        text = getattr(cause, "text", cause)
-        return UserError(f"env_kwargs {env_kwargs} do not fit: {text}")
-    return error
 
 
 class _WithoutClose(gymnasium.Wrapper):

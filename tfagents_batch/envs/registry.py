@@ -1,7 +1,8 @@
 """Environment names: the values of ``--env`` and how workers create environments.
 
     CartPole-v1               id of Gymnasium's registry
-    package.module:Id-v1      the module is imported first, and registers the id
+    package.module:Id-v1      the module is imported first, and registers the id, which
+                              may lack a version
     package.module:Class      a class or function; also ./file.py:Class
     ALE/Pong-v5               an Atari game, with the standard preprocessing
     gym:CartPole-v1           id of the legacy gym package; also gym:module:Id-v1
@@ -28,10 +29,11 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from tfagents_batch import suggest
+from tfagents_batch.envs import packages
 from tfagents_batch.envs.adapters import atari, legacy_gym
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.adapters.reseeded import Reseeded
-from tfagents_batch.envs.shared import user_code
+from tfagents_batch.envs.shared import user_code, validation
 from tfagents_batch.errors import UserError
 
 RESERVED = {
@@ -90,6 +92,8 @@ def constructor(
     hint = ""
     if isinstance(env, gymnasium.vector.VectorEnv):
         hint = ", which is a batch; pass a function that creates one"
+    elif hasattr(env, "step"):
+        raise UserError(f"env is of type {_name(type(env))}{validation.fault_of(env)}")
     raise UserError(f"env is of type {_name(type(env))}{hint}; expected {SUPPORTED}")
 
 
@@ -102,7 +106,7 @@ def attribute(env: Any) -> Any:
     if not isinstance(env, str) or env.startswith((GYM, *RESERVED)) or ":" not in env:
         return None
     module, target = user_code.split(env)
-    if not module or not target:
+    if not module or not target or _registers(module, target, env):
         return None
     return user_code.import_attribute(env, module, target)
 
@@ -216,7 +220,7 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
     if not module or not target:
         raise UserError(f"environment {name!r} is incomplete; expected {SUPPORTED}")
     where, target = user_code.split(name)
-    if where is None:
+    if where is None or _registers(where, target, name):
         user_code.import_module(module, name)
         return _from_spec(name, _find_spec(target, name), kwargs, module)
     function, module = user_code.import_attribute(name, where, target), where
@@ -227,6 +231,14 @@ def _from_name(name: str, kwargs: dict[str, Any]) -> Callable[[], gymnasium.Env]
         )
     make = functools.partial(make_class, module, target)
     return _with_arguments(make, function, kwargs)
+
+
+def _registers(module: str, target: str, name: str) -> bool:
+    """Return whether ``target`` is an id without a version, not an attribute."""
+    if module.endswith(".py"):
+        return False
+    found = hasattr(user_code.import_module(module, name), target.partition(".")[0])
+    return target in gymnasium.registry and not found
 
 
 def _from_spec(
@@ -271,8 +283,7 @@ def _find_spec(id: str, name: str) -> EnvSpec:
     if spec is None:
         if id.startswith("ALE/") and not _installed("ale_py"):
             raise UserError(f"environment {name!r} needs ale_py: {_ATARI}")
-        hint = suggest.similar_id(id, gymnasium.registry) or f"expected {SUPPORTED}"
-        raise UserError(f"environment {name!r} does not exist; {hint}")
+        raise UserError(f"environment {name!r} does not exist; {_instead(id, name)}")
     if getattr(spec.entry_point, "__name__", "").startswith("_raise"):
         newest = suggest.newest_version(id, gymnasium.registry)
         hint = f"; use {newest!r}" if newest not in (None, id) else ""
@@ -282,6 +293,26 @@ def _find_spec(id: str, name: str) -> EnvSpec:
             raise UserError(f"environment {name!r} needs {module}: {command}")
     suggest.warn_of_age(name, id, gymnasium.registry)
     return spec
+
+
+def _instead(id: str, name: str) -> str:
+    """Return what to pass instead of an unknown id."""
+    known = packages.registering(id)
+    if known not in (None, name):
+        module = known.rpartition(":")[0].removeprefix(GYM)
+        return f"importing {module} registers this id: pass {known!r}"
+    similar = suggest.similar_id(id, gymnasium.registry)
+    if similar:
+        return similar
+    module = name.removesuffix(id).rstrip(":")
+    if module:
+        return f"importing {module} does not register it"
+    if user_code.split(id)[0] is None:  # it ends in a version
+        return (
+            f"if a package registers it when it is imported, pass 'package:{id}'; "
+            f"expected {SUPPORTED}"
+        )
+    return f"expected {SUPPORTED}"
 
 
 def _register_atari(id: str) -> None:

@@ -29,9 +29,9 @@ from gymnasium import spaces as gs
 from tfagents_batch import spaces, suggest
 from tfagents_batch.envs.adapters.coerce import coerce
 from tfagents_batch.envs.shared.failures import Defect
+from tfagents_batch.envs.shared.validation import GYM_EXTRA
 from tfagents_batch.errors import UserError
 
-EXTRA = 'pip install "tfagents_batch[gym]"'
 # Names that NumPy removed and gym 0.26 still uses, and the modules that use them.
 _REMOVED_NAMES = {"bool8": np.bool_, "float_": np.float64, "float": float}
 _BROKEN_MODULES = (
@@ -183,7 +183,7 @@ def make(id: str, kwargs: dict[str, Any], module: str | None = None) -> gymnasiu
 def require_gym(name: str) -> None:
     """Raise UserError if gym is not installed."""
     if importlib.util.find_spec("gym") is None:
-        raise UserError(f"environment {name!r} needs gym: {EXTRA}")
+        raise UserError(f"environment {name!r} needs gym: {GYM_EXTRA}")
 
 
 def check(name: str, id: str) -> None:

@@ -15,6 +15,11 @@ import numpy as np
 from tfagents_batch.envs.shared.failures import Defect
 
 FLOAT_MAX = float(np.finfo(np.float32).max)
+_WEIGHED = (
+    "such as a weighted sum; a wrapper can do that, such as "
+    "wrappers=['mo_gymnasium.wrappers:LinearReward']"
+)
+GYM_EXTRA = 'pip install "tfagents_batch[gym]"'
 _FULL_CHECKS = 100  # number of first steps in which all rules are applied
 _FULL_CHECK_EVERY = 1000  # steps between later ones
 FIX_FINITE = "look for a division by 0, a logarithm of 0 or a number that only grows"
@@ -27,24 +32,44 @@ def is_full_check(count: int) -> bool:
 
 def environment(env: Any) -> None:
     """Raise Defect unless ``env`` looks like one Gymnasium environment."""
+    if fault := fault_of(env):
+        text = f"the constructor returned {type(env).__name__}{fault}"
+        raise Defect(text, "type", "constructor")
+
+
+def fault_of(env: Any) -> str:
+    """Return why an object is no Gymnasium environment; empty if it looks like one."""
+    if hasattr(env, "possible_agents"):
+        return (
+            ", an environment of several agents, but one agent is trained; expected a "
+            "gymnasium.Env: pass a function that returns one in which the other agents "
+            "act by themselves"
+        )
     missing = [
         name
         for name in ("reset", "step", "observation_space", "action_space")
         if not hasattr(env, name)
     ]
     if missing:
-        fault = f", without {', '.join(missing)}; expected a gymnasium.Env"
-    elif is_tensor_env(env):
-        fault = (
+        return f", without {', '.join(missing)}; expected a gymnasium.Env"
+    if is_tensor_env(env):
+        return (
             ", which is written in TensorFlow; pass its class, an object or its name, "
             "not a function that creates one"
         )
-    elif isinstance(env, gymnasium.vector.VectorEnv):
-        fault = ", a batch of environments; expected a single gymnasium.Env"
-    else:
-        return
-    text = f"the constructor returned {type(env).__name__}{fault}"
-    raise Defect(text, "type", "constructor")
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return ", a batch of environments; expected a single gymnasium.Env"
+    if isinstance(env, gymnasium.Env):  # its spaces are checked later
+        return ""
+    for name in ("observation_space", "action_space"):
+        kind = type(getattr(env, name))
+        if not issubclass(kind, gymnasium.Space):
+            return (
+                f", whose {name} is a {kind.__name__} of {kind.__module__}; expected a "
+                "space of gymnasium.spaces: install gym if its package is for the "
+                f"legacy gym ({GYM_EXTRA}), or wrap it in a gymnasium.Env"
+            )
+    return ""
 
 
 def reset_result(result: Any) -> None:
@@ -87,7 +112,7 @@ def reward(value: Any) -> float:
     got, fix = type(value).__name__, "float(reward)"
     if isinstance(value, np.ndarray):
         got = f"an array of shape {value.shape}"
-        fix = "reward.item()" if value.size == 1 else "one number, such as its sum"
+        fix = "reward.item()" if value.size == 1 else f"one number, {_WEIGHED}"
     text = f"reward is {got}; expected a number: return {fix}"
     raise Defect(text, "type", "reward")
 
