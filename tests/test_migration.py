@@ -257,7 +257,7 @@ def test_metrics_on_the_page_exist(page, title):
 def test_wrappers_on_the_page_exist():
     rows = table(section(BATCH_PPO, "Parts"))
     (theirs,) = [row[0] for row in rows if "AutoReset" in row[0]]
-    own = {"standard_stack", "SelectEntries"}
+    own = {"standard_stack", "SelectEntries", "SelectKey"}
     assert {*quoted(theirs)} | own == {*wrappers.__all__}
 
 

@@ -29,6 +29,7 @@ from tfagents_batch.training import (
     replay_saver,
 )
 from tfagents_batch.training.config import RunConfig, without_variables
+from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.log import status
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.runtime import devices, signals, threads
@@ -58,6 +59,7 @@ class Experiment:
       resources: threads and workers, and the reasons for their numbers.
       placement: the devices, and why.
       remarks: lines about the observations, see ``remarks``.
+      size_warning: line about a network that is too large, or "".
       cache_off: reason why compiled programs are not cached; empty if they are.
     """
 
@@ -103,6 +105,10 @@ class Experiment:
             stack.enter_context(compilation.during_run())
             with status.doing("creating networks"), self.placement.updating():
                 self.algorithm = create_algorithm(config, self.spec, network)
+            self.size_warning = ""
+            if network is None:
+                layers, space = weights.by_layer(self.algorithm), self.spec
+                self.size_warning = weights.warning(layers, space.observation_space)
             self._evaluated: tuple[Env, ...] = ()
             self.evaluator = self._make_evaluator(stack, config, eval_recipe)
             self.clips = None

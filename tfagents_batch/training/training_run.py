@@ -113,6 +113,8 @@ def run(
             console.note(remark)
         if layers := weights.by_layer(experiment.algorithm):
             console.note(weights.table(layers))
+        if experiment.size_warning:
+            console.message(experiment.size_warning)
         logger.event("resources", start, **experiment.report())
         for event in events:
             logger.event(**event)

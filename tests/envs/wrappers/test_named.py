@@ -86,6 +86,7 @@ OURS = {
     "LimitDuration": (pendulum, '{"max_episode_steps": 9}', {}),
     "RandomStart": (pendulum, '{"max_steps": 2}', {}),
     "SelectEntries": (cartpole, '{"indices": [2, 0]}', {}),
+    "SelectKey": (entries, '{"key": "a"}', {}),
 }
 GYMNASIUMS = {
     "ClipReward": (pendulum, '{"min_reward": -1, "max_reward": 0}', {}),

@@ -6,6 +6,9 @@ import pathlib
 from types import SimpleNamespace
 
 import keras
+import numpy as np
+import pytest
+from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
 from tfagents_batch.training.diagnostics import weights
@@ -59,3 +62,57 @@ def test_a_run_records_its_weights_by_layer(tmp_path, capfd):
     expected = 2 * tower + hidden[-1] * 3 + 3  # two logits and a value
     assert recorded["total"] == sum(x["count"] for x in recorded["layers"]) == expected
     assert f"{expected:,}" in capfd.readouterr().err
+
+
+def layers(count):
+    return [weights.Layer("net/dense", {"kernel": [count]}, count)]
+
+
+SCREEN = gs.Box(0, 255, (240, 320, 3), np.uint8)
+RESIZED = '{"name": "ResizeObservation", "shape": [84, 84]}'
+
+
+@pytest.mark.parametrize(
+    ("space", "count", "words"),
+    [
+        (
+            SCREEN,
+            30_671_360,
+            ("has 30,671,360 weights", '["GrayscaleObservation"', RESIZED),
+        ),
+        (
+            gs.Dict(x=SCREEN),
+            20_000_000,
+            ("observation['x']", '"SelectKey", "key": "x"'),
+        ),
+        (
+            gs.Box(0, 1, (200_000,)),
+            20_000_000,
+            ("shape [200000]; make", "SelectEntries"),
+        ),
+    ],
+)
+def test_a_network_that_a_raw_observation_makes_large_is_one_warning(
+    space, count, words
+):
+    text = weights.warning(layers(count), space)
+    assert all(word in text for word in words) and "\n" not in text
+    assert "network=" in text
+    assert not weights.warning(layers(weights.MANY), space)
+
+
+def test_a_large_network_of_usual_observations_is_the_users_choice():
+    frames = gs.Box(0, 255, (84, 84, 4), np.uint8)
+    assert weights.warning(layers(20_000_000), frames) == ""
+
+
+def test_the_warning_is_printed_even_by_a_quiet_run(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(weights, "MANY", 10)
+    monkeypatch.setattr(weights, "LARGE", 3)
+    options = {"num_envs": 2, "num_workers": 0, "rollout": {"length": 8}}
+    settings = {"network": {"hidden": (4,)}, "histograms": False, "epochs": 1}
+    options |= {"eval_every": 0, "compile": "off", "progress": False}
+    tfb.train(
+        env="CartPole-v1", steps=16, settings=settings, logdir=tmp_path, **options
+    )
+    assert capfd.readouterr().err.count("warning: the network has") == 1

@@ -26,6 +26,7 @@ from tfagents_batch.envs.wrappers.observations import (
     FrameDelta,
     FrameHistory,
     SelectEntries,
+    SelectKey,
 )
 from tfagents_batch.envs.wrappers.ranges import RangeNormalize
 from tfagents_batch.envs.wrappers.stack import standard_stack
@@ -40,5 +41,6 @@ __all__ = [
     "RandomStart",
     "RangeNormalize",
     "SelectEntries",
+    "SelectKey",
     "standard_stack",
 ]

@@ -16,6 +16,7 @@ from tfagents_batch import spaces
 from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
+from tfagents_batch.suggest import unknown
 
 RAW, ZEROS = "raw", "zeros"  # values of reset_value
 # Integers double in width, so that no difference overflows.
@@ -176,3 +177,31 @@ class SelectEntries(gymnasium.ObservationWrapper, RecordConstructorArgs):
 
     def observation(self, observation: Any) -> np.ndarray:
         return np.asarray(observation)[self._indices]
+
+
+class SelectKey(gymnasium.ObservationWrapper, RecordConstructorArgs):
+    """Observe one entry of a Dict, for example the picture without the text beside it.
+
+    Args:
+      env: environment with observations in a Dict.
+      key: key of the entry, which may have any space.
+
+    Raises:
+      UserError: for another space, or a key that it lacks.
+    """
+
+    def __init__(self, env: gymnasium.Env, key: str):
+        RecordConstructorArgs.__init__(self, key=key)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        space = env.observation_space
+        if not isinstance(space, gs.Dict):
+            raise UserError(
+                f"SelectKey: observations are a {type(space).__name__}; expected a Dict"
+            )
+        if key not in space.spaces:
+            raise UserError(f"SelectKey: {unknown('key', key, space.spaces)}")
+        self._key = key
+        self.observation_space = space[key]
+
+    def observation(self, observation: Any) -> Any:
+        return observation[self._key]

@@ -63,7 +63,10 @@ def run_seeds(
         console.note(devices.text(experiment.placement))
         for remark in remarks(experiment.spec):
             console.note(remark)
-        console.note(weights.table(weights.by_layer(experiment.algorithm)))
+        layers = weights.by_layer(experiment.algorithm)
+        console.note(weights.table(layers))
+        if text := weights.warning(layers, experiment.spec.observation_space):
+            console.message(text)
         run_facts = facts(experiment.algorithm, experiment.spec)
         outputs = []
         for index, seed in enumerate(experiment.run_seeds):
