@@ -225,7 +225,7 @@ def train(
     name = resolved.algorithm
     if isinstance(config, str):
         found = named.find(config, algorithm)
-        named.require(found, env, network, source)
+        named.require(found, env, options.get("wrappers"), network, source)
         name = found.label
     own = resolved.env or experiments.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
@@ -337,7 +337,7 @@ def train_seeds(
     name = resolved.algorithm
     if isinstance(config, str):
         found = named.find(config, algorithm)
-        named.require(found, env, None, None)
+        named.require(found, env, options.get("wrappers"), None, None)
         name = found.label
     ended = run_seeds(resolved, seeds, resolved.recipe(env), logdir or "logs", name)
     return [Run(*each) for each in ended]

@@ -74,6 +74,7 @@ def test_arguments_replace_settings_of_a_file(linear, tmp_path):
             '{"env": "mine:Env"}',
             "your own code and is only imported when you",
         ),
+        ("a.json", '{"wrappers": ["mine:Wrapper"]}', "mine:Wrapper.* again"),
         ("a.yaml", "env: !!python/object:os.system x", "a.yaml cannot be read"),
     ],
 )

@@ -72,12 +72,14 @@ def find(name: str, algorithm: str | type | None = None) -> Named:
     return _of_arguments(path, data, algorithm)
 
 
-def require(named: Named, env: Any, network: Any, source: Any) -> None:
-    """Require the user's code that a config needs.
+def require(named: Named, env: Any, wrappers: Any, network: Any, source: Any) -> None:
+    """Require the user's code that a config needs, but for that of presets.
 
     Raises:
       UserError: if some is not given.
     """
+    if named.user:
+        config_file.require_wrappers(named.config.wrappers, wrappers)
     given = {"env": env, "network": network, "source": source}
     for name, value in given.items():
         if named.user.get(name) and value is None:

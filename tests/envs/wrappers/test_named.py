@@ -366,9 +366,8 @@ def test_the_command_that_training_prints_evaluates_in_another_process(tmp_path)
     )
     assert done.returncode == 0, done.stderr
     *_, line = (x for x in done.stderr.splitlines() if x.startswith("evaluate: "))
-    command = line.removeprefix("evaluate: python").replace(
-        "evaluate ", "evaluate --episodes=2 "
-    )
-    done = script("sh", "-c", f"{sys.executable}{command}")
+    command = line.removeprefix("evaluate: ") + " --episodes=2"
+    command = command.replace("tfagents-batch", f"{sys.executable} -m tfagents_batch")
+    done = script("sh", "-c", command)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["episodes"] == 2
