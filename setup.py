@@ -30,6 +30,14 @@ EXTRAS = {
     "serve": ["onnxruntime>=1.20", "uvicorn[standard]>=0.34"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],
+    # Exact versions, because the build of the site treats warnings as errors.
+    "docs": [
+        "mkdocs==1.6.1",
+        "mkdocs-material==9.8.2",
+        "mkdocstrings==1.0.8",
+        "mkdocstrings-python==2.0.11",
+        "griffelib==2.4.1",
+    ],
     # The CPU build of torch is to be installed first; any other brings gigabytes.
     # Best in an interpreter of its own (benchmarks.make_environments): SBX brings JAX
     # and a nightly build of TensorFlow Probability.
@@ -75,6 +83,7 @@ IN_DEV = (
     "offline",
     "export",
     "serve",
+    "docs",
 )
 EXTRAS["dev"] = TOOLS + [package for extra in IN_DEV for package in EXTRAS[extra]]
 
@@ -85,6 +94,21 @@ setup(
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    license_files=["LICENSE"],
+    author="The authors of tfagents_batch",
+    keywords="reinforcement-learning tensorflow keras xla gymnasium ppo dqn sac",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: C++",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
     packages=find_packages(include=["tfagents_batch", "tfagents_batch.*"]),
     package_data={
         "tfagents_batch": ["py.typed"],

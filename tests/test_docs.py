@@ -5,6 +5,7 @@ import pathlib
 import pkgutil
 import re
 import runpy
+import typing
 
 import pytest
 
@@ -21,11 +22,16 @@ MARKER = re.compile(r"<!-- table of (tfagents_batch[\w.]+) -->\n\n")
 
 
 def settings(value, prefix=""):
-    """Yield ``(name, default, help)`` of every setting, also nested ones."""
-    plain = config.to_dict(value)
+    """Yield ``(name, default, help)`` of every setting, also nested ones.
+
+    As on the command line, settings of any type are left out.
+    """
+    plain, hints = config.to_dict(value), typing.get_type_hints(type(value))
     for field in dataclasses.fields(value):
-        current = getattr(value, field.name)
-        if dataclasses.is_dataclass(current) and isinstance(plain[field.name], dict):
+        current, hint = getattr(value, field.name), hints[field.name]
+        if hint is typing.Any:
+            continue
+        if dataclasses.is_dataclass(hint):
             yield from settings(current, f"{prefix}{field.name}.")
         else:
             yield prefix + field.name, plain[field.name], field.metadata["help"]
