@@ -227,6 +227,18 @@ def test_eager_code_graphs_and_compiled_programs_agree():
         tf.nest.map_structure(np.testing.assert_array_equal, results[0], other)
 
 
+@pytest.mark.parametrize("prioritized", [False, True], ids=["uniform", "priority"])
+@pytest.mark.parametrize("name", ["plain", "wide", "stack"])
+def test_a_sample_with_another_seed_is_the_same_compiled_program(name, prioritized):
+    each = program(name, "xla", prioritized=prioritized)
+
+    def compiled(seed):
+        arguments = tf.constant(seed), tf.constant(0, tf.int64)
+        return each.sample.experimental_get_compiler_ir(*arguments)(stage="hlo")
+
+    assert compiled(1) == compiled(2)
+
+
 def test_rounds_in_one_call_give_the_results_of_single_calls():
     each = program("n-step", prioritized=True)
     script = [(3, "terminate"), (2, "fail")]

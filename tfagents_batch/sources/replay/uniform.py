@@ -98,5 +98,6 @@ def rejected(
     numbers, found = tries[-1]
     for earlier, fine in reversed(tries[:-1]):
         numbers, found = tf.where(fine, earlier, numbers), fine | found
-    other = numbers[tf.argmax(found, output_type=tf.int32)]
+    # Not a slice: XLA would compile anew for each value of a seed that is an argument.
+    other = tf.gather(numbers, tf.argmax(found, output_type=tf.int32))
     return tf.where(found, numbers, other), tf.fill([count], tf.reduce_any(found))
