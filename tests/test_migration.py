@@ -10,6 +10,7 @@ import operator
 import os
 import pathlib
 import re
+import runpy
 import shlex
 import subprocess
 
@@ -19,14 +20,15 @@ import tfagents_batch as tfb
 from benchmarks.measure import process
 from tests.support import peer_arguments
 from tests.support.peer_arguments import ALGORITHMS
-from tfagents_batch import api, config
+from tfagents_batch import api, config, suggest
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.envs import wrappers
+from tfagents_batch.errors import UserError
 from tfagents_batch.training.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = {path.stem: path.read_text() for path in ROOT.glob("docs/migrating/*.md")}
-BATCH_PPO, SB3 = "batch-ppo", "stable-baselines3"
+BATCH_PPO, SB3, TF_AGENTS = "batch-ppo", "stable-baselines3", "tf-agents"
 COMMAND_LINES = (BATCH_PPO, SB3)  # projects with a command line
 SCRIPT = re.compile(r"`python -m (tfagents_batch\.scripts\.\w+) ?([^`]*)`")
 COMMANDS = {(page, *each) for page in PAGES for each in SCRIPT.findall(PAGES[page])}
@@ -37,6 +39,7 @@ VALUES = {
     "kl",
     "both",
     "return",
+    "value",
     "per_step",
     "batch",
     "gru",
@@ -44,6 +47,7 @@ VALUES = {
     "ou",
 }
 THEIRS = json.loads(peer_arguments.FILE.read_text())  # arguments of Stable-Baselines3
+OURS = (*ALGORITHMS, "REINFORCE")  # algorithms that have a table of settings
 # Other parts of Stable-Baselines3 in the tables of its arguments.
 OTHERS = re.compile(
     r"n_envs|make_vec_env|ent_coef=.*|RMSpropTFLike|(Vec\w+|\w+Noise)(\(.*\))?"
@@ -91,7 +95,7 @@ def parts(page):
     yield ("PPO",), table(whole)[1:]
     for part in others:
         title = part.splitlines()[0]
-        yield re.findall("|".join(ALGORITHMS), title) or ALGORITHMS, table(part)[1:]
+        yield re.findall("|".join(OURS), title) or ALGORITHMS, table(part)[1:]
 
 
 def rows_of(page, algorithm):
@@ -158,7 +162,9 @@ def test_flags_of_the_page_exist(page):
         assert re.search(rf"{flag}\b", text), flag
 
 
-EACH = [(page, "PPO") for page in PAGES] + [(SB3, each) for each in ALGORITHMS[1:]]
+EACH = [(page, "PPO") for page in (BATCH_PPO, SB3, TF_AGENTS)]
+EACH += [(SB3, each) for each in ALGORITHMS[1:]]
+EACH += [(TF_AGENTS, each) for each in ("DQN", "SAC", "REINFORCE")]
 
 
 @pytest.mark.parametrize(("page", "algorithm"), EACH)
@@ -166,7 +172,7 @@ def test_settings_of_the_page_exist(page, algorithm):
     known = known_settings(algorithm)
     cells = [row[2] for row in rows_of(page, algorithm)]
     named = {each for cell in cells for each in named_settings(cell)}
-    assert len(named) > 20
+    assert len(named) > 10
     assert named <= known, named - known
     arguments = {x for each in cells for x in re.findall(r"`(\w+)=`", each)}
     assert arguments <= {*inspect.signature(tfb.train).parameters}
@@ -187,7 +193,7 @@ def test_our_defaults_on_the_page_are_correct(page, algorithm):
                 own = functools.reduce(operator.getitem, path, ours)
                 assert own in (text, plain(text)), name
                 seen.add(name)
-    assert len(seen) > 15
+    assert len(seen) > 8
 
 
 def split(defaults, count):
@@ -217,6 +223,36 @@ def test_the_page_has_every_argument_of_stable_baselines3(algorithm):
     assert {*theirs} <= seen, {*theirs} - seen
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_error_names_our_setting_for_an_argument_of_stable_baselines3(algorithm):
+    parts = "settings.", "source."  # the parts of a config.json have no flags
+    names = [x for x in known_settings(algorithm) if not x.startswith(parts)]
+    known, seen = {name: f"--{name}" for name in sorted(names)}, set()
+    for cell, _, ours, _ in rows_of(SB3, algorithm):
+        names = [x for x in quoted(cell) if x in THEIRS[algorithm] and x.isidentifier()]
+        ours = named_settings(ours) if ours.startswith("`") else []
+        for name in names if ours and ours != ["env"] else ():
+            hint = suggest.setting(name, known) or ""
+            assert any(f"--{x}" in hint for x in ours), (name, hint)
+            seen.add(name)
+    assert len(seen) > 8
+
+
+def test_an_option_of_train_that_is_a_setting_of_another_part_is_named():
+    for option, hint in {
+        "total_timesteps": "unknown setting 'total_timesteps'; "
+        "Stable-Baselines3's total_timesteps is 'steps' here",
+        "n_steps": 'n_steps is rollout={"length": ...} here',
+        "gamma": 'did you mean settings={"gamma": ...}?',
+        "vf_coef": 'settings={"value_scale": ...} here, twice that value',
+        "tensorboard_log": "is 'logdir' here",
+    }.items():
+        with pytest.raises(UserError, match=re.escape(hint)):
+            tfb.train("ppo", env="CartPole-v1", **{option: 1})
+    with pytest.raises(UserError, match=re.escape("n_epochs is 'epochs' here")):
+        tfb.train("ppo", env="CartPole-v1", settings={"n_epochs": 1})
+
+
 def test_the_page_has_no_other_arguments_of_stable_baselines3():
     known = {name for arguments in THEIRS.values() for name in arguments}
     for algorithm in ALGORITHMS:
@@ -241,7 +277,7 @@ def test_the_arguments_are_those_of_stable_baselines3():
     [
         (BATCH_PPO, "Summaries"),
         (SB3, "Metrics"),
-        ("tf-agents", "Metrics"),
+        (TF_AGENTS, "Metrics"),
     ],
 )
 def test_metrics_on_the_page_exist(page, title):
@@ -271,3 +307,54 @@ def test_the_example_equals_the_preset(monkeypatch):
     monkeypatch.setattr(tfb, "train", train)
     exec(first, {})
     assert found == [PRESETS["batch_ppo/pendulum"]()]
+
+
+def python_of(page):
+    return re.findall(r"```python\n(.*?)```", PAGES[page], re.DOTALL)
+
+
+TRAINING = [
+    pytest.param(block, id=f"{page}-{number}")
+    for page in (TF_AGENTS, "keras-io")
+    for number, block in enumerate(python_of(page))
+    if "run = tfb.train(" in block and "tfb.export(" not in block
+]
+
+
+@pytest.mark.parametrize("block", TRAINING)
+def test_programs_of_the_page_can_train(block, monkeypatch):
+    found = []
+
+    def train(algorithm, env, settings, **options):
+        found.append(api.resolve(algorithm, env, None, settings, options).check())
+
+    monkeypatch.setattr(tfb, "train", train)
+    exec(block, {})
+    assert len(found) == 1
+
+
+# What makes a part of the page quick: fewer rounds, and graphs instead of XLA.
+LESS = {
+    "jit_compile=True": "jit_compile=False",
+    "epochs=4": "epochs=1, minibatch_size=None",
+    "range(100)": "range(2)",
+    "range(200)": "range(3)",
+    "range(400)": "range(110)",
+    "steps=5_000": "steps=1_010, compile='off', eval_every=0, num_workers=0",
+    "num_envs=8": "num_envs=8, num_workers=0",
+}
+
+
+@pytest.mark.parametrize("number", [1, 5, 6, 7, 8, 9])
+def test_parts_of_the_page_run(number, tmp_path, monkeypatch):
+    block = python_of(TF_AGENTS)[number]
+    for whole, part in LESS.items():
+        block = block.replace(whole, part)
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "page.py"  # a file, because TensorFlow reads the source
+    script.write_text(block)
+    runpy.run_path(str(script))
+
+
+def test_every_block_of_the_page_is_covered():
+    assert len(python_of(TF_AGENTS)) == 10 and len(TRAINING) == 4 + 4

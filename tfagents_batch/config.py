@@ -30,9 +30,9 @@ from typing import Any, TypeVar
 
 from absl import flags
 
-from tfagents_batch import fields
+from tfagents_batch import fields, suggest
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import closest, unknown
+from tfagents_batch.suggest import unknown
 
 Config = TypeVar("Config")
 
@@ -253,8 +253,8 @@ def parse(
             if positive != name and positive in known and known[positive].boolean:
                 name, equals, value = positive, "=", "false"
         if name not in known:
-            close = closest(name, list(known))
-            hint = f"did you mean --{close}?" if close else "--help lists all flags"
+            hint = suggest.setting(name, {other: f"--{other}" for other in known})
+            hint = hint or "--help lists all flags"
             raise UserError(f"unknown flag --{name}; {hint}")
         if known[name].present:
             raise UserError(f"--{name} is given twice; pass it once")
@@ -291,6 +291,11 @@ def help_text(parts: Sequence[tuple[Any, str]]) -> str:
         "\n".join([f"{group or 'general'} flags, with their defaults:", *groups[group]])
         for group in sorted(groups)
     )
+
+
+def names_of(config: Any) -> list[str]:
+    """Return the dotted names of all settings; those of type Any have none."""
+    return [name for name, *_ in _leaves(config, "")]
 
 
 class _Parser(flags.ArgumentParser):
@@ -335,8 +340,11 @@ def _replace(config: Any, overrides: Any, path: str, complete: bool) -> Any:
         hint = hints.get(head)
         nested = dataclasses.is_dataclass(hint)
         if head not in known or (tail and not nested):
-            names = [path + leaf for leaf, *_ in _leaves(config, "")]
-            raise UserError(unknown("setting", f"{path}{name}", names))
+            given, names = f"{path}{name}", [path + leaf for leaf in names_of(config)]
+            hint = suggest.setting(given, {each: repr(each) for each in names})
+            if hint is None:
+                raise UserError(unknown("setting", given, names))
+            raise UserError(f"unknown setting {given!r}; {hint}")
         if hint is Any or (nested and not tail and isinstance(value, hint)):
             changes[head] = value
         elif nested:

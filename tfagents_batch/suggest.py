@@ -1,12 +1,87 @@
-"""Error texts for unknown names, with the closest known name."""
+"""Error texts for unknown names, with the closest known name.
+
+Settings are also known by their names in Stable-Baselines3 and rl-baselines3-zoo.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
+
+# Our settings for names of Stable-Baselines3 and rl-baselines3-zoo, the first one that
+# the algorithm has, with what differs besides the name.
+_PEERS = {
+    "algo": ("algorithm", ""),
+    "action_noise": ("exploration", "gaussian or ou"),
+    "activation_fn": ("network.activation", ""),
+    "batch_size": ("minibatch_size", ""),
+    "buffer_size": ("replay.capacity", ""),
+    "clip_range": ("clip_ratio", ""),
+    "clip_range_vf": ("value_clip", ""),
+    "ent_coef": ("entropy_scale temperature", ""),
+    "env_id": ("env", ""),
+    "eval_freq": ("eval_every", "steps of all environments together"),
+    "exploration_final_eps": ("epsilon", "a schedule: linear(1, 0.05, <steps>)"),
+    "exploration_fraction": ("epsilon", "a schedule: linear(1, 0.05, <steps>)"),
+    "exploration_initial_eps": ("epsilon", "a schedule: linear(1, 0.05, <steps>)"),
+    "gradient_steps": ("train_updates", ""),
+    "learning_starts": ("warmup_steps", ""),
+    "log_std_init": ("network.init_std", "the exp of that value"),
+    "lr": ("learning_rate", ""),
+    "max_grad_norm": ("max_gradient_norm", ""),
+    "n_envs": ("num_envs", ""),
+    "n_epochs": ("epochs", ""),
+    "n_eval_envs": ("num_envs", ""),
+    "n_eval_episodes": ("eval_episodes", ""),
+    "n_steps": ("rollout.length n_step", ""),
+    "n_timesteps": ("steps", ""),
+    "net_arch": ("network.hidden", ""),
+    "norm_obs": ("normalize_observation", ""),
+    "norm_reward": ("normalize_return", ""),
+    "optimize_memory_usage": ("replay.stack", "the number of stacked frames"),
+    "progress_bar": ("progress", ""),
+    "rms_prop_eps": ("optimizer_epsilon", ""),
+    "save_freq": ("keep_every", "steps of all environments together"),
+    "target_kl": ("kl_stop", "1.5 times that value"),
+    "target_policy_noise": ("target_noise", ""),
+    "target_noise_clip": ("target_clip", ""),
+    "target_update_interval": ("target_every", "updates instead of steps"),
+    "tau": ("target_tau", ""),
+    "tensorboard_log": ("logdir", ""),
+    "total_timesteps": ("steps", ""),
+    "train_freq": ("train_every", "train_freq times the number of environments"),
+    "trained_agent": ("init_from", "the folder of a run"),
+    "verbose": ("progress", "true or false"),
+    "use_rms_prop": ("optimizer", "rmsprop or adam"),
+    "vec_env": ("num_workers", "the number of processes"),
+    "vf_coef": ("value_scale", "twice that value"),
+}
+
+
+def setting(name: str, known: Mapping[str, str]) -> str | None:
+    """Return a hint for an unknown setting: our name of it, or the closest name.
+
+    Args:
+      name: what was given, also with a prefix such as ``algorithm.``.
+      known: how each setting is written, by its name with its prefix; of several
+        settings with the same name, the first one is taken.
+
+    Returns:
+      ``did you mean --steps?``, or None if no setting is similar.
+    """
+    last = name.rpartition(".")[2].replace("-", "_")
+    same = [other for other in known if other.rpartition(".")[2] == last]
+    ours, note = _PEERS.get(last, ("", ""))
+    for wanted in [] if same else ours.split():
+        for other in known:
+            if other == wanted or other.endswith(f".{wanted}"):
+                text = f"Stable-Baselines3's {last} is {known[other]} here"
+                return f"{text}, {note}" if note else text
+    close = closest(name, known)
+    return f"did you mean {known[close]}?" if close else None
 
 
 def unknown(what: str, got: Any, known: Collection[str]) -> str:

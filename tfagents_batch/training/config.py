@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from tfagents_batch import config, schedules
+from tfagents_batch import config, schedules, suggest
 from tfagents_batch.config import option
 from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.shared.options import ENV_OPTIONS
@@ -283,11 +283,25 @@ def with_options(base: RunConfig, options: Mapping[str, Any]) -> RunConfig:
                 f"{name} is a setting of the source {head!r}, but {base.algorithm!r} "
                 f"learns from {source.name!r}; leave it out"
             )
+        elif name not in RunConfig.__dataclass_fields__:
+            raise UserError(f"unknown setting {name!r}; {_hint(name, base, source)}")
         else:
             rest[name] = value
     if of_source:
         rest["source"] = config.replace(source, of_source, f"{source.name}.")
     return config.replace(base, rest)
+
+
+def _hint(name: str, base: RunConfig, source: Any) -> str:
+    """Return a hint for an unknown option: which argument of ``train`` it is."""
+    known = {each: repr(each) for each in (*config.names_of(base), "logdir")}
+    for prefix, argument, part in (
+        ("algorithm", "settings", base.settings),
+        (source.name, source.name, source),
+    ):
+        for each in config.names_of(part):
+            known[f"{prefix}.{each}"] = f'{argument}={{"{each}": ...}}'
+    return suggest.setting(name, known) or suggest.hint(name, config.names_of(base))
 
 
 def _check_info(names: Sequence[str]) -> None:
