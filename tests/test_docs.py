@@ -11,7 +11,7 @@ import pytest
 
 import tfagents_batch as tfb
 from tests.support import linear
-from tfagents_batch import config
+from tfagents_batch import api, config
 from tfagents_batch.algorithms import REGISTRY, dqn, ppo
 from tfagents_batch.metrics import Limit
 from tfagents_batch.training.diagnostics import alarms
@@ -69,6 +69,45 @@ PAGES = [
 def test_every_link_has_a_target(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+DOCS = [page for page in PAGES if page.name != "CHANGELOG.md"]  # which is history
+FOLDERS = "benchmarks|docker|docs|examples|tests|tfagents_batch"
+
+
+@pytest.mark.parametrize("page", DOCS)
+def test_modules_and_names_of_the_page_exist(page):
+    text = page.read_text()
+    named = re.findall(r"\btfagents_batch(?:\.\w+)+", text)
+    named += re.findall(r"python -m ((?:tests|benchmarks)(?:\.\w+)*)", text)
+    for name in {*named}:
+        pkgutil.resolve_name(name)
+    for name in {*re.findall(r"\btfb\.(\w+)", text)}:
+        assert name in tfb.__all__, name
+    for name, parts in {*re.findall(r"`([\w/]+\.py): ([\w, .]+)`", text)}:
+        source = (ROOT / "tfagents_batch" / name).read_text()
+        for part in re.findall(r"\w+", parts):
+            assert re.search(rf"\b{part}\b", source), (name, part)
+
+
+@pytest.mark.parametrize("page", DOCS)
+def test_files_of_the_page_exist(page):
+    named = re.findall(rf"`((?:{FOLDERS})/[\w./*-]+)", page.read_text())
+    for name in {*named} - {"tests/algorithms/test_", "benchmarks/.venv"}:
+        assert [*ROOT.glob(name.rstrip("./"))], name
+
+
+@pytest.mark.parametrize("page", DOCS)
+def test_lists_nest_by_four_spaces_as_the_site_needs(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert not re.findall(r"^ {1,3}(?:[*-]|\d+\.) .*|^\n {1,3}\S.*", text, re.MULTILINE)
+
+
+def test_the_page_lists_what_a_resumed_run_may_change():
+    text = (ROOT / "docs/running.md").read_text()
+    start = text.index("These settings may change")
+    listed = re.findall(r"`--(\w+)`", text[start : text.index("\n\n", start)])
+    assert sorted(listed) == sorted(api.RESUMABLE)
 
 
 def python_of(page):
