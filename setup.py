@@ -32,6 +32,7 @@ EXTRAS = {
     "mlflow": ["mlflow>=2.14"],
     # Exact versions, because the build of the site treats warnings as errors.
     "docs": [
+        "markdown==3.11.3",
         "mkdocs==1.6.1",
         "mkdocs-material==9.8.2",
         "mkdocstrings==1.0.8",

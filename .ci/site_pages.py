@@ -1,4 +1,4 @@
-"""Hook of mkdocs: pages of the repository that are outside of docs/.
+"""Hook of mkdocs: pages of the repository that are outside of docs/, and docstrings.
 
 README.md is the first page of the site. A link from a page to another file of the
 repository works in both places: that file becomes a part of the site, and a link to a
@@ -8,29 +8,35 @@ folder becomes its name.
 import re
 from pathlib import Path
 
-from mkdocs.structure.files import File, Files
+from markdown import Extension
+from markdown.preprocessors import Preprocessor
+from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "BUILD.md", "SECURITY.md"
 DOCS = ROOT / "docs"
+PAGES = "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "BUILD.md", "SECURITY.md"
 LINK = re.compile(r"(?<!\!)\[([^\]]+)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(?!\w+:)docs/")
 
 
+def on_config(config):
+    """Read Markdown as it is written here."""
+    config.markdown_extensions.append(Plain())
+
+
 def on_files(files, config):
     """Add the pages, and let README.md be the first one."""
-    page_of_links = files.src_uris["index.md"]
-    page_of_links.dest_uri = "pages.html"
+    files.src_uris["index.md"].dest_uri = "pages.html"
     for name in PAGES:
         files.append(_file(config, name))
-    # The order is that of mkdocs' own files, by name: README.md is no longer hidden.
-    return Files(list(files))
+    return files
 
 
 def on_page_markdown(markdown, page, config, files):
     """Replace links that leave docs/, or come from outside of it."""
-    home = ROOT if page.file.src_uri in PAGES else (DOCS / page.file.src_uri).parent
-    here = Path(page.file.src_uri).parent
+    outside = page.file.src_uri in PAGES
+    home = ROOT if outside else (DOCS / page.file.src_uri).parent
+    up = "" if outside else "../" * (len(Path(page.file.src_uri).parts) - 1)
 
     def replaced(match):
         text, path, anchor = match[1], match[2], match[3] or ""
@@ -40,14 +46,40 @@ def on_page_markdown(markdown, page, config, files):
         if not target.is_file() or not target.is_relative_to(ROOT):
             return match[0]  # mkdocs reports it
         inside = target.relative_to(DOCS if target.is_relative_to(DOCS) else ROOT)
-        if inside.as_posix() not in files.src_uris:
-            files.append(_file(config, inside.as_posix()))
-        up = "../" * len(here.parts)
-        return f"[{text}]({up}{inside.as_posix()}{anchor})"
+        name = inside.as_posix()
+        if name not in files.src_uris:
+            files.append(_file(config, name))
+        return f"[{text}]({up}{name}{anchor})"
 
     markdown = LINK.sub(replaced, markdown)
-    return IMAGE.sub(r"\1", markdown) if home == ROOT else markdown
+    return IMAGE.sub(r"\1", markdown) if outside else markdown
 
 
 def _file(config, name):
     return File.generated(config, name, abs_src_path=str(ROOT / name))
+
+
+class Plain(Extension):
+    """Markdown in which s_t is no emphasis, and a doctest is code."""
+
+    def extendMarkdown(self, md):
+        md.delimiters.remove("_")
+        md.preprocessors.register(Doctests(md), "doctests", 50)
+
+
+class Doctests(Preprocessor):
+    """Put lines from >>> to the next empty line between fences."""
+
+    def run(self, lines):
+        found, fenced, doctest = [], False, False
+        for line in [*lines, ""]:
+            if line.startswith("```"):
+                fenced = not fenced
+            if doctest and not line.strip():
+                found.append("```")
+                doctest = False
+            elif not fenced and not doctest and line.startswith(">>> "):
+                found += ["", "```pycon"]
+                doctest = True
+            found.append(line)
+        return found
