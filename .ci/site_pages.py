@@ -2,7 +2,7 @@
 
 README.md is the first page of the site. A link from a page to another file of the
 repository works in both places: that file becomes a part of the site, and a link to a
-folder becomes its name.
+folder, or to a page that the site lacks, becomes its name.
 """
 
 import re
@@ -41,13 +41,13 @@ def on_page_markdown(markdown, page, config, files):
     def replaced(match):
         text, path, anchor = match[1], match[2], match[3] or ""
         target = (home / path).resolve()
-        if target.is_dir():
-            return f"{text} (`{target.relative_to(ROOT)}/`)"
-        if not target.is_file() or not target.is_relative_to(ROOT):
+        if not target.exists() or not target.is_relative_to(ROOT):
             return match[0]  # mkdocs reports it
         inside = target.relative_to(DOCS if target.is_relative_to(DOCS) else ROOT)
         name = inside.as_posix()
         if name not in files.src_uris:
+            if target.is_dir() or target.suffix == ".md":
+                return f"{text} (`{name}`)"
             files.append(_file(config, name))
         return f"[{text}]({up}{name}{anchor})"
 
