@@ -72,6 +72,16 @@ def test_a_display_or_a_chosen_driver_is_kept(monkeypatch, name):
     assert "SDL_AUDIODRIVER" not in os.environ
 
 
+def stderr_of(script):
+    environment = {k: x for k, x in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
 def test_messages_end_where_the_package_is_imported_after_tensorflow():
     script = """
 import sys
@@ -80,10 +90,27 @@ print("---", file=sys.stderr, flush=True)
 import tfagents_batch
 tf.function(lambda x: 2 * x, jit_compile=True)(tf.ones([3]))
 """
-    environment = {k: x for k, x in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env=environment, timeout=120
-    )
-    assert done.returncode == 0
-    assert done.stderr.partition("---\n")[2] == ""
+    assert stderr_of(script).partition("---\n")[2] == ""
+
+
+def test_the_package_imports_tensorflow_without_its_messages():
+    script = """
+import tfagents_batch as tfb
+assert tfb.train
+import tensorflow as tf
+tf.function(lambda x: 2 * x, jit_compile=True)(tf.ones([3]))
+"""
+    assert stderr_of(script) == ""
+
+
+def test_only_messages_of_others_are_written_after_the_import(monkeypatch, capfd):
+    monkeypatch.delitem(sys.modules, "tensorflow")
+    lines = b"I0000 00:00:1.5 1 a.cc:1] x\nWarning: from another package\n"
+    with importing.without_messages():
+        os.write(2, lines)
+        assert capfd.readouterr().err == ""
+    assert capfd.readouterr().err == "Warning: from another package\n"
+    with pytest.raises(ImportError), importing.without_messages():
+        os.write(2, lines)
+        raise ImportError
+    assert capfd.readouterr().err == lines.decode()

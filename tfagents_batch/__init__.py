@@ -82,7 +82,7 @@ __all__ = [
 
 def __getattr__(name: str):
     if name in _HOMES:
-        with importing.uncollected():
+        with importing.uncollected(), importing.without_messages():
             return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

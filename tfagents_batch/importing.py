@@ -7,13 +7,18 @@ import ctypes
 import gc
 import os
 import platform
+import re
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 
 # absl::SetMinLogLevel in TensorFlow 2.21.
 _SET_LEVEL = "_ZN4absl12lts_2025081414SetMinLogLevelENS0_18LogSeverityAtLeastE"
 _FATAL = 3
+_OF_OTHERS = re.compile(
+    rb"(?!WARNING: All log messages before absl|[IWE]\d{4} |To enable the following)"
+)
 # Variables by which SDL finds a display, and those that choose what it uses instead.
 _DRIVERS = "SDL_VIDEODRIVER", "SDL_AUDIODRIVER"
 _DISPLAYS = "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", _DRIVERS[0]
@@ -48,6 +53,34 @@ def hide_messages() -> None:
         with contextlib.suppress(OSError, AttributeError):
             library = ctypes.CDLL(os.path.join(folder, "libtensorflow_framework.so.2"))
             getattr(library, _SET_LEVEL)(_FATAL)
+
+
+@contextlib.contextmanager
+def without_messages() -> Iterator[None]:
+    """Import TensorFlow without its lines about the machine.
+
+    ``hide_messages`` has no effect on what TensorFlow's libraries write while they are
+    loaded (measured with 2.21). So stderr is a file meanwhile; lines of others are
+    written afterwards, and all lines if the import fails.
+    """
+    if "tensorflow" in sys.modules or os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0":
+        yield
+        return
+    with tempfile.TemporaryFile() as file:
+        sys.stderr.flush()
+        saved = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        shown = re.compile(rb".*\n")
+        try:
+            yield
+            shown = _OF_OTHERS
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+            file.seek(0)
+            for line in file:
+                if shown.match(line):
+                    os.write(2, line)
 
 
 def send_nothing() -> None:

@@ -186,7 +186,7 @@ def test_a_missing_folder_for_temporary_files_is_reported(monkeypatch):
     def missing():
         raise FileNotFoundError("no usable temporary directory found")
 
-    monkeypatch.setattr(app.tempfile, "TemporaryFile", missing)
+    monkeypatch.setattr(app.tempfile, "gettempdir", missing)
     with pytest.raises(SaveError, match="TMPDIR"):
         app.import_tensorflow()
 

@@ -24,7 +24,7 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
-from tfagents_batch.importing import hidden, uncollected
+from tfagents_batch.importing import hidden, uncollected, without_messages
 from tfagents_batch.training.log import starting, status
 from tfagents_batch.training.runtime import signals
 
@@ -247,31 +247,21 @@ def _open_standard_streams() -> None:
 def import_tensorflow() -> None:
     """Import TensorFlow without its log output about the machine.
 
-    The log level of ``hide_messages`` has no effect meanwhile (measured with 2.21), so
-    stderr is redirected meanwhile and printed if the import fails. Optional packages
-    for plots, tables and JAX programs are hidden: importing them takes a third of the
-    time, and no script needs them.
+    Optional packages for plots, tables and JAX programs are hidden: importing them
+    takes a third of the time, and no script needs them.
     """
     try:
-        log_file = tempfile.TemporaryFile()  # noqa: SIM115
+        tempfile.gettempdir()
     except FileNotFoundError as error:
         raise SaveError(
             "no folder for temporary files can be written, and TensorFlow needs one; "
             "free disk space, or set TMPDIR to another folder"
         ) from error
-    sys.stderr.flush()
-    saved = os.dup(2)
-    with log_file:
-        os.dup2(log_file.fileno(), 2)
-        try:
-            importing = status.doing("importing TensorFlow")
-            with importing, hidden(*_NOT_NEEDED), uncollected():
-                importlib.import_module("tensorflow")
-            gc.freeze()  # imported objects are permanent; the collector skips them
-        except BaseException:
-            log_file.seek(0)
-            os.write(saved, log_file.read())
-            raise
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
+    with (
+        status.doing("importing TensorFlow"),
+        without_messages(),
+        hidden(*_NOT_NEEDED),
+        uncollected(),
+    ):
+        importlib.import_module("tensorflow")
+    gc.freeze()  # imported objects are permanent; the collector skips them
