@@ -272,6 +272,7 @@ def test_every_level_and_pair_of_levels_is_trained_or_refused(size):
 
 
 def test_the_page_matches_the_table_of_combinations():
-    assert capabilities.PAGE.read_text() == capabilities.page(), (
-        "run python -m tests.support.capabilities to update the page"
-    )
+    advice = "run python -m tests.support.capabilities to update both pages"
+    assert capabilities.PAGE.read_text() == capabilities.page(), advice
+    readme = capabilities.README.read_text()
+    assert capabilities.with_algorithms(readme) == readme, advice

@@ -1,18 +1,20 @@
 """Tests that the documentation matches the code."""
 
+import ast
+import collections
 import dataclasses
 import pathlib
 import pkgutil
 import re
-import runpy
 import typing
 
 import pytest
 
 import tfagents_batch as tfb
-from tests.support import linear
+from tests.support import brief
 from tfagents_batch import api, config
-from tfagents_batch.algorithms import REGISTRY, dqn, ppo
+from tfagents_batch.algorithms import dqn, ppo
+from tfagents_batch.envs.shared import cpus
 from tfagents_batch.metrics import Limit
 from tfagents_batch.training.diagnostics import alarms
 from tfagents_batch.training.log.logger import read_events, read_metrics
@@ -110,46 +112,98 @@ def test_the_page_lists_what_a_resumed_run_may_change():
     assert sorted(listed) == sorted(api.RESUMABLE)
 
 
-def python_of(page):
-    """Return the Python blocks of a page, with less training."""
-    found = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    settings = "settings={'histograms': False, 'epochs': 1}"
-    small = rf"steps=500, eval_every=0, compile='off', {settings}"
-    found = [re.sub(r"\bsteps=[\d_]+", small, block) for block in found]
-    found = [block.replace("episodes=20", "episodes=2") for block in found]
-    return [block.replace("LunarLander-v3", "CartPole-v1") for block in found]
+# ---- every Python block runs alone, as it is printed
+
+NEEDS = re.compile(r"# needs the (.*)\n")  # first line of a block
+EXTRAS = {  # of what is named in a block
+    "ALE/": "atari",
+    "ai_edge_litert": "export",
+    "ale_py": "atari",
+    "dm_env": "dm",
+    "envpool": "envpool",
+    "import gym\n": "gym",
+    "import onnxruntime": "export",
+    "offline": "offline",
+    "serving.predictor": "serve",
+}
+# Blocks that read what commands of their page wrote, and the tests that run them.
+ELSEWHERE = {
+    "docs/algorithms/bc.md": (1, "tests/offline/test_page.py"),
+    "docs/export.md": (4, "tests/serving/test_export_page.py"),
+    "docs/offline.md": (3, "tests/offline/test_page.py"),
+    "docs/serving.md": (2, "tests/serving/test_page.py"),
+}
+LESS = {  # text of blocks, and what the tests run instead
+    "(1, 2, 3, 4, 5)": "(1,)",
+    "length=128": "length=8",
+    "num_envs=1024": "num_envs=4",
+    "range(100)": "range(2)",
+    "range(3)": "range(1)",
+    "zeros([1024,": "zeros([4,",
+}
+WITHOUT_EXTRA = "writer"  # of the extra "offline": logs rows with the base install
 
 
-HEADER = "import keras\nimport tensorflow as tf\nimport tfagents_batch as tfb\n"
-TENSORS = "docs/concepts/tensor_environments.md"
+def blocks():
+    """Return ``(page, number, code)`` of every Python block of README and docs."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    found = []
+    for page in sorted(pages):
+        codes = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        name = page.relative_to(ROOT).as_posix()
+        found += [(name, number, code) for number, code in enumerate(codes)]
+    return found
 
 
-@pytest.mark.parametrize(
-    ("page", "blocks"),
-    [
-        pytest.param("README.md", [0], marks=pytest.mark.any_backend),
-        ("README.md", [1]),
-        pytest.param("README.md", [2], marks=pytest.mark.xla),
-        pytest.param("docs/concepts/groups.md", [0], marks=pytest.mark.xla),
-        (TENSORS, [0, 1]),
-        ("docs/running.md", [1]),
-        ("docs/concepts/wrappers.md", [0]),
-    ],
-)
-def test_the_code_blocks_of_a_page_run(page, blocks, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = python_of(page)
-    script = tmp_path / "page.py"
-    script.write_text(HEADER + "".join(found[number] for number in blocks))
-    if "network" not in script.read_text():  # an algorithm with less to compile
-        monkeypatch.setitem(REGISTRY, "ppo", (linear.Linear, ppo.Config))
-    runpy.run_path(str(script), run_name="__main__")
+def needs(code):
+    """Return the extras and the other things that the first line of a block names."""
+    text = (NEEDS.match(code) or [None, ""])[1]
+    parts = text.split(" and the ") if text else []
+    extras = {x.split('"')[1] for x in parts if x.startswith("extra ")}
+    return extras, [x for x in parts if not x.startswith("extra ")]
 
 
-def test_every_code_block_is_covered_by_a_test():
-    pages = ("README.md", "docs/concepts/groups.md", TENSORS, "docs/running.md")
-    pages += ("docs/concepts/wrappers.md",)
-    assert [len(python_of(page)) for page in pages] == [3, 1, 2, 2, 1]
+ALONE = [
+    pytest.param(
+        *(page, code),
+        marks=[pytest.mark.xla] * ("jit_compile=True" in code)
+        + [pytest.mark.any_backend] * (page == "README.md"),
+        id=f"{page}-{number}",
+    )
+    for page, number, code in blocks()
+    if not needs(code)[1]
+]
+
+
+@pytest.mark.parametrize(("page", "code"), ALONE)
+def test_a_block_runs_alone(page, code, tmp_path, monkeypatch):
+    core = cpus.available()[:1]  # so batches have one worker
+    monkeypatch.setattr(cpus, "available", lambda: core)
+    brief.shorten(monkeypatch, tmp_path, linear_ppo="network=network" not in code)
+    for text, less in LESS.items():
+        code = code.replace(text, less)
+    brief.run(code, tmp_path)
+
+
+def test_blocks_that_read_files_are_run_by_tests_of_their_pages():
+    other = collections.Counter(x for x, _, code in blocks() if needs(code)[1])
+    assert other == {page: count for page, (count, _) in ELSEWHERE.items()}
+    for page, (_, test) in ELSEWHERE.items():
+        assert page in (ROOT / test).read_text(), page
+
+
+def test_blocks_name_the_extras_that_they_need():
+    tree = ast.parse((ROOT / "setup.py").read_text())
+    (extras,) = [
+        ast.literal_eval(x.value)
+        for x in tree.body
+        if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "EXTRAS"
+    ]
+    for page, number, code in blocks():
+        named = needs(code)[0]
+        used = {extra for word, extra in EXTRAS.items() if word in code}
+        used -= {"offline"} if WITHOUT_EXTRA in code else set()
+        assert named <= {*extras} and used == named, (page, number)
 
 
 # ---- docs/watching.md explains metrics, events and alarms

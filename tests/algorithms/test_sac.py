@@ -196,6 +196,12 @@ def test_actions_that_do_not_fit_are_refused(action, text):
         make(action)
 
 
+def test_a_mask_of_box_actions_is_refused():
+    observed = gs.Dict(x=VECTOR, action_mask=gs.MultiBinary(2))
+    with pytest.raises(UserError, match="cannot mask actions; only Discrete and Multi"):
+        sac.SAC(sac.Config(), make_spec(observed, ACTIONS["box"]))
+
+
 @pytest.mark.parametrize(
     "kind, largest", [("box", 2 * np.log(2)), ("discrete", np.log(3))]
 )

@@ -2,7 +2,6 @@ import functools
 import importlib.util
 import os
 import re
-import runpy
 import sys
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 from tests.support import python
 from tfagents_batch.envs import registry
-from tfagents_batch.envs.shared import cpus
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
@@ -223,12 +221,3 @@ def test_constructors_work_in_a_fresh_process_without_tensorflow(user_file):
     pickled = b"".join(cloudpickle.dumps(registry.constructor(each)) for each in names)
     path = {"PYTHONPATH": f"{user_file.parent}{os.pathsep}{ROOT}"}
     python.run(code, text=False, input=pickled, cwd="/", env=path)
-
-
-def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
-    core = cpus.available()[:1]  # so batches have one worker
-    monkeypatch.setattr(cpus, "available", lambda: core)
-    page = ROOT / "docs/concepts/environments.md"
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    (tmp_path / "page.py").write_text("\n\n".join(blocks))
-    runpy.run_path(str(tmp_path / "page.py"), run_name="__main__")

@@ -31,6 +31,24 @@ def test_only_gradients_above_the_norm_are_scaled():
     np.testing.assert_allclose(optimizer.rule.variables[2], [0.3, 0.4], rtol=1e-5)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_of_an_embedding_are_those_of_its_whole_table(compiled):
+    table, optimizer = make(np.ones([5, 2]), epsilon=1e-12)
+    optimizer.compiled = compiled
+
+    @tf.function
+    def train(rows):  # in a loop, where the shape of such a gradient is not known
+        for _ in tf.range(1):
+            optimizer.minimize(
+                lambda: (tf.reduce_sum(tf.gather(table.value, rows)), ())
+            )
+        return optimizer.minimize(lambda: (tf.reduce_sum(table.value[:1]), ()))[1]
+
+    train(tf.constant([1, 3, 3]))
+    moved = table.numpy() != 1
+    np.testing.assert_array_equal(moved[:, 0], [True, True, False, True, False])
+
+
 @pytest.mark.parametrize(
     "rule, bad, jit", [("adam", np.nan, True), ("rmsprop", np.inf, False)]
 )

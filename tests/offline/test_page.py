@@ -4,13 +4,12 @@ import json
 import os
 import pathlib
 import re
-import runpy
 import shlex
 import subprocess
 import sys
 
 from tests.offline import made
-from tests.support import logged
+from tests.support import brief, logged
 from tfagents_batch.offline import rules, schema, validator
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -20,9 +19,8 @@ PAGE = (ROOT / "docs/offline.md").read_text()
 def test_the_code_of_the_part_on_rows_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     part = PAGE.partition("\n## Rows\n")[2].partition("\n## ")[0]
-    script = tmp_path / "page.py"
-    script.write_text("".join(re.findall(r"```python\n(.*?)```", part, re.DOTALL)))
-    runpy.run_path(str(script))
+    for code in re.findall(r"```python\n(.*?)```", part, re.DOTALL):
+        brief.run(code, tmp_path)
     out = capsys.readouterr().out
     assert "('send', 1)" in out and "2 rows: 0 errors" in out
 
@@ -32,10 +30,18 @@ def test_the_code_of_the_part_on_the_timeline_runs(tmp_path, monkeypatch, capsys
     (tmp_path / "logs").mkdir()
     made.write(tmp_path / "logs/rows.jsonl", made.episode(3))
     part = PAGE.partition("\n## Timeline\n")[2].partition("\n## ")[0]
-    script = tmp_path / "page.py"
-    script.write_text("".join(re.findall(r"```python\n(.*?)```", part, re.DOTALL)))
-    runpy.run_path(str(script))
+    for code in re.findall(r"```python\n(.*?)```", part, re.DOTALL):
+        brief.run(code, tmp_path)
     assert re.search(r"^samples +3$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_code_on_behavior_cloning_runs(tmp_path, monkeypatch):
+    brief.shorten(monkeypatch, tmp_path, linear_ppo=False)
+    rows = [x for i in range(8) for x in made.episode(3, mdp_id=f"u{i}")]
+    logged.build(rows, tmp_path / "table", "discrete")
+    page = (ROOT / "docs/algorithms/bc.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert brief.run(code, tmp_path)["run"].finished
 
 
 def test_the_commands_lead_from_rows_to_a_policy(tmp_path):

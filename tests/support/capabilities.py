@@ -1,8 +1,8 @@
 """Combinations of options that train, pairs that are refused, and the page about them.
 
 A cell is one combination. ``python -m tests.support.capabilities`` writes
-``docs/capabilities.md``. ``test_capabilities`` trains the cells and checks the
-refusals, so every claim on the page is tested.
+``docs/capabilities.md``, and the table of algorithms in README. ``test_capabilities``
+trains the cells and checks the refusals, so every claim on the page is tested.
 """
 
 from __future__ import annotations
@@ -14,11 +14,18 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+import numpy as np
+from gymnasium import spaces as gs
+
+from tfagents_batch import config
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.api import OF_ONE_SEED
+from tfagents_batch.errors import UserError
 from tfagents_batch.training.seeds.experiment import REQUIRED
+from tfagents_batch.types import EnvSpec
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs/capabilities.md"
+README = pathlib.Path(__file__).parents[2] / "README.md"
+PAGE = README.parent / "docs/capabilities.md"
 
 # The options of a run and their levels. The first level is the default of a cell.
 FACTORS: dict[str, tuple[str, ...]] = {
@@ -235,8 +242,8 @@ def _completed(chosen: Mapping[str, str], missing: set) -> Cell | None:
 # ---- the page
 
 _INTRO = """\
-<!-- Written by `python -m tests.support.capabilities`; do not edit. -->
-# What works together
+
+## Choices
 
 Almost every combination of these choices works:
 
@@ -253,6 +260,16 @@ instead. The last column quotes it; `...` stands for text that depends on the ru
 
 | choice | does not work with | reason, and what to do | error |
 |---|---|---|---|
+"""
+_ALGORITHMS = """\
+<!-- Written by `python -m tests.support.capabilities`; do not edit. -->
+# What works together
+
+## Algorithms
+
+Every algorithm takes all observations: Box, images, Discrete, MultiDiscrete,
+MultiBinary, and Dicts and Tuples of these.
+
 """
 _OUTRO = """
 `--seeds` also refuses these. Train one seed after the other instead:
@@ -272,9 +289,7 @@ def page() -> str:
         for each in REFUSED
     ]
     alone = [
-        name
-        for name, (kind, config) in REGISTRY.items()
-        if not getattr(kind, "several_seeds", False) or config.source[0] != "rollout"
+        name for name, (kind, settings) in REGISTRY.items() if _alone(kind, settings)
     ]
     outro = _OUTRO.format(
         algorithms=_names(alone),
@@ -282,7 +297,74 @@ def page() -> str:
         settings=_names(f"--{name}" for name in REQUIRED),
         arguments=_names(OF_ONE_SEED),
     )
-    return "".join([_INTRO, *rows, outro])
+    return "".join([_ALGORITHMS, algorithms(), _INTRO, *rows, outro])
+
+
+# ---- the table of algorithms, which README has too
+
+_PART = gs.Dict(
+    numbers=gs.Box(-1, 1, (3,)),
+    image=gs.Box(0, 255, (10, 10, 1), np.uint8),
+    pair=gs.Tuple([gs.Discrete(3), gs.MultiDiscrete([2, 3]), gs.MultiBinary(2)]),
+)
+_ACTIONS = {
+    "Discrete": gs.Discrete(3),
+    "MultiDiscrete": gs.MultiDiscrete([3, 2]),
+    "MultiBinary": gs.MultiBinary(3),
+    "Box": gs.Box(-1, 1, (2,)),
+}
+_EXPERIENCE = {
+    "rollouts": "rollouts",
+    "windows": "a replay",
+    "rows": "[logged rows](offline.md)",
+}
+
+
+def with_algorithms(readme: str) -> str:
+    """Return the text of README with the current table of algorithms."""
+    rows = algorithms().replace("](", "](docs/")
+    return re.sub(r"\| algorithm \| actions .*?\n(?!\|)", rows, readme, flags=re.DOTALL)
+
+
+@functools.cache
+def algorithms() -> str:
+    """Return the table of algorithms, as found by the construction of each one."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, (kind, settings) in REGISTRY.items():
+        taken = [each for each in _ACTIONS if _takes(name, each)]
+        masked = [each for each in taken if _takes(name, each, mask=True)]
+        memory = hasattr(settings().network, "core")
+        one_step = {"n_step": 1} if hasattr(settings, "n_step") else {}
+        accepted = config.replace(settings(), one_step).accepts()
+        learns = [_EXPERIENCE[each] for each in accepted]
+        row = taken, masked, ["GRU, LSTM, your own"] if memory else [], learns
+        seeds = ["yes"] if not _alone(kind, settings) else []
+        cells = tuple(", ".join(each) or "no" for each in (*row, seeds))
+        found.setdefault(cells, []).append(name)
+    head = "| algorithm | actions | action masks | memory | learns from | `--seeds` |\n"
+    lines = [f"| {_names(x)} | {' | '.join(cells)} |\n" for cells, x in found.items()]
+    return head + "|---|---|---|---|---|---|\n" + "".join(lines)
+
+
+def _takes(name: str, action: str, mask: bool = False) -> bool:
+    """Return whether an algorithm can be created for actions, observing everything."""
+    space = _ACTIONS[action]
+    parts = {**_PART.spaces}
+    if mask:
+        width = {"Discrete": 3, "MultiDiscrete": 5, "MultiBinary": 3, "Box": 2}
+        parts["action_mask"] = gs.MultiBinary(width[action])
+    kind, settings = REGISTRY[name]
+    small = config.replace(settings(), {"network": {"hidden": (4,)}})
+    try:
+        kind(small, EnvSpec(2, gs.Dict(parts), space, {}))
+    except UserError:
+        return False
+    return True
+
+
+def _alone(kind: type, settings: type) -> bool:
+    """Return whether several seeds of an algorithm cannot train as one program."""
+    return not getattr(kind, "several_seeds", False) or settings.source[0] != "rollout"
 
 
 def _names(names: Iterable[str]) -> str:
@@ -296,3 +378,4 @@ def _quoted(error: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page())
+    README.write_text(with_algorithms(README.read_text()))

@@ -10,6 +10,7 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec
 
@@ -48,12 +49,19 @@ def bounds(spec: EnvSpec) -> Bounds:
     """Return the bounds of the actions of environments.
 
     Raises:
-      UserError: if actions are not a Box of floats with finite bounds.
+      UserError: if actions are not a Box of floats with finite bounds, or are masked.
     """
     space = spec.action_space
     if not isinstance(space, gs.Box) or not np.issubdtype(space.dtype, np.floating):
         raise UserError(
             f"the action space is {space}, but this algorithm needs a Box of floats; "
             "sac and dqn take Discrete actions, and ppo takes any"
+        )
+    observed = spec.observation_space
+    if isinstance(observed, gs.Dict) and ACTION_MASK in observed.spaces:
+        raise UserError(
+            f"the observation has {ACTION_MASK!r}, but the action space is {space}: "
+            "cannot mask actions; only Discrete and MultiDiscrete action spaces "
+            f"support it; leave {ACTION_MASK!r} out"
         )
     return Bounds(*families.finite_bounds(space))

@@ -98,7 +98,7 @@ class Optimizer(tf.Module):
         step = self._compiled if compiled else self._step
         return step(
             [
-                tf.zeros_like(variable.value) if gradient is None else gradient
+                _dense(gradient, variable.value)
                 for gradient, variable in zip(gradients, self.trained, strict=True)
             ]
         )
@@ -136,6 +136,16 @@ class Optimizer(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         return {f"{i:03d}": v for i, v in enumerate(self.rule.variables)}
+
+
+def _dense(gradient: tf.Tensor | tf.IndexedSlices | None, like: tf.Tensor) -> tf.Tensor:
+    """Return a gradient with the static shape of its weight, also of an embedding."""
+    if gradient is None:
+        return tf.zeros_like(like)
+    if isinstance(gradient, tf.IndexedSlices):
+        rows = gradient.values, gradient.indices
+        return tf.math.unsorted_segment_sum(*rows, like.shape[0])
+    return gradient
 
 
 def _sum_of_squares(x: tf.Tensor) -> tf.Tensor:

@@ -15,6 +15,7 @@ from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.nn.encoder import feature_space
 from tfagents_batch.nn.networks import layers
 from tfagents_batch.nn.user.fresh import fresh_copy
+from tfagents_batch.nn.user.recurrent import is_recurrent
 from tfagents_batch.types import EnvSpec
 
 Builder = Callable[[Any, Any], keras.Model]  # (observation_space, action_space)
@@ -56,6 +57,12 @@ def outputs(model: keras.Model, spec: EnvSpec, heads: Mapping[str, int | None]) 
     Raises:
       UserError: names what does not fit.
     """
+    if is_recurrent(model):
+        raise UserError(
+            f"model {model.name!r} is recurrent, but networks of this algorithm have "
+            "no memory; expected a model of observations without a state: use ppo, "
+            "a2c, ga3c or reinforce"
+        )
     inputs = nest.map(
         lambda s: keras.KerasTensor((None, *s.shape), s.dtype.name),
         nest.specs(feature_space(spec.observation_space)),

@@ -1,0 +1,70 @@
+"""Code of pages and examples, run as it is printed, but with little training."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+from tests.support import linear
+from tfagents_batch import api
+from tfagents_batch.algorithms import REGISTRY, ppo
+
+STEPS = 300
+_REPLAY = {"replay": {"capacity": 2000}}, {"warmup_steps": 200, "batch_size": 8}
+# Options and settings of algorithms that learn from a replay, unless the code has some.
+LESS = dict.fromkeys(("dqn", "sac", "td3"), _REPLAY)
+
+
+def shorten(patch: Any, folder: Path, linear_ppo: bool) -> None:
+    """Change ``train`` and its relatives, so that they end after a moment.
+
+    Args:
+      patch: pytest's ``monkeypatch``.
+      folder: working folder from here on, in which runs are written.
+      linear_ppo: whether "ppo" is the algorithm of ``support/linear.py``, which takes
+        no network but the settings of PPO.
+    """
+    patch.chdir(folder)
+    if linear_ppo:
+        patch.setitem(REGISTRY, "ppo", (linear.Linear, ppo.Config))
+    train, evaluate, several = api.train, api.evaluate, api.train_seeds
+
+    def brief_train(algorithm=None, env=None, **options):
+        name = algorithm or "ppo"
+        watched = options.get("on_evaluation") or options.get("eval_every")
+        options |= {"progress": False, "eval_every": STEPS // 2 if watched else 0}
+        if watched:
+            options["eval_episodes"] = 2
+        if "resume" in options:
+            return train(algorithm, env, **options)
+        if name not in LESS:  # without XLA, updates from a replay are slow
+            options["compile"] = "off"
+        options["steps"] = min(options.get("steps", STEPS), STEPS)
+        source, small = LESS.get(name, ({"rollout": {"length": 16}}, {}))
+        if "source" in options:
+            source, small = {}, {}
+        small = {"epochs": 1} if name == "ppo" else small
+        own = options.get("settings") or {}
+        settings = {"histograms": False} | small | own
+        return train(algorithm, env, **source | options | {"settings": settings})
+
+    def brief_evaluate(logdir, episodes=2, **options):
+        if options.get("checkpoint") == "best":  # which only evaluations mark
+            options["checkpoint"] = "newest"
+        return evaluate(logdir, min(episodes, 2), **options)
+
+    def brief_seeds(algorithm=None, env=None, **options):
+        options |= {"seeds": 2, "steps": STEPS, "eval_every": 0, "progress": False}
+        return several(algorithm, env, **options)
+
+    patch.setattr(api, "train", brief_train)
+    patch.setattr(api, "evaluate", brief_evaluate)
+    patch.setattr(api, "train_seeds", brief_seeds)
+
+
+def run(code: str, folder: Path, name: str = "page.py") -> dict[str, Any]:
+    """Run code as the main script of a file; return its names."""
+    script = folder / name
+    script.write_text(code)
+    return runpy.run_path(str(script), run_name="__main__")
