@@ -1,7 +1,7 @@
 """A callback ends each stage of a curriculum; the next one starts from its agent.
 
-A lock with a combination of 4, 8, then 12 digits; a wrong digit begins anew, and only the
-open lock is rewarded. Random play opens the long one once in 3^12 tries. Run:
+A lock with a combination of 4, 8, then 12 digits; a wrong digit begins anew, and only
+the open lock is rewarded. Random play opens the long one once in 3^12 tries. Run:
 python examples/curriculum.py
 """
 

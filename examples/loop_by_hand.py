@@ -10,7 +10,7 @@ import tfagents_batch as tfb
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.sources import rollout
 
-ITERATIONS = 60
+ITERATIONS = 40
 
 if __name__ == "__main__":
     with tfb.make_env("CartPole-v1", num_envs=8) as env:

@@ -42,7 +42,7 @@ if __name__ == "__main__":
     start, opponent, seen = {}, {}, np.eye(22, dtype=np.int8)
     for generation in range(3):
         options = {"env": Nim, "env_kwargs": opponent, "settings": {"gamma": 1.0}}
-        run = tfb.train("ppo", steps=75_000, eval_every=0, **options, **start)
+        run = tfb.train("ppo", steps=20_000, eval_every=0, **options, **start)
         won = run.evaluate(100, env=Nim, env_kwargs=opponent).mean_return / 2 + 0.5
         action, _ = run.load().predict(seen)  # the best ones leave 4, 8, 12, ...
         best = sum(action[n] == n % 4 for n in range(1, 22) if n % 4)

@@ -26,9 +26,10 @@ if __name__ == "__main__":
             env="tf/CartPole-v1",
             seeds=5,
             steps=50_000,
+            eval_every=0,
             settings={"learning_rate": rate},
         )
-        found[rate] = [run.evaluate(episodes=20).mean_return for run in runs]
+        found[rate] = [run.metrics["episode/return_mean"] for run in runs]
     for rate, returns in found.items():
         mean, half = interval(returns)
         print(f"learning rate {rate}: {mean:.0f} +- {half:.0f}  {np.round(returns)}")

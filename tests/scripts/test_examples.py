@@ -17,12 +17,14 @@ LINES = 40
 PPO = ("dict_with_mask.py", "own_algorithm.py", "own_network.py", "self_play.py")
 LESS = {  # text of the examples, and what the tests run instead
     "EPISODES = 300": "EPISODES = 5",
-    "ITERATIONS = 60": "ITERATIONS = 1",
+    "ITERATIONS = 40": "ITERATIONS = 1",
     "SEEDS = (3e-4, 2e-3), (1, 2, 3)": "SEEDS = (3e-4,), (1, 2)",
     "((12,), (4, 8, 12))": "((1, 2),)",
     "(0.0, 1.0)": "(1.0,)",
     "(3e-4, 3e-3)": "(3e-3,)",
     "jit_compile=True": "jit_compile=False",
+    "ppo.Config(epochs=4)": "ppo.Config(epochs=1, histograms=False)",
+    "TimeLimit(Target(), 50)": "TimeLimit(Target(), 5)",
     "length=128": "length=8",
     'num_envs": 256': 'num_envs": 4',
     "range(3)": "range(2)",

@@ -11,7 +11,9 @@ from tfagents_batch import api
 from tfagents_batch.algorithms import REGISTRY, ppo
 
 STEPS = 300
-_REPLAY = {"replay": {"capacity": 2000}}, {"warmup_steps": 200, "batch_size": 8}
+# One or a few updates, because they are slow without XLA.
+_FEW = {"warmup_steps": 250, "train_every": 40, "batch_size": 8}
+_REPLAY = {"replay": {"capacity": 2000}}, _FEW
 # Options and settings of algorithms that learn from a replay, unless the code has some.
 LESS = dict.fromkeys(("dqn", "sac", "td3"), _REPLAY)
 
@@ -37,9 +39,9 @@ def shorten(patch: Any, folder: Path, linear_ppo: bool) -> None:
         if watched:
             options["eval_episodes"] = 2
         if "resume" in options:
+            options["steps"] = min(options.get("steps", STEPS), 2 * STEPS)
             return train(algorithm, env, **options)
-        if name not in LESS:  # without XLA, updates from a replay are slow
-            options["compile"] = "off"
+        options["compile"] = "off"
         options["steps"] = min(options.get("steps", STEPS), STEPS)
         source, small = LESS.get(name, ({"rollout": {"length": 16}}, {}))
         if "source" in options:
