@@ -14,7 +14,10 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "BUILD.md", "SECURITY.md"
+PAGES = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "BUILD.md", "SECURITY.md"),
+    "examples/README.md",
+)
 LINK = re.compile(r"(?<!\!)\[([^\]]+)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(?!\w+:)docs/")
 
@@ -35,8 +38,8 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, config, files):
     """Replace links that leave docs/, or come from outside of it."""
     outside = page.file.src_uri in PAGES
-    home = ROOT if outside else (DOCS / page.file.src_uri).parent
-    up = "" if outside else "../" * (len(Path(page.file.src_uri).parts) - 1)
+    home = ((ROOT if outside else DOCS) / page.file.src_uri).parent
+    up = "../" * (len(Path(page.file.src_uri).parts) - 1)
 
     def replaced(match):
         text, path, anchor = match[1], match[2], match[3] or ""

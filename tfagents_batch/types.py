@@ -130,7 +130,7 @@ class Collected(NamedTuple):
     ok: tf.Tensor
     updates: tf.Tensor
     metrics: dict[str, tf.Tensor]
-    trajectory: Trajectory | tuple = ()
+    trajectory: Any = ()  # a Trajectory, or nothing
 
 
 class EnvSpec(NamedTuple):

@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import typing
@@ -15,6 +16,7 @@ from tfagents_batch.training import options
 from tfagents_batch.training.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 MISTAKES = """
 import tfagents_batch as tfb
 
@@ -27,10 +29,10 @@ tfb.train_seeds(steps="many")
 """
 
 
-def check(folder):
+def check(folder, *extra):
     """Return pyright's errors by file, as lines with their numbers."""
     settings = {
-        "include": ["."],
+        "include": [".", *map(str, extra)],
         "extraPaths": [str(ROOT)],
         "reportMissingModuleSource": False,
     }
@@ -45,6 +47,16 @@ def check(folder):
         for x in found["generalDiagnostics"]
         if x["severity"] == "error"
     ]
+
+
+def test_the_code_of_readme_docs_and_examples_has_no_type_errors(tmp_path):
+    for page in PAGES:
+        blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        name = str(page.relative_to(ROOT).with_suffix(""))
+        name = re.sub(r"\W", "_", name)
+        for number, block in enumerate(blocks):
+            (tmp_path / f"{name}_{number}.py").write_text(block)
+    assert check(tmp_path, ROOT / "examples") == []
 
 
 def test_misspelled_options_and_results_are_type_errors(tmp_path):
