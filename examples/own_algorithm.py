@@ -1,7 +1,7 @@
 """Your own algorithm: PPO with a term in its loss, a setting and a metric.
 
 Run: python examples/own_algorithm.py, or with flags:
-python -m tfagents_batch.scripts.train --algorithm=./examples/own_algorithm.py:Calm \
+tfagents-batch train --algorithm=./examples/own_algorithm.py:Calm \
     --env=CartPole-v1 --algorithm.weight=0.2
 """
 

@@ -138,6 +138,8 @@ LESS = {  # text of blocks, and what the tests run instead
     "length=128": "length=8",
     "num_envs=1024": "num_envs=4",
     "range(100)": "range(2)",
+    "range(200)": "range(3)",
+    "range(400)": "range(110)",
     "range(3)": "range(1)",
     "zeros([1024,": "zeros([4,",
 }

@@ -46,7 +46,7 @@ def test_the_code_on_behavior_cloning_runs(tmp_path, monkeypatch):
 
 def test_the_commands_lead_from_rows_to_a_policy(tmp_path):
     part = PAGE.partition("\n## From rows to a policy\n")[2].partition("\n## ")[0]
-    commands = re.findall("^python -m (.*)$", part, re.MULTILINE)
+    commands = re.findall("^tfagents-batch (.*)$", part, re.MULTILINE)
     assert len(commands) == 5
     paths = os.pathsep.join([str(ROOT), *sys.path])
     options = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": paths}}
@@ -55,7 +55,7 @@ def test_the_commands_lead_from_rows_to_a_policy(tmp_path):
         runs = [*tmp_path.glob("logs/*")]
         argv = [x.replace("logs/<run>", str(*runs)) if "<" in x else x for x in words]
         done = subprocess.run(
-            [sys.executable, "-m", *argv],
+            [sys.executable, "-m", "tfagents_batch", *argv],
             capture_output=True,
             text=True,
             timeout=300,

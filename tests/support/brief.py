@@ -14,8 +14,8 @@ STEPS = 300
 # One or a few updates, because they are slow without XLA.
 _FEW = {"warmup_steps": 250, "train_every": 40, "batch_size": 8}
 _REPLAY = {"replay": {"capacity": 2000}}, _FEW
-# Options and settings of algorithms that learn from a replay, unless the code has some.
-LESS = dict.fromkeys(("dqn", "sac", "td3"), _REPLAY)
+# Options and settings of algorithms that learn from a replay.
+LESS = dict.fromkeys(("dqn", "sac", "td3", "ddpg"), _REPLAY)
 
 
 def shorten(patch: Any, folder: Path, linear_ppo: bool) -> None:
@@ -46,9 +46,10 @@ def shorten(patch: Any, folder: Path, linear_ppo: bool) -> None:
         source, small = LESS.get(name, ({"rollout": {"length": 16}}, {}))
         if "source" in options:
             source, small = {}, {}
-        small = {"epochs": 1} if name == "ppo" else small
-        own = options.get("settings") or {}
-        settings = {"histograms": False} | small | own
+        settings = {"histograms": False} | ({"epochs": 1} if name == "ppo" else {})
+        settings |= (options.get("settings") or {}) | small
+        if "replay" in source:
+            options["replay"] = (options.get("replay") or {}) | source["replay"]
         return train(algorithm, env, **source | options | {"settings": settings})
 
     def brief_evaluate(logdir, episodes=2, **options):

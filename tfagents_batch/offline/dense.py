@@ -69,7 +69,7 @@ def partition(folder: str | Path) -> Partition:
     if found is None:
         raise UserError(
             f"{folder} has no timeline; expected a folder that "
-            "python -m tfagents_batch.scripts.timeline has written, with ds=... in it"
+            "tfagents-batch timeline has written, with ds=... in it"
         )
     known = manifest.read(found)
     if known["config"]["form"] != "rows" or not known["rows"]:

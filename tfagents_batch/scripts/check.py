@@ -1,4 +1,4 @@
-"""Check an environment: ``python -m tfagents_batch check --env=NAME``."""
+"""Check an environment: ``tfagents-batch check --env=NAME``."""
 
 from __future__ import annotations
 

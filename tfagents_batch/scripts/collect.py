@@ -1,4 +1,4 @@
-"""Log decisions in an environment: ``python -m tfagents_batch collect``."""
+"""Log decisions in an environment: ``tfagents-batch collect``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train an agent to play Breakout and save a video: ``python -m tfagents_batch demo``.
+"""Train an agent to play Breakout and save a video: ``tfagents-batch demo``.
 
 It needs no other package and takes about half a minute: PQN (Gallici et al. 2024)
 learns MinAtar's Breakout, which is written in TensorFlow, from 400,000 steps.
@@ -48,8 +48,8 @@ def main(argv: Sequence[str]) -> int:
     [episode] = api.visualize(run.logdir, command.outdir, 1, format="gif")
     print(f"run:      {run.logdir}")
     print(f"video:    {episode.path}  {episode.length} steps")
-    print(f"evaluate: python -m tfagents_batch evaluate --logdir={run.logdir}")
-    print("next:     python -m tfagents_batch train --env=CartPole-v1")
+    print(f"evaluate: tfagents-batch evaluate --logdir={run.logdir}")
+    print("next:     tfagents-batch train --env=CartPole-v1")
     return 0
 
 

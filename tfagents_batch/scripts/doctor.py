@@ -1,4 +1,4 @@
-"""Check the installation: ``python -m tfagents_batch doctor``.
+"""Check the installation: ``tfagents-batch doctor``.
 
 Checks that may crash or hang run in a second process. A row has the name of a check
 before the check begins, so that the row of a crash has no result.

@@ -1,4 +1,4 @@
-"""Play a trained agent: ``python -m tfagents_batch evaluate --logdir=RUN``."""
+"""Play a trained agent: ``tfagents-batch evaluate --logdir=RUN``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Export a trained policy: ``python -m tfagents_batch export``."""
+"""Export a trained policy: ``tfagents-batch export``."""
 
 from __future__ import annotations
 

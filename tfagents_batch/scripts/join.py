@@ -1,4 +1,4 @@
-"""Join decisions and feedback: ``python -m tfagents_batch join``."""
+"""Join decisions and feedback: ``tfagents-batch join``."""
 
 from __future__ import annotations
 

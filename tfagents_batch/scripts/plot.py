@@ -1,4 +1,4 @@
-"""Plot learning curves: ``python -m tfagents_batch plot --logdir=logs``.
+"""Plot learning curves: ``tfagents-batch plot --logdir=logs``.
 
 Runs that differ only in their seed become one line: their mean with a 95 % bootstrap
 interval, and each run as a thin line. ``--compare`` puts different runs into one panel,

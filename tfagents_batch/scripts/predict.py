@@ -1,4 +1,4 @@
-"""Predict for lines of JSON: ``python -m tfagents_batch predict``."""
+"""Predict for lines of JSON: ``tfagents-batch predict``."""
 
 from __future__ import annotations
 

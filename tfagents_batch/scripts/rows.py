@@ -1,4 +1,4 @@
-"""Check logged rows: ``python -m tfagents_batch rows --input=logs/``."""
+"""Check logged rows: ``tfagents-batch rows --input=logs/``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serve an ONNX export: ``python -m tfagents_batch serve --export=...``."""
+"""Serve an ONNX export: ``tfagents-batch serve --export=...``."""
 
 from __future__ import annotations
 

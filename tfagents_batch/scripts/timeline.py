@@ -1,5 +1,5 @@
 """Turn logged rows into samples:
-``python -m tfagents_batch timeline --input=logs/ --output=table/``.
+``tfagents-batch timeline --input=logs/ --output=table/``.
 """
 
 from __future__ import annotations

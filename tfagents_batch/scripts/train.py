@@ -1,4 +1,4 @@
-"""Train an agent: ``python -m tfagents_batch train --config=cartpole``."""
+"""Train an agent: ``tfagents-batch train --config=cartpole``."""
 
 from __future__ import annotations
 

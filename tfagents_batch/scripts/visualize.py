@@ -1,4 +1,4 @@
-"""Film a trained agent: ``python -m tfagents_batch visualize --logdir=RUN``."""
+"""Film a trained agent: ``tfagents-batch visualize --logdir=RUN``."""
 
 from __future__ import annotations
 
