@@ -69,6 +69,7 @@ TOOLS = [
     "pytest-xdist>=3.5",
     "requests>=2.31",
     "ruff>=0.12",
+    "scipy>=1.14",  # the oracle of tests of normality
     "tensorflow-probability>=0.25",  # the oracle of our distributions, with Keras 2
     "tf-keras>=2.21,<2.22",
 ]

@@ -284,7 +284,7 @@ def train_offline(
     Raises:
       UserError: see ``train``.
     """
-    source = config.replace(logged.newest(data), table or {}, "table.")
+    source = logged.replaced(logged.newest(data), table or {})
     return train(
         algorithm,
         settings=offline_settings(algorithm, settings, options.get("config")),

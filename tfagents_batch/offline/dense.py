@@ -80,9 +80,15 @@ def partition(folder: str | Path) -> Partition:
     return Partition(found, manifest.schema(found), known)
 
 
-def row_bytes(schema: Schema) -> int:
-    """Return the bytes of a dense row."""
-    state, actions = 4 * len(schema.features), len(schema.actions)
+def row_bytes(schema: Schema, columns: int | None = None) -> int:
+    """Return the bytes of a dense row.
+
+    Args:
+      schema: schema of the rows.
+      columns: numbers of a state; None for one for each feature.
+    """
+    columns = len(schema.features) if columns is None else columns
+    state, actions = 4 * columns, len(schema.actions)
     if schema.mode == "discrete":
         return 2 * (state + actions) + 2 * 8 + 4 * 4 + 1
     return 2 * (state + 4 * len(schema.action_features)) + 2 * 8 + 4 * 4 + 1
@@ -120,12 +126,13 @@ def blocks(found: Partition, most: int) -> list[Block]:
     return [*done, Block(tuple(groups), rows)] if groups else done
 
 
-def read(found: Partition, block: Block | None = None) -> Columns:
-    """Return rows as numbers; a feature that is missing is 0.
+def read(found: Partition, block: Block | None = None, missing: float = 0.0) -> Columns:
+    """Return rows as numbers.
 
     Args:
       found: the partition.
       block: rows to read, from ``blocks``; None for all.
+      missing: value of a feature of a state that is missing, 0 or NaN.
 
     Returns:
       f32 ``state`` and ``next_state`` ``[N, F]``; f32 ``reward``, ``discount`` (factor
@@ -139,20 +146,23 @@ def read(found: Partition, block: Block | None = None) -> Columns:
     """
     with _reading(found):
         if block is None:
-            return _select(found, f"read_parquet({literals(found.files)})")
+            files = f"read_parquet({literals(found.files)})"
+            return _select(found, files, missing=missing)
         # One row group at a time: as Arrow, rows take several times the memory.
         parts = [
-            _select(found, "rows", _groups(Block((group,), 0)))
+            _select(found, "rows", _groups(Block((group,), 0)), missing)
             for group in block.groups
         ]
     return {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}
 
 
-def _select(found: Partition, origin: str, rows: Any = None) -> Columns:
+def _select(
+    found: Partition, origin: str, rows: Any = None, missing: float = 0.0
+) -> Columns:
     """Return the columns of rows that SQL names, or of a table of Arrow."""
     import duckdb
 
-    schema, vectors = found.schema, _vectors(found.schema)
+    schema, vectors = found.schema, _vectors(found.schema, missing)
     named = _scalars(found) | {
         f"{name}.{i}": sql
         for name, parts in vectors.items()
@@ -230,10 +240,10 @@ def _scalars(found: Partition) -> dict[str, str]:
     return names
 
 
-def _vectors(schema: Schema) -> dict[str, list[str]]:
+def _vectors(schema: Schema, missing: float) -> dict[str, list[str]]:
     """Return SQL of each number of the columns of several numbers, by name."""
     found = {
-        part: [_number(f"{part}_features", i) for i in schema.features]
+        part: [_number(f"{part}_features", i, missing) for i in schema.features]
         for part in ("state", "next_state")
     }
     if schema.mode == "discrete":
@@ -253,8 +263,9 @@ def _vectors(schema: Schema) -> dict[str, list[str]]:
     return found
 
 
-def _number(column: str, feature: int) -> str:
-    return f"CAST(coalesce({column}[{int(feature)}], 0) AS FLOAT)"
+def _number(column: str, feature: int, missing: float = 0.0) -> str:
+    value = f"coalesce({column}[{int(feature)}], '{missing!r}'::DOUBLE)"
+    return f"CAST({value} AS FLOAT)"
 
 
 def _array(column: Any) -> np.ndarray:
@@ -342,8 +353,15 @@ def steps_to_end(columns: Columns) -> np.ndarray:
     return np.maximum(end[episode] - ordinal, 0)
 
 
-def of_split(found: Partition, split: str, most: int) -> Columns:
-    """Return the first rows of a split in the order of episodes and time."""
+def of_split(found: Partition, split: str, most: int, missing: float = 0.0) -> Columns:
+    """Return the first rows of a split in the order of episodes and time.
+
+    Args:
+      found: the partition.
+      split: ``TRAIN`` or ``EVALUATE``.
+      most: number of rows, at most.
+      missing: as of ``read``.
+    """
     files = f"read_parquet({literals(found.files)})"
     where, limit = f"WHERE split = {literal(split)}", f"LIMIT {int(most)}"
     # Whole rows are sorted only up to the last of these episodes, to save memory.
@@ -351,7 +369,7 @@ def of_split(found: Partition, split: str, most: int) -> Columns:
     where += f" AND mdp_key <= (SELECT max(mdp_key) FROM ({first}))"
     order = "ORDER BY mdp_key, sequence_number_ordinal"
     with _reading(found):
-        return _select(found, f"{files} {where} {order} {limit}")
+        return _select(found, f"{files} {where} {order} {limit}", missing=missing)
 
 
 def training_rows(found: Partition, block: Block) -> int:

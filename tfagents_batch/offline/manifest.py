@@ -12,7 +12,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_config import OF_SAMPLES, TimelineConfig
 
-NAME = "_manifest.json"
+NAME, FEATURES = "_manifest.json", "_features.json"
 _VERSION = 1
 
 

@@ -20,6 +20,9 @@ from typing import Any, Protocol
 
 from tfagents_batch.errors import SaveError, UserError, first_line
 from tfagents_batch.offline import interruptible, manifest, publish
+from tfagents_batch.offline.features import specification
+from tfagents_batch.offline.features.layout import layout
+from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.sql import literal, literals
 from tfagents_batch.offline.timeline_checks import (
@@ -96,6 +99,7 @@ def build(
     config: TimelineConfig,
     output: str | os.PathLike[str],
     progress: Progress | None = None,
+    features: Specification | None = None,
 ) -> Summary:
     """Write the samples of rows as partition ``end_ds`` of a table.
 
@@ -108,11 +112,13 @@ def build(
       config: settings.
       output: folder of the table.
       progress: called with the part that is done (0 to 1) and the current work.
+      features: specification of features for those who learn from the samples.
 
     Raises:
       UserError: if the rows cannot be ordered, an action is not in the schema, no
         sample is left, ``validation_sql`` refuses the samples, those of the newest
-        partition differ in kind, or a file changed while it was read.
+        partition differ in kind, a file changed while it was read, or the
+        specification has a feature that the rows do not have.
       SaveError: if a file cannot be written.
     """
     config, output = checked(config), Path(output)
@@ -122,6 +128,8 @@ def build(
             "same mode"
         )
     check_metrics(schema, config)
+    if features is not None:
+        layout(features, schema.features)  # which checks the ids
     # Without these two, the connection does not know its progress, or prints it.
     rows.connection.execute("SET enable_progress_bar = true")
     rows.connection.execute("SET enable_progress_bar_print = false")
@@ -139,7 +147,11 @@ def build(
             summary = work.summary(target)
             if not summary.samples:
                 raise UserError(f"no sample is left:\n{summary.text()}")
-            manifest.write(staged, schema, config, work.facts(summary))
+            facts = work.facts(summary)
+            if features is not None:
+                specification.write(features, staged / manifest.FEATURES)
+                facts["features_sha256"] = features.sha256
+            manifest.write(staged, schema, config, facts)
             work.tell(0.95, "publishing")
         work.tell(1.0, "publishing")
     return summary

@@ -15,6 +15,7 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import manifest
+from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.schema import Mode, Schema
 from tfagents_batch.offline.timeline_config import (
     FromHorizon,
@@ -40,6 +41,9 @@ class Command:
         None, "file with the schema; none: that of the table, or of the rows if new"
     )
     extra_columns: tuple[str, ...] = option((), "further columns to keep")
+    features: str | None = option(
+        None, "specification of features, see scripts/features, to be published, too"
+    )
     horizon: str | None = option(
         None, "JSON file of Horizon with settings; flags replace them"
     )
@@ -73,6 +77,9 @@ def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> in
     from tfagents_batch.offline.validator import Options, validate
     from tfagents_batch.training.log import progress
 
+    features = None
+    if command.features is not None:
+        features = specification.read(command.features)
     data = command.input[0] if len(command.input) == 1 else list(command.input)
     mode = command.mode or horizon.mode or "discrete"
     options = Options(
@@ -93,7 +100,7 @@ def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> in
             if report.warnings:
                 print(report.table(), file=sys.stderr)
         with progress.shown() as tell:
-            summary = build(rows, schema, settings, command.output, tell)
+            summary = build(rows, schema, settings, command.output, tell, features)
     app.show(summary.text())
     app.show(str(summary.folder))
     return 0

@@ -96,7 +96,7 @@ def main(argv: Sequence[str]) -> int:
     options |= {"config": command.config, "logdir": command.logdir}
     options["settings"] = changed or None
     if data is not None:
-        options |= {"source": replace(base.source, of_source, "table.")}
+        options |= {"source": logged.replaced(base.source, of_source)}
         options["settings"] = api.offline_settings(algorithm, changed)
         options["algorithm"] = algorithm
     elif of_source:

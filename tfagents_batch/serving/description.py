@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline.features import specification
 from tfagents_batch.serving import json_spaces
 
 FILE, PARITY, PARITY_ROWS = "export.json", "parity.json", "parity.npz"
+FEATURES = "features.json"  # specification by which the model normalizes features
+PRESENCE = "presence"  # key of an observation: 0 where a feature is missing
 SCHEMA = 1  # version of the format
 ABSOLUTE, RELATIVE = 1e-4, 1e-5  # differences that a check allows; either is enough
 ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
@@ -58,6 +61,7 @@ class Description:
       actions: names of Discrete actions, or None.
       features: ids of the numbers of the observation, or None.
       mask: name of the input that says which actions are possible, or None.
+      presence: name of the input that is 0 where a feature is missing, or None.
       inputs, outputs: arrays of the model, in order.
     """
 
@@ -73,6 +77,7 @@ class Description:
     actions: tuple[str, ...] | None
     features: tuple[int, ...] | None
     mask: str | None
+    presence: str | None
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
 
@@ -95,8 +100,9 @@ class Description:
 
     @functools.cached_property
     def numbers(self) -> tuple[Array, ...]:
-        """Inputs of the observation without the action mask."""
-        return tuple(x for x in self.with_role("observation") if x.name != self.mask)
+        """Inputs of the observation without the action mask and the presence."""
+        others = self.mask, self.presence
+        return tuple(x for x in self.with_role("observation") if x.name not in others)
 
 
 Call = Callable[..., Any]
@@ -149,6 +155,7 @@ def read(folder: str | Path, call: Call = directly) -> Description:
         raise _broken(folder, f"{FILE} has no sha256 of {data['model']}")
     for name, expected in hashes.items():
         _check_hash(folder, name, expected, call)
+    _check_features(folder, data.get("features_sha256"))
     return description
 
 
@@ -198,6 +205,7 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
         observation_space=dict(data["observation_space"]),
         action_space=dict(data["action_space"]),
         mask=data.get("mask"),
+        presence=data.get("presence"),
         inputs=tuple(map(_array, data["inputs"])),
         outputs=tuple(map(_array, data["outputs"])),
         **{name: None if x is None else tuple(x) for name, x in optional.items()},
@@ -228,6 +236,18 @@ def _check_hash(folder: Path, name: str, expected: str, call: Call) -> None:
             folder,
             f"{name} ({size:,} bytes) is truncated or was changed: its sha256 is "
             f"{found[:12]}..., and {FILE} says {expected[:12]}...",
+        )
+
+
+def _check_features(folder: Path, expected: str | None) -> None:
+    """Check that the specification of features is the one of the model."""
+    if expected is None:
+        return
+    found = specification.read(folder / FEATURES).sha256
+    if found != expected:
+        raise UserError(
+            f"{folder / FEATURES} has the hash {found[:12]}..., but the model "
+            f"normalizes by {expected[:12]}... ({FILE}); export again"
         )
 
 

@@ -25,8 +25,17 @@ from tfagents_batch import spaces
 from tfagents_batch.errors import SaveError, UserError, first_line
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.offline import publish
+from tfagents_batch.offline.features import specification
+from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.serving import parity
-from tfagents_batch.serving.description import FILE, PARITY, PARITY_ROWS, SCHEMA
+from tfagents_batch.serving.description import (
+    FEATURES,
+    FILE,
+    PARITY,
+    PARITY_ROWS,
+    PRESENCE,
+    SCHEMA,
+)
 from tfagents_batch.serving.signature import Field, Signature
 from tfagents_batch.types import EnvSpec
 
@@ -56,12 +65,14 @@ class Origin(NamedTuple):
       actions: names of Discrete actions, where the log that it learned from has some.
       features: ids of the numbers of its observation, likewise.
       notices: what the caller should know, a line each.
+      specification: how the model normalizes these numbers, if it does.
     """
 
     facts: dict[str, Any]
     actions: tuple[str, ...] = ()
     features: tuple[int, ...] = ()
     notices: tuple[str, ...] = ()
+    specification: Specification | None = None
 
 
 def check_format(format: str) -> None:
@@ -100,6 +111,11 @@ def write(
     check_format(format)
     target = Path(outdir).expanduser()
     _check_target(target)
+    if format == "litert" and origin.specification is not None:
+        raise UserError(
+            "format is litert, which has no float64, in which this policy normalizes "
+            "features; expected onnx or saved_model"
+        )
     signature = Signature(policy, spec, step, exploration)
     module = importlib.import_module(f"tfagents_batch.serving.formats.{format}")
     with _staged(target) as folder:
@@ -115,6 +131,8 @@ def write(
         kept = {f"inputs/{k}": x[:_KEPT] for k, x in given.items()}
         kept |= {f"outputs/{k}": x[:_KEPT] for k, x in expected.items()}
         np.savez(folder / PARITY_ROWS, **kept)
+        if origin.specification is not None:
+            specification.write(origin.specification, folder / FEATURES)
         facts = {"schema": SCHEMA, "format": format, "model": name}
         facts |= {"sha256": _hashes(folder), "step": step, "exploration": exploration}
         facts |= origin.facts | _interface(signature, spec, origin)
@@ -130,7 +148,7 @@ def _check_target(target: Path) -> None:
         return
     try:
         facts = json.loads((target / FILE).read_text())
-        names = {facts["model"], FILE, PARITY, PARITY_ROWS}
+        names = {facts["model"], FILE, PARITY, PARITY_ROWS, FEATURES}
         others = sorted({x.name for x in target.iterdir()} - names)
     except (OSError, ValueError, KeyError, TypeError):
         others = ["what this package has not written"]
@@ -148,6 +166,10 @@ def _interface(signature: Signature, spec: EnvSpec, origin: Origin) -> dict[str,
         "action_space": spaces.to_json(spec.action_space),
         "actions": list(origin.actions) or None,
         "features": list(origin.features) or None,
+        "features_sha256": getattr(origin.specification, "sha256", None),
+        "presence": next(
+            (x.name for x in signature.inputs if x.path == (PRESENCE,)), None
+        ),
         "mask": signature.mask,
         "inputs": [_described(x) for x in signature.inputs],
         "outputs": [_described(x) for x in signature.outputs],

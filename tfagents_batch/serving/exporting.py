@@ -8,6 +8,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline import dense
 from tfagents_batch.serving.export import Origin
 from tfagents_batch.sources.logged import TableSettings
+from tfagents_batch.training import preprocessing
 from tfagents_batch.training.playing import Trained
 from tfagents_batch.training.run_folder import runs
 
@@ -25,7 +26,14 @@ def origin(found: Trained) -> Origin:
         "versions": runs.versions(),
     }
     actions, features, notices = _names(config)
-    return Origin(facts, actions, features, (*notices, *_stays(recipe)))
+    normalization = preprocessing.of_run(found.run.folder)
+    return Origin(
+        facts,
+        actions,
+        normalization.ids or features,
+        (*notices, *_stays(recipe)),
+        normalization.specification,
+    )
 
 
 def _names(config: Any) -> tuple[tuple[str, ...], tuple[int, ...], list[str]]:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -18,11 +19,23 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.offline import dense
 from tfagents_batch.offline.dense import Columns, Partition
+from tfagents_batch.offline.features import specification, twin
+from tfagents_batch.offline.features.layout import layout
+from tfagents_batch.offline.features.specification import Specification
+from tfagents_batch.offline.manifest import FEATURES as FEATURES_FILE
 from tfagents_batch.offline.schema import is_integer
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.reports import Reporter
 from tfagents_batch.sources.row_metrics import Rows
-from tfagents_batch.sources.table import FEATURES, MASK, STATE, Sizes, Table, used
+from tfagents_batch.sources.table import (
+    FEATURES,
+    MASK,
+    PRESENCE,
+    STATE,
+    Sizes,
+    Table,
+    used,
+)
 from tfagents_batch.sources.table_stream import TableStream
 from tfagents_batch.types import EnvSpec
 
@@ -52,6 +65,9 @@ class TableSettings:
     target_action_distribution: dict = option(
         {}, "share that each action should have, by name; reports say how far it is"
     )
+    features: str = option(
+        "", "specification of features, see scripts/features; empty: the timeline's"
+    )
     block_rows: int = option(
         1 << 20,
         "rows that are drawn from at a time; a larger table is used block by block",
@@ -74,13 +90,39 @@ class TableSettings:
         if self.stream is not None:
             return self.stream
         found = dense.partition(self.data)
-        size = found.rows * dense.row_bytes(found.schema)
+        known = self.preprocessing()
+        columns = None if known is None else layout(*known).size
+        size = found.rows * dense.row_bytes(found.schema, columns)
         return _is_large(found.folder, size)
 
     @property
     def fingerprint(self) -> str:
         """Text that changes with the rows, see ``interfaces.Experience``."""
         return dense.partition(self.data).fingerprint
+
+    def preprocessing(self) -> tuple[Specification, tuple[int, ...]] | None:
+        """Return the specification of features and the ids of raw columns, or None.
+
+        Raises:
+          UserError: if it cannot be read, or has features that the rows do not have.
+        """
+        found = dense.partition(self.data)
+        given = None
+        if self.features:
+            given = specification.read(self.features)
+        elif (expected := found.manifest.get("features_sha256")) is not None:
+            path = found.folder / FEATURES_FILE
+            given = specification.read(path)
+            if given.sha256 != expected:
+                raise UserError(
+                    f"{path} has the hash {given.sha256[:12]}..., but the timeline was "
+                    f"made with {expected[:12]}...: it was changed; make the timeline "
+                    "again, or pass the file as --table.features"
+                )
+        if given is None:
+            return None
+        layout(given, found.schema.features)
+        return given, found.schema.features
 
     def check(self, run: Any) -> Self:
         """Return the checked settings, see ``interfaces.Experience``."""
@@ -128,11 +170,14 @@ class TableSettings:
         """
         found = dense.partition(self.data)
         self._check_rows(run, found)
-        spec = EnvSpec(1, _observation_space(found), _action_space(found), {})
+        presence = self.preprocessing() is not None
+        observation = _observation_space(found, presence)
+        spec = EnvSpec(1, observation, _action_space(found), {})
         if recipe.env:
             env = recipe.make(1, **({"num_workers": 0} if recipe.has_workers else {}))
             if recipe.creates:
                 env.close()
+            spec = spec._replace(observation_space=_observation_space(found))
             return (), _fitting(env.spec, spec, found)
         return (), spec
 
@@ -165,9 +210,11 @@ class TableSettings:
         batch = algorithm.config.accepts()[self.kind].batch_size
         sizes = Sizes(tuple(counts[block] for block in blocks), batch)
         masked = _is_masked(found)
+        columns_of, missing = self._normalizer()
 
         def read(number: int) -> Columns:
-            columns = self._boosted(dense.read(found, blocks[number]), found)
+            raw = dense.read(found, blocks[number], missing)
+            columns = columns_of(self._boosted(raw, found))
             rows = columns["trains"]
             return {k: x[rows] for k, x in used(columns, masked).items()}
 
@@ -194,13 +241,28 @@ class TableSettings:
 
     def _reported(self, found: Partition, split: str, most: int) -> Rows:
         """Return the first rows of a split with what is known of each."""
-        columns = self._boosted(dense.of_split(found, split, most), found)
+        normalized, missing = self._normalizer()
+        raw = dense.of_split(found, split, most, missing)
+        columns = normalized(self._boosted(raw, found))
         return Rows(
             used(columns, _is_masked(found)),
             columns["probability"],
             dense.returns(columns),
             dense.steps_to_end(columns),
         )
+
+    def _normalizer(self) -> tuple[Callable[[Columns], Columns], float]:
+        """Return a function that normalizes states, and what a missing feature is."""
+        found = self.preprocessing()
+        if found is None:
+            return lambda columns: columns, 0.0
+        places = layout(*found)
+
+        def normalized(columns: Columns) -> Columns:
+            parts = ("state", "next_state")
+            return columns | {x: twin.normalize(places, columns[x]) for x in parts}
+
+        return normalized, math.nan
 
     def _boosted(self, columns: Columns, found: Partition) -> Columns:
         """Return rows with the boosts added to their rewards."""
@@ -220,6 +282,15 @@ def newest(data: str | os.PathLike[str] | None) -> TableSettings:
     if not data:
         return TableSettings()
     return TableSettings(str(dense.partition(data).folder.absolute()))
+
+
+def replaced(settings: TableSettings, changes: dict[str, Any]) -> TableSettings:
+    """Return changed settings, with absolute paths, see ``newest``."""
+    found = config.replace(settings, changes, "table.")
+    if not found.features:
+        return found
+    path = str(Path(found.features).expanduser().absolute())
+    return dataclasses.replace(found, features=path)
 
 
 @functools.lru_cache(maxsize=64)  # rows in memory leave less of it for the next answer
@@ -272,12 +343,15 @@ def _refuse(run: Any, meaningless: tuple[str, ...]) -> None:
             )
 
 
-def _observation_space(found: Partition) -> gym.Space:
-    schema = found.schema
-    numbers = gym.spaces.Box(-np.inf, np.inf, (len(schema.features),), np.float32)
+def _observation_space(found: Partition, presence: bool = False) -> gym.Space:
+    """Return the space of raw observations, with flags of presence or without."""
+    schema, count = found.schema, len(found.schema.features)
+    numbers = gym.spaces.Box(-np.inf, np.inf, (count,), np.float32)
+    parts: dict[str, gym.Space] = {STATE: numbers}
+    if presence:
+        parts[PRESENCE] = gym.spaces.Box(0, 1, (count,), np.int8)
     if not _is_masked(found):
-        return numbers
-    parts = {STATE: numbers}
+        return gym.spaces.Dict(parts) if presence else numbers
     size = len(schema.actions)
     if schema.mode == "parametric":
         size = dense.most_candidates(found)

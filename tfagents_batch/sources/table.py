@@ -25,7 +25,7 @@ from tfagents_batch.sources.replay.uniform import integers
 from tfagents_batch.types import Collected, TimeStep, Trajectory
 
 FEATURES, MASK = "action_features", "action_mask"  # parts of an observation
-STATE = "state"  # the part beside them
+STATE, PRESENCE = "state", "presence"  # the part beside them, and what is there
 _PARTS = ("", "next_")  # of columns, at both ends of a transition
 _USED = ("state", "reward", "discount", "terminated", "action", "mask", "candidates")
 

@@ -19,6 +19,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
+from tfagents_batch.nn.policies.preprocessed import Player
 from tfagents_batch.placement import CPU, HOST, Placement
 from tfagents_batch.programs import program
 from tfagents_batch.training import (
@@ -26,6 +27,7 @@ from tfagents_batch.training import (
     environments,
     evaluate,
     own_algorithm,
+    preprocessing,
     replay_saver,
 )
 from tfagents_batch.training.config import RunConfig, without_variables
@@ -52,6 +54,7 @@ class Experiment:
       envs, spec: environments that are stepped, none for logged data, and the spec of
         all of them.
       algorithm: the algorithm that is trained.
+      preprocessing: normalization of features, or none.
       source, program: its source of experience, and the program that joins both; set
         by ``start``.
       evaluator: evaluation in separate environments; None without evaluations.
@@ -83,6 +86,8 @@ class Experiment:
             if recipe.creates:
                 for env in self.envs:
                     stack.callback(env.close)
+            self.preprocessing = preprocessing.of_source(config.source)
+            self._seen = self.preprocessing.seen(self.spec)
             # After the environments exist, but before TensorFlow runs anything.
             self.resources = threads.configure(
                 config,
@@ -98,22 +103,23 @@ class Experiment:
             self.placement, self.cache_off = prepare_devices(
                 config,
                 self.resources,
-                lambda: devices.choose(config, self.spec, self.envs, own),
+                lambda: devices.choose(config, self._seen, self.envs, own),
             )
             if hasattr(config.source, "check_memory"):
-                config.source.check_memory(self.spec, config, self.placement)
+                config.source.check_memory(self._seen, config, self.placement)
             stack.enter_context(compilation.during_run())
             with status.doing("creating networks"), self.placement.updating():
-                self.algorithm = create_algorithm(config, self.spec, network)
+                self.algorithm = create_algorithm(config, self._seen, network)
+                self._player = self.preprocessing.player(self.algorithm)
             self.size_warning = ""
             if network is None:
-                layers, space = weights.by_layer(self.algorithm), self.spec
+                layers, space = weights.by_layer(self.algorithm), self._seen
                 self.size_warning = weights.warning(layers, space.observation_space)
             self._evaluated: tuple[Env, ...] = ()
             self.evaluator = self._make_evaluator(stack, config, eval_recipe)
             self.clips = None
             if config.log_video_every:
-                player = player_of(config, self.algorithm, self.placement)
+                player = player_of(config, self._player, self.placement)
                 self.clips = Clips(recipe.whole_games(), *player)
                 stack.callback(self.clips.close)
             self._stack = stack.pop_all()
@@ -135,7 +141,7 @@ class Experiment:
             )
         save = None
         if not self._user_code:
-            save = compilation.program_saver(config, self.spec, self.envs)
+            save = compilation.program_saver(config, self._seen, self.envs)
         self.program = program.build(
             self.source,
             self.algorithm,
@@ -210,10 +216,10 @@ class Experiment:
         self._evaluated = (env,)
         if recipe.creates:
             stack.callback(env.close)
-        _check_spaces(env.spec, self.spec)
+        _check_spaces(self.preprocessing.seen(env.spec), self._seen)
         return evaluation(
             self.config,
-            self.algorithm,
+            self._player,
             env,
             count,
             config.eval_actions,
@@ -234,7 +240,7 @@ def create_algorithm(
 
     Args:
       config: checked config of the run.
-      spec: spec of the environments.
+      spec: spec of what the algorithm sees.
       network: a user's model or builder, see ``nn.user``.
     """
     kind = own_algorithm.entry(config.algorithm).kind
@@ -246,7 +252,7 @@ def create_algorithm(
 
 def evaluation(
     config: RunConfig,
-    algorithm: Algorithm,
+    algorithm: Algorithm | Player,
     env: Env,
     episodes: int,
     actions: evaluate.Actions,
@@ -271,7 +277,7 @@ def evaluation(
 
 
 def player_of(
-    config: RunConfig, algorithm: Algorithm, placement: Placement
+    config: RunConfig, algorithm: Algorithm | Player, placement: Placement
 ) -> tuple[Policy, Callable[[], None] | None]:
     """Return a policy on the CPU that plays episodes between two updates.
 

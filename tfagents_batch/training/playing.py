@@ -13,7 +13,8 @@ from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
-from tfagents_batch.training import compilation, experiment
+from tfagents_batch.nn.policies.preprocessed import Player
+from tfagents_batch.training import compilation, experiment, preprocessing
 from tfagents_batch.training.config import IN_PROCESS, VARIABLES, RunConfig
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 from tfagents_batch.training.runtime import signals, threads
@@ -119,8 +120,8 @@ def trained(
 @contextlib.contextmanager
 def loaded(
     found: Trained, spec: EnvSpec, network: Any, which: str | int
-) -> Iterator[tuple[Algorithm, int]]:
-    """Yield the algorithm of a checkpoint, and the checkpoint's step.
+) -> Iterator[tuple[Algorithm | Player, int]]:
+    """Yield the agent of a checkpoint, and the checkpoint's step.
 
     Args:
       found: the run.
@@ -136,9 +137,11 @@ def loaded(
         experiment.prepare_devices(config, resources)
         stack.enter_context(placement.host())
         stack.enter_context(compilation.during_run())
-        algorithm = experiment.create_algorithm(config, spec, network)
+        normalization = preprocessing.of_run(found.run.folder)
+        seen = normalization.seen(spec)
+        algorithm = experiment.create_algorithm(config, seen, network)
         step, _ = checkpoint.load(found.run.folder, algorithm.named_variables(), which)
-        yield algorithm, step
+        yield normalization.player(algorithm), step
 
 
 @contextlib.contextmanager

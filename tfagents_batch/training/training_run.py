@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfagents_batch import spaces
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.interfaces import Algorithm
+from tfagents_batch.training import preprocessing
 from tfagents_batch.training.analysis import profile
 from tfagents_batch.training.callbacks import Callbacks, stop_at_return
 from tfagents_batch.training.diagnostics import weights
@@ -184,7 +185,7 @@ def check(experiment: Experiment, profiled: bool) -> None:
 
 
 def check_source(folder: pathlib.Path, source: Any) -> None:
-    """Check that a source has the data that a run began with.
+    """Check that a source has the data and features that a run began with.
 
     Raises:
       UserError: if they are others.
@@ -196,6 +197,8 @@ def check_source(folder: pathlib.Path, source: Any) -> None:
             f"{getattr(source, 'data', source)} was made again; start a new run, with "
             f"--init_from={folder} to go on with its weights"
         )
+    mine = preprocessing.of_source(source)
+    preprocessing.check_same(folder, mine, f"in the run {folder}")
 
 
 def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, Any]:
@@ -203,6 +206,7 @@ def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, 
     found = getattr(source, "fingerprint", None)
     return {
         **({} if found is None else {_FINGERPRINT: found}),
+        **preprocessing.of_source(source).facts(),
         "checkout": git_state.state(),
         "weights": weights.facts(weights.by_layer(algorithm)),
         "observation_space": spaces.to_json(spec.observation_space),

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
+from tfagents_batch.training import preprocessing
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 
@@ -40,6 +41,8 @@ def begin(
     run = runs.open_run(logdir)
     _check_settings(run, experiment)
     _check_actions(run, experiment)
+    name, mine = run.folder.name, experiment.preprocessing
+    preprocessing.check_same(run.folder, mine, f"init_from: in {name},")
     damaged, named = {}, experiment.named_variables()
 
     def note(kind: str, step: int, reason: str) -> None:

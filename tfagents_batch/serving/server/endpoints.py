@@ -134,7 +134,7 @@ class Endpoints:
         yield gauge("waiting", "Decisions that wait for a batch.", waiting)
         missing = self._work.missing
         yield counter(
-            "missing_features_total", "Features that were not given and are 0.", missing
+            "missing_features_total", "Features that were not given.", missing
         )
         yield counter(
             "unlogged_total",

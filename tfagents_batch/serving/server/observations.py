@@ -27,7 +27,7 @@ class Observed(NamedTuple):
     Attributes:
       arrays: inputs of the model by name, without batch axis.
       features: what was given by id, for exports with ids; None for others.
-      missing: number of features that were not given and are 0.
+      missing: number of features that were not given: they are 0, or missing.
     """
 
     arrays: Arrays
@@ -59,7 +59,7 @@ class Reader:
         self._description = description
         self._leaves = {x.path: x for x in description.with_role("observation")}
         numbers = description.numbers
-        # Ids belong to the only array besides the mask.
+        # Ids belong to the only array besides the mask and the presence.
         by_id = description.features is not None and len(numbers) == 1
         by_id = by_id and numbers[0].shape == (len(description.features or ()),)
         self.ids = {str(x): k for k, x in enumerate(description.features or ())}
@@ -70,6 +70,9 @@ class Reader:
             self._read = self._reader(space, (), "observation")
         self._mask = next(
             (x for x in self._leaves.values() if x.name == description.mask), None
+        )
+        self._presence = next(
+            (x for x in self._leaves.values() if x.name == description.presence), None
         )
         self._numbers = _numbers_of_actions(description)
 
@@ -90,6 +93,8 @@ class Reader:
         if self._vector is not None:
             features, vector = self._by_id(value)
             arrays[self._vector.name] = vector
+            if self._presence is not None:
+                arrays[self._presence.name] = self._present(features)
             missing = len(self.ids) - len(features)
         else:
             self._read(value, arrays)
@@ -114,6 +119,12 @@ class Reader:
                 )
             found[index] = _finite(number, f"observation[{name!r}]")
         return value, found
+
+    def _present(self, given: Mapping[str, float]) -> np.ndarray:
+        """Return 1 for the features that were given, and 0 for others."""
+        found = np.zeros(len(self.ids), self._presence.dtype)
+        found[[self.ids[name] for name in given]] = 1
+        return found
 
     def _add_mask(self, arrays: Arrays, possible: Any) -> None:
         if self._mask is None:

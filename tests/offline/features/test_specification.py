@@ -1,0 +1,105 @@
+import gzip
+import json
+
+import pytest
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.features import horizon_form, specification
+from tfagents_batch.offline.features.layout import layout
+from tfagents_batch.offline.features.specification import Feature, Specification
+
+GIVEN = Specification(
+    {
+        3: Feature("BOXCOX", 0.27, -1e-05, -0.36, 1.0, min_value=0.0, max_value=8.0),
+        10: Feature("ENUM", possible_values=(12, 4, 2)),
+        -2: Feature("QUANTILE", quantiles=(0.0, 80.0, 100.0)),
+    },
+    n=100,
+)
+# As Horizon writes it.
+HORIZON = {
+    "10": '{"feature_type": "ENUM", "boxcox_lambda": null, "boxcox_shift": 0.0, '
+    '"mean": null, "stddev": null, "possible_values": [12, 4, 2], "quantiles": null, '
+    '"min_value": null, "max_value": null}',
+    "3": '{"feature_type": "BOXCOX", "boxcox_lambda": 0.27, "boxcox_shift": -1e-05, '
+    '"mean": -0.36, "stddev": 1.0, "min_value": 0.0, "max_value": 8.0}',
+}
+
+
+def test_a_file_gives_what_was_written_with_the_same_hash(tmp_path):
+    specification.write(GIVEN, tmp_path / "features.json")
+    found = specification.read(tmp_path / "features.json")
+    assert found.ids == (-2, 3, 10)
+    assert found.sha256 == GIVEN.sha256
+    assert found.features == GIVEN.features
+
+
+def test_the_hash_changes_with_each_number():
+    other = dict(GIVEN.features) | {3: Feature("BOXCOX", 0.28, -1e-05, -0.36, 1.0)}
+    hashes = {
+        each.sha256
+        for each in (
+            GIVEN,
+            Specification(other, n=100),
+            Specification(GIVEN.features, n=101),
+            Specification(GIVEN.features, n=100, missing_as_zero=True),
+        )
+    }
+    assert len(hashes) == 4
+
+
+@pytest.mark.parametrize("name", ["horizon.json", "horizon.json.gz"])
+def test_horizons_form_is_read_and_written(name, tmp_path):
+    path = tmp_path / name
+    text = json.dumps(HORIZON).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    found = horizon_form.read(path)
+    assert found.ids == (3, 10) and found.gate == "fixed"
+    assert found.features[3] == GIVEN.features[3]
+    assert found.features[10].possible_values == (12, 4, 2)
+    horizon_form.write(found, path)
+    assert horizon_form.read(path) == found
+
+
+def wrong(**changes):
+    content = specification.to_dict(GIVEN) | changes
+    return {k: x for k, x in content.items() if x is not None}
+
+
+def entry(**changes):
+    return wrong(features={"3": {"feature_type": "CONTINUOUS", "mean": 0} | changes})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (wrong(version=2), "has version 2; expected 1"),
+        (wrong(gates="fixed"), "unknown key .*gates.*did you mean.*gate"),
+        (wrong(features={}), "has no features"),
+        (wrong(features={"a": {"feature_type": "BINARY"}}), "'a' is no id"),
+        (wrong(n=1.5), "n is 1.5; expected int"),
+        (entry(stddev=0), "stddev of CONTINUOUS is 0.0; expected more than 0"),
+        (entry(), "stddev of CONTINUOUS is None"),
+        (entry(stddev="1"), "stddev is '1'; expected a number"),
+        (entry(stdev=1), "unknown key .*stdev.*stddev"),
+        (entry(feature_type="NORMAL"), "feature_type.*NORMAL"),
+        (entry(feature_type="QUANTILE", quantiles=[1, 1]), "expected ascending"),
+        (entry(feature_type="ENUM", possible_values=[0.5]), "expected whole numbers"),
+        ([], r"is \[\]; expected an object"),
+    ],
+)
+def test_a_wrong_file_is_one_line(content, message, tmp_path):
+    path = tmp_path / "features.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=message) as error:
+        specification.read(path)
+    assert "\n" not in str(error.value)
+    path.write_text("{")
+    with pytest.raises(UserError, match="is no JSON"):
+        specification.read(path)
+
+
+def test_features_that_the_rows_do_not_have_are_refused():
+    with pytest.raises(UserError, match="features 10, which the rows do not have"):
+        layout(GIVEN, (3, -2, 4))
+    assert layout(GIVEN, (10, 7, 3, -2)).inputs == 4

@@ -1,0 +1,95 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.offline import made
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import manifest
+from tfagents_batch.offline.features import specification
+from tfagents_batch.scripts import features, timeline
+
+
+@pytest.fixture
+def path(tmp_path):
+    rows = made.episode(200)
+    for k, row in enumerate(rows):
+        row["state_features"] = {"0": k / 7 - 3, "3": 7, "5": [-1, 0.5, 2][k % 3]}
+    return made.write(tmp_path / "rows.jsonl", rows)
+
+
+def test_the_command_writes_a_specification_and_a_page(path, tmp_path, capsys):
+    output, report = tmp_path / "features.json", tmp_path / "features.html"
+    given = [f"--input={path}", f"--output={output}", f"--report={report}"]
+    assert features.main(given) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0].split() == ["BINARY", "1", "3"]
+    assert out.splitlines()[-1] == f"sha256 {specification.read(output).sha256}"
+    assert "note: feature 3: constant: every value is 7" in err
+    assert "note: feature 5: few values: only 3 values: -1, 0.5, 2" in err
+    page = report.read_text()
+    assert page.startswith("<!doctype html>") and page.count("<svg ") == 6
+    assert "http" not in page and "<script" not in page
+    assert "every value is 7" in page and "feature 5, normalized values" in page
+
+
+def test_infinite_values_are_status_65_and_only_the_page_is_written(tmp_path, capsys):
+    rows = made.episode(30)
+    rows[4]["state_features"] = {"0": 1e300, "3": 7}
+    path = made.write(tmp_path / "rows.jsonl", rows)
+    output, report = tmp_path / "features.json", tmp_path / "page.html"
+    given = [f"--input={path}", f"--output={output}", f"--report={report}"]
+    assert features.main(given) == 65
+    (line,) = (x for x in capsys.readouterr().err.splitlines() if "error" in x)
+    assert "feature 0 is infinite" in line and "rows.jsonl, row 5" in line
+    assert not output.exists() and "infinite" in report.read_text()
+
+
+def test_horizons_form_is_converted_in_both_directions(path, tmp_path, capsys):
+    output, horizon = tmp_path / "features.json", tmp_path / "horizon.json.gz"
+    given = [f"--input={path}", f"--output={output}", f"--to_horizon={horizon}"]
+    assert features.main(given) == 0
+    again = tmp_path / "again.json"
+    assert features.main([f"--from_horizon={horizon}", f"--output={again}"]) == 0
+    one, other = map(specification.read, (output, again))
+    assert one.features == other.features and other.gate == "fixed"
+    with pytest.raises(UserError, match="leave out --report"):
+        features.main([f"--from_horizon={horizon}", "--report=x.html"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "no file is given; pass --output"),
+        (["--output=x.json"], "pass --input=.* or --from_horizon"),
+    ],
+)
+def test_a_command_without_files_is_refused(flags, message):
+    with pytest.raises(UserError, match=message):
+        features.main(flags)
+
+
+def test_the_timeline_publishes_a_specification(path, tmp_path, capsys):
+    output, table = tmp_path / "features.json", tmp_path / "table"
+    assert features.main([f"--input={path}", f"--output={output}"]) == 0
+    given = [f"--input={path}", f"--output={table}", f"--features={output}"]
+    assert timeline.main(given) == 0
+    found = manifest.newest(table)
+    expected = specification.read(output)
+    assert specification.read(found / manifest.FEATURES) == expected
+    assert manifest.read(found)["features_sha256"] == expected.sha256
+    content = json.loads(output.read_text())
+    content["features"]["99"] = {"feature_type": "BINARY"}
+    output.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="features 99, which the rows do not have"):
+        timeline.main(given)
+
+
+def test_the_command_does_not_import_tensorflow(path, tmp_path):
+    code = (
+        "import sys; from tfagents_batch.scripts import features; "
+        f"features.main(['--input={path}', '--report={tmp_path}/page.html']); "
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,131 @@
+"""Policies of raw features, made of policies of normalized ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+import tensorflow as tf
+from gymnasium import spaces as gs
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Algorithm, Decision, Policy
+from tfagents_batch.nn.layers.feature_normalizer import FeatureNormalizer
+from tfagents_batch.types import Nest, TimeStep
+
+# Parts of an observation; a vector alone is ``STATE``, and all of it is present.
+STATE, PRESENCE = "state", "presence"
+
+
+def normalized_space(space: gymnasium.Space, inputs: int, size: int) -> gymnasium.Space:
+    """Return the space of observations whose features are normalized.
+
+    Args:
+      space: a vector, or a Dict with ``STATE``, maybe ``PRESENCE``, and other parts.
+      inputs: number of raw features.
+      size: number of normalized ones.
+
+    Raises:
+      UserError: for another space.
+    """
+    parts = dict(space.spaces) if isinstance(space, gs.Dict) else {STATE: space}
+    parts.pop(PRESENCE, None)
+    raw = parts.get(STATE)
+    if not isinstance(raw, gs.Box) or raw.shape != (inputs,):
+        raise UserError(
+            f"the observation space is {space}, but the specification of features "
+            f"needs a vector of {inputs} numbers, alone or as {STATE!r} of a Dict"
+        )
+    found = gs.Box(-np.inf, np.inf, (size,), np.float32)
+    return gs.Dict(parts | {STATE: found}) if len(parts) > 1 else found
+
+
+class Preprocessed(tf.Module):
+    """Policy that normalizes features first; an ``interfaces.Policy``.
+
+    Args:
+      policy: policy of normalized features.
+      normalizer: the normalization.
+    """
+
+    def __init__(self, policy: Policy, normalizer: FeatureNormalizer):
+        super().__init__()
+        self._policy, self._normalizer = policy, normalizer
+        self.version = policy.version
+
+    def initial_state(self, batch: int) -> Nest:
+        """Return the acting state at the start."""
+        return self._policy.initial_state(batch)
+
+    def noise(self, shape, seed) -> Nest:
+        """Draw all exploration noise."""
+        return self._policy.noise(shape, seed)
+
+    def act(self, timestep: TimeStep, state: Nest, noise: Nest, step, explore: bool):
+        """Select actions, see ``interfaces.Actor``."""
+        return self._policy.act(self._seen(timestep), state, noise, step, explore)
+
+    def assign_from(self, policy: Any) -> None:
+        """Copy the weights of another such policy; parameters never change."""
+        self._policy.assign_from(policy._policy)
+
+    def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
+        """Return the probability of every action, see ``interfaces.Policy``."""
+        return self._policy.probabilities(self._seen(timestep), state, step)
+
+    def log_density(
+        self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
+    ) -> tf.Tensor:
+        """Return the log density of actions, see ``interfaces.Policy``."""
+        return self._policy.log_density(self._seen(timestep), state, action, step)
+
+    def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
+        """Return the state of ``decide`` before the first step."""
+        return self._policy.memory(batch, explore)
+
+    def decide(
+        self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
+    ) -> Decision:
+        """Decide outside of training, see ``interfaces.Policy``."""
+        return self._policy.decide(self._seen(timestep), state, step, noise)
+
+    def named_variables(self) -> dict[str, Any]:
+        """Return the weights by name, without the parameters of the normalization."""
+        return self._policy.named_variables()
+
+    def _seen(self, timestep: TimeStep) -> TimeStep:
+        """Return steps with normalized observations."""
+        raw = timestep.observation
+        parts = dict(raw) if isinstance(raw, dict) else {STATE: raw}
+        values, presence = parts.pop(STATE), parts.pop(PRESENCE, None)
+        found = self._normalizer(values, presence)
+        observation = {**parts, STATE: found} if parts else found
+        return timestep._replace(observation=observation)
+
+
+class Player:
+    """Agent of raw features, to be played, made of an algorithm of normalized ones.
+
+    Args:
+      algorithm: the algorithm.
+      normalizer: returns the normalization, with weights on the current device.
+
+    Attributes:
+      policy: its policy.
+      compilable: as of an ``interfaces.Algorithm``.
+      config: its settings.
+    """
+
+    def __init__(
+        self, algorithm: Algorithm, normalizer: Callable[[], FeatureNormalizer]
+    ):
+        self.policy: Policy = Preprocessed(algorithm.policy, normalizer())
+        self.compilable, self.config = algorithm.compilable, algorithm.config
+        self._make: Callable[[], Policy] = algorithm.make_policy
+        self._normalizer = normalizer
+
+    def make_policy(self) -> Policy:
+        """Return a further policy, with weights of its own."""
+        return Preprocessed(self._make(), self._normalizer())

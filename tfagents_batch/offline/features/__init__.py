@@ -1,0 +1,1 @@
+"""Types of features, found from logged rows, and their normalization."""

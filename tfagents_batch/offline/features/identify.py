@@ -1,0 +1,179 @@
+"""Type and parameters of a feature, from what is known of its values."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.features.normality import box_cox, omnibus
+from tfagents_batch.offline.features.settings import FeatureSettings
+from tfagents_batch.offline.features.specification import Feature
+
+# Constants of Horizon.
+_NARROW = 1e-4  # range below which numbers are not scaled
+_BOX_COX_MARGIN = 1e-4  # smallest number that is transformed
+_NEAR_ONE = 0.9, 1.1  # powers that change too little
+_GAIN = 10  # times that K^2 falls by the transform, at least
+_LARGEST_STD, _SMALLEST_STD = 1e8, 1e-8
+
+
+class Facts(NamedTuple):
+    """What is known of all values of a feature that are present, as float32.
+
+    Attributes:
+      rows: number of rows of the log.
+      count: number of rows with a value.
+      minimum, maximum: smallest and largest one.
+      distinct: number of different ones, an estimate if ``values`` is empty.
+      whole: whether all are whole numbers.
+      values: all different ones, ascending, if they are few.
+      infinite: number of infinite ones, or beyond float32; they count nowhere else.
+    """
+
+    rows: int
+    count: int
+    minimum: float
+    maximum: float
+    distinct: int
+    whole: bool
+    values: tuple[float, ...] = ()
+    infinite: int = 0
+
+    @property
+    def share(self) -> float:
+        """Share of the rows with a value."""
+        return self.count / self.rows
+
+
+class Normality(NamedTuple):
+    """Statistics by which the type of a continuous feature is decided.
+
+    Attributes:
+      k2: K^2 of the sample, see ``normality.omnibus``.
+      k2_box_cox: K^2 after the transform; NaN if it is not used.
+      power, shift: of the transform.
+    """
+
+    k2: float
+    k2_box_cox: float
+    power: float
+    shift: float
+
+
+def identify(
+    feature: int, facts: Facts, sample: np.ndarray, settings: FeatureSettings
+) -> tuple[Feature, Normality | None]:
+    """Return type and parameters of a feature.
+
+    Args:
+      feature: id of the feature.
+      facts: facts on all values; they are finite.
+      sample: f32 ``[n]``, values that are examined.
+      settings: checked settings.
+
+    Returns:
+      The feature, and the statistics if it is continuous.
+
+    Raises:
+      UserError: if the values cannot have the type of an override.
+    """
+    override = settings.feature_overrides.get(str(feature), settings.default_override)
+    sample = np.asarray(sample, np.float64)
+    bounds = {"min_value": facts.minimum, "max_value": facts.maximum}
+    if override is not None:
+        found = _parameters(feature, override, facts, sample, settings)
+        return dataclasses.replace(found, **bounds), None
+    kind = _simple(facts, settings)
+    if kind is not None:
+        found = _parameters(feature, kind, facts, sample, settings)
+        return dataclasses.replace(found, **bounds), None
+    if facts.maximum - facts.minimum < _NARROW:
+        return Feature("CONTINUOUS", mean=0.0, stddev=1.0, **bounds), None
+    kind, normality = _continuous(sample, settings)
+    found = _parameters(feature, kind, facts, sample, settings)
+    return dataclasses.replace(found, **bounds), normality
+
+
+def _simple(facts: Facts, settings: FeatureSettings) -> str | None:
+    """Return the type that minimum, maximum and number of values decide, or None."""
+    low, high = facts.minimum, facts.maximum
+    if low == high or (facts.whole and low >= 0 and high <= 1):
+        return "BINARY"
+    if low >= 0 and high <= 1:
+        return "PROBABILITY"
+    few = 0 < len(facts.values) <= settings.max_unique_enum
+    return "ENUM" if low >= 0 and facts.whole and few else None
+
+
+def _continuous(sample: np.ndarray, settings: FeatureSettings) -> tuple[str, Normality]:
+    """Return BOXCOX, QUANTILE or CONTINUOUS, and why."""
+    shift = -float(sample.min())
+    k2_after, power = float("nan"), 1.0
+    if sample.max() == sample.min():  # only values outside of the sample differ
+        return "CONTINUOUS", Normality(k2_after, k2_after, power, shift)
+    n, k2 = len(sample), omnibus(sample)
+    if not settings.skip_box_cox:
+        power, after = box_cox(np.maximum(sample + shift, _BOX_COX_MARGIN))
+        with np.errstate(over="ignore", invalid="ignore"):
+            std = after.std(ddof=1)
+        low, high = _NEAR_ONE
+        if _SMALLEST_STD < std < _LARGEST_STD and not low <= power <= high:
+            k2_after = omnibus(after)
+    found = Normality(k2, k2_after, power, shift)
+    per_sample = settings.gate == "per_sample"
+    # K^2 grows with n: with fixed limits, a type would depend on the number of rows.
+    if per_sample:
+        near, far = k2 / n > 0.02 and k2_after / n <= 0.1, k2 / n > 0.05
+    else:
+        near, far = k2_after <= 1000, k2 > 1000
+    if near and k2 > _GAIN * k2_after:  # never for NaN
+        return "BOXCOX", found
+    if far and not settings.skip_quantiles:
+        return "QUANTILE", found
+    return "CONTINUOUS", found
+
+
+def _parameters(
+    feature: int,
+    kind: str,
+    facts: Facts,
+    sample: np.ndarray,
+    settings: FeatureSettings,
+) -> Feature:
+    """Return the feature of a type, without its bounds."""
+    if kind == "CONTINUOUS":
+        return Feature(kind, **_moments(sample, settings))
+    if kind == "BOXCOX":
+        if sample.max() - sample.min() < _NARROW:
+            raise _impossible(feature, kind, facts, "values that differ")
+        shift = -float(sample.min())
+        power, after = box_cox(np.maximum(sample + shift, _BOX_COX_MARGIN))
+        return Feature(kind, power, shift, **_moments(after, settings))
+    if kind == "QUANTILE":
+        size = settings.quantile_size
+        shares = np.arange(size + 1) / size
+        found = np.unique(np.quantile(sample, shares, method="inverted_cdf"))
+        return Feature(kind, quantiles=tuple(found.tolist()))
+    if kind == "ENUM":
+        if not (facts.whole and facts.values):
+            raise _impossible(feature, kind, facts, "few whole numbers")
+        return Feature(kind, possible_values=tuple(map(int, facts.values)))
+    if kind == "CONTINUOUS_ACTION" and facts.minimum == facts.maximum:
+        raise _impossible(feature, kind, facts, "values that differ")
+    return Feature(kind)
+
+
+def _moments(x: np.ndarray, settings: FeatureSettings) -> dict[str, float]:
+    std = float(x.std(ddof=1))
+    return {"mean": float(x.mean()), "stddev": max(std, settings.std_floor)}
+
+
+def _impossible(feature: int, kind: str, facts: Facts, expected: str) -> UserError:
+    return UserError(
+        f"feature {feature} cannot be {kind}: it has {facts.distinct:,} values from "
+        f"{facts.minimum:g} to {facts.maximum:g}; expected {expected}. Give it another "
+        "type in feature_overrides"
+    )

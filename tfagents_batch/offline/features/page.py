@@ -1,0 +1,205 @@
+"""One HTML file on the features of logged rows, without anything from elsewhere."""
+
+from __future__ import annotations
+
+import collections
+import html
+
+from tfagents_batch.offline.features import plots
+from tfagents_batch.offline.features.find import Found, Search
+from tfagents_batch.offline.features.specification import TYPES, Feature
+
+_BEFORE, _AFTER = "#98a1b0", "#2563c9"
+_COLORS = {
+    "BINARY": "#6b7280",
+    "PROBABILITY": "#0f766e",
+    "CONTINUOUS": "#2563c9",
+    "BOXCOX": "#7c3aed",
+    "ENUM": "#b45309",
+    "QUANTILE": "#be185d",
+}
+_MEANING = {
+    "BINARY": "0 or not 0",
+    "PROBABILITY": "log odds",
+    "CONTINUOUS": "mean 0, standard deviation 1",
+    "BOXCOX": "a power, then mean 0, standard deviation 1",
+    "ENUM": "one column for each value",
+    "QUANTILE": "share of smaller values",
+    "CONTINUOUS_ACTION": "-1 to 1",
+    "DISCRETE_ACTION": "unchanged",
+    "DO_NOT_PREPROCESS": "unchanged",
+    "CLIP_LOG": "logarithm",
+}
+_STYLE = """
+body{font:15px/1.45 system-ui,sans-serif;color:#1c2430;background:#fff;margin:0}
+main{max-width:1180px;margin:0 auto;padding:28px 24px 60px}
+h1{font-size:25px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 8px}
+p{margin:4px 0 10px;max-width:860px}.quiet{color:#5b6472}
+.types{display:flex;flex-wrap:wrap;gap:10px 26px;margin:18px 0 6px}
+.types div{line-height:1.3}.types b{font-size:22px;margin-right:6px}
+.chip{display:inline-block;border-radius:4px;padding:0 7px;color:#fff;font-size:12px;
+ font-weight:600;letter-spacing:.02em;line-height:19px}
+.odd{border-left:4px solid #d97706;background:#fff8eb;padding:8px 14px;margin:0 0 3px}
+.odd.bad{border-color:#dc2626;background:#fef1f1}
+.odd b{display:inline-block;min-width:96px}.odd a{color:inherit}
+table{border-collapse:collapse;width:100%}
+th{text-align:left;font-size:13px;color:#5b6472;font-weight:600;padding:4px 14px 4px 0}
+td{border-top:1px solid #e3e6eb;padding:10px 14px 8px 0;vertical-align:top}
+td.id b{font-size:18px}.note{color:#b45309;font-size:13px;margin-top:3px}
+.note.bad{color:#dc2626}
+.bar{background:#e9ecf1;height:7px;border-radius:4px;width:96px;margin-top:6px}
+.bar i{display:block;height:7px;border-radius:4px;background:#2563c9}
+.small{font-size:13px;color:#5b6472}svg{display:block}
+svg text{font:11px system-ui,sans-serif;fill:#5b6472}
+"""
+
+
+def page(search: Search, source: str) -> str:
+    """Return the page.
+
+    Args:
+      search: result of ``find``.
+      source: text that says where the rows are from.
+    """
+    features = search.by_importance
+    odd = [x for x in features if x.suspicions]
+    rows = "".join(_row(x, _most(features)) for x in features)
+    name = html.escape(source)
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Features of {name}</title>
+<style>{_STYLE}</style><main>
+<h1>{_count(len(features), "feature")} of {_count(search.rows, "row")}</h1>
+<p class="quiet">{name}{_hash(search)}</p>
+{_types(features)}
+{_suspicious(odd)}
+<h2>Features, those that say most about the reward first</h2>
+<p class="quiet">{_explained(features)}</p>
+<table><tr><th>feature<th>about the reward<th>present<th>raw values
+<th>normalized values<th>parameters</tr>{rows}</table>
+</main></html>
+"""
+
+
+def _explained(features: list[Found]) -> str:
+    if not _most(features):
+        return (
+            "No feature alone says anything about the reward of its row, which may be "
+            "constant. The order is that of the ids."
+        )
+    return (
+        "“About the reward” is the mutual information of the feature and the reward of "
+        "the same row, in bits, times the share of the rows that have the feature. It "
+        "says nothing about later rewards, nor about two features together. Values in "
+        "long tails are counted in the outer bars."
+    )
+
+
+def _types(features: list[Found]) -> str:
+    counts = collections.Counter(
+        x.feature.feature_type for x in features if x.feature is not None
+    )
+    parts = [
+        f"<div><b>{counts[kind]:,}</b>{_chip(kind)}<br>"
+        f'<span class="small">{_MEANING[kind]}</span></div>'
+        for kind in TYPES
+        if counts[kind]
+    ]
+    out = sum(x.feature is None for x in features)
+    if out:
+        parts.append(f'<div><b>{out:,}</b>left out<br><span class="small">see below')
+        parts.append("</span></div>")
+    return f'<div class="types">{"".join(parts)}</div>'
+
+
+def _suspicious(odd: list[Found]) -> str:
+    if not odd:
+        return '<p class="quiet">Nothing is suspicious.</p>'
+    rows = sorted(
+        (s.name != "infinite", s.name, x.id, s.text) for x in odd for s in x.suspicions
+    )
+    lines = "".join(
+        f'<div class="odd{"" if fine else " bad"}"><b>{name}</b> '
+        f'<a href="#f{i}">feature {i}</a>: {html.escape(text)}</div>'
+        for fine, name, i, text in rows
+    )
+    return f"<h2>Suspicious: {_count(len(odd), 'feature')}</h2>{lines}"
+
+
+def _row(found: Found, most: float) -> str:
+    notes = "".join(
+        f'<div class="note{" bad" if x.name == "infinite" else ""}">⚠ {x.name}</div>'
+        for x in found.suspicions
+    )
+    chip = "left out" if found.feature is None else _chip(found.feature.feature_type)
+    share = min(found.importance / most, 1.0) if most else 0.0
+    before = after = ""
+    if len(found.sample):
+        title = f"feature {found.id}, raw values"
+        before = plots.svg(plots.bars(found.sample), _BEFORE, title)
+    if found.feature is not None:
+        title = f"feature {found.id}, normalized values"
+        after = plots.svg(_normalized(found, found.feature), _AFTER, title)
+    return (
+        f'<tr id="f{found.id}"><td class="id"><b>{found.id}</b><br>{chip}{notes}'
+        f"<td>{found.importance:.3f} bits{_bar(share)}"
+        f"<td>{_percent(found.facts.share)}{_bar(found.facts.share)}"
+        f'<td>{before}<td>{after}<td class="small">{_parameters(found)}</tr>'
+    )
+
+
+def _normalized(found: Found, feature: Feature) -> plots.Bars:
+    if feature.feature_type != "ENUM":
+        bounds = (0.0, 1.0) if feature.feature_type == "QUANTILE" else None
+        return plots.bars(found.normalized[:, 0], bounds)
+    labels = [f"={x}" for x in feature.possible_values or ()]
+    return plots.of_columns(found.normalized, labels)
+
+
+def _parameters(found: Found) -> str:
+    facts, feature, why = found.facts, found.feature, found.normality
+    number, lines = plots.number, []
+    if facts.count > facts.infinite or not facts.infinite:
+        lines.append(f"{number(facts.minimum)} to {number(facts.maximum)}")
+    about = "" if facts.values else "about "
+    lines.append(f"{about}{_count(facts.distinct, 'value')}")
+    if feature is None:
+        return "<br>".join(lines)
+    if feature.boxcox_lambda is not None:
+        lines.append(f"λ = {number(feature.boxcox_lambda)}")
+    if feature.mean is not None:
+        lines.append(f"mean {number(feature.mean)}, std {number(feature.stddev or 0)}")
+    if feature.quantiles is not None:
+        lines.append(_count(len(feature.quantiles), "quantile"))
+    if why is not None:
+        lines.append(f"K² {number(why.k2)}")
+        if feature.feature_type == "BOXCOX":
+            lines[-1] += f", after {number(why.k2_box_cox)}"
+    return "<br>".join(lines)
+
+
+def _most(features: list[Found]) -> float:
+    """Return the largest importance, as shown."""
+    return round(max((x.importance for x in features), default=0.0), 3)
+
+
+def _bar(share: float) -> str:
+    return f'<div class="bar"><i style="width:{100 * share:.1f}%"></i></div>'
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share in (0, 1) or share >= 0.1 else f"{share:.2%}"
+
+
+def _chip(kind: str) -> str:
+    color = _COLORS.get(kind, "#374151")
+    return f'<span class="chip" style="background:{color}">{kind}</span>'
+
+
+def _hash(search: Search) -> str:
+    if search.problem:
+        return ". There is no specification: values are infinite"
+    return f", specification {search.specification.sha256[:12]}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

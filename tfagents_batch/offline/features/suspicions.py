@@ -1,0 +1,113 @@
+"""What is suspicious about a feature."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfagents_batch.offline.features.identify import Facts
+from tfagents_batch.offline.features.layout import LARGEST
+from tfagents_batch.offline.features.specification import Feature
+
+_RARE = 0.01  # share of rows
+_FEW = 5  # values that are probably categories
+_FAR = 20  # widths of the middle 98 % of the values
+_CLAMPED = 0.01  # share of normalized numbers at their limit
+
+
+class Suspicion(NamedTuple):
+    """Something suspicious.
+
+    Attributes:
+      name: one word or two.
+      text: what was found and what to do.
+    """
+
+    name: str
+    text: str
+
+
+def suspicions(
+    facts: Facts,
+    feature: Feature | None,
+    sample: np.ndarray,
+    normalized: np.ndarray,
+    min_samples: int,
+) -> tuple[Suspicion, ...]:
+    """Return what is suspicious about a feature.
+
+    Args:
+      facts: facts on all of its values.
+      feature: its type and parameters; None if it is left out.
+      sample: f32 ``[n]``, some of its values.
+      normalized: ``[n, columns]``, the same, normalized.
+      min_samples: number of values below which it is left out.
+    """
+    found = []
+    if facts.infinite:
+        found.append(
+            Suspicion(
+                "infinite",
+                f"{facts.infinite:,} values are infinite or beyond float32; correct "
+                "the rows",
+            )
+        )
+    if feature is None:
+        if not facts.infinite:
+            found.append(
+                Suspicion(
+                    "too few",
+                    f"only {facts.count:,} rows have a value, and {min_samples} are "
+                    "needed; it is left out",
+                )
+            )
+        return tuple(found)
+    if facts.minimum == facts.maximum:
+        found.append(
+            Suspicion(
+                "constant",
+                f"every value is {facts.minimum:g}; it says only whether it is present",
+            )
+        )
+    elif _FEW >= len(facts.values) > 0 and feature.feature_type not in (
+        *("BINARY", "ENUM", "DO_NOT_PREPROCESS", "DISCRETE_ACTION"),
+    ):
+        values = ", ".join(f"{x:g}" for x in facts.values)
+        found.append(
+            Suspicion(
+                "few values",
+                f"only {len(facts.values)} values: {values}. If these are categories, "
+                "log them as 0, 1, 2, ...",
+            )
+        )
+    if far := _outliers(sample):
+        found.append(Suspicion("outliers", far))
+    if feature.feature_type not in ("PROBABILITY", "BINARY", "ENUM") and len(
+        normalized
+    ):
+        share = float(np.mean(np.abs(normalized) >= LARGEST - 1e-3))
+        if share > _CLAMPED:
+            text = f"{share:.1%} of the normalized values are at the limit {LARGEST}"
+            found.append(Suspicion("clamped", text))
+    if facts.share < _RARE:
+        found.append(Suspicion("rare", f"only {facts.share:.2%} of the rows have it"))
+    return tuple(found)
+
+
+def _outliers(sample: np.ndarray) -> str:
+    """Return a text on values that are far from the others; empty for none."""
+    if not len(sample):
+        return ""
+    low, middle, high = np.quantile(sample.astype(np.float64), [0.01, 0.5, 0.99])
+    if low == high:
+        return ""
+    width = high - low
+    far = sample[(sample < low - _FAR * width) | (sample > high + _FAR * width)]
+    if not len(far):
+        return ""
+    worst = far[np.argmax(np.abs(far - middle))]
+    return (
+        f"98 % of the values are from {low:g} to {high:g}, but one is {worst:g}; "
+        "check how it was logged"
+    )

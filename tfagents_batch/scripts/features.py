@@ -1,0 +1,113 @@
+"""Find types of features and how to normalize them:
+``python -m tfagents_batch features --input=logs/ --output=features.json``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.offline.features import horizon_form, specification
+from tfagents_batch.offline.features.settings import FeatureSettings
+from tfagents_batch.offline.features.specification import Specification
+from tfagents_batch.offline.schema import Mode
+from tfagents_batch.scripts import app
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    input: tuple[str, ...] = option(
+        (), "files, folders or globs of JSON lines or Parquet; or minari:<name>"
+    )
+    from_horizon: str | None = option(
+        None, "specification in Horizon's form (.json, .json.gz), instead of input"
+    )
+    mode: Mode = option("discrete", "discrete, parametric or continuous actions")
+    extra_columns: tuple[str, ...] = option((), "further columns that are allowed")
+    output: str | None = option(None, "file of the specification, JSON")
+    to_horizon: str | None = option(None, "file of it in Horizon's form, .json or .gz")
+    report: str | None = option(None, "file of a page on the features, HTML")
+    debug: bool = option(False, "print tracebacks")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, write the files, and print what was found.
+
+    Returns:
+      Exit status: 65 if a feature has infinite values, so that only the page is
+      written; else 0.
+    """
+    given = app.flags(argv, (Command, ""), (FeatureSettings, ""))
+    if given is None:
+        return 0
+    command = config.replace(Command(), given[0])
+    settings = config.replace(FeatureSettings(), given[1])
+    if not (command.output or command.to_horizon or command.report):
+        raise UserError("no file is given; pass --output=<file>, --report=<file>")
+    if bool(command.input) == bool(command.from_horizon):
+        raise UserError("pass --input=<file or folder> or --from_horizon=<file>")
+    if command.from_horizon is None:
+        return _search(command, settings)
+    if command.report or given[1]:
+        raise UserError(
+            "--from_horizon only converts a file; leave out --report and the settings "
+            "of the search"
+        )
+    _write(command, horizon_form.read(command.from_horizon))
+    return 0
+
+
+def _search(command: Command, settings: FeatureSettings) -> int:
+    from tfagents_batch.offline.features.find import find
+    from tfagents_batch.offline.features.page import page
+    from tfagents_batch.offline.reader import open_rows
+
+    data = command.input[0] if len(command.input) == 1 else list(command.input)
+    with open_rows(data, command.mode, extra_columns=command.extra_columns) as rows:
+        search = find(rows, settings)
+    if command.report is not None:
+        text = page(search, ", ".join(command.input))
+        try:
+            Path(command.report).write_text(text)
+        except OSError as error:
+            raise SaveError(f"{command.report} cannot be written: {error}") from error
+    for each in search.features:
+        for odd in each.suspicions:
+            if odd.name != "infinite":
+                print(
+                    f"note: feature {each.id}: {odd.name}: {odd.text}", file=sys.stderr
+                )
+    if search.problem:
+        print(f"error: {search.problem}", file=sys.stderr)
+        return app.EXIT_DATA
+    _write(command, search.specification)
+    return 0
+
+
+def _write(command: Command, found: Specification) -> None:
+    """Write the files of a specification, and print its types and its hash."""
+    if command.output is not None:
+        specification.write(found, command.output)
+    if command.to_horizon is not None:
+        horizon_form.write(found, command.to_horizon)
+    for kind in specification.TYPES:
+        ids = [i for i, x in found.features.items() if x.feature_type == kind]
+        if ids:
+            app.show(f"{kind:17} {len(ids):>6,}  {_some(ids)}")
+    app.show(f"sha256 {found.sha256}")
+
+
+def _some(ids: list[int]) -> str:
+    more = ", ..." if len(ids) > 10 else ""
+    return ", ".join(map(str, ids[:10])) + more
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main, tensorflow=False))

@@ -1,0 +1,121 @@
+"""Normalization of features in a run: where it is from, and who uses it.
+
+Rows are normalized when they are loaded, so the algorithm of a run learns from
+normalized features. Who plays its agent has raw ones: evaluations, videos,
+``load(run).predict`` and exports use the agent that ``Preprocessing.player`` returns.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any, NamedTuple
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Algorithm
+from tfagents_batch.nn.layers.feature_normalizer import FeatureNormalizer
+from tfagents_batch.nn.policies.preprocessed import Player, normalized_space
+from tfagents_batch.offline.features import specification
+from tfagents_batch.offline.features.layout import layout
+from tfagents_batch.offline.features.specification import Specification
+from tfagents_batch.training.run_folder import runs
+from tfagents_batch.types import EnvSpec
+
+_KEY = "features"  # of run.json
+
+
+class Preprocessing(NamedTuple):
+    """Normalization of the features of a run, or none.
+
+    Attributes:
+      specification: types and parameters; None if features are not normalized.
+      ids: id of each raw column.
+    """
+
+    specification: Specification | None = None
+    ids: tuple[int, ...] = ()
+
+    def seen(self, spec: EnvSpec) -> EnvSpec:
+        """Return the spec of what the algorithm sees of raw observations.
+
+        Raises:
+          UserError: if the observations are not those of the specification.
+        """
+        if self.specification is None:
+            return spec
+        sizes = len(self.ids), layout(self.specification, self.ids).size
+        space = normalized_space(spec.observation_space, *sizes)
+        return spec._replace(observation_space=space)
+
+    def player(self, algorithm: Algorithm) -> Algorithm | Player:
+        """Return the agent that takes raw observations."""
+        if self.specification is None:
+            return algorithm
+        layer = functools.partial(FeatureNormalizer, self.specification, self.ids)
+        return Player(algorithm, layer)
+
+    def facts(self) -> dict[str, Any]:
+        """Return entries of run.json."""
+        if self.specification is None:
+            return {}
+        content = {
+            "sha256": self.specification.sha256,
+            "ids": list(self.ids),
+            "specification": specification.to_dict(self.specification),
+        }
+        return {_KEY: content}
+
+
+def of_source(source: Any) -> Preprocessing:
+    """Return the normalization of a source of experience.
+
+    Raises:
+      UserError: if its specification cannot be read.
+    """
+    found = getattr(source, "preprocessing", lambda: None)()
+    return Preprocessing() if found is None else Preprocessing(*found)
+
+
+def of_run(folder: str | os.PathLike) -> Preprocessing:
+    """Return the normalization of a run.
+
+    Raises:
+      UserError: if its hash is not the one that was written.
+    """
+    content = runs.facts(folder).get(_KEY)
+    if content is None:
+        return Preprocessing()
+    where = f"the specification of features in {folder}/run.json"
+    found = specification.from_dict(content["specification"], where)
+    if found.sha256 != content["sha256"]:
+        raise UserError(
+            f"{where} has the hash {found.sha256[:12]}..., but the run was trained "
+            f"with {content['sha256'][:12]}...: the file was changed; restore it from "
+            "a copy of the run"
+        )
+    return Preprocessing(found, tuple(content["ids"]))
+
+
+def check_same(folder: str | os.PathLike, mine: Preprocessing, what: str) -> None:
+    """Check that a run normalizes as another one, whose weights it takes.
+
+    Args:
+      folder: folder of the other run.
+      mine: normalization of this run.
+      what: beginning of the error.
+
+    Raises:
+      UserError: if features or hashes differ.
+    """
+    its = of_run(folder)
+    if _text(its) != _text(mine):
+        raise UserError(
+            f"{what} features are normalized by {_text(its)}, but this run's by "
+            f"{_text(mine)}; pass the same --table.features"
+        )
+
+
+def _text(given: Preprocessing) -> str:
+    if given.specification is None:
+        return "no specification"
+    return f"the specification with the hash {given.specification.sha256[:12]}..."
