@@ -130,6 +130,7 @@ EXTRAS = {  # of what is named in a block
 ELSEWHERE = {
     "docs/algorithms/bc.md": (1, "tests/offline/test_page.py"),
     "docs/export.md": (4, "tests/serving/test_export_page.py"),
+    "docs/features.md": (1, "tests/offline/test_page.py"),
     "docs/offline.md": (3, "tests/offline/test_page.py"),
     "docs/serving.md": (2, "tests/serving/test_page.py"),
 }

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
-from tests.support import gridworld
+from tests.learning import gridworld
 from tfagents_batch.types import TimeStep
 
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tests.learning import gridworld
 from tests.offline import timelines
-from tests.support import gridworld
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.training import collecting

@@ -44,6 +44,17 @@ def test_the_code_on_behavior_cloning_runs(tmp_path, monkeypatch):
     assert brief.run(code, tmp_path)["run"].finished
 
 
+def test_the_code_on_features_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows").mkdir()
+    rows = [x for i in range(12) for x in made.episode(3, mdp_id=f"u{i}")]
+    made.write(tmp_path / "rows/rows.jsonl", rows)
+    page = (ROOT / "docs/features.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    brief.run(code, tmp_path)
+    assert json.loads((tmp_path / "features.json").read_text())["features"]
+
+
 def test_the_commands_lead_from_rows_to_a_policy(tmp_path):
     part = PAGE.partition("\n## From rows to a policy\n")[2].partition("\n## ")[0]
     commands = re.findall("^tfagents-batch (.*)$", part, re.MULTILINE)
