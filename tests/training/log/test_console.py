@@ -70,8 +70,7 @@ def test_a_line_shows_steps_speed_return_and_time_left():
     }
     line = lines(200_000, (0, 0, {}), (10, 50_000, metrics))[0]
     assert line == (
-        " 25%  50k/200k steps  6.54k/s  return 123.5  0:00:30 left  eval -7  "
-        "0:00:10 elapsed"
+        " 25%  50k/200k steps  6.54k/s  return 123.5  0:00:30 left  eval -7"
     )
     assert line.isascii()
 
@@ -79,7 +78,7 @@ def test_a_line_shows_steps_speed_return_and_time_left():
 def test_the_first_iteration_which_compiles_does_not_count_for_the_time_left():
     first, second, _ = lines(1000, (100, 100, {}), (10, 200, {}))
     assert "left" not in first
-    assert "  0:01:20 left  " in second
+    assert second.endswith("  0:01:20 left")
 
 
 def test_the_last_finite_return_stays():
@@ -90,7 +89,7 @@ def test_the_last_finite_return_stays():
 def test_time_left_of_a_resumed_run_counts_its_own_steps_only():
     line = lines(1000, (0, 800, {}), (10, 900, {}), start_step=800)[0]
     assert "10/s" in line
-    assert "  0:00:10 left  " in line
+    assert line.endswith("  0:00:10 left")
 
 
 @pytest.mark.parametrize("total", [0, 10])
@@ -114,7 +113,7 @@ def test_a_terminal_gets_a_bar_with_the_same_numbers():
         clock.now += 10
         console.update(200_000, {})
     text = stream.getvalue()
-    assert "50k/200k steps  5k/s  return 123.5  0:00:30 left  0:00:10 elapsed" in text
+    assert "50k/200k steps  5k/s  return 123.5  0:00:30 left" in text
     assert "a [bold] message\n" in text
     assert "100%" in text
     assert "━" in text
@@ -136,7 +135,8 @@ def test_a_narrow_terminal_gets_one_line_with_the_main_numbers():
         clock.now += 1
         console.update(123_457, metrics)
         text = stream.getvalue()[before:]
-    assert "123k/1M steps  65.4k/s  return -1234  1:58:27 left" in text
+    assert "123k/1M steps  65.4k/s  return -1234  1:58:27 left  eval -1234" in text
+    assert " 12%" in text
     assert "\n" not in text
 
 

@@ -139,7 +139,6 @@ class Console:
 
     def _status(self, now: float) -> str:
         """Return the text, important parts first, because its end may be cut off."""
-        elapsed = now - self._began
         since, first = self._after_first or (now, self._step)
         mean_speed = (self._step - first) / (now - since) if now > since else 0.0
         speed = self._latest.get(self._speed, mean_speed)
@@ -154,7 +153,8 @@ class Console:
             parts.append(f"{duration((self._total - self._step) / mean_speed)} left")
         if _EVAL in self._latest:
             parts.append(f"eval {self._latest[_EVAL]:.4g}")
-        parts.append(f"{duration(elapsed)} elapsed")
+        if mean_speed == 0 or self._step >= self._total:
+            parts.append(f"{duration(now - self._began)} elapsed")
         return "  ".join(parts)
 
     def _draw(self, draw: Callable[..., None], *args: Any, **options: Any) -> None:
@@ -209,7 +209,7 @@ def make_bar(
 
     one_line = table.Column(no_wrap=True, overflow="ellipsis")
     return progress.Progress(
-        progress.TaskProgressColumn(),
+        progress.TaskProgressColumn(table_column=table.Column(min_width=4)),
         progress.BarColumn(bar_width=20),
         Numbers(table_column=one_line),
         console=terminal,
