@@ -10,6 +10,7 @@ from pathlib import Path
 
 from markdown import Extension
 from markdown.preprocessors import Preprocessor
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +24,10 @@ IMAGE = re.compile(r"(!\[[^\]]*\]\()(?!\w+:)docs/")
 
 
 def on_config(config):
-    """Read Markdown as it is written here."""
+    """Read Markdown as it is written here; mkdocs does not check the other files."""
+    for name in (*config.extra_css, *config.extra["polyfills"]):
+        if str(name).startswith("site/") and not (DOCS / str(name)).is_file():
+            raise PluginError(f"mkdocs.yml names docs/{name}, which does not exist")
     config.markdown_extensions.append(Plain())
 
 

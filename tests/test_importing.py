@@ -114,3 +114,14 @@ def test_only_messages_of_others_are_written_after_the_import(monkeypatch, capfd
         os.write(2, lines)
         raise ImportError
     assert capfd.readouterr().err == lines.decode()
+
+
+def test_the_import_works_without_stderr():
+    script = "import tfagents_batch as tfb; assert tfb.UserError; print('fine')"
+    done = subprocess.run(
+        ["sh", "-c", f'{sys.executable} -c "$0" 2>&-', script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == "fine\n"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import os
 import runpy
 import sys
 from pathlib import Path
 
+import tfagents_batch
 from tfagents_batch import suggest
 
 _FOLDER = Path(__file__).parent / "scripts"
@@ -22,12 +22,15 @@ def main() -> None:
     if name in ("-h", "--help", "help"):
         print(_help(found))
         return
+    if name == "--version":
+        print(tfagents_batch.__version__)
+        return
     if name not in found:
         print(f"error: {suggest.unknown('command', name, found)}", file=sys.stderr)
         sys.exit(_USAGE)
     sys.argv = [sys.argv[0], *rest]
-    if not sys.flags.safe_path and os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as for python -m: --env=module:Class
+    if not sys.flags.safe_path:
+        sys.path.append("")  # for --env=module:Class; last, as a folder may be a run
     runpy.run_module(
         f"tfagents_batch.scripts.{name}", run_name="__main__", alter_sys=True
     )

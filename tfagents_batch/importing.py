@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import os
 import platform
@@ -63,23 +64,34 @@ def without_messages() -> Iterator[None]:
     loaded (measured with 2.21). So stderr is a file meanwhile; lines of others are
     written afterwards, and all lines if the import fails.
     """
-    if "tensorflow" in sys.modules or os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0":
+    files = None
+    if "tensorflow" not in sys.modules and os.environ["TF_CPP_MIN_LOG_LEVEL"] != "0":
+        # stderr may be closed, or there is no folder for temporary files.
+        with contextlib.suppress(OSError):
+            files = tempfile.TemporaryFile(), os.dup(2)  # noqa: SIM115
+    if files is None:
         yield
         return
-    with tempfile.TemporaryFile() as file:
-        sys.stderr.flush()
-        saved = os.dup(2)
+    file, saved = files
+    with file:
+        if sys.stderr is not None:
+            sys.stderr.flush()
         os.dup2(file.fileno(), 2)
-        shown = re.compile(rb".*\n")
+        shown: re.Pattern | None = None
+        dumps = not faulthandler.is_enabled()
+        if dumps:  # says where TensorFlow ended the process
+            faulthandler.enable(saved)
         try:
             yield
             shown = _OF_OTHERS
         finally:
+            if dumps:
+                faulthandler.disable()
             os.dup2(saved, 2)
             os.close(saved)
             file.seek(0)
             for line in file:
-                if shown.match(line):
+                if shown is None or shown.match(line):
                     os.write(2, line)
 
 

@@ -63,7 +63,23 @@ def test_arguments_replace_settings_of_a_file(linear, tmp_path):
         ("a.yaml", "a: [", "a.yaml cannot be read"),
         ("a.json", "[1]", "holds list; expected arguments of train"),
         ("a.json", '{"stepz": 1}', "a.json: unknown setting 'stepz'.*'steps'"),
-        ("a.json", '{"algorithm": "pp"}', "pp"),
+        (
+            "a.json",
+            '{"algorithm": "pp"}',
+            "'pp'; did you mean 'ppo'|known: a2c",
+        ),
+        ("a.json", '{"config": "a.json"}', "A file can name a preset only"),
+        (
+            "a.json",
+            '{"config": 3}',
+            "config 3; .* name a preset only",
+        ),
+        ("a.json", '{"logdir": "x"}', "it is an argument of train"),
+        (
+            "a.json",
+            '{"env_options": {"worker_variables": {"PYTHONPATH": "x"}}}',
+            "a file cannot set them",
+        ),
         (
             "a.json",
             '{"config": "cartpole", "algorithm": "dqn"}',

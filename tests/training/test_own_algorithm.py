@@ -18,6 +18,12 @@ BRIEF = {"network": {"hidden": [8]}, "histograms": False}
 PPO = {"num_envs": 2, "rollout": {"length": 16}, "num_workers": 0, "eval_every": 0}
 
 
+def script(name, *flags):
+    """Run a command in another process."""
+    command = [sys.executable, "-m", "tfagents_batch", name, *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
 def test_a_loss_of_ones_own_learns_logs_its_metric_and_resumes(tmp_path):
     settings = BRIEF | {"minibatch_size": 16, "epochs": 2, "weight": 0.25}
     options = {"env": "CartPole-v1", "logdir": tmp_path, **PPO}
@@ -28,6 +34,9 @@ def test_a_loss_of_ones_own_learns_logs_its_metric_and_resumes(tmp_path):
     run = tfb.train(resume=run.logdir, steps=96, algorithm=outside.Calm)
     assert run.step >= 96
     assert tfb.load(run.logdir, algorithm=outside.Calm).action_space.n == 2
+    flags = f"--algorithm={FILE}:Calm", f"--logdir={run.logdir}", "--episodes=2"
+    done = script("evaluate", *flags)
+    assert done.returncode == 0 and json.loads(done.stdout)["episodes"] == 2
 
 
 def test_a_metric_that_is_not_declared_is_an_error(tmp_path, monkeypatch):
@@ -38,10 +47,6 @@ def test_a_metric_that_is_not_declared_is_an_error(tmp_path, monkeypatch):
 
 
 def test_another_process_trains_and_evaluates_an_algorithm_of_a_file(tmp_path):
-    def script(name, *flags):
-        command = [sys.executable, "-m", f"tfagents_batch.scripts.{name}", *flags]
-        return subprocess.run(command, capture_output=True, text=True, timeout=240)
-
     own = f"--algorithm={FILE}:Undirected"
     small = "--algorithm.warmup_steps=20", "--algorithm.batch_size=8", "--num_envs=2"
     done = script(

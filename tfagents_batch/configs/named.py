@@ -17,7 +17,7 @@ from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.envs.registry import needs_user_code
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import own_algorithm
-from tfagents_batch.training.config import RunConfig, with_options
+from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
 from tfagents_batch.training.run_folder import config_file, files, runs
 
 _YAML = (".yaml", ".yml")
@@ -95,7 +95,10 @@ def _of_arguments(path: Path, data: dict, algorithm: str | type | None) -> Named
     data = dict(data)
     try:
         preset, name = data.pop("config", None), data.pop("algorithm", None)
-        base = find(preset).config if preset is not None else RunConfig()
+        if preset is not None and preset not in [*PRESETS]:
+            known = config.unknown("config", preset, PRESETS)
+            raise UserError(f"{known} A file can name a preset only")
+        base = PRESETS[preset]() if preset is not None else RunConfig()
         name = own_algorithm.name_of(algorithm) if algorithm is not None else name
         if name not in (None, base.algorithm):
             if preset is not None:
@@ -104,6 +107,11 @@ def _of_arguments(path: Path, data: dict, algorithm: str | type | None) -> Named
             base = RunConfig(algorithm=name)
         settings = config.replace(base.settings, data.pop("settings", {}))
         found = with_options(base, data | {"settings": settings})
+        if VARIABLES in found.env_options:  # they could run any program
+            raise UserError(
+                f"env_options has {VARIABLES}; a file cannot set them: pass "
+                "env_options= (flag --env_options)"
+            )
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     own = found.env if needs_user_code(found.env) else None

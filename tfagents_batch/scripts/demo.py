@@ -7,6 +7,7 @@ learns MinAtar's Breakout, which is written in TensorFlow, from 400,000 steps.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -48,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
     [episode] = api.visualize(run.logdir, command.outdir, 1, format="gif")
     print(f"run:      {run.logdir}")
     print(f"video:    {episode.path}  {episode.length} steps")
-    print(f"evaluate: tfagents-batch evaluate --logdir={run.logdir}")
+    print(f"evaluate: tfagents-batch evaluate --logdir={shlex.quote(run.logdir)}")
     print("next:     tfagents-batch train --env=CartPole-v1")
     return 0
 

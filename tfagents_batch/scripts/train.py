@@ -131,9 +131,11 @@ def _next(run: Any, options: dict[str, Any]) -> str:
         "algorithm": algorithm if ":" in algorithm else "",
     }
     own = "".join(f" --{key}={shlex.quote(x)}" for key, x in again.items() if x)
-    command = "tfagents-batch "
-    more = f"go on:    {command}train --resume={run.logdir}{own}\n"
-    evaluate = f"evaluate: {command}evaluate --logdir={run.logdir}{own}"
+    command, folder = "tfagents-batch ", shlex.quote(run.logdir)
+    more = f"go on:    {command}train --resume={folder}{own}\n"
+    if "source" in options and not env:  # it learned from rows
+        own = " --env=<environment>"
+    evaluate = f"evaluate: {command}evaluate --logdir={folder}{own}"
     return evaluate if run.finished else more + evaluate
 
 

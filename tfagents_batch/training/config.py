@@ -292,9 +292,18 @@ def with_options(base: RunConfig, options: Mapping[str, Any]) -> RunConfig:
     return config.replace(base, rest)
 
 
+# Arguments of ``train`` that are not in a config.
+_OF_TRAIN = (
+    *("config", "data", "eval_env", "init_checkpoint", "init_from", "logdir"),
+    *("network", "on_checkpoint", "on_evaluation", "on_iteration", "profile", "resume"),
+)
+
+
 def _hint(name: str, base: RunConfig, source: Any) -> str:
     """Return a hint for an unknown option: which argument of ``train`` it is."""
-    known = {each: repr(each) for each in (*config.names_of(base), "logdir")}
+    if name in _OF_TRAIN:
+        return f"it is an argument of train, not a setting; pass {name}= or --{name}="
+    known = {each: repr(each) for each in (*config.names_of(base), *_OF_TRAIN)}
     for prefix, argument, part in (
         ("algorithm", "settings", base.settings),
         (source.name, source.name, source),

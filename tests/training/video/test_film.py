@@ -14,6 +14,7 @@ import tfagents_batch as tfb
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import visualize
 from tfagents_batch.training.video.film import video
+from tfagents_batch.training.video.gif import gif
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
@@ -61,6 +62,18 @@ def test_a_gif_shows_the_pictures_at_the_speed_of_the_environment(run, tmp_path)
     assert sum(shown) == 20 * (episode.length + 1) and min(shown) == 20  # milliseconds
     with pytest.raises(UserError, match="format is 'webm'; expected 'mp4' or 'gif'"):
         tfb.visualize(run.logdir, tmp_path, 1, format="webm")
+
+
+@pytest.mark.parametrize("fps", [15, 30, 50, 60, 67, 125])
+def test_a_gif_lasts_as_long_as_its_pictures_at_a_speed_that_browsers_show(
+    tmp_path, fps
+):
+    with gif(tmp_path / "x.gif", fps) as add:
+        for number in range(2 * fps):
+            add(np.full([4, 4, 3], number % 250, np.uint8))
+    with Image.open(tmp_path / "x.gif") as picture:
+        shown = [x.info["duration"] for x in ImageSequence.Iterator(picture)]
+    assert abs(sum(shown) - 2000) <= 1000 * 3 / fps and min(shown) >= 20
 
 
 @pytest.mark.filterwarnings("ignore:.*calling render method")  # Gymnasium's own

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from PIL import Image  # TensorBoard needs it too
 
 from tfagents_batch.errors import SaveError
 
-_FASTEST = 50  # pictures per second that browsers show
+_FASTEST = 50  # pictures per second; browsers slow down those that are faster
 
 
 @contextlib.contextmanager
@@ -23,13 +25,13 @@ def gif(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
       fps: pictures per second; of faster ones some are left out.
 
     Yields:
-      A function that appends a picture, uint8 ``[height, width, 3]``.
+      A function that appends a picture, uint8 ``[height, width, 3]``; at least one.
 
     Raises:
       SaveError: if the file cannot be written.
     """
     images: list[Image.Image] = []
-    stride = max(round(fps / _FASTEST), 1)
+    stride = max(math.ceil(fps / _FASTEST), 1)
     given = 0
 
     def add(picture: np.ndarray) -> None:
@@ -39,10 +41,12 @@ def gif(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
         given += 1
 
     yield add
-    milliseconds = round(1000 * stride / fps)
+    # A GIF counts hundredths of a second, so pictures differ by one.
+    times = [round(100 * stride * n / fps) for n in range(len(images) + 1)]
     options = {"save_all": True, "append_images": images[1:], "loop": 0}
+    options["duration"] = [10 * (y - x) for x, y in itertools.pairwise(times)]
     try:
-        images[0].save(path, format="GIF", duration=milliseconds, **options)
+        images[0].save(path, format="GIF", **options)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise SaveError(f"video {path} cannot be written: {error}") from error
