@@ -33,7 +33,9 @@ PACKAGES = {
     "kernel": {"absl", "gymnasium", "numpy", "tensorflow"},
     "ops": {"gymnasium", "numpy", "tensorflow"},
     "envs": {"cloudpickle", "gymnasium", "numpy"},
-    "offline": {"duckdb", "gymnasium", "minari", "numpy", "pyarrow"},
+    "offline": {
+        *("duckdb", "gymnasium", "minari", "numpy", "py4j", "pyarrow", "pyspark"),
+    },
 }
 # Folders and modules of envs that may import TensorFlow; workers import none of them.
 GRAPH_SIDE = ("graph", "native", "tf", "make", "recipe", "contract")

@@ -8,7 +8,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Unpack, get_args
+from typing import Any, Literal, NamedTuple, Unpack, get_args
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Experience
 from tfagents_batch.serving import export as exports
 from tfagents_batch.serving import exporting
-from tfagents_batch.sources import logged
+from tfagents_batch.sources import given, logged
 from tfagents_batch.training import experiment as experiments
 from tfagents_batch.training import own_algorithm, playing, training_run, warm_start
 from tfagents_batch.training.callbacks import (
@@ -261,10 +261,13 @@ def train(
 
 def train_offline(
     algorithm: str = "dqn",
-    data: str | os.PathLike | None = None,
+    data: Any = None,
     *,
     settings: dict[str, Any] | None = None,
     table: dict[str, Any] | None = None,
+    mode: Literal["discrete", "parametric", "continuous"] = "discrete",
+    timeline: dict[str, Any] | None = None,
+    folder: str | os.PathLike | None = None,
     **options: Unpack[TrainOptions],
 ) -> Run:
     """Train on logged rows, without an environment.
@@ -273,10 +276,18 @@ def train_offline(
 
     Args:
       algorithm: "dqn", "bc" or another algorithm that learns from rows.
-      data: folder of a timeline, which ``scripts.timeline`` writes.
+      data: folder of a timeline, which ``scripts.timeline`` writes. Or logged rows, or
+        samples of a timeline, in a DataFrame of Spark, an Arrow, pandas or polars table
+        or a list of dicts; they are written to ``folder`` as a timeline first.
       settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:
         rows hold as many rewards as the timeline was made with.
       table: settings of ``sources.logged.TableSettings``, such as ``boosts``.
+      mode: kind of actions of rows that are no timeline yet.
+      timeline: settings of their timeline, see ``offline.timeline_config``. ``gamma``
+        is that of ``settings``, if it is there.
+      folder: folder of their timeline; with Spark on several machines, one that all of
+        them share. None is a temporary folder, which is removed after training, so that
+        the run cannot be resumed.
       **options: arguments of ``train``. ``steps`` counts updates. With ``env``, the
         agent plays in evaluations; without, they are reports on rows that are kept from
         training, and the best checkpoint is the one with the smallest ``mc_loss/rmse``.
@@ -284,13 +295,15 @@ def train_offline(
     Raises:
       UserError: see ``train``.
     """
-    source = logged.replaced(logged.newest(data), table or {})
-    return train(
-        algorithm,
-        settings=offline_settings(algorithm, settings, options.get("config")),
-        source=source,
-        **options,
-    )
+    if "gamma" in (settings or {}):
+        timeline = {"gamma": settings["gamma"]} | (timeline or {})
+    with given.table(data, mode, timeline, folder) as found:
+        return train(
+            algorithm,
+            settings=offline_settings(algorithm, settings, options.get("config")),
+            source=logged.replaced(logged.newest(found), table or {}),
+            **options,
+        )
 
 
 def train_seeds(

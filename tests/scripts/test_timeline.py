@@ -108,8 +108,8 @@ def test_a_given_schema_orders_the_actions(run, tmp_path):
         (["--input=a"], "no folder is given for the table; pass --output"),
         (["--input=none", "--output=t"], "none does not exist"),
         (
-            ["--input=a", "--output=t", "--engine=spark"],
-            "engine=spark: expected duckdb",
+            ["--input=a", "--output=t", "--engine=hive"],
+            "engine=hive: expected duckdb or spark",
         ),
         (["--input=a", "--output=t", "--nstep=2"], "did you mean --n_step"),
         (["--input=a", "--output=t", "--horizon=no.json"], r"^no.json does not exist"),

@@ -110,10 +110,10 @@ def test_one_seed_gives_the_same_weights(way, trained, expected, monkeypatch):
     stream, updates, seconds = WAYS[way]
     read, reads = dense.read, []
 
-    def slow(*args):
+    def slow(*args, **options):
         reads.append(args)
         time.sleep(seconds)
-        return read(*args)
+        return read(*args, **options)
 
     monkeypatch.setattr(dense, "read", slow)
     found = trained(stream, updates)

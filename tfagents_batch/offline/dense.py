@@ -6,18 +6,20 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline import manifest
+from tfagents_batch.offline import manifest, maps
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.sql import literal, literals
 
 TRAIN, EVALUATE = "train", "eval"  # values of the column split
+_ALIGNMENT = 64  # bytes
 UNKNOWN = -1  # number of a next action that was not taken
 _POSSIBLE = {"mask": "possible_actions", "next_mask": "possible_next_actions"}
 _CANDIDATES = {
@@ -126,13 +128,19 @@ def blocks(found: Partition, most: int) -> list[Block]:
     return [*done, Block(tuple(groups), rows)] if groups else done
 
 
-def read(found: Partition, block: Block | None = None, missing: float = 0.0) -> Columns:
+def read(
+    found: Partition,
+    block: Block | None = None,
+    missing: float = 0.0,
+    split: str | None = None,
+) -> Columns:
     """Return rows as numbers.
 
     Args:
       found: the partition.
       block: rows to read, from ``blocks``; None for all.
       missing: value of a feature of a state that is missing, 0 or NaN.
+      split: ``TRAIN`` or ``EVALUATE`` for only these rows; None for both.
 
     Returns:
       f32 ``state`` and ``next_state`` ``[N, F]``; f32 ``reward``, ``discount`` (factor
@@ -144,16 +152,44 @@ def read(found: Partition, block: Block | None = None, missing: float = 0.0) -> 
       ``candidates`` and ``next_candidates`` ``[N, A, G]``, to which actions point.
       Continuous: f32 ``action`` and ``next_action`` ``[N, G]``.
     """
+    where = "" if split is None else f" WHERE split = {literal(split)}"
     with _reading(found):
         if block is None:
             files = f"read_parquet({literals(found.files)})"
-            return _select(found, files, missing=missing)
+            return _select(found, files + where, missing=missing)
         # One row group at a time: as Arrow, rows take several times the memory.
-        parts = [
-            _select(found, "rows", _groups(Block((group,), 0)), missing)
+        parts = (
+            _select(found, f"rows{where}", _groups(Block((group,), 0)), missing)
             for group in block.groups
-        ]
-    return {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}
+        )
+        return _joined(parts, block.rows)
+
+
+def room(shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """Return an array without values whose memory TensorFlow can use as it is."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)  # not written to: not used yet
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def _joined(parts: Iterator[Columns], most: int) -> Columns:
+    """Return parts one after the other; only one of them is in memory beside it.
+
+    Args:
+      parts: columns of at most ``most`` rows together, at least one part.
+      most: number of rows for which there is room.
+    """
+    found: Columns = {}
+    rows = 0
+    for part in parts:
+        end = rows + len(part["reward"])
+        for name, column in part.items():
+            if name not in found:
+                found[name] = room([most, *column.shape[1:]], column.dtype)
+            found[name][rows:end] = column
+        rows = end
+    return {name: column[:rows] for name, column in found.items()}
 
 
 def _select(
@@ -162,12 +198,13 @@ def _select(
     """Return the columns of rows that SQL names, or of a table of Arrow."""
     import duckdb
 
-    schema, vectors = found.schema, _vectors(found.schema, missing)
+    schema, vectors, sparse = found.schema, _vectors(found.schema), _maps(found.schema)
     named = _scalars(found) | {
         f"{name}.{i}": sql
         for name, parts in vectors.items()
         for i, sql in enumerate(parts)
     }
+    named |= {name: column for name, (column, _) in sparse.items()}
     selected = ", ".join(f'{sql} AS "{name}"' for name, sql in named.items())
     with duckdb.connect() as connection:
         if rows is not None:
@@ -175,6 +212,10 @@ def _select(
         sql = f"SELECT {selected} FROM {origin}"
         table = connection.sql(sql).to_arrow_table()
     columns = {name: _array(table.column(name)) for name in _scalars(found)}
+    for name, (_, ids) in sparse.items():
+        fill = missing if name.endswith("state") else 0.0
+        with _narrowing(found):
+            columns[name] = maps.dense(table.column(name), ids, fill)
     for name, parts in vectors.items():
         arrays = [table.column(f"{name}.{i}") for i in range(len(parts))]
         columns[name] = _vector(arrays, table.num_rows, name)
@@ -199,10 +240,23 @@ def _reading(found: Partition) -> Iterator[None]:
             "again to learn from the new rows, and write others to another --output"
         ) from error
     except duckdb.ConversionException as error:
-        raise UserError(
-            f"a number of {found.folder} is beyond float32 ({first_line(error)}); "
-            "make the timeline again with smaller numbers: see its --custom_reward"
-        ) from error
+        raise _too_large(found, first_line(error)) from error
+
+
+@contextlib.contextmanager
+def _narrowing(found: Partition) -> Iterator[None]:
+    """Add the partition to an error about a number beyond float32."""
+    try:
+        yield
+    except UserError as error:
+        raise _too_large(found, str(error)) from None
+
+
+def _too_large(found: Partition, why: str) -> UserError:
+    return UserError(
+        f"a number of {found.folder} is beyond float32 ({why}); make the timeline "
+        "again with smaller numbers: see its --custom_reward"
+    )
 
 
 def _groups(block: Block, columns: list[str] | None = None) -> Any:
@@ -240,20 +294,15 @@ def _scalars(found: Partition) -> dict[str, str]:
     return names
 
 
-def _vectors(schema: Schema, missing: float) -> dict[str, list[str]]:
+def _vectors(schema: Schema) -> dict[str, list[str]]:
     """Return SQL of each number of the columns of several numbers, by name."""
-    found = {
-        part: [_number(f"{part}_features", i, missing) for i in schema.features]
-        for part in ("state", "next_state")
-    }
+    found: dict[str, list[str]] = {}
     if schema.mode == "discrete":
         for part, column in _POSSIBLE.items():
             found[part] = [
                 f"list_contains({column}, {literal(name)})" for name in schema.actions
             ]
         return found
-    for part in ("action", "next_action"):
-        found[part] = [_number(part, i) for i in schema.action_features]
     if schema.mode == "parametric":
         for part, column in _CANDIDATES.items():
             found[part] = [
@@ -263,9 +312,16 @@ def _vectors(schema: Schema, missing: float) -> dict[str, list[str]]:
     return found
 
 
-def _number(column: str, feature: int, missing: float = 0.0) -> str:
-    value = f"coalesce({column}[{int(feature)}], '{missing!r}'::DOUBLE)"
-    return f"CAST({value} AS FLOAT)"
+def _maps(schema: Schema) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the columns of maps that become vectors, with their keys, by name."""
+    found = {x: (f"{x}_features", schema.features) for x in ("state", "next_state")}
+    if schema.mode != "discrete":
+        found |= {x: (x, schema.action_features) for x in ("action", "next_action")}
+    return found
+
+
+def _number(column: str, feature: int) -> str:
+    return f"CAST(coalesce({column}[{int(feature)}], 0) AS FLOAT)"
 
 
 def _array(column: Any) -> np.ndarray:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import interruptible
-from tfagents_batch.offline.schema import Mode, Schema, in_order, types
+from tfagents_batch.offline.engines import contents
+from tfagents_batch.offline.engines.contents import Content
+from tfagents_batch.offline.engines.dialect import DUCKDB
+from tfagents_batch.offline.reading.files import File, check_unchanged, state
+from tfagents_batch.offline.schema import Mode, Schema, types
 
 try:
     import duckdb
 
+    from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
     from tfagents_batch.offline.reading import staging, view
     from tfagents_batch.offline.reading.json_lines import ALIAS
     from tfagents_batch.offline.reading.scratch import Scratch
@@ -24,28 +29,6 @@ except ImportError as error:
     ) from error
 
 VIEW = "rows"
-
-
-class File(NamedTuple):
-    """File as it was when its rows were opened."""
-
-    path: Path
-    size: int
-    mtime_ns: int
-
-
-class Content(NamedTuple):
-    """Name that occurs in rows.
-
-    Attributes:
-      kind: "action", "possible_action", "feature", "action_feature" or "metric".
-      name: name of the action or the metric, or id of the feature.
-      count: number of its occurrences.
-    """
-
-    kind: str
-    name: str | int
-    count: int
 
 
 class Rows:
@@ -109,47 +92,26 @@ class Rows:
         Raises:
           UserError: if a file has another size or time of modification, or is gone.
         """
-        for file in self.files:
-            try:
-                now = _file(file.path)
-            except OSError:
-                raise UserError(
-                    f"{file.path} was removed while it was read; read the rows again"
-                ) from None
-            if now != file:
-                raise UserError(
-                    f"{file.path} changed while it was read: {file.size:,} bytes "
-                    f"became {now.size:,}; wait until it is complete, and read again"
-                )
+        check_unchanged(self.files)
+
+    @functools.cached_property
+    def engine(self) -> DuckDBEngine:
+        """Engine of the timeline on these rows."""
+        return DuckDBEngine(self.connection)
 
     @functools.cached_property
     def contents(self) -> tuple[Content, ...]:
         """Names that occur in the rows, sorted; the first access reads all rows."""
-        found = [
-            Content(kind, int(name) if kind.endswith("feature") else name, count)
-            for kind, name, count in self.fetch(_contents(self.view, self.mode))
-        ]
-        return tuple(sorted(found))
+        return contents.sorted_contents(
+            self.fetch(contents.query(self.view, self.mode, DUCKDB))
+        )
 
     def find_schema(self) -> Schema:
         """Return the schema of the rows; the first call reads all of them.
 
         Names of actions that are all integers are sorted as numbers, others as text.
         """
-
-        def names(*kinds: str) -> tuple:
-            return tuple(
-                sorted({each.name for each in self.contents if each.kind in kinds})
-            )
-
-        return Schema(
-            self.mode,
-            actions=in_order(names("action", "possible_action")),
-            features=names("feature"),
-            action_features=names("action_feature"),
-            metrics=names("metric"),
-            extra_columns=self.extra_columns,
-        )
+        return contents.schema_of(self.contents, self.mode, self.extra_columns)
 
 
 def open_rows(
@@ -165,9 +127,9 @@ def open_rows(
 
     Args:
       data: path, glob or folder of JSON lines or Parquet, or a list of them; an Arrow,
-        pandas or polars table; a DuckDB relation; a Minari dataset or
-        ``"minari:<name>"``; or an iterable of rows, each a dict. Hive folders
-        ``ds=<text>/`` give the column ``ds``.
+        pandas or polars table; a DuckDB relation; a DataFrame of Spark; a Minari
+        dataset or ``"minari:<name>"``; or an iterable of rows, each a dict. Hive
+        folders ``ds=<text>/`` give the column ``ds``.
       mode: kind of actions, see ``Schema``; that of ``schema``, if given.
       schema: expected schema; its extra columns are part of the view.
       extra_columns: names of further columns of the view, if there is no ``schema``.
@@ -191,7 +153,7 @@ def open_rows(
                 f"the extra column {name!r} has the name of another column; rename it"
             )
     found = staging.paths(data)
-    files = tuple(_file(path) for path in found or ())
+    files = tuple(state(path) for path in found or ())
     folder = Scratch()
     connection = duckdb.connect(
         config={
@@ -223,41 +185,6 @@ def open_rows(
         rows.close()
         raise
     return rows
-
-
-def _contents(view: str, mode: Mode) -> str:
-    """Return the query of ``Rows.contents``; names are strings."""
-    found = [
-        ("feature", "map_keys(state_features)"),
-        ("feature", "map_keys(final_state_features)"),
-        ("metric", "map_keys(metrics)"),
-    ]
-    if mode == "discrete":
-        found += [
-            ("action", "[action]"),
-            ("possible_action", "possible_actions"),
-            ("possible_action", "final_possible_actions"),
-        ]
-    else:
-        found.append(("action_feature", "map_keys(action)"))
-    if mode == "parametric":
-        keys = "flatten(list_transform({}, lambda action: map_keys(action)))"
-        found.append(("action_feature", keys.format("possible_actions")))
-        found.append(("action_feature", keys.format("final_possible_actions")))
-    counts = " UNION ALL ".join(
-        f"SELECT '{kind}' AS kind, name::VARCHAR AS name, count(*) AS count "
-        f"FROM (SELECT unnest({names}) AS name FROM {view}) GROUP BY name"
-        for kind, names in found
-    )
-    return (
-        f"SELECT kind, name, sum(count)::BIGINT FROM ({counts}) "
-        "WHERE name <> '' GROUP BY kind, name"
-    )
-
-
-def _file(path: Path) -> File:
-    status = path.stat()
-    return File(path, status.st_size, status.st_mtime_ns)
 
 
 def _line(error: Exception) -> str:

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from tfagents_batch.errors import SaveError, UserError, first_line
-from tfagents_batch.offline import interruptible, manifest, publish
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.offline import manifest, publish
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.schema import Schema
-from tfagents_batch.offline.sql import literal, literals
 from tfagents_batch.offline.timeline_checks import (
     check_metrics,
     check_rows,
@@ -41,17 +39,16 @@ from tfagents_batch.offline.timeline_sql import (
 )
 
 ROW_GROUP = 65536  # rows
-PART_BYTES = 2**29
 Progress = Callable[[float, str], None]
 
 
 class Rows(Protocol):
-    """Rows to read, see ``reader.Rows``."""
+    """Rows to read, see ``reader.Rows`` and ``reading.spark_rows``."""
 
-    connection: Any
+    engine: Any  # an ``engines.engine.Engine``
     view: str
     mode: str
-    notices: Any
+    notices: list[str]
 
     def check_unchanged(self) -> None:
         """Raise a UserError if a file has changed since it was opened."""
@@ -107,7 +104,7 @@ def build(
     everything succeeded.
 
     Args:
-      rows: open rows. The timeline uses their connection.
+      rows: open rows. The timeline runs in their engine.
       schema: what the rows contain; the order of its actions is that of their numbers.
       config: settings.
       output: folder of the table.
@@ -130,9 +127,6 @@ def build(
     check_metrics(schema, config)
     if features is not None:
         layout(features, schema.features)  # which checks the ids
-    # Without these two, the connection does not know its progress, or prints it.
-    rows.connection.execute("SET enable_progress_bar = true")
-    rows.connection.execute("SET enable_progress_bar_print = false")
     work = _Work(rows, schema, config, progress or (lambda part, text: None))
     with work.tables():
         work.read()
@@ -143,7 +137,7 @@ def build(
             work.write(staged)
             rows.check_unchanged()
             if config.validation_sql is not None:
-                check_samples(rows.connection, config.validation_sql)
+                check_samples(rows.engine, config.validation_sql)
             summary = work.summary(target)
             if not summary.samples:
                 raise UserError(f"no sample is left:\n{summary.text()}")
@@ -169,14 +163,15 @@ def _saving(output: Path) -> Iterator[None]:
 
 
 class _Work:
-    """The steps of one timeline, on temporary tables of a connection."""
+    """The steps of one timeline, on temporary tables of an engine."""
 
     def __init__(
         self, rows: Rows, schema: Schema, config: TimelineConfig, tell: Progress
     ):
         self.config, self.tell = config, tell
-        self._rows, self._connection, self._schema = rows, rows.connection, schema
+        self._rows, self._engine, self._schema = rows, rows.engine, schema
         self._duplicates = self._read = 0
+        self._bounds: list[str | None] = [None, None]  # first and last ds
         self._later = None if config.end_ds is None else rows.view
         self._longest: float | None = None
         self._notices: list[str] = []
@@ -184,45 +179,33 @@ class _Work:
     @contextlib.contextmanager
     def tables(self) -> Iterator[None]:
         """Remove the temporary tables at the end."""
-        names = f"VIEW {OUTPUT}", f"TABLE {EPISODES}", f"TABLE {ROWS}", f"VIEW {INPUT}"
         try:
             yield
         finally:
-            for name in names:
-                self._connection.execute(f"DROP {name.replace(' ', ' IF EXISTS ')}")
+            self._engine.drop(OUTPUT, EPISODES, ROWS, INPUT)
 
     def read(self) -> None:
         """Read and check rows and episodes, and find which episodes are too long."""
-        texts = Generator(self._schema, self.config)
-        self._view(INPUT, texts.input(self._rows.view))
+        texts = self._texts()
+        self._engine.view(INPUT, texts.input(self._rows.view))
         self._part(0.0, 0.25, "reading rows", lambda: self._create_rows(texts.rows()))
-        self._read = self._value(f"SELECT count(*) FROM {ROWS}")
         if not self._read:
             self._refuse_nothing()
         if self.config.end_ds is None:
-            ds = self._value(f"SELECT max(ds) FROM {ROWS}")
-            self.config = dataclasses.replace(self.config, end_ds=ds)
+            self.config = dataclasses.replace(self.config, end_ds=self._bounds[1])
         self._part(0.25, 0.35, "finding episodes", self._find_episodes)
 
     def write(self, staged: Path) -> None:
         """Write the samples into a folder."""
-        import duckdb
-
         # A reader that has listed the old files must not open new ones of that name.
-        parts = f"part-{secrets.token_hex(4)}-{{i}}"
-        query = Generator(self._schema, self.config).samples(self._longest)
-        copy = (
-            f"COPY ({query}) TO {literal(str(staged))} (FORMAT parquet, "
-            f"ROW_GROUP_SIZE {ROW_GROUP}, FILE_SIZE_BYTES {PART_BYTES}, "
-            f"FILENAME_PATTERN {literal(parts)}, OVERWRITE_OR_IGNORE)"
-        )
-        try:
-            execute = functools.partial(self._connection.execute, copy)
-            self._part(0.35, 0.95, "writing samples", execute)
-        except duckdb.IOException as error:
-            raise OSError(first_line(error)) from error
-        files = literals(map(str, sorted(staged.glob("part-*"))))
-        self._view(OUTPUT, f"SELECT * FROM read_parquet({files})")
+        prefix = f"part-{secrets.token_hex(4)}-"
+        query = self._texts().samples(self._longest)
+
+        def write() -> None:
+            self._engine.write(query, staged, prefix, ROW_GROUP)
+
+        self._part(0.35, 0.95, "writing samples", write)
+        self._engine.read(OUTPUT, [*map(str, sorted(staged.glob("part-*")))])
 
     def summary(self, target: Path) -> Summary:
         """Return what was written."""
@@ -230,8 +213,10 @@ class _Work:
             "SELECT count(*), count(DISTINCT mdp_id), "
             f"count(DISTINCT mdp_id) FILTER (WHERE NOT not_terminal) FROM {OUTPUT}"
         )
-        longest = "'inf'::DOUBLE" if self._longest is None else repr(self._longest)
-        kept = f"split IS NOT NULL AND length <= {longest}"
+        longest = ""
+        if self._longest is not None:
+            longest = f" AND length <= {self._engine.dialect.number(self._longest)}"
+        kept = f"split IS NOT NULL{longest}"
         markers, unshared, long, last = self._row(f"""SELECT
           sum(markers),
           coalesce(sum(length) FILTER (WHERE split IS NULL), 0),
@@ -282,7 +267,6 @@ class _Work:
 
     def facts(self, summary: Summary) -> dict[str, Any]:
         """Return entries of the manifest."""
-        low, high = self._row(f"SELECT min(ds), max(ds) FROM {ROWS}")
         return {
             "ds": self.config.end_ds,
             "rows": summary.samples,
@@ -290,34 +274,35 @@ class _Work:
             "terminals": summary.terminals,
             "rows_read": summary.read,
             "dropped": summary.dropped,
-            "min_ds": low,
-            "max_ds": high,
-            "engine": f"duckdb {self._value('SELECT version()')}",
+            "min_ds": self._bounds[0],
+            "max_ds": self._bounds[1],
+            "engine": self._engine.version,
         }
 
     def _create_rows(self, query: str) -> None:
-        import duckdb
-
+        reward = self.config.custom_reward
+        what = "rows cannot be read"
+        if reward is not None:
+            what = f"custom_reward {reward!r} cannot be computed"
         try:
-            self._table(ROWS, query)
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error as error:
+            with self._engine.failing(what):
+                self._engine.rows(ROWS, query)
+                # The rewards are computed here at the latest.
+                facts = "count(*), min(ds), max(ds), count(reward)"
+                found = self._row(f"SELECT {facts} FROM {ROWS}")
+                self._read, *self._bounds = found[:3]
+        except UserError:
             self._rows.check_unchanged()
-            reward = self.config.custom_reward
-            what = "rows cannot be read"
-            if reward is not None:
-                what = f"custom_reward {reward!r} cannot be computed"
-            raise UserError(f"{what}: {first_line(error)}") from error
+            raise
 
     def _find_episodes(self) -> None:
-        texts = Generator(self._schema, self.config)
+        texts = self._texts()
         if self.config.on_duplicate != "error":
-            columns = self._connection.table(ROWS).columns
-            self._table(ROWS, texts.without_duplicates(columns))
+            columns = self._engine.columns(ROWS)
+            self._engine.table(ROWS, texts.without_duplicates(columns))
             self._duplicates = self._read - self._value(f"SELECT count(*) FROM {ROWS}")
-        self._table(EPISODES, texts.episodes(self._later))
-        check_rows(self._connection, self._schema, self.config)
+        self._engine.table(EPISODES, texts.episodes(self._later))
+        check_rows(self._engine, self._schema, self.config)
         self._find_longest()
 
     def _refuse_nothing(self) -> None:
@@ -334,13 +319,14 @@ class _Work:
         share = self.config.max_length_percentile
         if share is None:
             return
-        longest = self._value(
-            f"SELECT quantile_cont(length, {share!r}) FROM {EPISODES} WHERE length > 0"
+        percentile = self._engine.dialect.percentile("length", share)
+        found = self._value(f"SELECT {percentile} FROM {EPISODES} WHERE length > 0")
+        longest = round(found, 6)  # engines differ in the last digit
+        longer, all_ = self._row(
+            f"SELECT count(*) FILTER (WHERE length > {longest!r}), count(*) "
+            f"FROM {EPISODES} WHERE length > 0"
         )
-        removed = self._value(
-            f"SELECT avg((length > {longest!r})::DOUBLE) FROM {EPISODES} "
-            "WHERE length > 0"
-        )
+        removed = longer / all_
         if abs(removed - (1 - share)) > 0.1 * (1 - share) + 1e-9:
             self._notices.append(
                 f"max_length_percentile is not applied: it would remove {removed:.2%} "
@@ -361,17 +347,15 @@ class _Work:
             self.tell(done, text)
 
         self.tell(start, text)
-        interruptible.run(self._connection, work, tell)
+        self._engine.run(work, tell)
         self.tell(end, text)
 
-    def _table(self, name: str, query: str) -> None:
-        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS\n{query}")
-
-    def _view(self, name: str, query: str) -> None:
-        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS\n{query}")
+    def _texts(self) -> Generator:
+        return Generator(self._schema, self.config, self._engine.dialect)
 
     def _row(self, query: str) -> tuple[Any, ...]:
-        return self._connection.execute(query).fetchone()
+        (found,) = self._engine.fetch(query)
+        return found
 
     def _value(self, query: str) -> Any:
         return self._row(query)[0]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tfagents_batch.errors import UserError, first_line
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.engines.engine import Engine
 from tfagents_batch.offline.schema import Schema
-from tfagents_batch.offline.sql import literals
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS
 from tfagents_batch.suggest import unknown
@@ -31,7 +29,7 @@ def check_metrics(schema: Schema, config: TimelineConfig) -> None:
             raise UserError(f"metric_weights has the {text}")
 
 
-def check_rows(connection: Any, schema: Schema, config: TimelineConfig) -> None:
+def check_rows(engine: Engine, schema: Schema, config: TimelineConfig) -> None:
     """Check the tables of rows and episodes.
 
     Raises:
@@ -47,45 +45,52 @@ def check_rows(connection: Any, schema: Schema, config: TimelineConfig) -> None:
             "r.is_end AND r.sequence_number < e.last AND (r.terminated OR r.truncated))"
         ),
         "a reward that is missing or not finite; correct the log, or pass a "
-        "custom_reward": "NOT r.is_end AND coalesce(NOT isfinite(r.reward), true)",
+        "custom_reward": "NOT r.is_end AND NOT coalesce(abs(r.reward) < "
+        "CAST('Infinity' AS DOUBLE), false)",
     }
     if schema.mode == "discrete":
-        known = f"list_contains({literals(schema.actions)}, r.action)"
+        # An action is never NULL here, and "" is none.
+        known = ", ".join(map(engine.dialect.text, ("", *schema.actions)))
         faults[
             f"an action that is none of {', '.join(schema.actions)}; correct the log, "
             "or name all actions in the schema"
-        ] = f"NOT r.is_end AND NOT {known}"
+        ] = f"NOT r.is_end AND r.{engine.dialect.name('action')} NOT IN ({known})"
     joined = f"FROM {ROWS} r LEFT JOIN {EPISODES} e ON r.mdp_id = e.mdp_id"
     counts = ", ".join(f"count(*) FILTER (WHERE {x})" for x in faults.values())
-    found = connection.execute(f"SELECT {counts} {joined}").fetchone()
+    (found,) = engine.fetch(f"SELECT {counts} {joined}")
     for count, (text, condition) in zip(found, faults.items(), strict=True):
         if count:
-            _refuse(connection, count, text, f"{joined} WHERE {condition}")
+            _refuse(engine, count, text, f"{joined} WHERE {condition}")
     if config.on_duplicate == "error":
-        _check_unique(connection)
+        _check_unique(engine)
 
 
-def _check_unique(connection: Any) -> None:
+def _check_unique(engine: Engine) -> None:
     keys = f"""SELECT mdp_id, sequence_number FROM {ROWS}
-      GROUP BY ALL HAVING count(*) > 1"""
-    (count,) = connection.execute(f"SELECT count(*) FROM ({keys})").fetchone()
+      GROUP BY mdp_id, sequence_number HAVING count(*) > 1"""
+    ((count,),) = engine.fetch(f"SELECT count(*) FROM ({keys}) AS twice")
     if count:
-        where = f"FROM {ROWS} r SEMI JOIN ({keys}) USING (mdp_id, sequence_number)"
+        where = (
+            f"FROM {ROWS} r JOIN ({keys}) AS k ON r.mdp_id = k.mdp_id "
+            "AND r.sequence_number = k.sequence_number"
+        )
         text = (
             "the mdp_id and sequence_number of another row; correct the log, or pass "
             "on_duplicate=first or last"
         )
-        (count,) = connection.execute(f"SELECT count(*) {where}").fetchone()
-        _refuse(connection, count, text, where)
+        ((count,),) = engine.fetch(f"SELECT count(*) {where}")
+        _refuse(engine, count, text, where)
 
 
-def _refuse(connection: Any, count: int, text: str, where: str) -> None:
-    rows = connection.execute(
-        f'SELECT r.file, r."row", r.mdp_id, r.sequence_number {where} '
-        'ORDER BY r.file, r."row" LIMIT 3'
-    ).fetchall()
+def _refuse(engine: Engine, count: int, text: str, where: str) -> None:
+    file, row = (f"r.{engine.dialect.name(x)}" for x in ("file", "row"))
+    rows = engine.fetch(
+        f"SELECT {file}, {row}, r.mdp_id, r.sequence_number {where} "
+        f"ORDER BY {file}, {row}, r.mdp_id, r.sequence_number LIMIT 3"
+    )
     places = "; ".join(
-        f"{file}, row {row} (mdp_id {mdp_id}, sequence_number {number})"
+        f"{file}{'' if row is None else f', row {row}'} "
+        f"(mdp_id {mdp_id}, sequence_number {number})"
         for file, row, mdp_id, number in rows
     )
     have = "row has" if count == 1 else "rows have"
@@ -93,26 +98,23 @@ def _refuse(connection: Any, count: int, text: str, where: str) -> None:
     raise UserError(f"{count:,} {have} {what}: {places}; {advice}")
 
 
-def check_samples(connection: Any, query: str) -> None:
+def check_samples(engine: Engine, query: str) -> None:
     """Run the user's query on the samples that are about to be published.
 
     Args:
-      connection: DuckDB connection with the views of input and output.
+      engine: engine with the views of input and output.
       query: SQL text in which ``{input}`` and ``{output}`` stand for them.
 
     Raises:
       UserError: unless the result is one row in which everything is true.
     """
-    import duckdb
-
     for name, view in _PLACEHOLDERS.items():
         query = query.replace(name, view)
     try:
-        found = connection.execute(query).fetchall()
-    except duckdb.Error as error:
-        raise UserError(
-            f"validation_sql cannot be run: {first_line(error)}; nothing is published"
-        ) from None
+        with engine.failing("validation_sql cannot be run"):
+            found = engine.fetch(query)
+    except UserError as error:
+        raise UserError(f"{error}; nothing is published") from None
     if len(found) != 1 or not all(cell is True for cell in found[0]):
         shown = ", ".join(map(str, found[:3])) or "no row"
         raise UserError(

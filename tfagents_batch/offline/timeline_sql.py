@@ -12,12 +12,11 @@ Each text reads a table that the one before it describes: ``INPUT``, ``ROWS``,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.dialect import DUCKDB, DuckDB
+from tfagents_batch.offline.engines.dialect import DUCKDB, Dialect
 from tfagents_batch.offline.schema import ACTION, FEATURES, Schema, types
-from tfagents_batch.offline.sql import identifier, literal, weighted
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
 INPUT = "timeline_input"  # rows between start_ds and end_ds
@@ -58,7 +57,7 @@ class Generator:
 
     schema: Schema
     config: TimelineConfig
-    dialect: DuckDB = DUCKDB
+    dialect: Dialect = DUCKDB
 
     def __post_init__(self):
         for name in self.schema.extra_columns:
@@ -72,9 +71,9 @@ class Generator:
         """Return a query of the rows between two partitions, compared as text."""
         terms = []
         if self.config.start_ds is not None:
-            terms.append(f"ds >= {literal(self.config.start_ds)}")
+            terms.append(f"ds >= {self.dialect.text(self.config.start_ds)}")
         if self.config.end_ds is not None:
-            terms.append(f"ds <= {literal(self.config.end_ds)}")
+            terms.append(f"ds <= {self.dialect.text(self.config.end_ds)}")
         where = f" WHERE {' AND '.join(terms)}" if terms else ""
         return f"SELECT * FROM {view}{where}"
 
@@ -88,34 +87,42 @@ class Generator:
     WHEN {is_end} THEN {self._no_actions} ELSE {self._all_actions}
   END AS possible_actions,
   final_possible_actions,"""
-        extra = "".join(f"\n  {identifier(x)}," for x in self.schema.extra_columns)
+        name = self.dialect.name
+        extra = "".join(f"\n  {name(x)}," for x in self.schema.extra_columns)
         return f"""SELECT
   ds, mdp_id, sequence_number,
   coalesce(state_features, {self._no_features}) AS state_features,
-  coalesce("action", {self._no_action}) AS "action",
+  coalesce({name("action")}, {self._no_action}) AS {name("action")},
   action_probability, action_log_density,
   {self._reward()} AS reward,
   metrics, terminated, truncated, final_state_features,{choices}{extra}
-  file, "row",
+  {name("file")}, {name("row")},
   coalesce({is_end}, false) AS is_end
 FROM {INPUT}"""
 
-    def without_duplicates(self, columns: Sequence[str]) -> str:
+    def without_duplicates(self, columns: Mapping[str, str]) -> str:
         """Return a query of the first or last row of each key.
 
-        ``ds`` decides, then the MD5 of all columns, so that all engines agree.
+        ``ds`` decides, then the MD5 of all columns that have a meaning, so that all
+        engines agree.
 
         Args:
-          columns: all columns of ``ROWS``.
+          columns: all columns of ``ROWS`` with their types.
         """
         down = " DESC" if self.config.on_duplicate == "last" else ""
-        names = sorted(set(columns) - {"file", "row"})
-        texts = [f"coalesce({identifier(x)}::VARCHAR, 'null')" for x in names]
-        return f"""SELECT * FROM {ROWS}
-QUALIFY row_number() OVER (
-  PARTITION BY mdp_id, sequence_number
-  ORDER BY ds{down}, md5(concat_ws('|', {", ".join(texts)})){down}
-) = 1"""
+        name = self.dialect.name
+        known = types(self.schema.mode)
+        texts = ", ".join(
+            self.dialect.canonical(name(x), known[x])
+            for x in sorted(known.keys() & columns.keys())
+        )
+        return f"""SELECT {", ".join(map(name, columns))} FROM (
+  SELECT *, row_number() OVER (
+    PARTITION BY mdp_id, sequence_number
+    ORDER BY ds{down}, md5(concat_ws('|', {texts})){down}
+  ) AS place
+  FROM {ROWS}
+) WHERE place = 1"""
 
     def episodes(self, view: str | None = None) -> str:
         """Return a query of each episode: its key, split, length, bounds and ending.
@@ -127,23 +134,29 @@ QUALIFY row_number() OVER (
           view: all rows; an episode with rows after ``end_ds`` is not at its end. None
             if there are no such rows.
         """
-        continues = "false"
+        continues, later = "false", ""
         if view is not None:
-            later = f"ds > {literal(self.config.end_ds)} AND mdp_id IS NOT NULL"
-            continues = f"mdp_id IN (SELECT mdp_id FROM {view} WHERE {later})"
-        ending = literal(_UNFLAGGED[self.config.last_row])
+            ds = self.dialect.text(self.config.end_ds)
+            continues = "later_id IS NOT NULL"
+            later = f"""
+LEFT JOIN (
+  SELECT DISTINCT mdp_id AS later_id FROM {view} WHERE ds > {ds}
+) AS later ON mdp_id = later_id"""
+        text, number = self.dialect.text, self.dialect.number
+        ending = text(_UNFLAGGED[self.config.last_row])
         if self.config.last_row != "horizon_keep":
-            ending = f"CASE WHEN continues THEN 'open' ELSE {ending} END"
+            ending = f"CASE WHEN {continues} THEN 'open' ELSE {ending} END"
         known = "final_state_features IS NOT NULL"
         if self.schema.mode == "parametric":  # no candidates, no value of that state
             known += f" AND NOT ({self.dialect.is_empty('final_possible_actions')})"
-        key = self.dialect.key(f"{literal(self.config.salt)} || mdp_id")
+        key = self.dialect.key(f"concat({text(self.config.salt)}, mdp_id)")
         return f"""SELECT
   *,
-  row_number() OVER () AS episode,
+  {continues} AS continues,
+  {self.dialect.group("mdp_id")} AS episode,
   CASE
-    WHEN mdp_key / {_KEYS!r} < {self.config.train_share!r} THEN 'train'
-    WHEN mdp_key / {_KEYS!r} >= {1 - self.config.eval_share!r} THEN 'eval'
+    WHEN mdp_key / {number(_KEYS)} < {number(self.config.train_share)} THEN 'train'
+    WHEN mdp_key / {number(_KEYS)} >= {number(1 - self.config.eval_share)} THEN 'eval'
   END AS split,
   CASE
     WHEN markers > 0 THEN 'marker'
@@ -155,7 +168,6 @@ QUALIFY row_number() OVER (
 FROM (
   SELECT
     mdp_id,
-    {continues} AS continues,
     {key} AS mdp_key,
     count(*) FILTER (WHERE NOT is_end) AS length,
     min(sequence_number) FILTER (WHERE NOT is_end) AS first,
@@ -166,7 +178,7 @@ FROM (
     coalesce(bool_or({known}) FILTER (WHERE NOT is_end), false) AS known
   FROM {ROWS}
   GROUP BY mdp_id
-)"""
+) AS grouped{later}"""
 
     def samples(self, max_length: float | None = None) -> str:
         """Return a query of the samples in a shuffled order.
@@ -174,13 +186,12 @@ FROM (
         Args:
           max_length: length of the longest episodes to keep; None keeps all.
         """
-        keep = "" if max_length is None else f" AND length <= {max_length!r}"
+        keep = ""
+        if max_length is not None:
+            keep = f" AND length <= {self.dialect.number(max_length)}"
         limit = self.config.time_window_limit
         within = "" if limit is None else f" AND sequence_number - first <= {limit}"
-        columns = ",\n  ".join(
-            name if value == name else f"{value} AS {name}"
-            for name, value in self._columns().items()
-        )
+        columns = self._listed(self._columns(), "  ")
         return f"""WITH chosen AS (
   SELECT * FROM {EPISODES} WHERE split IS NOT NULL AND length > 0{keep}
 ),
@@ -194,25 +205,25 @@ SELECT
   {columns}
 FROM placed
 WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
-ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
+{self.dialect.shuffled("mdp_key", "sequence_number")}"""
 
     # ---- parts of ``samples``
 
     def _joined(self) -> str:
         """Return a query of rows with their episodes, and of ends that are implied."""
         final = f"coalesce(r.final_state_features, {self._no_features})"
-        end = {"state_features": final, '"action"': self._no_action}
+        end = {"state_features": final, "action": self._no_action}
         if self._has_choices:
             given = "r.final_possible_actions"
             end["possible_actions"] = f"""CASE
       WHEN e.ending = 'terminal' THEN {self._no_actions}
       WHEN {self.dialect.is_empty(given)} OR {given} IS NULL THEN {self._all_actions}
       ELSE {given} END"""
-        names = [*self._carried(), *_OF_SAMPLE]
+        names, name = [*self._carried(), *_OF_SAMPLE], self.dialect.name
         episode = ", ".join(f"e.{x}" for x in _OF_EPISODE)
         later = f"CASE WHEN e.ending = 'known' THEN {self.config.time_unit} ELSE 0 END"
         return f"""  SELECT {episode}, r.mdp_id, r.sequence_number, r.is_end,
-    {", ".join(f"r.{x}" for x in names)}
+    {", ".join(f"r.{name(x)}" for x in names)}
   FROM {ROWS} r JOIN chosen e ON r.mdp_id = e.mdp_id
   UNION ALL
   SELECT {episode}, r.mdp_id, r.sequence_number + {later}, true,
@@ -229,16 +240,16 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
             "steps": f"least({n}, length + {ends} - {place})",
         }
         for name in (*self._carried(), "sequence_number"):
-            value = f"last_value({name}) OVER until_next"
+            column = self.dialect.name(name)
+            value = f"last_value({column}) OVER until_next"
             if self.config.form == "arrays":
-                value = self.dialect.frame(name, "nexts")
+                value = self.dialect.frame(column, "nexts")
             found[_next(name)] = value
         if n > 1 or self.config.form == "arrays":
             for name in ("reward", "metrics", "sequence_number"):
                 found[f"frame_{name}"] = self.dialect.frame(name, "rewarded")
-        columns = ",\n    ".join(f"{value} AS {name}" for name, value in found.items())
         return f"""  SELECT *,
-    {columns}
+    {self._listed(found, "    ")}
   FROM joined
   WINDOW
     by_time AS ({_ORDER}),
@@ -246,18 +257,26 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
     nexts AS ({_ORDER} ROWS BETWEEN 1 FOLLOWING AND {n} FOLLOWING),
     rewarded AS ({_ORDER} ROWS BETWEEN CURRENT ROW AND {n - 1} FOLLOWING)"""
 
+    def _listed(self, columns: Mapping[str, str], indent: str) -> str:
+        """Return expressions with their names, a line each."""
+        names = {name: self.dialect.name(name) for name in columns}
+        return f",\n{indent}".join(
+            names[name] if value == names[name] else f"{value} AS {names[name]}"
+            for name, value in columns.items()
+        )
+
     def _columns(self) -> dict[str, str]:
         """Return the expression of each column of a sample."""
         found = self._arrays() if self.config.form == "arrays" else self._sums()
         beyond = "steps = 0 OR (ordinal + steps > length AND ending <> 'known')"
         found |= {
-            "sequence_number_ordinal": "ordinal",
+            "sequence_number_ordinal": "CAST(ordinal AS BIGINT)",
             "time_since_first": "sequence_number - first",
-            "step": "greatest(steps, 1)",
+            "step": "CAST(greatest(steps, 1) AS BIGINT)",
             "not_terminal": f"NOT ({beyond})",
         }
         names = [
-            *("mdp_id", "mdp_key", "split", "state_features", '"action"'),
+            *("mdp_id", "mdp_key", "split", "state_features", "action"),
             "action_probability",
             *(() if self.schema.mode != "continuous" else ("action_log_density",)),
             *("reward", "metrics", "next_state_features", "next_action"),
@@ -267,23 +286,26 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
         ]
         if self._has_choices:
             names += ["possible_actions", "possible_next_actions"]
-        for extra in map(identifier, self.schema.extra_columns):
+        for extra in self.schema.extra_columns:
             names += [extra, _next(extra)]
-        return {name: found.get(name, name) for name in names}
+        return {name: found.get(name, self.dialect.name(name)) for name in names}
 
     def _sums(self) -> dict[str, str]:
         """Return the columns that are discounted sums, or values of the next row."""
         found, time = {}, "next_sequence_number - sequence_number"
         if self.config.last_row == "horizon_keep":  # samples without a next row
             for name, absent in self._carried().items():
-                found[_next(name)] = self._if_next(_next(name), absent)
+                value = self.dialect.name(_next(name))
+                found[_next(name)] = self._if_next(value, absent)
             time = self._if_next(time, "0")
         found["time_diff"] = time
         found["metrics"] = f"coalesce(metrics, {self.dialect.map([], [], _METRICS)})"
         if self.config.n_step > 1:
-            found["reward"] = self._sum("frame_reward[i]")
-            names = [*map(literal, self.schema.metrics)]
-            sums = [self._sum(f"coalesce(frame_metrics[i][{x}], 0)") for x in names]
+            found["reward"] = self._sum(self.dialect.at("frame_reward", "i"))
+            names = [*map(self.dialect.text, self.schema.metrics)]
+            each = self.dialect.at("frame_metrics", "i")
+            values = (self.dialect.lookup(each, x) for x in names)
+            sums = [self._sum(f"coalesce({value}, 0)") for value in values]
             found["metrics"] = self.dialect.map(names, sums, _METRICS)
         by_time = self.config.discount == "time"
         found["discount"] = self._power(time if by_time else "steps")
@@ -295,7 +317,9 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
     def _arrays(self) -> dict[str, str]:
         """Return the columns that are lists of later rows, in the order of time."""
         first = self.dialect.first
-        found = {_next(x): first(_next(x), "steps") for x in self._carried()}
+        name = self.dialect.name
+        nexts = [*map(_next, self._carried())]
+        found = {x: first(name(x), "steps") for x in nexts}
         times = first("next_sequence_number", "steps")
         found["time_diff"] = self.dialect.each(times, "t", "t - sequence_number")
         for name in ("reward", "metrics"):
@@ -304,30 +328,34 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
 
     def _sum(self, value: str) -> str:
         """Return the discounted sum of a value of the i-th rewarded row, from 1."""
-        time = "frame_sequence_number[i] - sequence_number"
+        time = f"{self.dialect.at('frame_sequence_number', 'i')} - sequence_number"
         factor = self._power(time if self.config.discount == "time" else "i - 1")
         return self.dialect.sum("greatest(steps, 1)", "i", f"{factor} * {value}")
 
     def _power(self, exponent: str) -> str:
         """Return gamma to the power of steps, or of time in its unit."""
         if self.config.discount == "time":
-            exponent = f"({exponent}) / {float(self.config.time_unit)!r}"
-        return f"pow({self.config.gamma!r}, {exponent})"
+            exponent = f"({exponent}) / {self.dialect.number(self.config.time_unit)}"
+        return f"pow({self.dialect.number(self.config.gamma)}, {exponent})"
 
     def _reward(self) -> str:
         """Return the reward of one row."""
         if self.config.custom_reward is not None:
-            return f"coalesce(({self.config.custom_reward})::DOUBLE, 0)"
+            return f"coalesce(CAST(({self.config.custom_reward}) AS DOUBLE), 0)"
         if self.config.metric_weights is None:
             return "reward"
-        return weighted("metrics", self.config.metric_weights)
+        terms = []
+        for name, weight in self.config.metric_weights.items():
+            value = self.dialect.lookup("metrics", self.dialect.text(name))
+            terms.append(f"{self.dialect.number(weight)} * coalesce({value}, 0)")
+        return " + ".join(terms) or self.dialect.number(0)
 
     def _carried(self) -> dict[str, str]:
         """Return what a sample has of its next row, and what stands for none."""
-        found = {"state_features": self._no_features, '"action"': self._no_action}
+        found = {"state_features": self._no_features, "action": self._no_action}
         if self._has_choices:
             found["possible_actions"] = self._no_actions
-        return found | {identifier(x): "NULL" for x in self.schema.extra_columns}
+        return found | dict.fromkeys(self.schema.extra_columns, "NULL")
 
     # ---- constants of a mode
 
@@ -354,13 +382,11 @@ ORDER BY {self.dialect.shuffled("mdp_key", "sequence_number")}"""
 
     @property
     def _all_actions(self) -> str:
-        names = map(literal, self.schema.actions)
+        names = map(self.dialect.text, self.schema.actions)
         return self.dialect.list(names, f"{ACTION[self.schema.mode]}[]")
 
 
 def _next(column: str) -> str:
     """Return the name of a column's value in the next row."""
-    known = {"possible_actions": "possible_next_actions", '"action"': "next_action"}
-    if column in known:
-        return known[column]
-    return f'"next_{column[1:]}' if column.startswith('"') else f"next_{column}"
+    known = {"possible_actions": "possible_next_actions"}
+    return known.get(column, f"next_{column}")

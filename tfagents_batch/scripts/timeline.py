@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +34,16 @@ class Command:
         (), "files, folders or globs of JSON lines or Parquet; or minari:<name>"
     )
     output: str | None = option(None, "folder of the table")
-    engine: Literal["duckdb"] = option("duckdb", "program that runs the SQL")
+    engine: Literal["duckdb", "spark"] = option(
+        "duckdb", "program that runs the SQL: duckdb or spark"
+    )
+    spark_master: str = option(
+        "local[*]", "where Spark runs: local[2] for two threads, or a cluster"
+    )
+    spark_memory: str = option("2g", "memory of Spark's driver")
+    samples: bool = option(
+        False, "the input has samples of Horizon or ReAgent, not rows"
+    )
     mode: Mode | None = option(
         None, "discrete, parametric or continuous actions; none: discrete"
     )
@@ -72,38 +82,97 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> int:
-    from tfagents_batch.offline.reader import open_rows
     from tfagents_batch.offline.timeline import build
-    from tfagents_batch.offline.validator import Options, validate
     from tfagents_batch.training.log import progress
 
+    for notice in horizon.notices:
+        print(f"note: {notice}", file=sys.stderr)
     features = None
     if command.features is not None:
         features = specification.read(command.features)
-    data = command.input[0] if len(command.input) == 1 else list(command.input)
     mode = command.mode or horizon.mode or "discrete"
-    options = Options(
-        on_duplicate=settings.on_duplicate, metric_weights=settings.metric_weights
-    )
+    if command.samples:
+        return _import(command, settings, mode, horizon.actions)
     expected = _expected(command, settings)
     extra = command.extra_columns or horizon.extra_columns
-    with open_rows(data, mode, expected, extra_columns=extra) as rows:
-        for notice in horizon.notices:
-            print(f"note: {notice}", file=sys.stderr)
+    with _opened(command, mode, expected, extra) as rows:
         schema = expected or _found(rows, horizon.actions)
-        if command.check:
-            report = validate(rows, expected, options)
-            if report.errors:
-                app.show(report.table())
-                print("nothing is published", file=sys.stderr)
-                return app.EXIT_DATA
-            if report.warnings:
-                print(report.table(), file=sys.stderr)
+        if command.check and not _is_right(command, rows, expected, settings):
+            return app.EXIT_DATA
         with progress.shown() as tell:
             summary = build(rows, schema, settings, command.output, tell, features)
     app.show(summary.text())
     app.show(str(summary.folder))
     return 0
+
+
+@contextlib.contextmanager
+def _opened(
+    command: Command, mode: Mode, expected: Schema | None, extra: tuple[str, ...]
+) -> Iterator[Any]:
+    """Yield the rows, open in the engine."""
+    data = _data(command)
+    if command.engine == "spark":
+        from tfagents_batch.offline.engines import session
+        from tfagents_batch.offline.reading import spark_rows
+
+        with (
+            session.started(command.spark_master, command.spark_memory) as spark,
+            spark_rows.open_rows(
+                spark, data, mode, expected, extra_columns=extra
+            ) as rows,
+        ):
+            yield rows
+        return
+    from tfagents_batch.offline.reader import open_rows
+
+    with open_rows(data, mode, expected, extra_columns=extra) as rows:
+        yield rows
+
+
+def _is_right(
+    command: Command, rows: Any, expected: Schema | None, settings: TimelineConfig
+) -> bool:
+    """Check rows, print what is wrong, and return whether there are no errors."""
+    if command.engine == "spark":
+        print(
+            "note: only what the timeline needs is checked in Spark; "
+            "tfagents-batch rows has all rules",
+            file=sys.stderr,
+        )
+        return True
+    from tfagents_batch.offline.validator import Options, validate
+
+    options = Options(
+        on_duplicate=settings.on_duplicate, metric_weights=settings.metric_weights
+    )
+    report = validate(rows, expected, options)
+    if report.errors:
+        app.show(report.table())
+        print("nothing is published", file=sys.stderr)
+    elif report.warnings:
+        print(report.table(), file=sys.stderr)
+    return not report.errors
+
+
+def _import(
+    command: Command, settings: TimelineConfig, mode: Mode, actions: tuple[str, ...]
+) -> int:
+    """Write samples of another program as a partition."""
+    from tfagents_batch.offline.reading import samples
+
+    if command.schema is not None:
+        actions = Schema.from_json(_text(command.schema)).actions
+    folder, count = samples.write(
+        _data(command), command.output or "", settings, mode, actions
+    )
+    app.show(f"samples  {count:,}")
+    app.show(str(folder))
+    return 0
+
+
+def _data(command: Command) -> Any:
+    return command.input[0] if len(command.input) == 1 else list(command.input)
 
 
 def _expected(command: Command, settings: TimelineConfig) -> Schema | None:

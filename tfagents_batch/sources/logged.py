@@ -213,16 +213,13 @@ class TableSettings:
         columns_of, missing = self._normalizer()
 
         def read(number: int) -> Columns:
-            raw = dense.read(found, blocks[number], missing)
-            columns = columns_of(self._boosted(raw, found))
-            rows = columns["trains"]
-            return {k: x[rows] for k, x in used(columns, masked).items()}
+            raw = dense.read(found, blocks[number], missing, dense.TRAIN)
+            return used(columns_of(self._boosted(raw, found)), masked)
 
         if self.streams:
             return TableStream(read, sizes, run.seed, run.steps)
-        columns = [read(number) for number in range(len(blocks))]
         with placement.updating():
-            return Table(columns, sizes)
+            return Table((read(number) for number in range(len(blocks))), sizes)
 
     def evaluator(self, algorithm: Algorithm, placement: Placement) -> Reporter:
         """Return what reports on the rows for evaluation, or those for training.

@@ -12,7 +12,7 @@ drawn equally often. A seed gives the same weights from memory and from files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.graph import state
+from tfagents_batch.offline import dense
 from tfagents_batch.offline.dense import Columns
 from tfagents_batch.sources.replay.uniform import integers
 from tfagents_batch.types import Collected, TimeStep, Trajectory
@@ -27,6 +28,7 @@ from tfagents_batch.types import Collected, TimeStep, Trajectory
 FEATURES, MASK = "action_features", "action_mask"  # parts of an observation
 STATE, PRESENCE = "state", "presence"  # the part beside them, and what is there
 _PARTS = ("", "next_")  # of columns, at both ends of a transition
+_LARGE = 2**24  # bytes
 _USED = ("state", "reward", "discount", "terminated", "action", "mask", "candidates")
 
 
@@ -63,20 +65,20 @@ class Table(tf.Module):
     """Source of rows in memory; an ``interfaces.Source``.
 
     Args:
-      blocks: columns of each block, see ``offline.dense.read``.
+      blocks: columns of each block, see ``offline.dense.read``; read one by one.
       sizes: sizes of the draws.
     """
 
     envs = ()
     compilable = True
 
-    def __init__(self, blocks: list[Columns], sizes: Sizes):
+    def __init__(self, blocks: Iterable[Columns], sizes: Sizes):
         super().__init__()
         self._sizes = lambda: sizes  # tf.Module rewraps the containers it holds
-        joined = {k: np.concatenate([x[k] for x in blocks]) for k in blocks[0]}
+        joined = _joined(blocks, sum(sizes.blocks))
         self._names = tuple(joined)
         self._dtypes = [tf.as_dtype(x.dtype) for x in joined.values()]
-        self._columns = [state.variable(x) for x in joined.values()]
+        self._columns = [state.variable(_tensor(x)) for x in joined.values()]
 
     def collect(self, seed, step) -> Collected:
         """Count an update."""
@@ -106,6 +108,32 @@ class Table(tf.Module):
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return no variables: rows do not change."""
         return {}
+
+
+def _joined(blocks: Iterable[Columns], rows: int) -> Columns:
+    """Return blocks one after the other; only one of them is in memory beside it."""
+    found: Columns = {}
+    start = 0
+    for block in blocks:
+        size = len(block["reward"])
+        if size == rows:
+            return dict(block)
+        for name, column in block.items():
+            if name not in found:
+                found[name] = dense.room([rows, *column.shape[1:]], column.dtype)
+            found[name][start : start + size] = column
+        start += size
+    return found
+
+
+def _tensor(column: np.ndarray) -> tf.Tensor:
+    """Return a column as a tensor, without a copy if it is large.
+
+    TensorFlow would copy it twice, and a variable takes the tensor's memory.
+    """
+    if column.dtype != np.float32 or column.nbytes < _LARGE:
+        return tf.convert_to_tensor(column)
+    return tf.experimental.dlpack.from_dlpack(column.__dlpack__())
 
 
 def place(sizes: Sizes, step: Any) -> Place:

@@ -3,14 +3,49 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
 
 JSON = (".jsonl", ".ndjson", ".json")
 PARQUET = (".parquet", ".pq")
 COMPRESSED = (".gz", ".zst")
+
+
+class File(NamedTuple):
+    """File as it was when its rows were opened."""
+
+    path: Path
+    size: int
+    mtime_ns: int
+
+
+def state(path: Path) -> File:
+    """Return a file as it is now."""
+    status = path.stat()
+    return File(path, status.st_size, status.st_mtime_ns)
+
+
+def check_unchanged(files: Iterable[File]) -> None:
+    """Check that files are as they were when they were opened.
+
+    Raises:
+      UserError: if a file has another size or time of modification, or is gone.
+    """
+    for file in files:
+        try:
+            now = state(file.path)
+        except OSError:
+            raise UserError(
+                f"{file.path} was removed while it was read; read the rows again"
+            ) from None
+        if now != file:
+            raise UserError(
+                f"{file.path} changed while it was read: {file.size:,} bytes "
+                f"became {now.size:,}; wait until it is complete, and read again"
+            )
 
 
 def find(data: Any) -> list[Path] | None:

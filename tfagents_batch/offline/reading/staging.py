@@ -16,6 +16,7 @@ import pyarrow
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import interruptible
+from tfagents_batch.offline.engines import spark_frames
 from tfagents_batch.offline.lines import to_line
 from tfagents_batch.offline.reading import files, json_lines, minari_rows
 from tfagents_batch.offline.schema import Mode
@@ -69,6 +70,9 @@ def stage(
             parts.append(Part(str(target), parsed=True))
         return parts
     label = f"<{type(data).__name__}>"
+    if spark_frames.is_frame(data):
+        written = spark_frames.write(data, folder, "rows-")
+        return [Part(str(path), label) for path in written]
     if isinstance(data, duckdb.DuckDBPyRelation):
         data.to_parquet(str(target))
         return [Part(str(target), label)]
@@ -88,8 +92,8 @@ def stage(
     if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
         raise UserError(
             f"rows cannot be read from {data!r:.200}; expected a path, a list of "
-            "paths, an Arrow, pandas or polars table, a DuckDB relation, a Minari "
-            "dataset or an iterable of rows, each a dict"
+            "paths, an Arrow, pandas or polars table, a DuckDB relation, a DataFrame "
+            "of Spark, a Minari dataset or an iterable of rows, each a dict"
         )
     lines = folder / "rows.jsonl"
     _write(lines, data)

@@ -1,0 +1,64 @@
+"""Timelines in Spark and in DuckDB: ``python -m benchmarks.spark``.
+
+Times whole commands, with the start of Python and of Spark, on the same rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from benchmarks.inside import wide_rows
+from benchmarks.measure import command
+from benchmarks.work import machine
+from tfagents_batch.config import option
+
+DEADLINE = 600  # seconds of a command
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    rows: int = option(1_000_000, "rows, in episodes of 100", least=100)
+    features: int = option(10, "features of a row", least=1)
+    runs: int = option(1, "runs of each engine", least=1)
+    master: str = option("local[1]", "where Spark runs")
+
+
+def main(flags: Command) -> int:
+    """Measure, and print a line for each run; 1 if something failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = pathlib.Path(folder, "rows.parquet")
+        wide_rows.write(
+            str(rows), flags.rows, flags.features, flags.features, length=100
+        )
+        facts = machine.describe().values()
+        print(f"{flags.rows:,} rows; {', '.join(map(str, facts))}")
+        for run in range(flags.runs):
+            for engine in ("spark", "duckdb"):
+                arguments = [f"--engine={engine}", f"--spark_master={flags.master}"]
+                arguments += [f"--input={rows}", f"--output={folder}/{engine}{run}"]
+                script = [sys.executable, "-m", "tfagents_batch.scripts.timeline"]
+                start = time.perf_counter()
+                done = subprocess.run(
+                    [*script, *arguments, "--check=false"],
+                    capture_output=True,
+                    text=True,
+                    timeout=DEADLINE,
+                    check=False,
+                )
+                seconds = time.perf_counter() - start
+                print(f"{engine:8} {seconds:6.1f} s", flush=True)
+                if done.returncode:
+                    print(done.stderr, file=sys.stderr)
+                    return 1
+    return 0
+
+
+if __name__ == "__main__":
+    command.run(Command, main)

@@ -1,0 +1,1 @@
+"""Programs that run the SQL of the timeline: DuckDB in this process, or Spark."""

@@ -1,0 +1,180 @@
+"""Expressions whose words differ between SQL engines.
+
+Types are written in the words of DuckDB everywhere, such as ``MAP(BIGINT, DOUBLE)``;
+``Dialect.type`` translates them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from tfagents_batch.offline.sql import identifier, literal
+
+
+class Dialect(Protocol):
+    """Words of an engine; all methods return SQL."""
+
+    def name(self, text: str) -> str:
+        """Return a quoted name of a column or a table."""
+
+    def text(self, text: str) -> str:
+        """Return a string."""
+
+    def number(self, value: float) -> str:
+        """Return a finite number."""
+
+    def type(self, kind: str) -> str:
+        """Return a type."""
+
+    def map(self, keys: Iterable[str], values: Iterable[str], kind: str) -> str:
+        """Return a map of a type, from expressions of its keys and values."""
+
+    def list(self, values: Iterable[str], kind: str) -> str:
+        """Return a list of a type."""
+
+    def is_empty(self, value: str) -> str:
+        """Return whether a list has no elements."""
+
+    def is_empty_map(self, value: str) -> str:
+        """Return whether a map has no keys."""
+
+    def first(self, value: str, count: str) -> str:
+        """Return the first elements of a list."""
+
+    def at(self, value: str, index: str) -> str:
+        """Return an element of a list, counted from 1."""
+
+    def lookup(self, value: str, key: str) -> str:
+        """Return the value of a key in a map, NULL if it is not there."""
+
+    def each(self, value: str, item: str, result: str) -> str:
+        """Return the list of ``result`` for each ``item``."""
+
+    def counted(self, values: str, view: str) -> str:
+        """Return a query of the elements of lists: ``name`` and ``number``."""
+
+    def sum(self, count: str, index: str, summand: str) -> str:
+        """Return the sum of ``summand`` for an index from 1 to ``count``."""
+
+    def frame(self, value: str, window: str) -> str:
+        """Return the values of a window's frame as a list, NULL included."""
+
+    def percentile(self, value: str, share: float) -> str:
+        """Return the exact percentile of a column, interpolated linearly."""
+
+    def key(self, text: str) -> str:
+        """Return the first 60 bits of the MD5 of a text, as a BIGINT."""
+
+    def canonical(self, value: str, kind: str) -> str:
+        """Return a text of a value that is the same in all engines."""
+
+    def group(self, column: str) -> str:
+        """Return a value that tells apart the groups of ``GROUP BY column``."""
+
+    def shuffled(self, *columns: str) -> str:
+        """Return the clauses of an order that depends on columns and means nothing."""
+
+
+class DuckDB:
+    """Words of DuckDB."""
+
+    def name(self, text: str) -> str:
+        """Return a name in double quotes."""
+        return identifier(text)
+
+    def text(self, text: str) -> str:
+        """Return a string in single quotes."""
+        return literal(text)
+
+    def number(self, value: float) -> str:
+        """Return a number."""
+        return repr(float(value))
+
+    def type(self, kind: str) -> str:
+        """Return the type as it is."""
+        return kind
+
+    def map(self, keys: Iterable[str], values: Iterable[str], kind: str) -> str:
+        """Return a map of a type, from expressions of its keys and values."""
+        if not (keys := list(keys)):
+            return f"MAP {{}}::{kind}"
+        return f"MAP([{', '.join(keys)}], [{', '.join(values)}])::{kind}"
+
+    def list(self, values: Iterable[str], kind: str) -> str:
+        """Return a list of a type."""
+        return f"[{', '.join(values)}]::{kind}"
+
+    def is_empty(self, value: str) -> str:
+        """Return whether a list has no elements."""
+        return f"len({value}) = 0"
+
+    def is_empty_map(self, value: str) -> str:
+        """Return whether a map has no keys."""
+        return f"cardinality({value}) = 0"
+
+    def first(self, value: str, count: str) -> str:
+        """Return the first elements of a list."""
+        return f"list_slice({value}, 1, {count})"
+
+    def at(self, value: str, index: str) -> str:
+        """Return an element of a list, counted from 1."""
+        return f"{value}[{index}]"
+
+    def lookup(self, value: str, key: str) -> str:
+        """Return the value of a key in a map, NULL if it is not there."""
+        return f"{value}[{key}]"
+
+    def each(self, value: str, item: str, result: str) -> str:
+        """Return the list of ``result`` for each ``item``."""
+        return f"list_transform({value}, lambda {item}: {result})"
+
+    def counted(self, values: str, view: str) -> str:
+        """Return a query of the elements of lists: ``name`` and ``number``."""
+        elements = f"SELECT unnest({values}) AS name FROM {view}"
+        return f"SELECT name, count(*) AS number FROM ({elements}) GROUP BY name"
+
+    def sum(self, count: str, index: str, summand: str) -> str:
+        """Return the sum of ``summand`` for an index from 1 to ``count``."""
+        return f"list_sum({self.each(f'range(1, {count} + 1)', index, summand)})"
+
+    def frame(self, value: str, window: str) -> str:
+        """Return the values of a window's frame as a list, NULL included."""
+        return f"coalesce(list({value}) OVER {window}, [])"  # no row gives NULL
+
+    def percentile(self, value: str, share: float) -> str:
+        """Return the exact percentile of a column, interpolated linearly."""
+        return f"quantile_cont({value}, {share!r})"
+
+    def key(self, text: str) -> str:
+        """Return the first 60 bits of the MD5 of a text, as a BIGINT."""
+        return f"('0x' || substr(md5({text}), 1, 15))::BIGINT"
+
+    def canonical(self, value: str, kind: str) -> str:
+        """Return a text of a value that is the same in all engines."""
+        if kind.endswith("[]"):
+            texts = self.each(value, "item", self.canonical("item", kind[:-2]))
+            found = f"'[' || array_to_string({texts}, ',') || ']'"
+        elif kind == "DOUBLE":  # decimal digits of a double differ between engines
+            found = f"replace(lower(printf('%a', {value})), 'p+', 'p')"
+        elif kind.startswith("MAP"):
+            pairs = f"list_sort(map_entries({value}))"
+            key = self.canonical("pair.key", kind[4:].partition(",")[0])
+            item = self.canonical("pair.value", "DOUBLE")
+            texts = self.each(pairs, "pair", f"{key} || ':' || {item}")
+            found = f"'{{' || array_to_string({texts}, ',') || '}}'"
+        else:
+            found = f"CAST({value} AS VARCHAR)"
+        return f"coalesce({found}, 'null')"
+
+    def group(self, column: str) -> str:
+        """Return the number of the group: sorting by it is faster than by a text."""
+        del column
+        return "row_number() OVER ()"
+
+    def shuffled(self, *columns: str) -> str:
+        """Return the clauses of an order that depends on columns and means nothing."""
+        return f"ORDER BY hash({', '.join(columns)})"
+
+
+DUCKDB = DuckDB()

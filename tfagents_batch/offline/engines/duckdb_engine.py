@@ -1,0 +1,97 @@
+"""DuckDB as an engine of the timeline."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from tfagents_batch.errors import UserError, first_line
+from tfagents_batch.offline import interruptible
+from tfagents_batch.offline.engines.dialect import DUCKDB
+from tfagents_batch.offline.sql import literal, literals
+
+_PART_BYTES = 2**29
+
+
+class DuckDBEngine:
+    """Connection of DuckDB; an ``engine.Engine``.
+
+    Args:
+      connection: the connection.
+    """
+
+    dialect = DUCKDB
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection):
+        self._connection = connection
+        # Without these two, the connection does not know its progress, or prints it.
+        connection.execute("SET enable_progress_bar = true")
+        connection.execute("SET enable_progress_bar_print = false")
+        ((version,),) = self.fetch("SELECT version()")
+        self.version = f"duckdb {version}"
+
+    def fetch(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the result of a query."""
+        return self._connection.execute(query).fetchall()
+
+    def columns(self, name: str) -> dict[str, str]:
+        """Return the columns of a table with their types."""
+        table = self._connection.table(name)
+        return dict(zip(table.columns, map(str, table.types), strict=True))
+
+    def table(self, name: str, query: str) -> None:
+        """Create or replace a temporary table."""
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS\n{query}")
+
+    def rows(self, name: str, query: str) -> None:
+        """Create or replace a temporary table."""
+        self.table(name, query)
+
+    def view(self, name: str, query: str) -> None:
+        """Create or replace a temporary view."""
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS\n{query}")
+
+    def drop(self, *names: str) -> None:
+        """Remove tables and views that exist."""
+        for name in names:
+            found = self.fetch(
+                "SELECT table_type FROM information_schema.tables "
+                f"WHERE table_name = {literal(name)}"
+            )
+            for (kind,) in found:
+                what = "VIEW" if kind == "VIEW" else "TABLE"
+                self._connection.execute(f"DROP {what} {name}")
+
+    def write(self, query: str, folder: Path, prefix: str, group_rows: int) -> None:
+        """Write the result of a query, see ``Engine``."""
+        copy = (
+            f"COPY ({query}) TO {literal(str(folder))} (FORMAT parquet, "
+            f"ROW_GROUP_SIZE {group_rows}, FILE_SIZE_BYTES {_PART_BYTES}, "
+            f"FILENAME_PATTERN {literal(prefix + '{i}')}, OVERWRITE_OR_IGNORE)"
+        )
+        try:
+            self._connection.execute(copy)
+        except duckdb.IOException as error:
+            raise OSError(first_line(error)) from error
+
+    def read(self, name: str, files: list[str]) -> None:
+        """Create or replace a view of Parquet files."""
+        self.view(name, f"SELECT * FROM read_parquet({literals(files)})")
+
+    def run(self, work: Callable[[], None], tell: Callable[[float], None]) -> None:
+        """Run statements, see ``interruptible.run``."""
+        interruptible.run(self._connection, work, tell)
+
+    @contextlib.contextmanager
+    def failing(self, what: str) -> Iterator[None]:
+        """Turn DuckDB's errors into a UserError."""
+        try:
+            yield
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            raise UserError(f"{what}: {first_line(error)}") from error

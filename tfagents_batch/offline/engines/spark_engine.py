@@ -1,0 +1,114 @@
+"""Spark as an engine of the timeline."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.engines import spark_frames
+from tfagents_batch.offline.engines.spark_sql import SPARK
+
+# Option of Parquet's writer for Java; without it a row group is limited in bytes only.
+_GROUP_ROWS = "parquet.block.row.count.limit"
+
+
+class SparkEngine:
+    """Session of Spark; an ``engine.Engine``.
+
+    Args:
+      session: a ``SparkSession``.
+      in_columns: whether the rows are in files that store each column apart.
+    """
+
+    dialect = SPARK
+
+    def __init__(self, session: Any, in_columns: bool = False):
+        self._session, self._in_columns = session, in_columns
+        self._kept: dict[str, Any] = {}
+        self.version = f"spark {session.version}"
+
+    def fetch(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the result of a query."""
+        return [tuple(row) for row in self._session.sql(query).collect()]
+
+    def columns(self, name: str) -> dict[str, str]:
+        """Return the columns of a table with their types."""
+        return dict(self._session.table(name).dtypes)
+
+    def table(self, name: str, query: str) -> None:
+        """Compute a query and keep its result, in memory or on the disk."""
+        frame = self._session.sql(query).persist()
+        frame.count()
+        before = self._kept.pop(name, None)
+        self._kept[name] = frame
+        frame.createOrReplaceTempView(name)
+        if before is not None:
+            before.unpersist()
+
+    def rows(self, name: str, query: str) -> None:
+        """Create or replace a table, or a view if reading again costs less.
+
+        Most queries read a few columns, which Parquet has apart.
+        """
+        if self._in_columns:
+            self.view(name, query)
+        else:
+            self.table(name, query)
+
+    def view(self, name: str, query: str) -> None:
+        """Create or replace a temporary view."""
+        self._session.sql(query).createOrReplaceTempView(name)
+
+    def drop(self, *names: str) -> None:
+        """Remove tables and views that exist."""
+        for name in names:
+            self._session.catalog.dropTempView(name)
+            frame = self._kept.pop(name, None)
+            if frame is not None:
+                frame.unpersist()
+
+    def write(self, query: str, folder: Path, prefix: str, group_rows: int) -> None:
+        """Write the result of a query, see ``Engine``."""
+        from pyspark.errors import PySparkException
+
+        frame = self._session.sql(query)
+        try:
+            spark_frames.write(frame, folder, prefix, **{_GROUP_ROWS: group_rows})
+        except PySparkException as error:
+            if "IOException" not in str(error):
+                raise
+            raise OSError(_line(error)) from error
+
+    def read(self, name: str, files: list[str]) -> None:
+        """Create or replace a view of Parquet files."""
+        paths = [spark_frames.address(Path(file)) for file in files]
+        self._session.read.parquet(*paths).createOrReplaceTempView(name)
+
+    def run(self, work: Callable[[], None], tell: Callable[[float], None]) -> None:
+        """Run statements; Spark does not say how far they are."""
+        del tell
+        with self.failing("the timeline cannot be made in Spark"):
+            work()
+
+    @contextlib.contextmanager
+    def failing(self, what: str) -> Iterator[None]:
+        """Turn Spark's errors into a UserError."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            raise UserError(f"{what}: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    """Return the line of an error of Spark that says what is wrong."""
+    lines = [x.strip() for x in str(error).splitlines()]
+    told = [x for x in lines if "[" in x and "]" in x and "." in x]
+    line = (told or lines or [""])[0]
+    start = line.find("[")
+    return line[start if told and start > 0 else 0 :]

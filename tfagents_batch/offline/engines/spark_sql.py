@@ -1,0 +1,127 @@
+"""Expressions in the words of Spark 4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_TYPES = {"VARCHAR": "STRING"}
+
+
+class Spark:
+    """Words of Spark in ANSI mode; a ``dialect.Dialect``."""
+
+    def name(self, text: str) -> str:
+        """Return a name in back quotes."""
+        return "`" + text.replace("`", "``") + "`"
+
+    def text(self, text: str) -> str:
+        """Return a string in single quotes; a backslash begins an escape."""
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    def number(self, value: float) -> str:
+        """Return a number; without the D it would be a DECIMAL."""
+        return f"{float(value)!r}D"
+
+    def type(self, kind: str) -> str:
+        """Return a type of DuckDB as one of Spark."""
+        if kind.endswith("[]"):
+            return f"ARRAY<{self.type(kind[:-2])}>"
+        if kind.startswith("MAP("):
+            key, _, value = kind[4:-1].partition(", ")
+            return f"MAP<{self.type(key)}, {self.type(value)}>"
+        return _TYPES.get(kind, kind)
+
+    def map(self, keys: Iterable[str], values: Iterable[str], kind: str) -> str:
+        """Return a map of a type, from expressions of its keys and values."""
+        pairs = (x for pair in zip(keys, values, strict=True) for x in pair)
+        return f"CAST(map({', '.join(pairs)}) AS {self.type(kind)})"
+
+    def list(self, values: Iterable[str], kind: str) -> str:
+        """Return a list of a type."""
+        return f"CAST(array({', '.join(values)}) AS {self.type(kind)})"
+
+    def is_empty(self, value: str) -> str:
+        """Return whether a list has no elements."""
+        return f"size({value}) = 0"
+
+    def is_empty_map(self, value: str) -> str:
+        """Return whether a map has no keys."""
+        return f"size({value}) = 0"
+
+    def first(self, value: str, count: str) -> str:
+        """Return the first elements of a list."""
+        return f"slice({value}, 1, CAST({count} AS INT))"
+
+    def at(self, value: str, index: str) -> str:
+        """Return an element of a list, counted from 1."""
+        return f"try_element_at({value}, CAST({index} AS INT))"
+
+    def lookup(self, value: str, key: str) -> str:
+        """Return the value of a key in a map, NULL if it is not there."""
+        return f"try_element_at({value}, {key})"
+
+    def each(self, value: str, item: str, result: str) -> str:
+        """Return the list of ``result`` for each ``item``."""
+        return f"transform({value}, {item} -> {result})"
+
+    def counted(self, values: str, view: str) -> str:
+        """Return a query of the elements of lists: ``name`` and ``number``.
+
+        Equal lists are counted first, because many rows have the same keys.
+        """
+        lists = f"SELECT {values} AS names, count(*) AS lists FROM {view} GROUP BY 1"
+        elements = f"SELECT explode(names) AS name, lists FROM ({lists})"
+        return f"SELECT name, sum(lists) AS number FROM ({elements}) GROUP BY name"
+
+    def sum(self, count: str, index: str, summand: str) -> str:
+        """Return the sum of ``summand`` for an index from 1 to ``count``."""
+        numbers = f"sequence(CAST(1 AS BIGINT), CAST({count} AS BIGINT))"
+        return f"aggregate({numbers}, 0D, (total, {index}) -> total + {summand})"
+
+    def frame(self, value: str, window: str) -> str:
+        """Return the values of a window's frame as a list, NULL included."""
+        # collect_list leaves out NULL, but not a struct of NULL.
+        return f"(collect_list(struct({value} AS v)) OVER {window}).v"
+
+    def percentile(self, value: str, share: float) -> str:
+        """Return the exact percentile of a column, interpolated linearly."""
+        return f"percentile({value}, {share!r}D)"
+
+    def key(self, text: str) -> str:
+        """Return the first 60 bits of the MD5 of a text, as a BIGINT."""
+        return f"CAST(conv(substr(md5({text}), 1, 15), 16, 10) AS BIGINT)"
+
+    def canonical(self, value: str, kind: str) -> str:
+        """Return a text of a value that is the same in all engines."""
+        if kind.endswith("[]"):
+            texts = self.each(value, "item", self.canonical("item", kind[:-2]))
+            found = f"'[' || array_join({texts}, ',') || ']'"
+        elif kind == "DOUBLE":
+            # Zeros are 0x0.0p0 here and 0x0p+0 in C; 1 is 0x1.0p0 and 0x1p+0.
+            found = f"lower(format_string('%a', {value}))"
+            found = f"replace(replace({found}, '.0p', 'p'), 'infinity', 'inf')"
+            found = f"CASE WHEN {value} IS NOT NULL THEN {found} END"
+        elif kind.startswith("MAP"):
+            key = self.canonical("pair.key", kind[4:].partition(",")[0])
+            item = self.canonical("pair.value", "DOUBLE")
+            pairs = f"array_sort(map_entries({value}))"
+            texts = self.each(pairs, "pair", f"{key} || ':' || {item}")
+            found = f"'{{' || array_join({texts}, ',') || '}}'"
+        else:
+            found = f"CAST({value} AS STRING)"
+        return f"coalesce({found}, 'null')"
+
+    def group(self, column: str) -> str:
+        """Return the column: there is no number without sorting all groups."""
+        return column
+
+    def shuffled(self, *columns: str) -> str:
+        """Return the clauses of an order that depends on columns and means nothing.
+
+        ``ORDER BY`` would compute everything twice, to find the bounds of the parts.
+        """
+        order = f"xxhash64({', '.join(columns)})"
+        return f"DISTRIBUTE BY {order} SORT BY {order}"
+
+
+SPARK = Spark()

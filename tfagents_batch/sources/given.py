@@ -1,0 +1,70 @@
+"""Logged rows or samples that a caller has in memory, as a table to train from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfagents_batch import config
+from tfagents_batch.offline.schema import Mode
+from tfagents_batch.offline.timeline_config import TimelineConfig
+
+
+@contextlib.contextmanager
+def table(
+    data: Any,
+    mode: Mode = "discrete",
+    settings: Mapping[str, Any] | None = None,
+    folder: str | os.PathLike | None = None,
+) -> Iterator[Any]:
+    """Yield the folder of a timeline: a path as it is, anything else after writing it.
+
+    Args:
+      data: folder of a timeline; or logged rows as ``reader.open_rows`` takes them, or
+        samples of a timeline, in a DataFrame of Spark, a table or a list of rows.
+      mode: kind of actions of rows, see ``Schema``.
+      settings: settings of ``TimelineConfig``.
+      folder: folder of the table; None for a temporary one, removed at the end.
+
+    Raises:
+      UserError: if the rows have errors, see ``validator.validate``.
+    """
+    if data is None or isinstance(data, (str, os.PathLike)):
+        yield data
+        return
+    from tfagents_batch.offline.reading.scratch import Scratch
+
+    timeline = config.replace(TimelineConfig(), dict(settings or {}), "timeline.")
+    with contextlib.ExitStack() as stack:
+        scratch = Scratch()
+        stack.callback(scratch.cleanup)
+        target = Path(folder or Path(scratch.name, "table")).expanduser()
+        _write(data, mode, timeline, target)
+        yield target
+
+
+def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> None:
+    from tfagents_batch.offline import timeline as timelines
+    from tfagents_batch.offline.engines import spark_frames
+    from tfagents_batch.offline.reader import open_rows
+    from tfagents_batch.offline.reading import samples
+    from tfagents_batch.offline.validator import Options, validate
+
+    with contextlib.ExitStack() as stack:
+        if spark_frames.is_frame(data):
+            columns = data.columns
+            data = stack.enter_context(spark_frames.files_of(data, target))
+        else:
+            columns = getattr(data, "column_names", getattr(data, "columns", ()))
+        if samples.has_samples(list(columns)):
+            samples.write(data, target, timeline, mode)
+            return
+        rows = stack.enter_context(open_rows(data, mode))
+        options = Options(
+            on_duplicate=timeline.on_duplicate, metric_weights=timeline.metric_weights
+        )
+        validate(rows, None, options).raise_for_errors()
+        timelines.build(rows, rows.find_schema(), timeline, target)
