@@ -12,6 +12,7 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import option
+from tfagents_batch.ops import masked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Calm(ppo.PPO):
 
     def _loss(self, batch, mask, entropy_scale):
         loss, metrics = super()._loss(batch, mask, entropy_scale)
-        size = tf.reduce_mean(tf.square(self.network(batch.steps)[0].policy.logits))
+        policy = self.network(batch.steps)[0].policy
+        size = masked.mean(tf.square(policy.params["logits"]), mask)
         return loss + self.config.weight * size, metrics | {"loss/logits": size}
 
 
