@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 import pytest
 import tensorflow as tf
@@ -156,6 +157,22 @@ def test_the_presets_of_the_readme_exist():
     text = "".join(page.read_text() for page in pages)
     for name in PRESETS:
         assert f"`{name}`" in text, name
+
+
+def test_the_page_has_the_steps_of_every_preset():
+    units, found = {"k": 1_000, "M": 1_000_000}, {}
+    page = (ROOT / "docs/running.md").read_text()
+    table = page.partition("| presets | environments | steps |")[2].partition("\n\n")[0]
+    for row in table.splitlines()[2:]:
+        _, names, _, steps, *_ = row.split("|")
+        names = re.findall(r"`([\w/-]+)`", re.sub(r"\(or .*?\)", "", names))
+        numbers = [
+            int(n) * units[unit] for n, unit in re.findall(r"(\d+)([kM])", steps)
+        ]
+        numbers *= len(names) if len(numbers) == 1 else 1
+        found |= dict(zip(names, numbers, strict=True))
+    aliases = {"cheetah", "batch_ppo/cheetah"}
+    assert found == {x: PRESETS[x]().steps for x in {*PRESETS} - aliases}
 
 
 @pytest.mark.parametrize("name", TASKS)
