@@ -69,7 +69,7 @@ _OF_ROWS = {
     "epsilon": (
         0.0,
         "an agent of logged rows does not explore; leave it out, and collect new rows "
-        "with --epsilon of scripts.collect",
+        "with --epsilon of tfagents-batch collect",
     ),
 }
 # Arguments of ``train`` that ``train_seeds`` does not take.
@@ -276,7 +276,7 @@ def train_offline(
 
     Args:
       algorithm: "dqn", "bc" or another algorithm that learns from rows.
-      data: folder of a timeline, which ``scripts.timeline`` writes. Or logged rows, or
+      data: folder of a timeline, which ``tfagents-batch timeline`` writes. Or logged rows, or
         samples of a timeline, in a DataFrame of Spark, an Arrow, pandas or polars table
         or a list of dicts; they are written to ``folder`` as a timeline first.
       settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:

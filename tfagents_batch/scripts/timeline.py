@@ -52,12 +52,13 @@ class Command:
     )
     extra_columns: tuple[str, ...] = option((), "further columns to keep")
     features: str | None = option(
-        None, "specification of features, see scripts/features, to be published, too"
+        None,
+        "specification of features, see tfagents-batch features, to be published, too",
     )
     horizon: str | None = option(
         None, "JSON file of Horizon with settings; flags replace them"
     )
-    check: bool = option(True, "check the rows first, as scripts.rows does")
+    check: bool = option(True, "check the rows first, as tfagents-batch rows does")
     debug: bool = option(False, "print tracebacks")
 
 

@@ -129,7 +129,8 @@ def read(folder: str | Path, call: Call = directly) -> Description:
     except FileNotFoundError:
         what = f"has no {FILE}" if folder.is_dir() else "does not exist"
         raise UserError(
-            f"{folder} {what}; expected the folder of an export, see scripts.export"
+            f"{folder} {what}; expected the folder of an export, see "
+            "tfagents-batch export"
         ) from None
     except OSError as error:
         raise UserError(f"{folder / FILE} cannot be read: {error.strerror}") from error

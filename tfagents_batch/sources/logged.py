@@ -58,7 +58,7 @@ class TableSettings:
     beside: ClassVar[int] = 0
     takes_turns: ClassVar[bool] = False
 
-    data: str = option("", "folder of a timeline, see scripts/timeline")
+    data: str = option("", "folder of a timeline, see tfagents-batch timeline")
     boosts: dict = option(
         {}, "numbers added to the rewards of actions, by the names of the actions"
     )
@@ -66,7 +66,8 @@ class TableSettings:
         {}, "share that each action should have, by name; reports say how far it is"
     )
     features: str = option(
-        "", "specification of features, see scripts/features; empty: the timeline's"
+        "",
+        "specification of features, see tfagents-batch features; empty: the timeline's",
     )
     block_rows: int = option(
         1 << 20,

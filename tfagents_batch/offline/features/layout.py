@@ -69,7 +69,7 @@ def layout(given: Specification, ids: Sequence[int] | None = None) -> Layout:
     if lost := [i for i in given.ids if i not in place]:
         raise UserError(
             f"the specification has the features {some(lost)}, which the rows do not "
-            f"have; they have {some(ids)}. Run scripts.features on these rows, "
+            f"have; they have {some(ids)}. Run tfagents-batch features on these rows, "
             "or with --allowlist"
         )
     groups, names = [], []

@@ -118,7 +118,7 @@ def from_dict(given: Any, where: str = "the specification") -> Specification:
     if given.get("version") != VERSION:
         raise UserError(
             f"{where} has version {given.get('version')!r}; expected {VERSION}: run "
-            "scripts.features again"
+            "tfagents-batch features again"
         )
     n, gate = given.get("n", 0), given.get("gate", "per_sample")
     as_zero = given.get("missing_as_zero", False)

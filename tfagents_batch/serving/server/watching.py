@@ -61,6 +61,6 @@ def first(folder: str) -> Found:
         why = "has no export" if Path(folder).is_dir() else "does not exist"
         raise UserError(
             f"--export={folder} {why}; expected a folder with {FILE}, or one with such "
-            "folders, see scripts.export"
+            "folders, see tfagents-batch export"
         )
     return found

@@ -81,8 +81,8 @@ GRADIENTS_SKIPPED = Limit(
     above=0,
     text="{grad/skipped:.0%} of the optimizer steps were dropped, because a "
     "gradient was NaN or infinite; training ends when none is left. What to "
-    "try: look for NaN or huge numbers in rewards and observations (python -m "
-    "tfagents_batch.scripts.check --env=...); lower --algorithm.learning_rate",
+    "try: look for NaN or huge numbers in rewards and observations "
+    "(tfagents-batch check --env=...); lower --algorithm.learning_rate",
 )
 
 
