@@ -276,9 +276,10 @@ def train_offline(
 
     Args:
       algorithm: "dqn", "bc" or another algorithm that learns from rows.
-      data: folder of a timeline, which ``tfagents-batch timeline`` writes. Or logged rows, or
-        samples of a timeline, in a DataFrame of Spark, an Arrow, pandas or polars table
-        or a list of dicts; they are written to ``folder`` as a timeline first.
+      data: folder of a timeline, which ``tfagents-batch timeline`` writes. Or logged
+        rows, or samples of a timeline, in a DataFrame of Spark, an Arrow, pandas or
+        polars table or a list of dicts; they are written to ``folder`` as a timeline
+        first.
       settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:
         rows hold as many rewards as the timeline was made with.
       table: settings of ``sources.logged.TableSettings``, such as ``boosts``.
