@@ -15,11 +15,6 @@ from tfagents_batch.offline.engines import session
 from tfagents_batch.offline.reading import spark_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
-# Columns of ``timelines.walks`` in Spark.
-WALKS = """ds string, mdp_id string, sequence_number bigint,
-  state_features map<bigint, double>, action string, action_probability double,
-  reward double, possible_actions array<string>, terminated boolean, truncated boolean,
-  final_state_features map<bigint, double>, final_possible_actions array<string>"""
 HAS_SPARK = importlib.util.find_spec("pyspark") and shutil.which("java")
 pytestmark = [
     pytest.mark.skipif(not HAS_SPARK, reason="needs PySpark (extra spark) and Java 17"),
@@ -73,13 +68,13 @@ def test_two_golden_cases_hold_in_spark(spark, tmp_path):
 
 def test_a_dataframe_gives_the_weights_of_its_parquet_files(spark, tmp_path):
     rows = timelines.walks(200)
-    frame = spark.createDataFrame(rows, WALKS)
     path = tmp_path / "rows.parquet"
     with reader.open_rows(rows) as opened:
         opened.connection.execute(
             f"COPY (SELECT * EXCLUDE (file, \"row\", unread) FROM rows) TO '{path}'"
         )
     table = timelines.build(tmp_path / "table", path)
+    frame = spark.read.parquet(str(path)).where("sequence_number >= 0")
     samples = spark.read.parquet(f"{manifest.newest(table)}/*.parquet")
     found = []
     for data in (table, frame, samples):
