@@ -65,7 +65,8 @@ def test_behavior_cloning_has_probabilities_and_no_values(data):
     assert found["actions/target_mse"] == pytest.approx((greedy - 0.5) ** 2)
     shares = [found[f"propensities/model/{x}"] for x in timelines.ACTIONS]
     assert sum(shares) == pytest.approx(1)
-    assert min(shares) < report.score < max(shares)
+    # The mean probability of the logged actions; not trained, all are about the same.
+    assert report.score == pytest.approx(0.5, abs=0.01)
     np.testing.assert_allclose(found["propensities/logged/left"], 0.5)
 
 
