@@ -19,9 +19,9 @@ try:
     import duckdb
 
     from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
+    from tfagents_batch.offline.engines.scratch import Scratch
     from tfagents_batch.offline.reading import staging, view
     from tfagents_batch.offline.reading.json_lines import ALIAS
-    from tfagents_batch.offline.reading.scratch import Scratch
 except ImportError as error:
     raise UserError(
         f"logged rows need DuckDB and PyArrow ({error}); "

@@ -35,7 +35,7 @@ def table(
     if data is None or isinstance(data, (str, os.PathLike)):
         yield data
         return
-    from tfagents_batch.offline.reading.scratch import Scratch
+    from tfagents_batch.offline.engines.scratch import Scratch
 
     timeline = config.replace(TimelineConfig(), dict(settings or {}), "timeline.")
     with contextlib.ExitStack() as stack:

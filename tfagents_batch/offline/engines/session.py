@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline.engines.scratch import Scratch
 
 EXTRA = 'pip install "tfagents_batch[spark]"'
 _JAVA = 17  # oldest version for Spark 4
@@ -50,8 +50,10 @@ def started(master: str = "local[*]", memory: str = "2g") -> Iterator[Any]:
         return
     check_java()
     check_python()
-    with tempfile.TemporaryDirectory(prefix="tfagents_spark_") as folder:
-        gateway, session = _start(sql, master, memory, Path(folder))
+    scratch = Scratch()
+    with contextlib.ExitStack() as stack:
+        stack.callback(scratch.cleanup)
+        gateway, session = _start(sql, master, memory, Path(scratch.name))
         try:
             with _quiet(*_LOGGERS):
                 yield session

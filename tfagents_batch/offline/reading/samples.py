@@ -20,9 +20,9 @@ from tfagents_batch.errors import SaveError, UserError, first_line
 from tfagents_batch.offline import interruptible, manifest, publish
 from tfagents_batch.offline.engines import contents, spark_frames
 from tfagents_batch.offline.engines.dialect import DUCKDB
+from tfagents_batch.offline.engines.scratch import Scratch
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.reading.conversion import converted
-from tfagents_batch.offline.reading.scratch import Scratch
 from tfagents_batch.offline.schema import ACTION, FEATURES, Mode, Schema
 from tfagents_batch.offline.sql import identifier, literal, literals
 from tfagents_batch.offline.timeline_config import TimelineConfig, checked
@@ -155,8 +155,6 @@ class _Work:
                 f"the samples lack {', '.join(missing)}; expected the columns "
                 f"{', '.join(NEEDED)}"
             )
-        others = set(columns) - set(_TYPES) - {x + _PRESENCE for x in _TYPES}
-        self.others = tuple(sorted(others))
         self._view(_GIVEN, f"SELECT * FROM {origin}")
         several = self._has_arrays(columns)
         typed = self._typed(columns, several)
@@ -329,7 +327,9 @@ class _Work:
         value.setdefault("step", "1")
         exponent = value["time_diff"] if by_time else value["step"]
         value.setdefault("discount", self._power(exponent))
-        value["metrics"] = f"coalesce({value.get('metrics')}, MAP {{}}::{_METRICS})"
+        value["metrics"] = (
+            f"coalesce({value.get('metrics', 'NULL')}, MAP {{}}::{_METRICS})"
+        )
         no_action = "''" if self._mode == "discrete" else f"MAP {{}}::{FEATURES}"
         nexts = f"coalesce({value.get('next_action', 'NULL')}, {no_action})"
         value["next_action"] = nexts
