@@ -17,16 +17,15 @@ _USAGE = 64  # exit status of a wrong command line, as of the commands
 
 def main() -> None:
     """Run the command that the command line names, as ``python -m`` runs its module."""
-    found = commands()
     name, *rest = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help", "help"):
-        print(_help(found))
+        print(_help())
         return
     if name == "--version":
         print(tfagents_batch.__version__)
         return
-    if name not in found:
-        print(f"error: {suggest.unknown('command', name, found)}", file=sys.stderr)
+    if name not in (known := _modules()):
+        print(f"error: {suggest.unknown('command', name, known)}", file=sys.stderr)
         sys.exit(_USAGE)
     sys.argv = [sys.argv[0], *rest]
     if not sys.flags.safe_path:
@@ -39,15 +38,20 @@ def main() -> None:
 def commands() -> dict[str, str]:
     """Return the commands by name with what each does, in alphabetical order."""
     found = {}
-    for path in sorted(_FOLDER.glob("*.py")):
-        if path.stem not in _NOT_COMMANDS:
-            about = ast.get_docstring(ast.parse(path.read_text())) or ""
-            found[path.stem] = about.partition(":")[0]
+    for name, path in _modules().items():
+        about = ast.get_docstring(ast.parse(path.read_text())) or ""
+        found[name] = about.partition(":")[0]
     return found
 
 
-def _help(found: dict[str, str]) -> str:
-    lines = [f"  {name:<10} {about}" for name, about in found.items()]
+def _modules() -> dict[str, Path]:
+    """Return the files of the commands by name; they are read for the help only."""
+    found = {path.stem: path for path in sorted(_FOLDER.glob("*.py"))}
+    return {name: path for name, path in found.items() if name not in _NOT_COMMANDS}
+
+
+def _help() -> str:
+    lines = [f"  {name:<10} {about}" for name, about in commands().items()]
     return "\n".join(
         [
             "usage: tfagents-batch <command> [--flag=value ...]",

@@ -222,11 +222,8 @@ def train(
     if source is not None:
         options = options | {"source": source}
     resolved = resolve(algorithm, env, config, settings, options)
-    name = resolved.algorithm
-    if isinstance(config, str):
-        found = named.find(config, algorithm)
-        named.require(found, env, options.get("wrappers"), network, source)
-        name = found.label
+    own_code = env, options.get("wrappers"), network, source
+    name = _label(config, resolved, algorithm, *own_code)
     own = resolved.env or experiments.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
         resolved = dataclasses.replace(resolved, eval_every=0)
@@ -348,11 +345,8 @@ def train_seeds(
         if not 1 <= seeds <= arguments.MAX_ENVS:
             raise UserError(f"seeds is {seeds}; expected 1 to {arguments.MAX_ENVS}")
         seeds = range(resolved.seed, resolved.seed + seeds)
-    name = resolved.algorithm
-    if isinstance(config, str):
-        found = named.find(config, algorithm)
-        named.require(found, env, options.get("wrappers"), None, None)
-        name = found.label
+    own_code = env, options.get("wrappers"), None, None
+    name = _label(config, resolved, algorithm, *own_code)
     ended = run_seeds(resolved, seeds, resolved.recipe(env), logdir or "logs", name)
     return [Run(*each) for each in ended]
 
@@ -549,6 +543,21 @@ def visualize(
     ):
         seed = _unseen_seed(seed)
         return filming.film(shown, agent.policy, outdir, num_episodes, seed, format)
+
+
+def _label(config: Any, resolved: RunConfig, algorithm: Any, *own_code: Any) -> str:
+    """Return the label of a new run's folder, if its config has the code it needs.
+
+    Args:
+      config, algorithm: arguments of ``train``.
+      resolved: the config of the run.
+      *own_code: the user's code, as of ``named.require``.
+    """
+    if not isinstance(config, str):
+        return resolved.algorithm
+    found = named.find(config, algorithm)
+    named.require(found, *own_code)
+    return found.label
 
 
 def _unplayed(logdir: Any, env: Any, *arguments: Any) -> playing.Trained:

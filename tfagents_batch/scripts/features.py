@@ -1,5 +1,5 @@
 """Find types of features and how to normalize them:
-``python -m tfagents_batch features --input=logs/ --output=features.json``.
+``tfagents-batch features --input=logs/ --output=features.json``.
 """
 
 from __future__ import annotations
