@@ -67,6 +67,13 @@ PAGES = [
 ]
 
 
+def test_readme_has_the_commands_of_the_gate_as_lines_of_their_own():
+    gate = (ROOT / ".ci" / "run").read_text()
+    commands = re.findall(r"^(?:readme|train=|evaluate=) ?'(.+)'$", gate, re.MULTILINE)
+    assert len(commands) == 4
+    assert set(commands) <= set((ROOT / "README.md").read_text().splitlines())
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_has_a_target(page):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", page.read_text()):
