@@ -29,6 +29,7 @@ EXTRAS = {
         "tf2onnx==1.17.0",
     ],
     "serve": ["onnxruntime>=1.20", "uvicorn[standard]>=0.34"],
+    "tune": ["optuna>=4"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],
     # Exact versions, because the build of the site treats warnings as errors.
@@ -86,6 +87,7 @@ IN_DEV = (
     "offline",
     "export",
     "serve",
+    "tune",
     "docs",
 )
 EXTRAS["dev"] = TOOLS + [package for extra in IN_DEV for package in EXTRAS[extra]]

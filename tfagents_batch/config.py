@@ -298,6 +298,20 @@ def names_of(config: Any) -> list[str]:
     return [name for name, *_ in _leaves(config, "")]
 
 
+def setting(config: Any, name: str) -> tuple[fields.Kind, Mapping[str, Any]]:
+    """Return the kind of a setting and its bounds, see ``option``.
+
+    Args:
+      config: a config.
+      name: dotted name, one of ``names_of``.
+    """
+    *parts, last = name.split(".")
+    for part in parts:
+        config = getattr(config, part)
+    (field,) = (each for each in dataclasses.fields(config) if each.name == last)
+    return fields.kind(typing.get_type_hints(type(config))[last]), field.metadata
+
+
 class _Parser(flags.ArgumentParser):
     """Parser of an absl flag."""
 

@@ -32,17 +32,15 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.sources import logged
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
-    data, given, settings = peek(argv, "data"), {}, None
+    data, number = peek(argv, "data"), peek(argv, "seeds")
+    if data is not None and number is not None:
+        raise UserError(
+            f"--seeds is {number}, but it is for environments in TensorFlow "
+            "(tf/...) and not for --data; start once for each --seed instead"
+        )
+    base = defaults(algorithm, preset, data)
     if data is not None:
-        if (number := peek(argv, "seeds")) is not None:
-            raise UserError(
-                f"--seeds is {number}, but it is for environments in TensorFlow "
-                "(tf/...) and not for --data; start once for each --seed instead"
-            )
-        algorithm = algorithm or "dqn"
-        given = {"source": logged.newest(data)}
-        settings = api.offline_settings(algorithm, None, preset)
-    base = api.resolve(algorithm, None, preset, settings, given)
+        algorithm = base.algorithm
 
     @dataclasses.dataclass(frozen=True)
     class Command:
@@ -111,6 +109,28 @@ def main(argv: Sequence[str]) -> int:
         app.show(run.logdir)
     stopped = [run for run in runs if not run.finished]
     return exit_status(stopped[0].signal) if stopped else 0
+
+
+def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any:
+    """Return the config whose values are the defaults of the flags.
+
+    Args:
+      algorithm, preset, data: texts of the flags ``algorithm``, ``config`` and
+        ``data``; None if not given.
+
+    Raises:
+      UserError: for an unknown name, or flags that exclude each other.
+    """
+    from tfagents_batch import api
+    from tfagents_batch.sources import logged
+
+    if data is None:
+        return api.resolve(algorithm, None, preset, None, {})
+    algorithm = algorithm or "dqn"
+    settings = api.offline_settings(algorithm, None, preset)
+    return api.resolve(
+        algorithm, None, preset, settings, {"source": logged.newest(data)}
+    )
 
 
 def _next(run: Any, options: dict[str, Any]) -> str:

@@ -150,11 +150,15 @@ def list_runs(logdir: Path) -> list[Path]:
 
 
 @contextlib.contextmanager
-def lock(folder: str | os.PathLike) -> Iterator[None]:
-    """Lock a run folder for writing while the context is open.
+def lock(folder: str | os.PathLike, what: str = "run folder") -> Iterator[None]:
+    """Lock a folder for writing while the context is open.
 
     The kernel holds the lock (``flock`` on ``run.lock``), so the lock of a process that
     died is released. The file's content only identifies the process.
+
+    Args:
+      folder: the folder.
+      what: what it is, for errors.
 
     Raises:
       UserError: if another process, which the message names, holds the lock, or if the
@@ -166,11 +170,11 @@ def lock(folder: str | os.PathLike) -> Iterator[None]:
         )
     except OSError as error:
         raise UserError(
-            f"run folder {folder} cannot be locked for writing: {error.strerror}; "
+            f"{what} {folder} cannot be locked for writing: {error.strerror}; "
             "check that it exists and its permissions"
         ) from error
     try:
-        _flock(descriptor, folder)
+        _flock(descriptor, folder, what)
         started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "started": started}
         _write_holder(descriptor, json.dumps(holder))
@@ -221,7 +225,7 @@ def _read_config(path: Path) -> str:
     return text
 
 
-def _flock(descriptor: int, folder: str | os.PathLike) -> None:
+def _flock(descriptor: int, folder: str | os.PathLike, what: str) -> None:
     if fcntl is None:
         return
     try:
@@ -232,7 +236,7 @@ def _flock(descriptor: int, folder: str | os.PathLike) -> None:
             data = json.loads(os.read(descriptor, 4096))
             holder = f"process {data['pid']} on {data['host']}, since {data['started']}"
         raise UserError(
-            f"run folder {folder} is in use by {holder}; wait for it to end or stop "
+            f"{what} {folder} is in use by {holder}; wait for it to end or stop "
             "it, then try again"
         ) from error
     except OSError as error:  # some network file systems

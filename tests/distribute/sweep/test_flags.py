@@ -1,0 +1,114 @@
+"""Tests of the flags of a sweep's trainings, and of its command."""
+
+import sys
+
+import pytest
+
+from tfagents_batch import api
+from tfagents_batch.configs.searches import SEARCHES
+from tfagents_batch.distribute.sweep import flags, loop, results
+from tfagents_batch.distribute.sweep.plan import Plan
+from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import sweep, train
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_usual_search_space_can_be_trained(name):
+    variants = flags.variants([f"--algorithm={name}"], {}, train.defaults)
+    space = flags.space(SEARCHES[name], variants, [])
+    fixed = {"algorithm": name, "env": "tf/CartPole-v1"}
+    if name == "bc":  # learns from rows
+        return
+    flags.check(Plan(fixed, space), variants, api.resolve)
+
+
+def test_presets_and_algorithms_are_searched():
+    texts = {"config": "cartpole,pendulum", "algorithm.epochs": "4,8"}
+    variants = flags.variants([], texts, train.defaults)
+    assert [each.base.env for each in variants] == ["CartPole-v1", "Pendulum-v1"]
+    flags.check(Plan({}, flags.space(texts, variants, [])), variants, api.resolve)
+    texts = {"algorithm": "ppo,dqn", "num_envs": "4,8"}
+    variants = flags.variants([], texts, train.defaults)
+    fixed = {"env": "CartPole-v1"}
+    flags.check(Plan(fixed, flags.space(texts, variants, [])), variants, api.resolve)
+
+
+CARTPOLE = "--config=cartpole"
+
+
+@pytest.mark.parametrize(
+    ("argv", "error"),
+    [
+        (["--config=cartpol"], "did you mean 'cartpole'?"),
+        ([CARTPOLE, "--steps=many"], "--steps=many"),
+        ([CARTPOLE, "--trails=3"], "unknown flag --trails; did you mean --trials?"),
+        ([CARTPOLE, "--trials=0"], "--trials is 0; expected at least 1"),
+        ([CARTPOLE, "--jobs=0"], "--jobs is 0; expected at least 1"),
+        ([CARTPOLE, "--resume=x"], "unknown flag --resume"),
+        (
+            [CARTPOLE, "--search=algorithm.learning_rat=1,2"],
+            "there is no flag --algorithm.learning_rat with cartpole; did you mean "
+            "--algorithm.learning_rate?",
+        ),
+        (
+            ["--search=algorithm=ppo,dqn", "--search=rollout.length=8,16"],
+            "there is no flag --rollout.length with dqn",
+        ),
+        ([CARTPOLE, "--search=seed=1,2"], "--seed cannot be searched; pass --seeds_"),
+        ([CARTPOLE, "--search=num_envs=8,16", "--num_envs=8"], "given and searched"),
+        ([CARTPOLE, "--search=num_envs=0,16"], "0 is out of bounds; expected at leas"),
+        (["--search=num_envs=8,16"], "there is no environment; pass --env"),
+        ([CARTPOLE, "--eval_every=0"], "there are no evaluations in an environment"),
+        (
+            [CARTPOLE, "--num_workers=1", "--envs_per_worker=2"],
+            "num_workers is 1 and envs_per_worker is 2",
+        ),
+        (["--algorithm=ppo", "--env=x", "--seeds_per_trial=0"], "expected at least 1"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_before_a_folder_is_made(
+    argv, error, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        sweep.main([*argv, "--logdir=sweep"])
+    assert error in str(caught.value)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_folder_is_required():
+    with pytest.raises(UserError, match="no folder is given"):
+        sweep.main([CARTPOLE])
+
+
+def test_an_algorithm_without_a_usual_search_space_needs_one(monkeypatch):
+    monkeypatch.delitem(SEARCHES, "ppo")
+    with pytest.raises(UserError, match="no usual search space for 'ppo'"):
+        sweep.main([CARTPOLE, "--logdir=sweep"])
+
+
+def test_the_command_shows_results(tmp_path, monkeypatch, capsys):
+    def fake(plan, study, folder, trials, jobs, report):
+        assert (trials, jobs, plan.fixed) == (3, 2, {"config": "cartpole"})
+        for value in range(trials):
+            trial = study.ask(plan.distributions())
+            report(study.tell(trial, value))
+
+    monkeypatch.setattr(loop, "run", fake)
+    argv = ["--config=cartpole", "--trials=3", "--jobs=2", f"--logdir={tmp_path}"]
+    assert sweep.main([*argv, "--search=num_envs=8,16"]) == 0
+    out, err = capsys.readouterr()
+    assert "3 of 3 trials completed" in out
+    assert "train the best again: tfagents-batch train --config=cartpole --num" in out
+    assert out.splitlines()[-1] == str(tmp_path / results.FILE)
+    assert "trial 2: 2 in 0 s; 3 of 3, best 2 (trial 2)" in err
+
+
+@pytest.mark.slow
+def test_a_sweep_trains(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["sweep"])
+    argv = ["--config=cartpole", "--trials=3", "--jobs=2", f"--logdir={tmp_path}"]
+    argv += ["--search=algorithm.learning_rate=log:1e-4:1e-2", "--steps=4000"]
+    assert sweep.main([*argv, "--quiet"]) == 0
+    text = (tmp_path / results.FILE).read_text()
+    assert text.count(",complete,") == 3

@@ -1,0 +1,239 @@
+"""Tests of sweeps whose trainings are a fake that takes no time."""
+
+import csv
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfagents_batch.distribute.sweep import figure, loop, results, storage
+from tfagents_batch.distribute.sweep.plan import Plan
+from tfagents_batch.distribute.sweep.search import Choices, Range
+from tfagents_batch.errors import SaveError, UserError
+
+PROGRAM = sys.executable, str(Path(__file__).with_name("fake_train.py"))
+PLAN = Plan({"steps": "100"}, {"x": Range(0.0, 1.0)})
+DOING = Plan({}, {"x": Range(0.0, 9.0), "do": Choices(("train", "kill", "refuse"))})
+ROOT = Path(__file__).parents[3]
+DEADLINE = 60  # seconds
+SWEEP = """
+import sys
+from pathlib import Path
+from tests.distribute.sweep import test_sweep
+test_sweep.sweep(Path(sys.argv[1]), jobs=int(sys.argv[2]))
+"""
+
+
+def sweep(folder, plan=PLAN, trials=20, jobs=1, enqueue=(), **options):
+    """Run a sweep; return its rows."""
+    with storage.opened(folder, plan, **options) as study:
+        for values in enqueue:
+            study.enqueue_trial(values)
+        loop.run(plan, study, folder, trials, jobs, program=PROGRAM)
+        return results.rows(study, plan)
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """Return a function that starts a sweep whose trials hang from a number on.
+
+    It returns the process and, once they hang, the descriptors of its trainings.
+    """
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    processes = []
+
+    def start(hang_from, jobs=1):
+        env = os.environ | {"PIPE": str(pipe), "HANG_FROM": str(hang_from)}
+        command = [sys.executable, "-c", SWEEP, tmp_path / "sweep", str(jobs)]
+        options = {"env": env, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, cwd=ROOT, **options)
+        processes.append(process)
+        hanging = []
+        while len(hanging) < jobs:
+            with open(pipe) as file:
+                hanging += [os.pidfd_open(int(line)) for line in file]
+        return process, hanging
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate(timeout=DEADLINE)
+
+
+def require_end(hanging):
+    """Require that processes end, which are no children of this one."""
+    for descriptor in hanging:
+        assert select.select([descriptor], [], [], DEADLINE)[0]
+        os.close(descriptor)
+
+
+def test_a_killed_sweep_goes_on_with_the_trial_that_was_cut_off(started, tmp_path):
+    process, hanging = started(hang_from=8)
+    process.kill()
+    process.wait(timeout=DEADLINE)
+    require_end(hanging)
+    folder = tmp_path / "sweep"
+    found = sweep(folder)
+    assert len(found) == 20 and {row.state for row in found} == {"complete"}
+    assert [row.value for row in found] == sorted(
+        (r.value for r in found), reverse=True
+    )
+    assert all(row.value == row.values["x"] for row in found)
+    numbers = {row.number: row.values for row in found}
+    assert sorted(numbers) == [*range(8), *range(9, 21)]
+    with storage.opened(folder, PLAN) as study:
+        assert study.trials[8].params == numbers[9]
+    assert len({values["x"] for values in numbers.values()}) == 20  # none drawn twice
+    assert sweep(folder) == found  # nothing is left to do
+    assert len(sweep(folder, trials=21)) == 21
+
+
+def test_an_interrupted_sweep_leaves_no_process(started):
+    process, hanging = started(hang_from=0, jobs=2)
+    process.send_signal(signal.SIGINT)
+    assert "KeyboardInterrupt" in process.communicate(timeout=DEADLINE)[1]
+    require_end(hanging)
+
+
+def test_trials_that_fail_or_are_killed_are_counted(tmp_path):
+    todo = [{"x": x, "do": do} for x, do in enumerate(["kill", "refuse", "train"])]
+    found = sweep(tmp_path, DOING, trials=3, jobs=2, enqueue=todo)
+    states = {row.number: (row.state, row.error, row.value) for row in found}
+    assert states == {
+        0: ("failed", "killed by SIGKILL", None),
+        1: ("failed", "x is wrong", None),
+        2: ("complete", "", 2.0),
+    }
+    assert results.summary(found) == "1 of 3 trials completed, 2 failed (67%)"
+
+
+def test_a_training_without_the_metric_fails(tmp_path):
+    plan = Plan({"do": "silent"}, PLAN.search)
+    (row,) = sweep(tmp_path, plan, trials=1)
+    assert row.error == "there is no eval/return_mean in its log"
+
+
+def test_a_sweep_ends_if_its_first_trials_are_refused(tmp_path):
+    plan = Plan({"do": "refuse"}, PLAN.search)
+    with pytest.raises(UserError, match=r"the first 3 trials were refused.*x is wrong"):
+        sweep(tmp_path, plan)
+
+
+def test_a_trial_below_the_median_is_stopped(tmp_path):
+    plan = Plan({}, {"x": Range(0.0, 9.0), "do": Choices(("train", "hang"))})
+    todo = [{"x": 5.0, "do": "train"}] * 5 + [{"x": 1.0, "do": "hang"}]
+    found = sweep(tmp_path, plan, trials=6, enqueue=todo)
+    assert [row.state for row in found] == ["complete"] * 5 + ["pruned"]
+    assert found[-1].value == 1.0
+
+
+def test_the_value_of_a_trial_is_the_mean_over_its_seeds(tmp_path):
+    plan = Plan({"x": "5"}, {"do": Choices(("train", "a"))}, seed=3, seeds_per_trial=2)
+    assert sweep(tmp_path, plan, trials=1)[0].value == 8.5
+    best = Plan(plan.fixed, plan.search, value="best")
+    assert sweep(tmp_path / "best", best, trials=1)[0].value == 6
+    least = Plan(plan.fixed, plan.search, value="best", goal="min")
+    assert sweep(tmp_path / "least", least, trials=1)[0].value == 4
+
+
+def test_a_second_sweep_in_the_same_folder_is_refused(tmp_path):
+    with (
+        storage.opened(tmp_path, PLAN),
+        pytest.raises(UserError, match=rf"is in use by process {os.getpid()}"),
+        storage.opened(tmp_path, PLAN),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("plan", "text"),
+    [
+        (Plan({"steps": "200"}, PLAN.search), "its --steps is 100, not 200"),
+        (Plan({}, PLAN.search), "its --steps is 100, not none"),
+        (
+            Plan(PLAN.fixed, {"x": Range(0.0, 2.0)}),
+            "its --search=x is uniform:0.0:1.0, not uniform:0.0:2.0",
+        ),
+        (Plan(PLAN.fixed, PLAN.search, seed=1), "its --seed is 0, not 1"),
+    ],
+)
+def test_a_folder_of_another_sweep_is_refused(tmp_path, plan, text):
+    with storage.opened(tmp_path, PLAN):
+        pass
+    with pytest.raises(UserError, match=text), storage.opened(tmp_path, plan):
+        pass
+
+
+def test_a_file_that_is_no_study_of_a_sweep_is_refused(tmp_path):
+    import optuna
+
+    (tmp_path / storage.FILE).write_text("something else" * 1000)
+    with (
+        pytest.raises(UserError, match="cannot be read"),
+        storage.opened(tmp_path, PLAN),
+    ):
+        pass
+    (tmp_path / storage.FILE).unlink()
+    with storage._connected(tmp_path / storage.FILE) as other:
+        optuna.create_study(storage=other, study_name="mine")
+    with (
+        pytest.raises(UserError, match="the study 'mine'"),
+        storage.opened(tmp_path, PLAN),
+    ):
+        pass
+    with (
+        pytest.raises(UserError, match="cannot create the folder"),
+        storage.opened(tmp_path / storage.FILE, PLAN),
+    ):
+        pass
+
+
+def test_optuna_is_named_if_it_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with (
+        pytest.raises(UserError, match=r"tfagents_batch\[tune\]"),
+        storage.opened(tmp_path, PLAN),
+    ):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_ends_the_sweep(tmp_path):
+    with storage.opened(tmp_path, PLAN) as study:
+        (tmp_path / "trial-0000").write_text("a file")
+        with pytest.raises(SaveError, match="a trial cannot be started"):
+            loop.run(PLAN, study, tmp_path, 1, program=PROGRAM)
+
+
+def test_results_are_a_file_a_table_a_command_and_a_figure(tmp_path):
+    todo = [{"x": x, "do": do} for x, do in [(1, "train"), (2, "kill"), (3, "train")]]
+    found = sweep(tmp_path, DOING, trials=3, enqueue=todo)
+    results.write(tmp_path / results.FILE, found)
+    with open(tmp_path / results.FILE, newline="") as file:
+        best, second, failed = csv.DictReader(file)
+    assert (best["trial"], best["value"], best["x"]) == ("2", "3.0", "3")
+    assert (second["folder"], second["state"]) == ("trial-0000", "complete")
+    assert (failed["value"], failed["error"]) == ("", "killed by SIGKILL")
+    head, first, *_ = results.table(found).splitlines()
+    assert head.split() == ["trial", "value", "x", "do", "seconds"]
+    assert first.split()[:4] == ["2", "3", "3", "train"]
+    again = "tfagents-batch train --x=3 --do=train --seed=0"
+    assert results.command(DOING, found[0]) == again
+    figure.draw(tmp_path / figure.FILE, DOING, found)
+    assert (tmp_path / figure.FILE).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_trials_of_several_jobs_divide_the_cores(monkeypatch):
+    monkeypatch.setattr(loop.cpus, "available", lambda: [0, 1, 2, 3, 5])
+    assert [*loop._cores(2)] == [(0, 2, 5), (1, 3)]
+    assert [*loop._cores(1)] == [()]
+    assert [*loop._cores(6)] == [(0,), (1,), (2,), (3,), (5,), (0,)]
+
+
+def test_a_plan_is_json(tmp_path):
+    assert json.loads(DOING.to_json())["search"]["do"] == "train,kill,refuse"

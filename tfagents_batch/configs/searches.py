@@ -1,0 +1,52 @@
+"""Search spaces of sweeps by algorithm, for a sweep that names none.
+
+The ranges are around those that are tuned in practice (Stable-Baselines3's zoo). The
+values of presets lie inside.
+"""
+
+_RATE = {"algorithm.learning_rate": "log:3e-5:1e-2"}
+_GAMMA = {"algorithm.gamma": "0.9,0.95,0.98,0.99,0.995,0.999"}
+_ENTROPY = {"algorithm.entropy_scale": "log:1e-6:0.1"}
+_LENGTH = {"rollout.length": "32,64,128,256,512"}
+_REPLAY = {
+    **_RATE,
+    **_GAMMA,
+    "algorithm.batch_size": "64,128,256,512",
+    "algorithm.target_tau": "log:1e-3:0.1",
+    "algorithm.train_every": "1,4,8,16",
+}
+_NOISE = {"algorithm.noise": "uniform:0.05:0.5"}
+
+SEARCHES = {
+    "ppo": {
+        **_RATE,
+        **_GAMMA,
+        **_ENTROPY,
+        **_LENGTH,
+        "algorithm.gae_lambda": "0.8,0.9,0.95,0.98,1",
+        "algorithm.clip_ratio": "0.1,0.2,0.3",
+        "algorithm.epochs": "3,5,10,20",
+        "algorithm.minibatch_size": "64,128,256,512",
+    },
+    "a2c": {
+        **_RATE,
+        **_GAMMA,
+        **_ENTROPY,
+        "rollout.length": "5,8,16,32,64",
+        "algorithm.gae_lambda": "0.9,0.95,0.98,1",
+    },
+    "ga3c": {**_RATE, **_GAMMA, **_ENTROPY},
+    "reinforce": {**_RATE, **_GAMMA, **_ENTROPY},
+    "pqn": {
+        **_RATE,
+        **_GAMMA,
+        "algorithm.trace": "uniform:0:0.95",
+        "algorithm.epochs": "1,2,4",
+        "algorithm.minibatch_size": "64,128,256",
+    },
+    "dqn": {**_REPLAY, "algorithm.n_step": "1,3,5"},
+    "bc": {**_RATE, "algorithm.batch_size": "64,128,256,512"},
+    "sac": _REPLAY,
+    "td3": {**_REPLAY, **_NOISE},
+    "ddpg": {**_REPLAY, **_NOISE},
+}

@@ -1,0 +1,1 @@
+"""Sweeps: many trainings with other settings, which Optuna chooses."""

@@ -1,0 +1,74 @@
+"""Figure of a sweep: its history, and values against each searched flag."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tfagents_batch.distribute.sweep.plan import Plan
+from tfagents_batch.distribute.sweep.results import Row
+from tfagents_batch.distribute.sweep.search import Range
+from tfagents_batch.training.analysis import figure
+
+FILE = "results.png"
+_COLUMNS = 3
+_DOT = {"color": "tab:blue", "alpha": 0.7, "s": 25}
+
+
+def draw(path: Path, plan: Plan, rows: Sequence[Row]) -> None:
+    """Draw the trials that completed and write a PNG file.
+
+    Args:
+      path: path of the file.
+      plan: plan of the sweep.
+      rows: results, see ``results.rows``.
+
+    Raises:
+      UserError: if matplotlib is missing.
+    """
+    done = sorted(row for row in rows if row.state == "complete")
+    count = 1 + len(plan.search)
+    columns = min(_COLUMNS, count)
+    lines = -(-count // columns)
+    size = 4.5 * columns, 3.5 * lines
+    with figure.panels(lines, columns, size, str(path)) as axes:
+        history, *others = axes.flat
+        _draw_history(history, plan, done)
+        for axis, (name, space) in itertools.zip_longest(
+            others, plan.search.items(), fillvalue=(None, None)
+        ):
+            if name is None:
+                axis.set_visible(False)
+                continue
+            _draw_setting(axis, name, space, done)
+        for axis in axes.flat[::columns]:
+            axis.set_ylabel(plan.metric)
+
+
+def _draw_history(axis: Any, plan: Plan, done: Sequence[Row]) -> None:
+    better = max if plan.goal == "max" else min
+    numbers = [row.number for row in done]
+    values = [row.value for row in done]
+    axis.scatter(numbers, values, **_DOT)
+    best = [*itertools.accumulate(values, better)]
+    axis.plot(numbers, best, color="tab:orange", drawstyle="steps-post", label="best")
+    axis.set_xlabel("trial")
+    axis.legend(fontsize=8)
+    axis.grid(alpha=0.3)
+
+
+def _draw_setting(axis: Any, name: str, space: Any, done: Sequence[Row]) -> None:
+    values = [row.value for row in done]
+    settings = [row.values[name] for row in done]
+    if isinstance(space, Range):
+        axis.scatter(settings, values, **_DOT)
+        if space.log:
+            axis.set_xscale("log")
+    else:
+        places = [space.values.index(x) for x in settings]
+        axis.scatter(places, values, **_DOT)
+        axis.set_xticks(range(len(space.values)), space.values, fontsize=8)
+    axis.set_xlabel(name)
+    axis.grid(alpha=0.3)

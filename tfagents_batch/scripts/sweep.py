@@ -1,0 +1,138 @@
+"""Search for good settings with many trainings: ``tfagents-batch sweep --search=...``.
+
+Every flag of ``train`` can be given, or searched with ``--search=<flag>=<values>``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from tfagents_batch.scripts import app, train
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, run trials, and print a table and the path of the results."""
+    from tfagents_batch import api
+    from tfagents_batch.config import check, option, replace
+    from tfagents_batch.distribute.sweep import flags, loop, results, search, storage
+    from tfagents_batch.distribute.sweep.plan import Plan
+    from tfagents_batch.errors import TrainingError, UserError
+
+    @dataclasses.dataclass(frozen=True)
+    class Command:
+        """Flags of this script."""
+
+        logdir: str | None = option(
+            None, "folder of the sweep; required. An interrupted sweep goes on there"
+        )
+        search: str | None = option(
+            None,
+            "a flag and its values, such as num_envs=8,16; may be passed several times",
+        )
+        trials: int = option(20, "number of trials in the end", least=1)
+        jobs: int = option(1, "trials at the same time", least=1, most=1024)
+        metric: str = option("eval/return_mean", "metric of the trials' value")
+        goal: Literal["max", "min"] = option("max", "whether large values are better")
+        value: Literal["last", "best"] = option(
+            "last", "value of a training: its last one of the metric, or its best"
+        )
+        seeds_per_trial: int = option(
+            1, "trainings per trial, from --seed on; their mean counts", least=1
+        )
+        prune: bool = option(True, "stop trials that are worse than the median")
+        config: str | None = option(None, "settings to start from, as of train")
+        data: str | None = option(None, "folder of a timeline, as of train")
+        init_from: str | None = option(None, "run to start from, as of train")
+        init_checkpoint: str | None = option(None, "its checkpoint, as of train")
+        quiet: bool = option(False, "the same as --progress=false")
+        debug: bool = option(False, "print tracebacks")
+
+    texts, given = search.take(argv)
+    variants = flags.variants(given, texts, train.defaults)
+    parsed = app.flags(given, (Command, ""), *variants[0].parts)
+    if parsed is None:
+        return 0
+    storage.require_optuna()
+    command = check(replace(Command(), parsed.pop(0)), "--")
+    if command.logdir is None:
+        raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
+    passed = {name: getattr(command, name) for name in flags.PASSED}
+    names = "metric", "goal", "value", "seeds_per_trial"
+    plan = Plan(
+        flags.fixed(passed, variants[0], parsed),
+        flags.space(texts or _usual(variants[0].base.algorithm), variants, given),
+        seed=parsed[0].get("seed", variants[0].base.seed),
+        **{name: getattr(command, name) for name in names},
+    )
+    flags.check(plan, variants, api.resolve)
+
+    folder = Path(command.logdir).expanduser()
+    shown = parsed[0].get("progress", True) and not command.quiet
+    with storage.opened(folder, plan, command.prune) as study:
+
+        def report(trial: Any) -> None:
+            found = results.rows(study, plan)
+            results.write(folder / results.FILE, found)
+            if shown:
+                _say(results.line(trial.number, found, command.trials))
+
+        try:
+            loop.run(plan, study, folder, command.trials, command.jobs, report)
+        except KeyboardInterrupt:
+            _say("the same command goes on with the sweep")
+            raise
+        found = results.rows(study, plan)
+        results.write(folder / results.FILE, found)
+    app.show(f"{results.table(found)}\n\n{results.summary(found)}")
+    if found[0].state != "complete":
+        raise TrainingError(
+            f"no trial completed; one of them ended with: {found[-1].error}; see "
+            f"{results.FILE} and the files output.txt in {folder}"
+        )
+    app.show(f"train the best again: {results.command(plan, found[0])}")
+    _draw(folder, plan, found)
+    app.show(str(folder / results.FILE))
+    return 0
+
+
+def _usual(algorithm: str) -> dict[str, str]:
+    """Return the usual search space of an algorithm.
+
+    Raises:
+      UserError: if there is none.
+    """
+    from tfagents_batch.configs.searches import SEARCHES
+    from tfagents_batch.errors import UserError
+
+    if algorithm not in SEARCHES:
+        raise UserError(
+            f"there is no usual search space for {algorithm!r}; pass "
+            "--search=<flag>=<values>, once for each flag to search"
+        )
+    return SEARCHES[algorithm]
+
+
+def _draw(folder: Path, plan: Any, found: Sequence[Any]) -> None:
+    """Draw the figure, if matplotlib is installed."""
+    from tfagents_batch.distribute.sweep import figure
+    from tfagents_batch.errors import UserError
+
+    try:
+        figure.draw(folder / figure.FILE, plan, found)
+        app.show(str(folder / figure.FILE))
+    except UserError as error:
+        _say(f"no figure: {error}")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
+        print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main))
