@@ -22,7 +22,7 @@ def parse(text, hint=float, **bounds):
         (
             "1e-3|linear(1e-3, 0)",
             schedules.Schedule,
-            Choices(("0.001", "linear(0.001, 0.0)")),
+            Choices(("0.001", "linear(0.001, 0)")),
         ),
         ("uniform:0.5:1", float, Range(0.5, 1.0)),
         ("uniform:1:2", float | None, Range(1.0, 2.0)),

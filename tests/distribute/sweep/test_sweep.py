@@ -216,13 +216,13 @@ def test_results_are_a_file_a_table_a_command_and_a_figure(tmp_path):
     results.write(tmp_path / results.FILE, found)
     with open(tmp_path / results.FILE, newline="") as file:
         best, second, failed = csv.DictReader(file)
-    assert (best["trial"], best["value"], best["x"]) == ("2", "3.0", "3")
+    assert (best["trial"], best["value"], best["x"]) == ("2", "3.0", "3.0")
     assert (second["folder"], second["state"]) == ("trial-0000", "complete")
     assert (failed["value"], failed["error"]) == ("", "killed by SIGKILL")
     head, first, *_ = results.table(found).splitlines()
     assert head.split() == ["trial", "value", "x", "do", "seconds"]
     assert first.split()[:4] == ["2", "3", "3", "train"]
-    again = "tfagents-batch train --x=3 --do=train --seed=0"
+    again = "tfagents-batch train --x=3.0 --do=train --seed=0"
     assert results.command(DOING, found[0]) == again
     figure.draw(tmp_path / figure.FILE, DOING, found)
     assert (tmp_path / figure.FILE).read_bytes().startswith(b"\x89PNG")

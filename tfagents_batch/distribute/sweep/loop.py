@@ -34,8 +34,8 @@ class Attempt:
         self.trial, self.folder, self._plan = trial, folder, plan
         self._start = start
         self._values: list[float] = []
-        self.training: Training = start(self.folder, trial.params, plan.seed)
         trial.set_user_attr(FOLDER, folder.name)
+        self.training: Training = start(self.folder, trial.params, plan.seed)
 
     def result(self) -> dict[str, Any] | None:
         """Return the arguments of ``Study.tell``; None while the trial is running."""
