@@ -19,7 +19,14 @@ def main(argv: Sequence[str]) -> int:
     """Parse flags, run trials, and print a table and the path of the results."""
     from tfagents_batch import api
     from tfagents_batch.config import check, option, replace
-    from tfagents_batch.distribute.sweep import flags, loop, results, search, storage
+    from tfagents_batch.distribute.sweep import (
+        flags,
+        local,
+        loop,
+        results,
+        search,
+        storage,
+    )
     from tfagents_batch.distribute.sweep.plan import Plan
     from tfagents_batch.errors import TrainingError, UserError
 
@@ -82,7 +89,8 @@ def main(argv: Sequence[str]) -> int:
                 _say(results.line(trial.number, found, command.trials))
 
         try:
-            loop.run(plan, study, folder, command.trials, command.jobs, report)
+            jobs = local.launchers(command.jobs)
+            loop.run(plan, study, folder, command.trials, jobs, report)
         except KeyboardInterrupt:
             _say("the same command goes on with the sweep")
             raise

@@ -88,8 +88,9 @@ def test_an_algorithm_without_a_usual_search_space_needs_one(monkeypatch):
 
 
 def test_the_command_shows_results(tmp_path, monkeypatch, capsys):
-    def fake(plan, study, folder, trials, jobs, report):
-        assert (trials, jobs, plan.fixed) == (3, 2, {"config": "cartpole"})
+    def fake(plan, study, folder, trials, launchers, report):
+        assert (trials, len([*launchers])) == (3, 2)
+        assert plan.fixed == {"config": "cartpole"}
         for value in range(trials):
             trial = study.ask(plan.distributions())
             report(study.tell(trial, value))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tfagents_batch.distribute.sweep import figure, loop, results, storage
+from tfagents_batch.distribute.sweep import figure, local, loop, results, storage
 from tfagents_batch.distribute.sweep.plan import Plan
 from tfagents_batch.distribute.sweep.search import Choices, Range
 from tfagents_batch.errors import SaveError, UserError
@@ -34,7 +34,7 @@ def sweep(folder, plan=PLAN, trials=20, jobs=1, enqueue=(), **options):
     with storage.opened(folder, plan, **options) as study:
         for values in enqueue:
             study.enqueue_trial(values)
-        loop.run(plan, study, folder, trials, jobs, program=PROGRAM)
+        loop.run(plan, study, folder, trials, local.launchers(jobs, PROGRAM))
         return results.rows(study, plan)
 
 
@@ -207,7 +207,7 @@ def test_a_folder_that_cannot_be_written_ends_the_sweep(tmp_path):
     with storage.opened(tmp_path, PLAN) as study:
         (tmp_path / "trial-0000").write_text("a file")
         with pytest.raises(SaveError, match="a trial cannot be started"):
-            loop.run(PLAN, study, tmp_path, 1, program=PROGRAM)
+            loop.run(PLAN, study, tmp_path, 1, local.launchers(1, PROGRAM))
 
 
 def test_results_are_a_file_a_table_a_command_and_a_figure(tmp_path):
@@ -228,11 +228,16 @@ def test_results_are_a_file_a_table_a_command_and_a_figure(tmp_path):
     assert (tmp_path / figure.FILE).read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_trials_of_several_jobs_divide_the_cores(monkeypatch):
-    monkeypatch.setattr(loop.cpus, "available", lambda: [0, 1, 2, 3, 5])
-    assert [*loop._cores(2)] == [(0, 2, 5), (1, 3)]
-    assert [*loop._cores(1)] == [()]
-    assert [*loop._cores(6)] == [(0,), (1,), (2,), (3,), (5,), (0,)]
+def test_several_jobs_divide_the_cores(monkeypatch):
+    monkeypatch.setattr(local.cpus, "available", lambda: [0, 1, 2, 3, 5])
+    monkeypatch.setattr(local, "LocalProcess", lambda *arguments: arguments[2])
+
+    def cores(jobs):
+        return [launch([], Path()) for launch in local.launchers(jobs)]
+
+    assert cores(1) == [()]
+    assert cores(2) == [[0, 2, 5], [1, 3]]
+    assert cores(6) == [[0], [1], [2], [3], [5], [0]]
 
 
 def test_a_plan_is_json(tmp_path):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from tfagents_batch.distribute.sweep import process, storage
 from tfagents_batch.distribute.sweep.plan import Plan
-from tfagents_batch.distribute.sweep.process import PROGRAM, Training
-from tfagents_batch.envs.shared import cpus
+from tfagents_batch.distribute.sweep.process import Launch, Training
 from tfagents_batch.errors import UserError
 
 REFUSED = 64  # exit status of a training whose flags are wrong
@@ -26,16 +25,17 @@ class Attempt:
 
     Args:
       trial: trial of Optuna.
+      folder: folder of its trainings.
       plan: plan of the sweep.
-      start: starts a training from its folder and its seed.
+      launch: starts a process.
     """
 
-    def __init__(self, trial: Any, folder: Path, plan: Plan, start: Callable):
-        self.trial, self.folder, self._plan = trial, folder, plan
-        self._start = start
-        self._values: list[float] = []
+    def __init__(self, trial: Any, folder: Path, plan: Plan, launch: Launch):
+        self.trial, self._folder, self._plan = trial, folder, plan
+        self._launch = launch
+        self._values: list[float] = []  # of the trainings that have ended
         trial.set_user_attr(FOLDER, folder.name)
-        self.training: Training = start(self.folder, trial.params, plan.seed)
+        self.training = self._start()
 
     def result(self) -> dict[str, Any] | None:
         """Return the arguments of ``Study.tell``; None while the trial is running."""
@@ -60,11 +60,15 @@ class Attempt:
             self.trial.set_user_attr(STATUS, status)
             return {"state": TrialState.FAIL}
         self._values.append(self._plan.value_of(self.training.values))
-        if (done := len(self._values)) == self._plan.seeds_per_trial:
+        if len(self._values) == self._plan.seeds_per_trial:
             return {"values": statistics.fmean(self._values)}
-        seed = self._plan.seed + done
-        self.training = self._start(self.folder, self.trial.params, seed)
+        self.training = self._start()
         return None
+
+    def _start(self) -> Training:
+        seed = self._plan.seed + len(self._values)
+        flags = [*self._plan.flags(self.trial.params, seed), "--progress=false"]
+        return Training(self._folder, flags, self._plan.metric, self._launch)
 
 
 def run(
@@ -72,9 +76,8 @@ def run(
     study: Any,
     folder: Path,
     trials: int,
-    jobs: int = 1,
+    launchers: Iterable[Launch],
     report: Callable[[Any], None] = lambda trial: None,
-    program: Sequence[str] = PROGRAM,
 ) -> None:
     """Run trials until a number of them has ended.
 
@@ -85,30 +88,23 @@ def run(
       study: study of ``storage.opened``.
       folder: folder of the sweep; each trial gets a folder in it.
       trials: number of trials in the end, with those of earlier processes.
-      jobs: number of trials at the same time; they divide the cores.
+      launchers: functions that start a process, one for each trial at the same time.
       report: called with each trial that has ended.
-      program: command line of a training, see ``process.Training``.
 
     Raises:
       UserError: if the first trials were all refused because of their flags.
       SaveError: if a folder cannot be written.
     """
     distributions = plan.distributions()
-    free = [*_cores(jobs)]
-    running: dict[Attempt, tuple[int, ...]] = {}
+    free = [*launchers]
+    running: dict[Attempt, Launch] = {}
     ended = len(storage.counted(study))
     try:
         while running or ended < trials:
             while free and ended + len(running) < trials:
-                cores = free.pop(0)
-                trial = study.ask(distributions)
-
-                def start(folder, values, seed, cores=cores):
-                    flags = [*plan.flags(values, seed), "--progress=false"]
-                    return Training(folder, flags, plan.metric, cores, program)
-
+                trial, launch = study.ask(distributions), free.pop(0)
                 into = folder / f"trial-{trial.number:04}"
-                running[Attempt(trial, into, plan, start)] = cores
+                running[Attempt(trial, into, plan, launch)] = launch
             time.sleep(_POLL_SECONDS)
             for attempt in [*running]:
                 if (result := attempt.result()) is not None:
@@ -118,18 +114,6 @@ def run(
                     _check_refusals(study, ended)
     finally:
         process.stop(attempt.training for attempt in running)
-
-
-def _cores(jobs: int) -> Iterator[tuple[int, ...]]:
-    """Yield the cores of each job; none stand for all of them."""
-    cores = cpus.available()
-    for job in range(jobs):
-        if jobs == 1:
-            yield ()
-        elif jobs <= len(cores):
-            yield tuple(cores[job::jobs])
-        else:
-            yield (cores[job % len(cores)],)
 
 
 def _check_refusals(study: Any, ended: int) -> None:

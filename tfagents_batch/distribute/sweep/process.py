@@ -1,17 +1,15 @@
-"""One training of a trial: a process, and the values that it logs."""
+"""One training of a trial: its process, and the values that it logs."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
-import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tfagents_batch.errors import SaveError
 
@@ -19,70 +17,59 @@ LOG = "metrics.jsonl"
 OUTPUT = "output.txt"
 GRACE_SECONDS = 5.0  # from SIGTERM to SIGKILL
 _POLL_SECONDS = 0.05
-_START = """
-import sys
-if sys.path[0] == "":  # as the installed command: the working folder comes last
-    sys.path.append(sys.path.pop(0))
-from tfagents_batch.distribute.sweep import child
-child.main()
-"""
-# Its arguments are the number of this process, "train" and flags.
-PROGRAM = (sys.executable, "-c", _START)
+
+
+class Process(Protocol):
+    """A process of a training."""
+
+    def poll(self) -> int | None:
+        """Return the exit status; None while it runs, minus the signal if killed."""
+
+    def terminate(self) -> None:
+        """Ask the process to save and to end."""
+
+    def kill(self) -> None:
+        """End the process and all that it has started."""
+
+
+# Starts a command, whose output is appended to a file.
+Launch = Callable[[Sequence[str], Path], Process]
 
 
 class Training:
-    """A training as a process of its own, in a session of its own.
+    """A training of a trial, and the values that it logs.
 
     Args:
-      folder: folder of the trial; the process gets it as ``--logdir``.
+      folder: folder of the trial; the training gets it as ``--logdir``.
       flags: flags of the training.
       metric: name of the metric to read.
-      cores: cores that the process may use; empty for all.
-      program: command line in front of the number of this process.
+      launch: starts a process.
 
     Attributes:
+      process: its process.
       values: values of the metric so far, in the order of the log; finite.
 
     Raises:
       SaveError: if the folder cannot be written.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        flags: Sequence[str],
-        metric: str,
-        cores: Iterable[int] = (),
-        program: Sequence[str] = PROGRAM,
-    ):
+    def __init__(self, folder: Path, flags: Sequence[str], metric: str, launch: Launch):
         self.values: list[float] = []
         self._folder, self._metric = folder, metric
         self._read = 0
-        command = [*program, str(os.getpid()), "train", *flags, f"--logdir={folder}"]
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._earlier = {*folder.glob(f"*/{LOG}")}
-            with open(folder / OUTPUT, "ab") as output:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,  # Ctrl-C is for the sweep
-                )
+            self.process = launch([*flags, f"--logdir={folder}"], folder / OUTPUT)
         except OSError as error:
             raise SaveError(
                 f"a trial cannot be started in {folder}: {error.strerror}"
             ) from error
-        cores = {*cores}
-        if cores and hasattr(os, "sched_setaffinity"):
-            with contextlib.suppress(OSError):  # it has ended already
-                os.sched_setaffinity(self._process.pid, cores)
 
     @property
     def status(self) -> int | None:
         """Exit status; None while it runs, minus the signal if one killed it."""
-        return self._process.poll()
+        return self.process.poll()
 
     def read(self) -> list[float]:
         """Return the values that were logged since the last call."""
@@ -118,19 +105,15 @@ class Training:
 
 def stop(trainings: Iterable[Training]) -> None:
     """Stop trainings: they get a few seconds to save, then they are killed."""
-    processes = [each._process for each in trainings]
+    running = [each.process for each in trainings]
     try:
-        for process in processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
+        for process in running:
+            process.terminate()
         deadline = time.monotonic() + GRACE_SECONDS
-        while any(each.poll() is None for each in processes):
+        while any(each.poll() is None for each in running):
             if time.monotonic() > deadline:
                 break
             time.sleep(_POLL_SECONDS)
     finally:  # also at the second Ctrl-C
-        for process in processes:
-            if process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        for process in running:
+            process.kill()
