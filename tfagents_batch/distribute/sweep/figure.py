@@ -14,11 +14,14 @@ from tfagents_batch.training.analysis import figure
 
 FILE = "results.png"
 _COLUMNS = 3
-_DOT = {"color": "tab:blue", "alpha": 0.7, "s": 25}
+_MARKS = {
+    "complete": {"color": "tab:blue", "alpha": 0.7, "s": 25},
+    "pruned": {"color": "tab:gray", "alpha": 0.7, "s": 20, "marker": "x"},
+}
 
 
 def draw(path: Path, plan: Plan, rows: Sequence[Row]) -> None:
-    """Draw the trials that completed and write a PNG file.
+    """Draw the trials that completed or were pruned, and write a PNG file.
 
     Args:
       path: path of the file.
@@ -28,7 +31,9 @@ def draw(path: Path, plan: Plan, rows: Sequence[Row]) -> None:
     Raises:
       UserError: if matplotlib is missing.
     """
-    done = sorted(row for row in rows if row.state == "complete")
+    done = sorted(
+        (row for row in rows if row.state in _MARKS), key=lambda row: row.number
+    )
     count = 1 + len(plan.search)
     columns = min(_COLUMNS, count)
     lines = -(-count // columns)
@@ -48,27 +53,41 @@ def draw(path: Path, plan: Plan, rows: Sequence[Row]) -> None:
 
 
 def _draw_history(axis: Any, plan: Plan, done: Sequence[Row]) -> None:
-    better = max if plan.goal == "max" else min
-    numbers = [row.number for row in done]
-    values = [row.value for row in done]
-    axis.scatter(numbers, values, **_DOT)
-    best = [*itertools.accumulate(values, better)]
-    axis.plot(numbers, best, color="tab:orange", drawstyle="steps-post", label="best")
+    from matplotlib import ticker
+
+    _mark(axis, done, [row.number for row in done])
+    best = [row for row in done if row.state == "complete"]
+    values = itertools.accumulate(
+        (row.value for row in best), max if plan.goal == "max" else min
+    )
+    line = {"color": "tab:orange", "drawstyle": "steps-post", "label": "best"}
+    axis.plot([row.number for row in best], [*values], **line)
+    axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     axis.set_xlabel("trial")
     axis.legend(fontsize=8)
     axis.grid(alpha=0.3)
 
 
 def _draw_setting(axis: Any, name: str, space: Any, done: Sequence[Row]) -> None:
-    values = [row.value for row in done]
     settings = [row.values[name] for row in done]
     if isinstance(space, Range):
-        axis.scatter(settings, values, **_DOT)
+        _mark(axis, done, settings)
         if space.log:
             axis.set_xscale("log")
     else:
-        places = [space.values.index(x) for x in settings]
-        axis.scatter(places, values, **_DOT)
+        _mark(axis, done, [space.values.index(x) for x in settings])
         axis.set_xticks(range(len(space.values)), space.values, fontsize=8)
     axis.set_xlabel(name)
     axis.grid(alpha=0.3)
+
+
+def _mark(axis: Any, done: Sequence[Row], places: Sequence[float]) -> None:
+    """Mark the value of each trial at a place on the x-axis."""
+    for state, style in _MARKS.items():
+        shown = [
+            (x, row.value)
+            for x, row in zip(places, done, strict=True)
+            if row.state == state
+        ]
+        if shown:
+            axis.scatter(*zip(*shown, strict=True), label=state, **style)
