@@ -17,18 +17,22 @@ from tfagents_batch.scripts import app, train
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, run trials, and print a table and the path of the results."""
-    from tfagents_batch import api
-    from tfagents_batch.config import check, option, replace
-    from tfagents_batch.distribute.sweep import (
-        flags,
-        local,
-        loop,
-        results,
-        search,
-        storage,
-    )
-    from tfagents_batch.distribute.sweep.plan import Plan
+    from tfagents_batch.config import HELP, check, option, peek, replace
+    from tfagents_batch.distribute.sweep import search, storage
     from tfagents_batch.errors import TrainingError, UserError
+
+    texts, given = search.take(argv)
+    logdir = peek(given, "logdir") or ""
+    if not HELP.intersection(argv):  # errors that need no TensorFlow come at once
+        storage.require_optuna()
+        if not logdir:
+            raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
+        storage.require_unused(Path(logdir).expanduser())
+    if "tensorflow" not in sys.modules:
+        app.import_tensorflow()
+    from tfagents_batch import api
+    from tfagents_batch.distribute.sweep import flags, local, loop, results
+    from tfagents_batch.distribute.sweep.plan import Plan
 
     @dataclasses.dataclass(frozen=True)
     class Command:
@@ -59,15 +63,11 @@ def main(argv: Sequence[str]) -> int:
         quiet: bool = option(False, "the same as --progress=false")
         debug: bool = option(False, "print tracebacks")
 
-    texts, given = search.take(argv)
     variants = flags.variants(given, texts, train.defaults)
     parsed = app.flags(given, (Command, ""), *variants[0].parts)
     if parsed is None:
         return 0
-    storage.require_optuna()
     command = check(replace(Command(), parsed.pop(0)), "--")
-    if command.logdir is None:
-        raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
     passed = {name: getattr(command, name) for name in flags.PASSED}
     names = "metric", "goal", "value", "seeds_per_trial"
     plan = Plan(
@@ -78,7 +78,7 @@ def main(argv: Sequence[str]) -> int:
     )
     flags.check(plan, variants, api.resolve)
 
-    folder = Path(command.logdir).expanduser()
+    folder = Path(logdir).expanduser()
     shown = parsed[0].get("progress", True) and not command.quiet
     with storage.opened(folder, plan, command.prune) as study:
 
@@ -143,4 +143,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main))
+    sys.exit(app.run(main, tensorflow=False))

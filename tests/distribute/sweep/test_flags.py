@@ -63,6 +63,8 @@ CARTPOLE = "--config=cartpole"
             [CARTPOLE, "--num_workers=1", "--envs_per_worker=2"],
             "num_workers is 1 and envs_per_worker is 2",
         ),
+        (["--env=CartPole-v7"], "'CartPole-v7' does not exist"),
+        (["--env=tf/CartPol-v1"], "did you mean"),
         (["--algorithm=ppo", "--env=x", "--seeds_per_trial=0"], "expected at least 1"),
     ],
 )

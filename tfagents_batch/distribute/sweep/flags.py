@@ -195,7 +195,9 @@ def _refusal(
         if of_source:
             options[variant.base.source.name] = of_source
         names = variant.names["algorithm"], None, variant.names["config"]
-        resolve(*names, settings or None, options).check()
+        recipe = resolve(*names, settings or None, options).check().recipe()
+        if not recipe.in_graph and recipe.has_workers:  # both look up the name
+            recipe.constructor()
     except UserError as error:
         return error
     return None

@@ -32,6 +32,13 @@ def require_optuna() -> None:
         ) from None
 
 
+def require_unused(folder: Path) -> None:
+    """Raise a UserError if another process has locked a folder that exists."""
+    if (folder / "run.lock").exists():
+        with runs.lock(folder, "folder"):
+            pass
+
+
 @contextlib.contextmanager
 def opened(folder: Path, plan: Plan, prune: bool = True) -> Iterator[Any]:
     """Lock the folder of a sweep and yield its study.
