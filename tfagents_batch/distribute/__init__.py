@@ -1,1 +1,1 @@
-"""Training in several processes, on one machine or on several."""
+"""Rollouts from workers of Ray or Spark, and sweeps; loaded when they are used."""
