@@ -1,8 +1,9 @@
 """Search spaces of sweeps by algorithm, for a sweep that names none.
 
-The ranges are around those that are tuned in practice (Stable-Baselines3's zoo). The
-values of presets lie inside.
+The ranges are wide. Whoever knows more about a task names narrower ones.
 """
+
+from tfagents_batch.errors import UserError
 
 _RATE = {"algorithm.learning_rate": "log:3e-5:1e-2"}
 _GAMMA = {"algorithm.gamma": "0.9,0.95,0.98,0.99,0.995,0.999"}
@@ -50,3 +51,25 @@ SEARCHES = {
     "td3": {**_REPLAY, **_NOISE},
     "ddpg": {**_REPLAY, **_NOISE},
 }
+
+# Of those, what may be searched on rows of a timeline, which has its own rewards.
+_OF_ROWS = "algorithm.learning_rate", "algorithm.batch_size", "algorithm.target_tau"
+
+
+def usual(algorithm: str, rows: bool) -> dict[str, str]:
+    """Return the usual search space of an algorithm, see ``sweep.search``.
+
+    Args:
+      algorithm: name of the algorithm.
+      rows: whether it learns from rows of a timeline.
+
+    Raises:
+      UserError: if there is none.
+    """
+    if algorithm not in SEARCHES:
+        raise UserError(
+            f"there is no usual search space for {algorithm!r}; pass "
+            "--search=<flag>=<values>, once for each flag to search"
+        )
+    found = SEARCHES[algorithm]
+    return {k: text for k, text in found.items() if not rows or k in _OF_ROWS}

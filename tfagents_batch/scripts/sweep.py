@@ -31,6 +31,7 @@ def main(argv: Sequence[str]) -> int:
     if "tensorflow" not in sys.modules:
         app.import_tensorflow()
     from tfagents_batch import api
+    from tfagents_batch.configs import searches
     from tfagents_batch.distribute.sweep import flags, local, loop, results
     from tfagents_batch.distribute.sweep.plan import Plan
 
@@ -70,9 +71,11 @@ def main(argv: Sequence[str]) -> int:
     command = check(replace(Command(), parsed.pop(0)), "--")
     passed = {name: getattr(command, name) for name in flags.PASSED}
     names = "metric", "goal", "value", "seeds_per_trial"
+    rows, algorithm = command.data is not None, variants[0].base.algorithm
+    texts = texts or searches.usual(algorithm, rows)
     plan = Plan(
         flags.fixed(passed, variants[0], parsed),
-        flags.space(texts or _usual(variants[0].base.algorithm), variants, given),
+        flags.space(texts, variants, given),
         seed=parsed[0].get("seed", variants[0].base.seed),
         **{name: getattr(command, name) for name in names},
     )
@@ -106,23 +109,6 @@ def main(argv: Sequence[str]) -> int:
     _draw(folder, plan, found)
     app.show(str(folder / results.FILE))
     return 0
-
-
-def _usual(algorithm: str) -> dict[str, str]:
-    """Return the usual search space of an algorithm.
-
-    Raises:
-      UserError: if there is none.
-    """
-    from tfagents_batch.configs.searches import SEARCHES
-    from tfagents_batch.errors import UserError
-
-    if algorithm not in SEARCHES:
-        raise UserError(
-            f"there is no usual search space for {algorithm!r}; pass "
-            "--search=<flag>=<values>, once for each flag to search"
-        )
-    return SEARCHES[algorithm]
 
 
 def _draw(folder: Path, plan: Any, found: Sequence[Any]) -> None:

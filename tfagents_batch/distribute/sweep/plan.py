@@ -43,7 +43,8 @@ class Plan:
         text = {name: str(value) for name, value in values.items()}
         seed = self.seed if seed is None else seed
         found = {**self.fixed, **text, "seed": seed}
-        return [f"--{name}={value}" for name, value in found.items()]
+        names = sorted(found, key=lambda name: name != "config")  # it comes first
+        return [f"--{name}={found[name]}" for name in names]
 
     def distributions(self) -> dict[str, Any]:
         """Return the search space as Optuna describes it."""
