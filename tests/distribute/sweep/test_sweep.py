@@ -1,10 +1,12 @@
 """Tests of sweeps whose trainings are a fake that takes no time."""
 
+import contextlib
 import csv
 import json
 import os
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -192,6 +194,17 @@ def test_a_file_that_is_no_study_of_a_sweep_is_refused(tmp_path):
         storage.opened(tmp_path / storage.FILE, PLAN),
     ):
         pass
+
+
+def test_a_study_of_another_version_of_optuna_is_refused(tmp_path):
+    with storage.opened(tmp_path, PLAN):
+        pass
+    with contextlib.closing(sqlite3.connect(tmp_path / storage.FILE)) as database:
+        database.execute("update version_info set schema_version = 999")
+        database.execute("update alembic_version set version_num = 'v999'")
+        database.commit()
+    with pytest.raises(UserError, match="is of a version of Optuna other than"):
+        sweep(tmp_path)
 
 
 def test_optuna_is_named_if_it_is_missing(tmp_path, monkeypatch):

@@ -136,7 +136,15 @@ def _connected(path: Path) -> Iterator[Any]:
 
     url = URL.create("sqlite", database=os.fspath(path.absolute()))
     options = {"connect_args": {"timeout": _LOCKED_SECONDS}}
-    storage = optuna.storages.RDBStorage(url.render_as_string(), engine_kwargs=options)
+    try:
+        storage = optuna.storages.RDBStorage(
+            url.render_as_string(), engine_kwargs=options
+        )
+    except RuntimeError as error:
+        raise UserError(
+            f"{path} is of a version of Optuna other than the installed "
+            f"{optuna.__version__}; install that one, or pass another --logdir"
+        ) from error
     try:
         yield storage
     finally:
