@@ -1,6 +1,6 @@
 """Samples of the timeline, compared with numbers computed by hand.
 
-Cases T1 to T13 are those of Horizon's own timeline tests.
+Cases T1 to T14 are those of Horizon's own timeline tests.
 """
 
 import hashlib
@@ -509,6 +509,27 @@ def test_further_columns_have_a_next_value(tmp_path):  # T9, T10
     found = [row(k, 0.0, "a", ids=each) for k, each in enumerate(ids)]
     _, (sample,) = logged.build(found, tmp_path, extra=("ids",), last_row="drop")
     assert [json.loads(sample[name]) for name in ("ids", "next_ids")] == ids
+
+
+def test_slates_are_further_columns_of_a_kept_timeline(tmp_path):  # T14
+    slates = [[0, 1, 2, 3], [3, 1, 2, 0], [3, 2, 1, 0]]
+    sequences = [{"7": [{"1": float(k)}]} for k in range(3)]
+    given = [
+        row(k, 0.0, "slate", state_features={555: k + 1.0}, slate=slate, sequences=each)
+        for k, (slate, each) in enumerate(zip(slates, sequences, strict=True))
+    ]
+    extra = "slate", "sequences"
+    _, found = logged.build(given, tmp_path, extra=extra, last_row="horizon_keep")
+    states = [{555: 1.0}, {555: 2.0}, {555: 3.0}]
+    assert column(found, "state_features") == states
+    assert column(found, "next_state_features") == [*states[1:], {}]
+    for name, values in (("slate", slates), ("sequences", sequences)):
+        for start, wanted in (("", values), ("next_", [*values[1:], None])):
+            assert [
+                json.loads(x) if isinstance(x, str) else x
+                for x in column(found, start + name)
+            ] == wanted
+    assert column(found, "not_terminal") == [True, True, False]
 
 
 # ---- arrays, reduced by the trainer, are the sums

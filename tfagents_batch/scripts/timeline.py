@@ -160,11 +160,11 @@ def _import(
     command: Command, settings: TimelineConfig, mode: Mode, actions: tuple[str, ...]
 ) -> int:
     """Write samples of another program as a partition."""
-    from tfagents_batch.offline.reading import samples
+    from tfagents_batch.offline.samples import partition
 
     if command.schema is not None:
         actions = Schema.from_json(_text(command.schema)).actions
-    folder, count = samples.write(
+    folder, count = partition.write(
         _data(command), command.output or "", settings, mode, actions
     )
     app.show(f"samples  {count:,}")

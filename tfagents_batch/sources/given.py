@@ -50,7 +50,8 @@ def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> Non
     from tfagents_batch.offline import timeline as timelines
     from tfagents_batch.offline.engines import spark_frames
     from tfagents_batch.offline.reader import open_rows
-    from tfagents_batch.offline.reading import samples
+    from tfagents_batch.offline.samples import columns as of_samples
+    from tfagents_batch.offline.samples import partition
     from tfagents_batch.offline.validator import Options, validate
 
     with contextlib.ExitStack() as stack:
@@ -59,8 +60,8 @@ def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> Non
             data = stack.enter_context(spark_frames.files_of(data, target))
         else:
             columns = getattr(data, "column_names", getattr(data, "columns", ()))
-        if samples.has_samples(list(columns)):
-            samples.write(data, target, timeline, mode)
+        if of_samples.has_samples(list(columns)):
+            partition.write(data, target, timeline, mode)
             return
         rows = stack.enter_context(open_rows(data, mode))
         options = Options(

@@ -1,0 +1,1 @@
+"""Samples that Horizon or ReAgent made, as partitions of a table."""

@@ -1,0 +1,133 @@
+"""Query of samples in the form of this package's timeline.
+
+Columns that Horizon and ReAgent do not write follow from those that are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.engines.dialect import DUCKDB
+from tfagents_batch.offline.samples.columns import METRICS
+from tfagents_batch.offline.samples.discount import power
+from tfagents_batch.offline.schema import ACTION, FEATURES, Mode
+from tfagents_batch.offline.sql import identifier, literal, literals
+from tfagents_batch.offline.timeline_config import TimelineConfig
+
+_NO_METRICS, _NO_FEATURES = f"MAP {{}}::{METRICS}", f"MAP {{}}::{FEATURES}"
+_NAMES = (
+    *("ds", "mdp_id", "mdp_key", "split", "state_features", "action"),
+    *("action_probability", "reward", "metrics", "next_state_features"),
+    *("next_action", "sequence_number", "sequence_number_ordinal"),
+    *("time_diff", "time_since_first", "step", "not_terminal", "discount"),
+)
+
+
+def query(
+    view: str,
+    given: Mapping[str, str],
+    mode: Mode,
+    config: TimelineConfig,
+    actions: Sequence[str],
+) -> str:
+    """Return the query of samples.
+
+    Args:
+      view: view of the given samples.
+      given: expression of each column that is there, with one reward per sample.
+      mode: kind of actions.
+      config: gives discounts and, where samples do not say it, the split of episodes.
+      actions: names of all actions, empty if they are not known.
+
+    Raises:
+      UserError: if samples have no order.
+    """
+    value = dict(given)
+    value |= _times(value)
+    by_time = config.discount == "time"
+    value.setdefault("step", "1")
+    exponent = value["time_diff" if by_time else "step"]
+    value.setdefault("discount", power(exponent, config))
+    value |= _without_null(value, mode)
+    value.setdefault("not_terminal", _not_terminal(value, mode))
+    value |= _split(value, config)
+    value.setdefault("ds", "NULL::VARCHAR")
+    names = [*_NAMES]
+    if mode == "continuous":
+        value.setdefault("action_log_density", "NULL::DOUBLE")
+        names.append("action_log_density")
+    else:
+        choices = _choices(value, mode, actions)
+        value |= choices
+        names += choices
+    listed = ", ".join(f"{value[x]} AS {identifier(x)}" for x in names)
+    return f"SELECT * FROM (SELECT {listed} FROM {view}) WHERE split IS NOT NULL"
+
+
+def _times(value: Mapping[str, str]) -> dict[str, str]:
+    """Return the place of a sample in its episode, and the time to its next row."""
+    sequence = value.get("sequence_number", value.get("sequence_number_ordinal"))
+    if sequence is None:
+        raise UserError(
+            "the samples lack sequence_number; expected it, or sequence_number_ordinal"
+        )
+    order = "PARTITION BY mdp_id ORDER BY sequence_number"
+    ordinal = value.get("sequence_number_ordinal", f"row_number() OVER ({order})")
+    since = f"{sequence} - min(sequence_number) OVER (PARTITION BY mdp_id)"
+    return {
+        "sequence_number": sequence,
+        "sequence_number_ordinal": ordinal,
+        "time_since_first": value.get("time_since_first", since),
+        "time_diff": f"coalesce({value.get('time_diff', '1')}, 0)",
+    }
+
+
+def _without_null(value: Mapping[str, str], mode: Mode) -> dict[str, str]:
+    """Return columns whose absent values have a form of their own."""
+    no_action = "''" if mode == "discrete" else _NO_FEATURES
+    probability = value.get("action_probability", value.get("propensity", "NULL"))
+    return {
+        "state_features": f"coalesce({value['state_features']}, {_NO_FEATURES})",
+        "next_state_features": (
+            f"coalesce({value['next_state_features']}, {_NO_FEATURES})"
+        ),
+        "metrics": f"coalesce({value.get('metrics', 'NULL')}, {_NO_METRICS})",
+        "next_action": f"coalesce({value.get('next_action', 'NULL')}, {no_action})",
+        "action_probability": f"{probability}::DOUBLE",
+    }
+
+
+def _not_terminal(value: Mapping[str, str], mode: Mode) -> str:
+    """Return whether a sample has a next row that counts, as Horizon has it."""
+    if mode != "continuous" and "possible_next_actions" in value:
+        return f"coalesce(len({value['possible_next_actions']}) > 0, false)"
+    if mode == "discrete":
+        return f"{value['next_action']} <> ''"
+    return f"cardinality({value['next_action']}) > 0"
+
+
+def _split(value: Mapping[str, str], config: TimelineConfig) -> dict[str, str]:
+    """Return the hash of an episode, and its split."""
+    salted = f"concat({literal(config.salt)}, mdp_id)"
+    key = value.get("mdp_key", DUCKDB.key(salted))
+    share = f"{key} / {float(2**60)!r}"
+    split = (
+        f"CASE WHEN {share} < {config.train_share!r} THEN 'train' "
+        f"WHEN {share} >= {1 - config.eval_share!r} THEN 'eval' END"
+    )
+    return {"mdp_key": key, "split": value.get("split", split)}
+
+
+def _choices(
+    value: Mapping[str, str], mode: Mode, actions: Sequence[str]
+) -> dict[str, str]:
+    """Return the possible actions; all that are known, if a sample does not say it."""
+    nothing = f"[]::{ACTION[mode]}[]"
+    everything = literals(actions) if mode == "discrete" and actions else nothing
+    after = f"CASE WHEN {value['not_terminal']} THEN {everything} ELSE {nothing} END"
+    others = {"possible_actions": everything, "possible_next_actions": after}
+    return {
+        name: f"coalesce({value.get(name, 'NULL')}, {other})"
+        for name, other in others.items()
+    }
