@@ -210,18 +210,21 @@ class _Work:
     def summary(self, target: Path) -> Summary:
         """Return what was written."""
         samples, episodes, terminals = self._row(
-            "SELECT count(*), count(DISTINCT mdp_id), "
-            f"count(DISTINCT mdp_id) FILTER (WHERE NOT not_terminal) FROM {OUTPUT}"
+            "SELECT coalesce(sum(samples), 0), count(*), count(*) FILTER (WHERE ends) "
+            "FROM (SELECT count(*) AS samples, bool_or(NOT not_terminal) AS ends "
+            f"FROM {OUTPUT} GROUP BY mdp_id) AS episodes"
         )
         longest = ""
         if self._longest is not None:
             longest = f" AND length <= {self._engine.dialect.number(self._longest)}"
         kept = f"split IS NOT NULL{longest}"
-        markers, unshared, long, last = self._row(f"""SELECT
+        # One query, because each one has a cost of its own in Spark.
+        markers, unshared, long, last, *endings = self._row(f"""SELECT
           sum(markers),
           coalesce(sum(length) FILTER (WHERE split IS NULL), 0),
           coalesce(sum(length) FILTER (WHERE split IS NOT NULL AND NOT ({kept})), 0),
-          count(*) FILTER (WHERE {kept} AND ending = 'open' AND length > 0)
+          count(*) FILTER (WHERE {kept} AND ending = 'open' AND length > 0),
+          {self._endings(f"{kept} AND length > 0")}
           FROM {EPISODES}""")
         dropped = {
             "duplicates": self._duplicates,
@@ -232,7 +235,7 @@ class _Work:
         }
         late = self._read - sum(dropped.values()) - samples
         dropped["after time_window_limit"] = late
-        found = [*self._rows.notices, *self._notices, *self._endings(kept)]
+        found = [*self._rows.notices, *self._notices, *self._about_endings(*endings)]
         if samples and not terminals:
             found.append(
                 "no episode has a terminal state: right for a task that continues, "
@@ -242,17 +245,23 @@ class _Work:
             *(target, self._read, dropped, samples, episodes, terminals, tuple(found))
         )
 
-    def _endings(self, kept: str) -> Iterator[str]:
-        """Yield notices on episodes that do not say how they end.
+    def _endings(self, kept: str) -> str:
+        """Return columns that count episodes by what they say of their end.
 
         Args:
           kept: SQL of whether an episode has samples.
         """
-        flagged, ended, later = self._row(f"""SELECT
-          count(*) FILTER (WHERE NOT {UNFLAGGED}),
-          count(*) FILTER (WHERE {UNFLAGGED} AND ending = 'terminal'),
-          count(*) FILTER (WHERE {UNFLAGGED} AND ending = 'open' AND continues)
-          FROM {EPISODES} WHERE {kept} AND length > 0""")
+        return ", ".join(
+            f"count(*) FILTER (WHERE {kept} AND {condition})"
+            for condition in (
+                f"NOT {UNFLAGGED}",
+                f"{UNFLAGGED} AND ending = 'terminal'",
+                f"{UNFLAGGED} AND ending = 'open' AND continues",
+            )
+        )
+
+    def _about_endings(self, flagged: int, ended: int, later: int) -> Iterator[str]:
+        """Yield notices on episodes that do not say how they end."""
         if ended and flagged:
             yield (
                 f"episodes without flag and end marker, unlike others: {ended:,}; they "

@@ -150,6 +150,9 @@ LEFT JOIN (
         if self.schema.mode == "parametric":  # no candidates, no value of that state
             known += f" AND NOT ({self.dialect.is_empty('final_possible_actions')})"
         key = self.dialect.key(f"concat({text(self.config.salt)}, mdp_id)")
+        numbers = "NULL"
+        if self.config.on_duplicate == "error":
+            numbers = "count(DISTINCT sequence_number)"
         return f"""SELECT
   *,
   {continues} AS continues,
@@ -173,6 +176,7 @@ FROM (
     min(sequence_number) FILTER (WHERE NOT is_end) AS first,
     max(sequence_number) FILTER (WHERE NOT is_end) AS last,
     count(*) FILTER (WHERE is_end) AS markers,
+    {numbers} AS numbers,
     bool_or(terminated) FILTER (WHERE NOT is_end) AS terminated,
     bool_or(truncated) FILTER (WHERE NOT is_end) AS truncated,
     coalesce(bool_or({known}) FILTER (WHERE NOT is_end), false) AS known
@@ -241,7 +245,7 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
         }
         for name in (*self._carried(), "sequence_number"):
             column = self.dialect.name(name)
-            value = f"last_value({column}) OVER until_next"
+            value = self.dialect.later(column, n, "by_time", "until_next")
             if self.config.form == "arrays":
                 value = self.dialect.frame(column, "nexts")
             found[_next(name)] = value

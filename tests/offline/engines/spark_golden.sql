@@ -47,6 +47,7 @@ FROM (
     min(sequence_number) FILTER (WHERE NOT is_end) AS first,
     max(sequence_number) FILTER (WHERE NOT is_end) AS last,
     count(*) FILTER (WHERE is_end) AS markers,
+    NULL AS numbers,
     bool_or(terminated) FILTER (WHERE NOT is_end) AS terminated,
     bool_or(truncated) FILTER (WHERE NOT is_end) AS truncated,
     coalesce(bool_or(final_state_features IS NOT NULL) FILTER (WHERE NOT is_end), false) AS known
@@ -116,6 +117,6 @@ SELECT
   `next_ids`
 FROM placed
 WHERE NOT is_end AND (steps > 0 OR ending = 'kept')
-DISTRIBUTE BY xxhash64(mdp_key, sequence_number) SORT BY xxhash64(mdp_key, sequence_number);
+SORT BY xxhash64(mdp_key, sequence_number);
 
 SELECT kind, name, CAST(sum(number) AS BIGINT) FROM (SELECT 'feature' AS kind, CAST(name AS STRING) AS name, number FROM (SELECT name, sum(lists) AS number FROM (SELECT explode(names) AS name, lists FROM (SELECT map_keys(state_features) AS names, count(*) AS lists FROM logged_rows GROUP BY 1)) GROUP BY name) AS each UNION ALL SELECT 'feature' AS kind, CAST(name AS STRING) AS name, number FROM (SELECT name, sum(lists) AS number FROM (SELECT explode(names) AS name, lists FROM (SELECT map_keys(final_state_features) AS names, count(*) AS lists FROM logged_rows GROUP BY 1)) GROUP BY name) AS each UNION ALL SELECT 'metric' AS kind, CAST(name AS STRING) AS name, number FROM (SELECT name, sum(lists) AS number FROM (SELECT explode(names) AS name, lists FROM (SELECT map_keys(metrics) AS names, count(*) AS lists FROM logged_rows GROUP BY 1)) GROUP BY name) AS each UNION ALL SELECT 'action_feature' AS kind, CAST(name AS STRING) AS name, number FROM (SELECT name, sum(lists) AS number FROM (SELECT explode(names) AS name, lists FROM (SELECT map_keys(`action`) AS names, count(*) AS lists FROM logged_rows GROUP BY 1)) GROUP BY name) AS each UNION ALL SELECT 'action_feature' AS kind, CAST(name AS STRING) AS name, number FROM (SELECT name, sum(lists) AS number FROM (SELECT explode(names) AS name, lists FROM (SELECT flatten(transform(possible_actions, one -> map_keys(one))) AS names, count(*) AS lists FROM logged_rows GROUP BY 1)) GROUP BY name) AS each UNION ALL SELECT 'action_feature' AS kind, CAST(name AS STRING) AS name, number FROM (SELECT name, sum(lists) AS number FROM (SELECT explode(names) AS name, lists FROM (SELECT flatten(transform(final_possible_actions, one -> map_keys(one))) AS names, count(*) AS lists FROM logged_rows GROUP BY 1)) GROUP BY name) AS each) AS counts WHERE name <> '' GROUP BY kind, name

@@ -60,6 +60,16 @@ class Dialect(Protocol):
     def frame(self, value: str, window: str) -> str:
         """Return the values of a window's frame as a list, NULL included."""
 
+    def later(self, value: str, count: int, window: str, frame: str) -> str:
+        """Return a value of the row that is ``count`` later, or else of the last row.
+
+        Args:
+          value: the column.
+          count: number of rows.
+          window: window of all rows in their order.
+          frame: the same from the current row to the ``count`` following ones.
+        """
+
     def percentile(self, value: str, share: float) -> str:
         """Return the exact percentile of a column, interpolated linearly."""
 
@@ -141,6 +151,11 @@ class DuckDB:
     def frame(self, value: str, window: str) -> str:
         """Return the values of a window's frame as a list, NULL included."""
         return f"coalesce(list({value}) OVER {window}, [])"  # no row gives NULL
+
+    def later(self, value: str, count: int, window: str, frame: str) -> str:
+        """Return a value of a later row, or else of the last row."""
+        del count, window
+        return f"last_value({value}) OVER {frame}"
 
     def percentile(self, value: str, share: float) -> str:
         """Return the exact percentile of a column, interpolated linearly."""

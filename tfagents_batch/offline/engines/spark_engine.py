@@ -13,6 +13,11 @@ from tfagents_batch.offline.engines.spark_sql import SPARK
 
 # Option of Parquet's writer for Java; without it a row group is limited in bytes only.
 _GROUP_ROWS = "parquet.block.row.count.limit"
+# Values of features rarely repeat, so a dictionary of them is built in vain.
+_PLAIN = {
+    f"parquet.enable.dictionary#{column}.key_value.value": False
+    for column in ("state_features", "next_state_features")
+}
 
 
 class SparkEngine:
@@ -76,7 +81,8 @@ class SparkEngine:
 
         frame = self._session.sql(query)
         try:
-            spark_frames.write(frame, folder, prefix, **{_GROUP_ROWS: group_rows})
+            options = {_GROUP_ROWS: group_rows, **_PLAIN}
+            spark_frames.write(frame, folder, prefix, **options)
         except PySparkException as error:
             if "IOException" not in str(error):
                 raise

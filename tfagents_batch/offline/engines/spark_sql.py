@@ -83,6 +83,15 @@ class Spark:
         # collect_list leaves out NULL, but not a struct of NULL.
         return f"(collect_list(struct({value} AS v)) OVER {window}).v"
 
+    def later(self, value: str, count: int, window: str, frame: str) -> str:
+        """Return a value of the row that is ``count`` later, or else of the last row.
+
+        ``lead`` costs less, and gives the row itself where there is no later one.
+        """
+        if count == 1:
+            return f"lead({value}, 1, {value}) OVER {window}"
+        return f"last_value({value}) OVER {frame}"
+
     def percentile(self, value: str, share: float) -> str:
         """Return the exact percentile of a column, interpolated linearly."""
         return f"percentile({value}, {share!r}D)"
@@ -118,10 +127,10 @@ class Spark:
     def shuffled(self, *columns: str) -> str:
         """Return the clauses of an order that depends on columns and means nothing.
 
-        ``ORDER BY`` would compute everything twice, to find the bounds of the parts.
+        Each file is sorted by itself, and has all samples of its episodes: ``ORDER BY``
+        would compute everything twice and move it between machines once more.
         """
-        order = f"xxhash64({', '.join(columns)})"
-        return f"DISTRIBUTE BY {order} SORT BY {order}"
+        return f"SORT BY xxhash64({', '.join(columns)})"
 
 
 SPARK = Spark()

@@ -127,13 +127,15 @@ def _read(
     if lines:
         read = session.read.schema(_of_json(mode, extra)).option("mode", "FAILFAST")
         frames.append(read.json(lines))
+    # Without folders of partitions, no row needs the expressions that find their names.
+    is_divided = bool(remote) or any("/ds=" in str(x.absolute()) for x in local)
     named = []
     for frame in frames:
         columns = [SPARK.name(x) for x in frame.columns if x not in ("file", "ds")]
         path = "url_decode(_metadata.file_path)"
         file = f"regexp_replace({path}, '^file:/+', '/')"
         folder = "regexp_extract(_metadata.file_path, '/ds=([^/]+)/', 1)"
-        ds = f"nullif(url_decode({folder}), '')"
+        ds = f"nullif(url_decode({folder}), '')" if is_divided else "NULL"
         if "ds" in frame.columns:
             ds = f"coalesce({ds}, CAST(ds AS STRING))"
         named.append(frame.selectExpr(*columns, f"{ds} AS ds", f"{file} AS file"))
