@@ -91,6 +91,27 @@ def test_a_dataframe_gives_the_weights_of_its_parquet_files(spark, tmp_path):
     assert not list((tmp_path / "table").glob(".rows*"))
 
 
+def test_a_folder_of_a_partition_gives_the_ds_of_its_rows(spark, tmp_path):
+    for name in ("ds=2026-01-05", "others"):
+        path = tmp_path / name / "rows.parquet"
+        path.parent.mkdir()
+        with reader.open_rows(timelines.walks(2)) as opened:
+            opened.connection.execute(
+                f"COPY (SELECT * EXCLUDE (file, \"row\", unread) FROM rows) TO '{path}'"
+            )
+    with spark_rows.open_rows(spark, tmp_path) as rows:
+        query = f"SELECT DISTINCT file, ds FROM {rows.view} ORDER BY ds DESC"
+        found = rows.engine.fetch(query)
+    files = [
+        str(tmp_path / name / "rows.parquet") for name in ("ds=2026-01-05", "others")
+    ]
+    assert found == [*zip(files, ("2026-01-05", "2026-01-01"), strict=True)]
+    with spark_rows.open_rows(spark, files[1]) as rows:
+        assert rows.engine.fetch(f"SELECT DISTINCT ds FROM {rows.view}") == [
+            ("2026-01-01",)
+        ]
+
+
 # ---- random rows
 
 

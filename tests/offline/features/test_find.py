@@ -57,6 +57,12 @@ def test_a_sample_of_equal_values_is_not_transformed():
         assert found.feature.feature_type in ("CONTINUOUS", "QUANTILE")
 
 
+def test_an_estimate_of_different_values_is_at_most_their_number():
+    rng = np.random.default_rng(0)
+    found = search({i: rng.normal(size=N) for i in range(10)}).features
+    assert all(each.facts.distinct <= N for each in found)
+
+
 def test_an_outlier_is_suspicious(normal):
     _, odd = only(np.concatenate([normal, [1e6]]))
     assert "but one is 1e+06" in odd["outliers"]

@@ -166,8 +166,9 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
         "spark.master": master,
         "spark.app.name": "tfagents_batch",
         "spark.driver.memory": memory,
-        # The default collector needs a fifth more time here.
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC "
+        # The default collector needs a fifth more time here. Spark's classes need more
+        # than the default of 21 MB, and each of its growths collects the whole heap.
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:MetaspaceSize=256m "
         f"-Dderby.system.home={folder} "
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         "spark.ui.enabled": "false",

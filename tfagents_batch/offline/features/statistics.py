@@ -68,8 +68,7 @@ def facts(rows: Rows, listed: int, always: Sequence[int] = ()) -> dict[int, Fact
     result = {}
     for i, present, low, high, distinct, whole, infinite in found:
         known = values.get(i, [])
-        if known:
-            distinct = len(known)
+        distinct = len(known) if known else min(distinct, present)  # an estimate
         if len(known) > most and i not in always:
             known = []
         numbers = (0.0, 0.0) if low is None else (low, high)
