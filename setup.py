@@ -20,6 +20,7 @@ EXTRAS = {
     "video": ["imageio-ffmpeg>=0.5", "pygame>=2.1.3"],
     "plot": ["matplotlib>=3.8"],
     "offline": ["duckdb>=2", "pyarrow>=18"],
+    "ray": ["ray>=2.40"],
     "spark": ["duckdb>=2", "pyarrow>=18", "pyspark>=4,<5"],  # and Java 17
     # tf2onnx is no longer maintained for new versions of TensorFlow.
     "export": [
@@ -85,6 +86,8 @@ IN_DEV = (
     "video",
     "plot",
     "offline",
+    "ray",
+    "spark",
     "export",
     "serve",
     "tune",

@@ -72,6 +72,8 @@ STEPS = {
         ("sample-factory==2.1.1", "psutil", "ale-py", "opencv-python-headless"),
         _GYMNASIUM,
     ),
+    # It asks for an older Gymnasium, too.
+    "rllib": (("ray[rllib]==2.60.0", "psutil"), _GYMNASIUM),
 }
 
 
@@ -79,8 +81,8 @@ STEPS = {
 class Command:
     """Flags of this script."""
 
-    name: Literal["peers", "tf_agents", "batch_ppo", "sample_factory"] = option(
-        "peers", "environment to create"
+    name: Literal["peers", "tf_agents", "batch_ppo", "sample_factory", "rllib"] = (
+        option("peers", "environment to create")
     )
     torch: str = option("torch", "requirement of PyTorch, such as torch==2.13.0")
     torch_index: str = option("", "address of an index with CPU builds of PyTorch")
@@ -100,7 +102,7 @@ def main(flags: Command) -> int:
     _call(sys.executable, "-m", "venv", str(folder))
     python = str(folder / "bin/python")
     steps = [*STEPS[flags.name]]
-    if flags.name in ("peers", "sample_factory"):
+    if flags.name in ("peers", "sample_factory", "rllib"):
         index = ("--index-url", flags.torch_index) if flags.torch_index else ()
         steps.insert(0, (flags.torch, *index))
     for step in steps:

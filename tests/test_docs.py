@@ -131,6 +131,8 @@ EXTRAS = {  # of what is named in a block
     "import gym\n": "gym",
     "import onnxruntime": "export",
     "offline": "offline",
+    "DistributedAgents": "spark",
+    "RayPool": "ray",
     "serving.predictor": "serve",
 }
 # Blocks that read what commands of their page wrote, and the tests that run them.

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
         train_seeds,
         visualize,
     )
+    from tfagents_batch.distribute.agents import DistributedAgents
+    from tfagents_batch.distribute.ray_pool import RayPool
+    from tfagents_batch.distribute.spark_pool import SparkPool
     from tfagents_batch.envs.checking.check import check_env
     from tfagents_batch.envs.graph.function import function
     from tfagents_batch.envs.make import make_env
@@ -49,6 +52,9 @@ _HOMES = {
     "load": "tfagents_batch.api",
     "visualize": "tfagents_batch.api",
     "make_env": "tfagents_batch.envs.make",
+    "DistributedAgents": "tfagents_batch.distribute.agents",
+    "RayPool": "tfagents_batch.distribute.ray_pool",
+    "SparkPool": "tfagents_batch.distribute.spark_pool",
     "check_env": "tfagents_batch.envs.checking.check",
     "function": "tfagents_batch.envs.graph.function",
     "TimeStep": "tfagents_batch.types",
@@ -60,9 +66,12 @@ _HOMES = {
 
 __all__ = [
     "Agent",
+    "DistributedAgents",
     "EnvError",
     "EnvSpec",
+    "RayPool",
     "Run",
+    "SparkPool",
     "TimeStep",
     "Trajectory",
     "UserError",

@@ -16,6 +16,9 @@ import numpy as np
 from tfagents_batch import config, seeds
 from tfagents_batch.agent import Agent
 from tfagents_batch.configs import named
+from tfagents_batch.distribute import pools
+from tfagents_batch.distribute.ray_pool import RayPool
+from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers.named import Wrappers
@@ -74,7 +77,8 @@ _OF_ROWS = {
 }
 # Arguments of ``train`` that ``train_seeds`` does not take.
 OF_ONE_SEED = (
-    *("network", "eval_env", "resume", "profile", "source"),
+    *("network", "eval_env", "resume", "profile", "source", "pool"),
+    *("pool_workers", "pool_options"),
     *("init_from", "init_checkpoint"),
 )
 
@@ -140,6 +144,7 @@ def train(
     network: keras.Model | Callable | None = None,
     eval_env: Any = None,
     source: Experience | None = None,
+    pool: RayPool | SparkPool | Literal["none", "ray", "spark"] | None = None,
     profile: bool = False,
     on_iteration: OnIteration | Sequence[OnIteration] | None = None,
     on_evaluation: OnEvaluation | Sequence[OnEvaluation] | None = None,
@@ -183,6 +188,8 @@ def train(
       source: where experience comes from, if not from the algorithm's usual source;
         see ``interfaces.Experience``. One that steps no environments needs no ``env``;
         then there are evaluations only with ``eval_env``.
+      pool: workers on Ray or Spark that collect what the source would: "ray", "spark",
+        or their settings, a ``RayPool`` or ``SparkPool``. None is the config's.
       profile: after training, time each part of an iteration. The results
         are ``profile.json``, a table on stderr and TensorFlow's profile.
       on_iteration, on_evaluation, on_checkpoint: a function, or several, that may end
@@ -196,6 +203,8 @@ def train(
       SaveError: if the last checkpoint or the last replay could not be written.
       Exception: any exception of a callback; a checkpoint was written first.
     """
+    if pool is not None:
+        options = options | {"pool": pool}
     callbacks = {
         "on_iteration": listed("on_iteration", on_iteration),
         "on_evaluation": listed("on_evaluation", on_evaluation),
@@ -232,9 +241,10 @@ def train(
     _check_callbacks(resolved, callbacks)
     recipe = resolved.recipe(env)
     evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
+    pool = pools.experience(resolved, recipe, network, profile)
     with (
         starting.starting(not resolved.progress),
-        Experiment(resolved, recipe, evaluated, network) as experiment,
+        Experiment(resolved, recipe, evaluated, network, pool) as experiment,
     ):
         text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
         facts = training_run.facts(
@@ -341,6 +351,11 @@ def train_seeds(
                 "once per seed instead"
             )
     resolved = resolve(algorithm, env, config, settings, options)
+    if resolved.pool != "none":
+        raise UserError(
+            f"the config has pool={resolved.pool}, but several seeds are one program "
+            "in this process; call train once per seed instead"
+        )
     if isinstance(seeds, (int, np.integer)):
         if not 1 <= seeds <= arguments.MAX_ENVS:
             raise UserError(f"seeds is {seeds}; expected 1 to {arguments.MAX_ENVS}")
@@ -613,6 +628,7 @@ def resolve(
     options: dict[str, Any],
 ) -> RunConfig:
     """Return the RunConfig of a new run; the arguments are those of ``train``."""
+    options = pools.as_options(options)
     if isinstance(preset, str):
         base = named.find(preset, algorithm).config
     else:
@@ -682,7 +698,7 @@ def _resume(
             )
         options |= {"env": env}
     own = {} if source is None else {"source": source}
-    resolved = with_options(saved, options | own)
+    resolved = with_options(saved, pools.as_options(options) | own)
     _check_callbacks(resolved, callbacks)
     training_run.check_source(run.folder, resolved.source)
     if eval_env is None and not user["eval_env"]:
@@ -691,10 +707,11 @@ def _resume(
         config_file.require_evaluation(user, eval_env)
     recipe = resolved.recipe(env)
     evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
+    pool = pools.experience(resolved, recipe, network, profile)
     with (
         runs.lock(run.folder),
         starting.starting(not resolved.progress),
-        Experiment(resolved, recipe, evaluated, network) as experiment,
+        Experiment(resolved, recipe, evaluated, network, pool) as experiment,
     ):
         runs.sweep(run.folder)
         events: list[dict] = []

@@ -501,6 +501,10 @@ class HostSource(Protocol):
     Attributes:
       envs: the environments that it steps itself; none for logged data.
       compilable: whether what it runs itself can be under XLA.
+
+    Optional members of one that stores what it fetches: ``store``, ``sample`` and
+    ``feedback``, as those of a ``Source``, and its further members for large variables.
+    A batch of it is one trajectory, K = 1, and ``store`` says how many updates are due.
     """
 
     envs: tuple[Env, ...]

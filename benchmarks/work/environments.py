@@ -25,6 +25,11 @@ class Waiting(gymnasium.Wrapper):
         return super().step(action)
 
 
+def waiting_cartpole(milliseconds: float) -> gymnasium.Env:
+    """Create CartPole-v1 whose steps wait."""
+    return Waiting(gymnasium.make("CartPole-v1"), milliseconds)
+
+
 def atari(game: str, **kwargs: Any) -> gymnasium.Env:
     """Create a game such as ALE/Pong-v5; ``kwargs`` as in ``envs.adapters.atari``."""
     import ale_py

@@ -80,7 +80,7 @@ def keywords(function):
 
 def test_options_of_train_are_those_of_a_run():
     expected = typing.get_type_hints(RunConfig)
-    for name in ("algorithm", "env", "source", "settings"):  # arguments of ``train``
+    for name in ("algorithm", "env", "source", "settings", "pool"):  # of ``train``
         del expected[name]
     expected |= dict.fromkeys(REGISTRY, dict)
     assert typing.get_type_hints(options.RunOptions) == expected
@@ -90,6 +90,6 @@ def test_functions_that_pass_options_on_know_their_names():
     own = {*options.TrainOptions.__annotations__} - {
         *options.RunOptions.__annotations__
     }
-    assert own == keywords(api.train) - {"settings", "source"} | {"env"}
+    assert own == keywords(api.train) - {"settings", "source", "pool"} | {"env"}
     assert {*options.LoadOptions.__annotations__} == keywords(api.load)
     assert {*options.EvaluateOptions.__annotations__} == keywords(api.evaluate)

@@ -77,6 +77,28 @@ PRESETS = {
         baseline="time_step",
         network={"hidden": (10,)},
     ),
+    # The same in two workers of Spark. Episodes end after 498 steps, so 498 is perfect.
+    # Observations are not normalized, and RMSProp's step decreases. 498 within 60
+    # iterations.
+    "deck/distributed-reinforce-cartpole": trained_by(
+        "reinforce",
+        "CartPole-v1",
+        450_000,
+        15,
+        {"episodes": 15},
+        {
+            "env_kwargs": {"max_episode_steps": 498},
+            "pool": "spark",
+            "pool_workers": 2,
+        },
+        gamma=0.95,
+        learning_rate="linear(0.04, 0)",
+        optimizer="rmsprop",
+        max_gradient_norm=None,
+        normalize_observation=False,
+        baseline="time_step",
+        network={"hidden": (10,)},
+    ),
     # Adam's step of 0.01 after 5 games. 500; there: 475 after 65 updates. The second
     # has the gradient of its ``VanillaPGCriterion``.
     "deck/vanilla-pg-cartpole": _vanilla("log_likelihood"),

@@ -2,7 +2,8 @@
 
 While a compiled program updates, a thread fetches what the next updates learn from.
 After each program, the source gets the new weights. Predictors, streams of logged data
-and pools of remote workers all train in this way.
+and pools of remote workers all train in this way. A source that stores what it fetches
+is sampled for each update, like a replay.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, HostSource
-from tfagents_batch.metrics import Interval, Mean, Metrics
+from tfagents_batch.metrics import Interval, Mean, Metrics, Result
 from tfagents_batch.placement import Placement
 from tfagents_batch.programs import rounds, xla_errors
 from tfagents_batch.types import Collected, Trajectory
@@ -37,7 +38,7 @@ class HostProgram:
 
     Attributes:
       step: progress so far, in the unit of the source.
-      rounds: number of updates of the newest call.
+      rounds: number of updates of the newest call, or of batches that were stored.
       mode, reason: part that XLA compiles, and why.
     """
 
@@ -57,6 +58,7 @@ class HostProgram:
         self._updates: dict[Any, Any] = {}  # a program for each shape of a batch
         self._compiled = mode in ("full", "split", "update")
         self._update = rounds.make_update(algorithm, compiled=False)
+        self._stores = hasattr(source, "store")
         self._thread = ThreadPoolExecutor(1, "tfagents_batch-fetch")
         self._ahead: Future | None = None
         source.start(mode in ("full", "split"))
@@ -71,7 +73,7 @@ class HostProgram:
         return False
 
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
-        """Make updates, see ``interfaces.Program``; a round is an update."""
+        """Make updates, see ``interfaces.Program``."""
         with interrupts.guard():
             try:
                 return self._run(until, rounds)
@@ -106,21 +108,23 @@ class HostProgram:
         self._source.check()
         self._source.report(0.0)  # of evaluations and checkpoints since the call before
         found, begin, waited = Interval(), time.perf_counter(), 0.0
-        steps = updates = 0
-        while updates < most and (not updates or self.step < until):
+        steps = updates = rounds = 0
+        while rounds < most and (not rounds or self.step < until):
             ask = time.perf_counter()
             batch = self._next()
             waited += time.perf_counter() - ask
             found.add(batch.metrics)
-            found.add(self._learn(batch))
+            learned, made = self._learn(batch)
+            found.add(learned)
             self._source.publish(self._algorithm.policy)
             self.step += int(batch.steps)
-            steps, updates = steps + int(batch.steps), updates + int(batch.updates)
+            steps, updates = steps + int(batch.steps), updates + made
+            rounds += int(batch.updates)
         seconds = time.perf_counter() - begin
         found.add(self._source.report(seconds))
         if hasattr(self._algorithm, "histograms"):
             found.add(metrics.to_host(self._algorithm.histograms()))
-        self.rounds = updates
+        self.rounds = rounds
         return found.totals | {
             "async/updates_per_second": Mean(updates, seconds),
             "async/update_rows": Mean(steps, updates),
@@ -137,14 +141,15 @@ class HostProgram:
         self._ahead = self._thread.submit(self._source.fetch, step)
         return batch
 
-    def _learn(self, batch: Collected) -> Metrics:
-        """Make the updates of a batch; return their merged metrics."""
+    def _learn(self, batch: Collected) -> tuple[Metrics, int]:
+        """Make the updates of a batch; return their merged metrics and number."""
         if not batch.ok:
-            return {}
+            return {}, 0
         trajectory = batch.trajectory
         shapes = tuple(x.shape for x in nest.flatten(trajectory))
         if shapes not in self._updates:
-            body = single_call(self._several) if self._compiled else self._several
+            body = self._stored if self._stores else self._several
+            body = single_call(body) if self._compiled else body
             self._updates[shapes] = tf.function(
                 body, jit_compile=self._compiled, autograph=False
             )
@@ -152,7 +157,22 @@ class HostProgram:
         made = constants.argument(int(batch.steps), tf.int64)
         with self._placement.updating():
             learned = self._updates[shapes](trajectory, step, made)
-        return metrics.to_host(learned)
+        if not self._stores:
+            return metrics.to_host(learned), int(batch.updates)
+        self._source.check()
+        found, _ = learned.to_host()
+        return found, int(learned.updates)
+
+    def _stored(self, trajectories: Trajectory, step, made) -> Result:
+        """Store the trajectory ``[1, T, B]``, and make the updates that are due."""
+        seed = seeds.iteration_seed(tf.constant(self._seed), step)
+        trajectory = nest.map(lambda x: x[0], trajectories)
+        none, one = tf.constant(0), tf.constant(1)
+        collected = Collected(made, tf.constant(True), none, {}, trajectory)
+        parts = self._source, self._algorithm, self._update
+        stored, (count, sums) = rounds.learn(*parts, collected, seed, step)
+        learned = rounds.of_updates(sums, count, one)
+        return Result(one, count, learned, metrics.finish(stored.metrics, one))
 
     def _several(self, trajectories: Trajectory, step, made) -> Metrics:
         """Update by trajectories ``[K, T, B]``, one after the other.

@@ -18,6 +18,7 @@ from tfagents_batch.scripts import app, train
 def main(argv: Sequence[str]) -> int:
     """Parse flags, run trials, and print a table and the path of the results."""
     from tfagents_batch.config import HELP, check, option, peek, replace
+    from tfagents_batch.distribute import ray_session
     from tfagents_batch.distribute.sweep import search, storage
     from tfagents_batch.errors import TrainingError, UserError
 
@@ -28,11 +29,15 @@ def main(argv: Sequence[str]) -> int:
         if not logdir:
             raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
         storage.require_unused(Path(logdir).expanduser())
+        if peek(given, "on") == "ray":
+            ray_session.require()
+        if (address := peek(given, "address")) not in (None, "auto"):
+            ray_session.check_address(address)
     if "tensorflow" not in sys.modules:
         app.import_tensorflow()
     from tfagents_batch import api
     from tfagents_batch.configs import searches
-    from tfagents_batch.distribute.sweep import flags, local, loop, results
+    from tfagents_batch.distribute.sweep import flags, local, loop, on_ray, results
     from tfagents_batch.distribute.sweep.plan import Plan
 
     @dataclasses.dataclass(frozen=True)
@@ -48,6 +53,12 @@ def main(argv: Sequence[str]) -> int:
         )
         trials: int = option(20, "number of trials in the end", least=1)
         jobs: int = option(1, "trials at the same time", least=1, most=1024)
+        on: Literal["processes", "ray"] = option(
+            "processes", "where trials run: as processes of this machine, or on Ray"
+        )
+        address: str | None = option(
+            None, "host:port of Ray's head, or auto; none: Ray is started here"
+        )
         metric: str = option("eval/return_mean", "metric of the trials' value")
         goal: Literal["max", "min"] = option("max", "whether large values are better")
         value: Literal["last", "best"] = option(
@@ -69,6 +80,11 @@ def main(argv: Sequence[str]) -> int:
     if parsed is None:
         return 0
     command = check(replace(Command(), parsed.pop(0)), "--")
+    if command.address is not None and command.on != "ray":
+        raise UserError(
+            f"--address is {command.address}, but trials run as processes of this "
+            "machine; pass --on=ray, or leave --address out"
+        )
     passed = {name: getattr(command, name) for name in flags.PASSED}
     names = "metric", "goal", "value", "seeds_per_trial"
     rows, algorithm = command.data is not None, variants[0].base.algorithm
@@ -92,8 +108,12 @@ def main(argv: Sequence[str]) -> int:
                 _say(results.line(trial.number, found, command.trials))
 
         try:
-            jobs = local.launchers(command.jobs)
-            loop.run(plan, study, folder, command.trials, jobs, report)
+            with (
+                contextlib.nullcontext(local.launchers(command.jobs))
+                if command.on == "processes"
+                else on_ray.launchers(command.jobs, command.address)
+            ) as jobs:
+                loop.run(plan, study, folder, command.trials, jobs, report)
         except KeyboardInterrupt:
             _say("the same command goes on with the sweep")
             raise

@@ -158,6 +158,20 @@ class RunConfig:
     track: Literal["none", "wandb", "mlflow"] = _log_option(
         "none", "experiment tracker that also gets the log"
     )
+    pool: Literal["none", "ray", "spark"] = option(
+        "none",
+        "collect in workers of Ray or Spark instead of in this process, see the page "
+        '"From a laptop to a cluster"',
+        resumable=True,
+    )
+    pool_workers: int | None = option(
+        None, "number of these workers; none: two", least=1, resumable=True
+    )
+    pool_options: dict = option(
+        {},
+        'further settings of the pool, such as {"address": "10.0.0.1:6379"}',
+        resumable=True,
+    )
     source: Any = option(
         None, "settings of the algorithm's source of experience, see ``sources``"
     )

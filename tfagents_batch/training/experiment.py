@@ -16,7 +16,7 @@ from keras.src.backend.common import global_state
 from tfagents_batch import algorithms, encoding, placement, seeds, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env, Policy
+from tfagents_batch.interfaces import Algorithm, Env, Experience, Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
 from tfagents_batch.nn.policies.preprocessed import Player
@@ -48,6 +48,8 @@ class Experiment:
       eval_recipe: evaluation environment; None for that of training. Needed if the
         training environment is an instance, or if there is none.
       network: a user's model or builder, see ``nn.user``.
+      experience: where experience comes from instead of the config's source, such as a
+        pool of workers that collects what the source would.
 
     Attributes:
       config: config without worker variables, which must never be saved.
@@ -72,17 +74,20 @@ class Experiment:
         recipe: EnvRecipe,
         eval_recipe: EnvRecipe | None = None,
         network: Any = None,
+        experience: Experience | None = None,
     ):
         config = config.check()
+        self._experience = experience
         devices.check(config.device)
         self.config, self._recipe = without_variables(config), recipe
         self._user_code = network is not None or recipe.needs_user_code
         _check_evaluation(config, recipe, eval_recipe)
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
+            opened = experience or config.source
             text = "starting environments; the native backend is built once"
-            with status.doing(text):
-                self.envs, self.spec = config.source.environments(recipe, config)
+            with status.doing(text if experience is None else "starting the workers"):
+                self.envs, self.spec = opened.environments(recipe, config)
             if recipe.creates:
                 for env in self.envs:
                     stack.callback(env.close)
@@ -136,7 +141,8 @@ class Experiment:
             seed = seeds.iteration_seed(seed, step, "environments")
         run = config.resolved()
         with seeded(config.seed), _precision(config.precision):  # of further policies
-            self.source = run.source.open(
+            experience = self._experience or run.source
+            self.source = experience.open(
                 self.envs, self.algorithm, seed, run, self.placement
             )
         save = None
@@ -149,7 +155,7 @@ class Experiment:
             self.placement,
             seed=config.seed,
             step=step,
-            kind="overlapped" if run.overlap else run.source.program,
+            kind=_kind(experience.program, run.overlap),
             save=save,
         )
         self._stack.callback(self.program.close)
@@ -225,6 +231,11 @@ class Experiment:
             config.eval_actions,
             self.placement,
         )
+
+
+def _kind(kind: str, overlap: bool) -> str:
+    """Return the kind of program; one that fetches is always ahead of the updates."""
+    return "overlapped" if overlap and kind == "synchronous" else kind
 
 
 def reports(config: RunConfig) -> bool:

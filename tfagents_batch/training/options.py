@@ -44,6 +44,8 @@ class RunOptions(TypedDict, total=False):
     stop_at_return: float | None
     log_video_every: int
     track: Literal["none", "wandb", "mlflow"]
+    pool_workers: int | None
+    pool_options: dict
     rollout: dict
     replay: dict
     queue: dict

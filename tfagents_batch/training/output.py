@@ -128,6 +128,13 @@ def _console_line(event: dict[str, Any]) -> str:
         return f"replaced {envs} after {seconds:.1f} s; {lost} steps are lost"
     if kind == "replay_failed":
         return f"warning: {event['reason']}"
+    if kind == "pool_worker_restarted":
+        return f"warning: worker {event['worker']} is replaced: {event['reason']}"
+    if kind == "pool_spilled":
+        return (
+            f"warning: Ray's memory is full, and {event['bytes'] / 1e6:,.0f} MB were "
+            "written to disks; use smaller rollouts, or give Ray more memory"
+        )
     if kind == "compiled":
         return f"compile={event['compile']}: {event['reason']}"
     return _below_best(event)

@@ -55,6 +55,12 @@ def name_of(algorithm: str | type) -> str:
     return name
 
 
+def register(name: str, kind: type) -> None:
+    """Make a class known in this process by the name that it has in another one."""
+    if name not in algorithms.REGISTRY:
+        _own[name] = Entry(kind, _checked(name, kind))
+
+
 def is_known(name: Any) -> bool:
     """Return whether an algorithm has this name, in this process."""
     return isinstance(name, str) and (name in algorithms.REGISTRY or name in _own)

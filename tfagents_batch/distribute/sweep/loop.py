@@ -50,7 +50,7 @@ class Attempt:
         if status is None:
             if not (first and new and self.trial.should_prune()):
                 return None
-            process.stop([self.training])
+            process.stop([self.training.process])
             return {"state": TrialState.PRUNED}
         if status or not self.training.values:
             why = self.training.error()
@@ -113,7 +113,7 @@ def run(
                     ended += 1
                     _check_refusals(study, ended)
     finally:
-        process.stop(attempt.training for attempt in running)
+        process.stop(attempt.training.process for attempt in running)
 
 
 def _check_refusals(study: Any, ended: int) -> None:

@@ -103,9 +103,9 @@ class Training:
         return []
 
 
-def stop(trainings: Iterable[Training]) -> None:
-    """Stop trainings: they get a few seconds to save, then they are killed."""
-    running = [each.process for each in trainings]
+def stop(processes: Iterable[Process]) -> None:
+    """Stop processes: they get a few seconds to save, then they are killed."""
+    running = [*processes]
     try:
         for process in running:
             process.terminate()

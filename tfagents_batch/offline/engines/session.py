@@ -27,6 +27,7 @@ EXTRA = 'pip install "tfagents_batch[spark]"'
 _JAVA = 17  # oldest version for Spark 4
 _WAIT_SECONDS = 8  # for another program to say its version
 _END_SECONDS = 10
+_FINALIZER = "FinalizerWorker"  # thread of py4j
 _LOGGERS = "SQLQueryContextLogger", "DataFrameQueryContextLogger"
 # Spark's messages have many lines; errors reach the user as exceptions.
 _LOG4J = "rootLogger.level = off\n"
@@ -53,7 +54,8 @@ def started(master: str = "local[*]", memory: str = "2g") -> Iterator[Any]:
     scratch = Scratch()
     with contextlib.ExitStack() as stack:
         stack.callback(scratch.cleanup)
-        gateway, session = _start(sql, master, memory, Path(scratch.name))
+        with _quiet("py4j"):  # a Ctrl-C meanwhile
+            gateway, session = _start(sql, master, memory, Path(scratch.name))
         try:
             with _quiet(*_LOGGERS):
                 yield session
@@ -209,6 +211,7 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
 def _failure(error: Exception, log: Path) -> str:
     lines = [x.strip() for x in log.read_text(errors="replace").splitlines()]
     told = [x for x in lines if "rror" in x or "xception" in x]
+    told = [x for x in told if not x.endswith(":")]  # the reason is on another line
     line = (told or [str(error).strip().partition("\n")[0]])[0]
     return f"Spark does not start: {line}; see its configuration"
 
@@ -227,6 +230,9 @@ def _forget(gateway: Any) -> None:
 
     with contextlib.suppress(Exception):
         gateway.shutdown()
+    for thread in threading.enumerate():
+        if type(thread).__name__ == _FINALIZER:  # ends within a second
+            thread.join(_END_SECONDS)
     process = gateway.proc
     process.stdin.close()
     try:

@@ -216,10 +216,17 @@ class Replay(tf.Module):
             if not 0 <= numbers[name] <= most:
                 raise ValueError(f"{name} is {numbers[name]}; expected 0 to {most}")
 
-    def interrupt(self) -> None:
-        """Declare that the inner source goes on elsewhere: it was started anew."""
+    def interrupt(self, when: bool | tf.Tensor = True) -> None:
+        """Declare that the inner source goes on elsewhere: it was started anew.
+
+        Args:
+          when: bool ``[]``, whether this is so.
+        """
         sizes = self._sizes()
-        self._break.assign(breaks.fresh(sizes.batch, sizes.stack))
+        fresh = breaks.fresh(sizes.batch, sizes.stack)
+        self._break.assign(
+            nest.map(lambda x, y: tf.where(when, x, y), fresh, self._break.read())
+        )
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the storage, the position in it and the inner source's variables."""

@@ -1,0 +1,116 @@
+"""A pool of real actors of Ray, some of which are killed or stopped while they work."""
+
+import importlib.util
+import json
+import socket
+import time
+
+import psutil
+import pytest
+
+from tests.support import python
+from tfagents_batch.distribute import ray_session
+from tfagents_batch.errors import UserError
+
+pytestmark = pytest.mark.skipif(
+    not importlib.util.find_spec("ray"), reason="needs Ray (extra ray)"
+)
+
+# Environments are stepped in a process below the actor.
+FAULTS = """
+import json, os, signal, sys
+import gymnasium
+import tfagents_batch as tfb
+from tfagents_batch.algorithms import ppo
+
+folder = sys.argv[1]
+
+class Fault(gymnasium.Wrapper):
+    count = 0
+
+    def step(self, action):
+        self.count += 1
+        for steps, number in ((40, signal.SIGKILL), (90, signal.SIGSTOP)):
+            mark = os.path.join(folder, str(int(number)))
+            if self.count == steps:
+                try:
+                    os.mkdir(mark)
+                except FileExistsError:
+                    continue
+                os.kill(os.getppid(), number)
+        return super().step(action)
+
+class Mine(ppo.PPO):  # an algorithm of this program
+    Config = ppo.Config
+
+def make():
+    return Fault(gymnasium.make("CartPole-v1"))
+
+if __name__ == "__main__":
+    pool = tfb.RayPool(workers=2, answer_seconds=8)
+    run = tfb.train(
+        Mine, env=make, steps=1024, num_envs=4, pool=pool, logdir=folder + "/logs",
+        rollout={"length": 32}, eval_every=0, settings={"network": {"hidden": [8]}},
+        log_every=128,
+    )
+    lines = [json.loads(x) for x in open(run.logdir + "/metrics.jsonl")]
+    events = [x for x in lines if x.get("event") == "pool_worker_restarted"]
+    found = {"step": run.step, "events": events, "lag": run.metrics["pool/lag"]}
+    print(json.dumps(found))
+"""
+
+
+def test_actors_that_are_killed_or_stopped_are_replaced(tmp_path):
+    (tmp_path / "marks").mkdir()
+    begin = time.time()
+    done = python.run(FAULTS, tmp_path / "marks", timeout=240)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["step"] >= 1024 and found["lag"] == 0
+    reasons = sorted(event["reason"] for event in found["events"])
+    assert len(reasons) == 2, reasons
+    assert "did not answer" in " ".join(reasons)
+    assert {x.name for x in (tmp_path / "marks").iterdir()} >= {"9", "19"}
+    marker = str(tmp_path / "marks")
+    for process in psutil.process_iter(["cmdline", "name", "create_time"]):
+        assert marker not in " ".join(process.info["cmdline"] or ())
+        if process.info["create_time"] > begin:
+            assert process.info["name"] not in ("raylet", "gcs_server")
+
+
+def test_an_address_where_nothing_answers_is_refused_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    for address, text in (
+        (f"127.0.0.1:{port}", "nothing answers at Ray's address"),
+        ("10.0.0.1", "expected host:port"),
+    ):
+        with pytest.raises(UserError, match=text):
+            ray_session.check_address(address)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (RuntimeError("Version mismatch: Ray 2.1, Python 3.9"), "the same versions"),
+        (ConnectionError("Failed to connect"), "set RAY_AUTH_TOKEN"),
+    ],
+)
+def test_a_cluster_that_refuses_says_what_to_do(monkeypatch, error, advice):
+    ray = ray_session.require()
+
+    def init(**_):
+        raise error
+
+    monkeypatch.setattr(ray, "init", init)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.raises(UserError, match=advice),
+        ray_session.session(f"127.0.0.1:{server.getsockname()[1]}", 1),
+    ):
+        pass
+
+
+def test_without_ray_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(UserError, match=r'pip install "tfagents_batch\[ray\]"'):
+        ray_session.require()

@@ -1,0 +1,223 @@
+"""Agents in the partitions of Spark, and the trajectories that they sample.
+
+    agents = DistributedAgents(spark, make_env, parallelism=4)
+    sampled = agents.sample(agent.policy, episodes=16, seed=1)
+    sampled.returns().show()
+
+The names and their meaning are those of "Building Deep Reinforcement Learning
+Applications on Apache Spark" (Analytics Zoo, 2018). For training by them, pass a
+``SparkPool`` to ``train``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfagents_batch import seeds
+from tfagents_batch.distribute import sending, spark_tasks, wire
+from tfagents_batch.distribute.wire import Order
+from tfagents_batch.distribute.worker import Job
+from tfagents_batch.envs.recipe import EnvRecipe
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Policy
+from tfagents_batch.sources import episodes as whole
+from tfagents_batch.training import own_algorithm
+from tfagents_batch.training.config import RunConfig
+
+
+class Statistics(NamedTuple):
+    """Statistics of the returns of episodes.
+
+    Attributes:
+      episodes: their number, without those of failed environments.
+      mean, std, least, most: of their returns; ``std`` is the sample's, with n - 1.
+      steps: number of steps of all of them.
+    """
+
+    episodes: int
+    mean: float
+    std: float
+    least: float
+    most: float
+    steps: int
+
+
+class DistributedAgents:
+    """Agents that play in the Python processes of Spark's executors.
+
+    Args:
+      spark: session.
+      make_env: environment, a name or a function that creates one.
+      parallelism: number of partitions.
+      algorithm: name of the algorithm whose policy acts, or your own class.
+      settings: its settings that differ from the defaults.
+      network: your own network or its builder, or None.
+      num_envs: environments that a task steps together.
+
+    Raises:
+      UserError: for an argument that cannot be used.
+    """
+
+    def __init__(
+        self,
+        spark: Any,
+        make_env: Any,
+        parallelism: int,
+        *,
+        algorithm: str | type = "reinforce",
+        settings: dict[str, Any] | None = None,
+        network: Any = None,
+        num_envs: int = 1,
+    ):
+        if parallelism < 1:
+            raise UserError(f"parallelism is {parallelism}; expected at least 1")
+        recipe = EnvRecipe(make_env)
+        if recipe.exists:
+            raise UserError(
+                f"make_env is an instance of {type(make_env).__name__}; pass a name, "
+                "or a function that creates it"
+            )
+        name = own_algorithm.name_of(algorithm)
+        kind = own_algorithm.entry(name).config
+        config = RunConfig(
+            algorithm=name,
+            settings=kind(**(settings or {})).check(),
+            num_envs=num_envs,
+            num_workers=1,
+        )
+        self._spark, self._partitions = spark, parallelism
+        self._recipe, self._config, self._network = recipe, config, network
+        self._jobs: dict[int, tuple[str, Any]] = {}  # by episodes of a task
+
+    def sample(
+        self, policy: Policy, episodes: int, seed: int, step: int = 0
+    ) -> SampledTrajs:
+        """Play whole episodes with the weights of a policy.
+
+        They depend on the policy, the seed and the number of episodes, not on
+        partitions or retries.
+
+        Args:
+          policy: policy of the same algorithm and network, such as
+            ``algorithm.policy``.
+          episodes: number of episodes, a multiple of ``num_envs``.
+          seed: seed of environments and actions; another one for each sample.
+          step: environment steps of the run, for schedules of exploration.
+
+        Raises:
+          UserError: for a number of episodes that is no multiple, or an environment
+            without a time limit.
+        """
+        size = self._config.num_envs
+        tasks = whole.rounds(episodes, size)
+        name, job = self._job(size)
+        context = self._spark.sparkContext
+        weights = context.broadcast(wire.weights(policy))
+        play = spark_tasks.player(name, job, weights, wire.versions())
+        orders = [
+            Order(i, seeds.iteration_seed(seed, i, "pool/actions"), seed, step, 0)
+            for i in range(tasks)
+        ]
+        parts = min(self._partitions, tasks)
+        return SampledTrajs(
+            self._spark, context.parallelize(orders, parts).mapPartitions(play), weights
+        )
+
+    def _job(self, episodes: int) -> tuple[str, Any]:
+        """Return name and broadcast of the job whose tasks play so many episodes."""
+        if episodes not in self._jobs:
+            kind = own_algorithm.entry(self._config.algorithm).kind
+            parts = self._recipe, self._config, kind, self._network
+            job = Job(*parts, 0, episodes)
+            sent = self._spark.sparkContext.broadcast(sending.pickled(job))
+            self._jobs[episodes] = uuid.uuid4().hex, sent
+        return self._jobs[episodes]
+
+
+class SampledTrajs:
+    """Trajectories that agents have sampled, kept in Spark.
+
+    Args:
+      spark: session.
+      pieces: RDD of ``wire.Piece``, or of exceptions.
+      weights: broadcast that they are made from.
+    """
+
+    def __init__(self, spark: Any, pieces: Any, weights: Any):
+        self._spark, self._weights = spark, weights
+        self._pieces = pieces.cache()
+
+    def returns(self) -> Any:
+        """Return a DataFrame: ``episode``, ``return`` and ``length`` of each one."""
+        rows = self._pieces.flatMap(_rows)
+        return self._spark.createDataFrame(
+            rows, "episode long, return double, length int"
+        )
+
+    def statistics(self) -> Statistics:
+        """Return statistics of the returns, computed in Spark."""
+        from pyspark.sql import functions as f
+
+        column = f.col("return")
+        found = (
+            self.returns()
+            .agg(
+                f.count(column),
+                f.mean(column),
+                f.stddev_samp(column),
+                f.min(column),
+                f.max(column),
+                f.sum("length"),
+            )
+            .first()
+        )
+        count, mean, std, least, most, steps = found
+        return Statistics(count, mean, std or 0.0, least, most, steps)
+
+    def trajectories(self) -> dict[str, np.ndarray]:
+        """Return all of them as arrays by name, as in ``types.Trajectory``.
+
+        Returns:
+          ``steps/...`` of ``[T + 1, episodes, ...]``, ``action`` and ``behavior/...``
+          of ``[T, episodes, ...]``, and ``state/...`` of ``[episodes, ...]``.
+        """
+        found = sorted(self._pieces.map(_raised).collect(), key=_number)
+        return {
+            name: np.concatenate(
+                [piece.arrays[name] for piece in found],
+                axis=0 if name.startswith("state") else 1,
+            )
+            for name in found[0].arrays
+        }
+
+    def unpersist(self) -> None:
+        """Free the memory that they take in Spark; they cannot be used any more."""
+        self._pieces.unpersist()
+        self._weights.destroy()
+
+
+def _raised(piece: Any) -> Any:
+    if isinstance(piece, BaseException):
+        raise piece
+    return piece
+
+
+def _number(piece: Any) -> int:
+    return piece.order.number
+
+
+def _rows(piece: Any) -> list[tuple[int, float, int]]:
+    """Return episode, return and length of the episodes of a task."""
+    arrays = _raised(piece).arrays
+    terminated, truncated = (arrays[f"steps/{x}"] for x in ("terminated", "truncated"))
+    last = (terminated | truncated)[1:] & ~arrays["steps/first"][1:]
+    returns = arrays["steps/info/episode_return"][1:]
+    lengths = arrays["steps/info/episode_length"][1:]
+    first = piece.order.number * last.shape[1]
+    return [
+        (first + int(i), float(returns[t, i]), int(lengths[t, i]))
+        for t, i in np.argwhere(last)
+    ]

@@ -1,0 +1,147 @@
+"""Connection to Ray: to a cluster, or to one that is started on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tfagents_batch.errors import UserError
+
+CONNECT_SECONDS = 5.0
+_LOCAL = "127.0.0.1"
+_TOKEN = Path("~/.ray/auth_token")  # where Ray looks for it
+# Read when Ray is imported.
+_VARIABLES = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # one machine: only the loopback address
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent to Ray's makers
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_NUM_REDIS_GET_RETRIES": "5",  # seconds; 20 is usual, also for a wrong token
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # a late call would start another cluster
+}
+
+
+def require() -> Any:
+    """Return the package.
+
+    Raises:
+      UserError: if it is not installed.
+    """
+    for name, value in _VARIABLES.items():
+        os.environ.setdefault(name, value)
+    if "RAY_AUTH_TOKEN" in os.environ or _TOKEN.expanduser().exists():
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+    try:
+        import ray
+    except ImportError:
+        raise UserError(
+            'Ray is not installed; install it with pip install "tfagents_batch[ray]"'
+        ) from None
+    return ray
+
+
+@contextlib.contextmanager
+def session(address: str | None, cpus: int) -> Iterator[Any]:
+    """Yield the package, connected; disconnect if this function has connected.
+
+    Args:
+      address: ``host:port`` of a cluster's head, or "auto" for one on this machine that
+        runs already. None starts one for this process, which ends with it.
+      cpus: CPUs of a cluster that is started here, as Ray counts them; they may be more
+        than there are.
+
+    Raises:
+      UserError: if nothing answers there, or it refuses this process.
+    """
+    ray = require()
+    if ray.is_initialized():
+        yield ray
+        return
+    quiet = {"log_to_driver": False, "configure_logging": False}
+    with _own_signals():
+        if address is None:
+            logging.getLogger("ray").setLevel(
+                logging.ERROR
+            )  # says that there is a token
+            start = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+            ray.init(**start, **quiet, _node_ip_address=_LOCAL)
+        else:
+            _connect(ray, address, quiet)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Put the handlers of this process back: Ray's would end it at once."""
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # not the main thread
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def check_address(address: str) -> None:
+    """Check within seconds that something listens; Ray itself tries for minutes.
+
+    Raises:
+      UserError: if the address is malformed, or nothing answers.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        raise UserError(
+            f"the address of Ray is {address!r}; expected host:port of the head, such "
+            "as 10.0.0.1:6379, or auto"
+        )
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except OSError as error:
+        raise UserError(
+            f"nothing answers at Ray's address {address} within {CONNECT_SECONDS:g} s "
+            f"({error}); start the head there (ray start --head), or correct the "
+            "address"
+        ) from None
+
+
+def spilled_bytes(ray: Any) -> int:
+    """Return how much Ray has written to disks because its memory was full."""
+    from ray._private import internal_api
+
+    try:
+        address = ray.get_runtime_context().gcs_address
+        state = internal_api.get_state_from_address(address)
+        found = internal_api.get_memory_info_reply(state, timeout_seconds=2.0)
+        return int(found.store_stats.spilled_bytes_total)
+    except Exception:  # a private function; without it nothing is counted
+        return 0
+
+
+def _connect(ray: Any, address: str, quiet: dict[str, Any]) -> None:
+    if address != "auto":
+        check_address(address)
+    try:
+        ray.init(address=address, **quiet)
+    except Exception as error:
+        text = str(error).strip()
+        first = text.partition("\n")[0]
+        if "version" in text.lower() and "mismatch" in text.lower():
+            advice = "install the same versions of Python and Ray on every machine"
+        else:  # something listens there: Ray does not say that it refuses the token
+            advice = (
+                "if it asks for a token, set RAY_AUTH_TOKEN to that of its head, which "
+                "is in ~/.ray/auth_token there; see also `ray status` on its head"
+            )
+        raise UserError(
+            f"Ray at {address} cannot be used ({type(error).__name__}: {first}); "
+            f"{advice}"
+        ) from None

@@ -1,0 +1,76 @@
+"""What runs in the Python processes of Spark's executors.
+
+A partition meets another process most of the time. So a process keeps TensorFlow, a
+policy and environments, which are the same for every task, but no episode: a task
+depends on its order and the weights alone. A task that Spark runs again, elsewhere or
+twice, gives the same episodes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tfagents_batch.distribute import sending, wire
+from tfagents_batch.distribute.wire import Order
+
+_kept: dict[str, Any] = {}  # the worker of the newest job, by the name of the job
+
+
+def facts(
+    name: str, job: Any, versions: dict[str, str]
+) -> Callable[[Iterator[int]], Iterator[Any]]:
+    """Return a function of a partition that yields the spec of its environments."""
+
+    def look(_: Iterator[int]) -> Iterator[Any]:
+        yield _result(lambda: _worker(name, job, versions).facts())
+
+    return look
+
+
+def player(
+    name: str, job: Any, weights: Any, versions: dict[str, str]
+) -> Callable[[Iterator[Order]], Iterator[Any]]:
+    """Return a function of a partition, from orders to pieces or exceptions.
+
+    An exception of the user's code is a result, so that Spark does not try it again.
+
+    Args:
+      name: name of the job, for processes that know it already.
+      job: broadcast of the pickled ``worker.Job``.
+      weights: broadcast of arrays by name.
+      versions: those of the run.
+    """
+
+    def play(orders: Iterator[Order]) -> Iterator[Any]:
+        sent = weights.value
+        for order in orders:
+            yield _result(lambda order=order: _play(name, job, versions, order, sent))
+
+    return play
+
+
+def _play(name: str, job: Any, versions: dict, order: Order, weights: Any) -> Any:
+    return _worker(name, job, versions).collect(order, weights)
+
+
+def _worker(name: str, job: Any, versions: dict[str, str]) -> Any:
+    """Return the worker of this process, which is made for its first task."""
+    if name not in _kept:
+        from tfagents_batch.distribute.worker import RolloutWorker
+
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        wire.check_versions(versions, wire.versions())
+        for former in _kept.values():
+            former.close()
+        _kept.clear()
+        _kept[name] = RolloutWorker(sending.unpickled(job.value))
+    return _kept[name]
+
+
+def _result(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except Exception as error:
+        return sending.portable(error)

@@ -1,0 +1,239 @@
+"""Workers of a pool as tasks of Spark's jobs, one job for each batch."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from typing import Any
+
+from tfagents_batch.distribute import sending, spark_tasks, wire
+from tfagents_batch.distribute.memory import check_memory
+from tfagents_batch.distribute.spark_pool import SparkPool
+from tfagents_batch.distribute.wire import Arrays, Order, Piece
+from tfagents_batch.distribute.worker import Job
+from tfagents_batch.errors import EnvError, Stopped, UserError, first_line
+from tfagents_batch.metrics import Metrics, Sum
+from tfagents_batch.offline.engines import session
+
+_POLL = 0.5
+_CONNECT = 5.0  # seconds
+_END = 10.0  # seconds that closing waits for a job
+_RETRIES = 4  # failures of one task before a job fails; 1 is usual on one machine
+
+
+class SparkWorkers:
+    """Tasks of one Spark session; satisfies ``pool.Workers``.
+
+    Args:
+      spark: session.
+      settings: checked settings of the pool.
+      job: what tasks do, pickled.
+
+    Attributes:
+      count: number of tasks.
+      closing: what ``close`` does.
+    """
+
+    def __init__(self, spark: Any, settings: SparkPool, job: bytes):
+        self.count, self._settings = settings.parts, settings
+        self._context = spark.sparkContext
+        self._name = uuid.uuid4().hex
+        self._job = self._context.broadcast(job)
+        self._weights: tuple[int, Any] = (-1, None)
+        self._waiting: list[tuple[int, Order]] = []
+        self._given: list[tuple[int, Order]] = []
+        self._running: Future | None = None
+        self._jobs = 0
+        self._thread = ThreadPoolExecutor(1, "tfagents_batch-spark")
+        self.closing, self._lock = contextlib.ExitStack(), threading.Lock()
+        self._closed = False
+
+    def facts(self) -> dict[str, Any]:
+        """Return the spec of a worker's environments.
+
+        Raises:
+          UserError, EnvError: if they cannot be created.
+        """
+        limit = self._settings.start_seconds
+        look = spark_tasks.facts(self._name, self._job, wire.versions())
+        self._submit(look, [0], limit)
+        while (found := self._result(_POLL)) is None:
+            pass
+        return found[0]
+
+    def submit(self, worker: int, order: Order, weights: Arrays) -> None:
+        """Add an order to the next job, see ``pool.Workers``."""
+        if self._weights[0] != order.version:
+            _, before = self._weights
+            self._weights = order.version, self._context.broadcast(weights)
+            if before is not None:
+                before.destroy()
+        self._waiting.append((worker, order))
+
+    def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
+        """Yield the pieces of a job that has ended, see ``pool.Workers``."""
+        if self._running is None:
+            self._given, self._waiting = self._waiting, []
+            parts = self._name, self._job, self._weights[1], wire.versions()
+            orders = [order for _, order in self._given]
+            limit = self._settings.job_seconds
+            self._submit(spark_tasks.player(*parts), orders, limit)
+        found = self._result(seconds)
+        if found is None:
+            return
+        self._jobs += 1
+        pieces = {piece.order.number: piece for piece in found}
+        for worker, order in self._given:
+            yield worker, pieces[order.number]
+
+    def metrics(self) -> Metrics:
+        """Return metrics since the last call."""
+        jobs, self._jobs = self._jobs, 0
+        return {"pool/jobs": Sum(jobs)}
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return no events: Spark runs lost tasks again by itself."""
+        return []
+
+    def close(self) -> None:
+        """End a running job, and Spark if it was started for it."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self.closing.close()
+
+    def end(self) -> None:
+        """End a job that runs, and free what was sent."""
+        deadline = time.monotonic() + _END
+        while self._running is not None and time.monotonic() < deadline:
+            # Again and again, because a job that is only being sent is not cancelled.
+            with contextlib.suppress(Exception):
+                self._context.cancelJobGroup(self._name)
+            if wait_for([self._running], _POLL).done:
+                break
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        for sent in (self._job, self._weights[1]):
+            with contextlib.suppress(Exception):
+                sent.destroy()
+
+    def _submit(self, function: Callable, items: Sequence[Any], limit: float) -> None:
+        """Start a job in the thread; it ends with what its tasks return."""
+        if self._closed:
+            raise Stopped("the workers were closed")
+        partitions = min(self._settings.workers, len(items))
+
+        def run() -> list[Any]:
+            context = self._context
+            context.setJobGroup(self._name, "rollouts", interruptOnCancel=True)
+            return (
+                context.parallelize(items, partitions).mapPartitions(function).collect()
+            )
+
+        self._limit, self._deadline = limit, time.monotonic() + limit
+        self._running = self._thread.submit(run)
+
+    def _result(self, seconds: float) -> list[Any] | None:
+        """Return what tasks have returned; None if they are not ready in that time.
+
+        Raises:
+          EnvError: if the job failed, or takes too long.
+          Exception: what a task raised.
+        """
+        done, _ = wait_for([self._running], seconds)
+        if not done:
+            if time.monotonic() > self._deadline:
+                self._context.cancelJobGroup(self._name)
+                raise EnvError(
+                    f"a job of Spark takes longer than {self._limit:g} s; see whether "
+                    "its executors are busy, or raise pool.job_seconds, or "
+                    "pool.start_seconds for the first one"
+                )
+            return None
+        running, self._running = self._running, None
+        try:
+            found = running.result()
+        except Exception as error:
+            if self._closed:
+                raise Stopped("the workers were closed") from None
+            raise EnvError(f"a job of Spark failed: {_cause(error)}") from None
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+        return found
+
+
+def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
+    """Start workers; return them, and the spec of the environments of one of them.
+
+    Raises:
+      UserError: if Spark cannot be used, or the job cannot be sent.
+      EnvError: if environments cannot be created.
+    """
+    sent = sending.pickled(job)
+    with contextlib.ExitStack() as stack:
+        if settings.master is None:
+            check_memory(settings.workers)
+        if settings.master is not None:
+            check_master(settings.master)
+        master = settings.master or f"local[{settings.workers},{_RETRIES}]"
+        stack.enter_context(python_of_this_process())
+        spark = stack.enter_context(session.started(master))
+        workers = SparkWorkers(spark, settings, sent)
+        stack.callback(workers.end)
+        facts = workers.facts()
+        workers.closing = stack.pop_all()
+    return workers, facts
+
+
+def check_master(master: str) -> None:
+    """Check within seconds that a master listens; Spark itself tries for minutes.
+
+    Raises:
+      UserError: if nothing answers.
+    """
+    if not master.startswith("spark://"):
+        return
+    for each in master.removeprefix("spark://").split(","):  # of several, one is active
+        host, _, port = each.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _CONNECT).close()
+            return
+        except (OSError, ValueError) as error:
+            reason = error
+    raise UserError(
+        f"nothing answers at Spark's address {master} ({reason}); start the master "
+        "there, or correct pool.master"
+    )
+
+
+@contextlib.contextmanager
+def python_of_this_process() -> Iterator[None]:
+    """Let Spark use this Python; it would take whichever python3 it finds first."""
+    name = "PYSPARK_PYTHON"
+    given = os.environ.get(name)
+    os.environ.setdefault(name, sys.executable)
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[name]
+
+
+def _cause(error: Exception) -> str:
+    """Return the line of a job's failure that says why."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [
+        line
+        for line in lines
+        if ("Error" in line or "Exception" in line) and not line.startswith("at ")
+    ]
+    return (told or [first_line(error)])[-1][:300]

@@ -1,0 +1,211 @@
+"""What a run and its workers send each other: versions, orders, rollouts, weights.
+
+Rollouts and weights are flat arrays by name. Ray and Spark pickle what they send, see
+SECURITY.md; the names, shapes and dtypes of arrays are checked on arrival.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+import tfagents_batch
+from tfagents_batch import nest
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import VERSION, Policy
+from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+
+PROTOCOL = 1
+Arrays = dict[str, np.ndarray]
+
+
+class Order(NamedTuple):
+    """Request for a rollout.
+
+    Attributes:
+      number: number of the request, from 0; names what comes back.
+      seed: seed of actions, and of environments if whole episodes are played.
+      start: seed of environments that continue, for a worker that has just started.
+      step: environment steps of the run, for schedules of exploration.
+      version: version of the weights that act.
+    """
+
+    number: int
+    seed: int
+    start: int
+    step: int
+    version: int
+
+
+class Piece(NamedTuple):
+    """Rollout of one worker, or of one part of the episodes.
+
+    Attributes:
+      order: what it answers.
+      first: whether its worker has just started, so that it continues no other one.
+      arrays: trajectory as flat arrays, see ``pack``.
+      seconds: seconds that collecting took.
+      counters: the environments' counters since the piece before.
+      events: their events, likewise.
+    """
+
+    order: Order
+    first: bool
+    arrays: Arrays
+    seconds: float
+    counters: dict[str, float]
+    events: list[dict[str, Any]]
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that have to be the same in a run and its workers."""
+    return {
+        "tfagents_batch": tfagents_batch.__version__,
+        "protocol": str(PROTOCOL),
+        "Python": f"{sys.version_info.major}.{sys.version_info.minor}",
+    }
+
+
+def check_versions(theirs: Mapping[str, str], mine: Mapping[str, str]) -> None:
+    """Refuse a run with other versions than this worker.
+
+    Args:
+      theirs: versions of the run.
+      mine: versions of this process.
+
+    Raises:
+      UserError: if they differ.
+    """
+    for name, own in mine.items():
+        if theirs.get(name) != own:
+            raise UserError(
+                f"the worker has {name} {own}, but the run has {theirs.get(name)}; "
+                "install the same versions on every machine"
+            )
+
+
+def pack(value: Nest, prefix: str = "") -> Arrays:
+    """Return a nest as flat arrays by name."""
+    return {name: np.asarray(x) for name, x in _named(value, prefix)}
+
+
+def unpack(like: Nest, arrays: Mapping[str, np.ndarray], sender: str) -> Nest:
+    """Return flat arrays as a nest.
+
+    Args:
+      like: nest of specs.
+      arrays: from ``pack``.
+      sender: who sent them, for the error.
+
+    Raises:
+      UserError: if names, shapes or dtypes are others.
+    """
+    expected = dict(_named(like))
+    if different := sorted(set(arrays) ^ set(expected)):
+        raise UserError(
+            f"{sender} sent {sorted(arrays)}, which differ in {', '.join(different)}; "
+            "use the same environment and settings everywhere"
+        )
+    for name, spec in expected.items():
+        found = arrays[name]
+        if tuple(spec.shape) != found.shape or spec.dtype != found.dtype:
+            raise UserError(
+                f"{sender} sent {name} as {found.dtype} {list(found.shape)}; expected "
+                f"{spec.dtype.name} {list(spec.shape)}; use the same environment and "
+                "settings everywhere"
+            )
+    return tf.nest.pack_sequence_as(like, [arrays[name] for name in expected])
+
+
+def weights(policy: Policy) -> Arrays:
+    """Return the weights and statistics that acting reads."""
+    named = policy.named_variables().items()
+    return {name: tf.convert_to_tensor(x).numpy() for name, x in named}
+
+
+def assign(policy: Policy, arrays: Mapping[str, np.ndarray]) -> None:
+    """Set the variables of a policy of the same kind."""
+    for name, variable in policy.named_variables().items():
+        variable.assign(arrays[name])
+
+
+def outline(spec: EnvSpec, policy: Policy, time: int, batch: int) -> Trajectory:
+    """Return the specs of a trajectory ``[time, batch]``; nothing is collected.
+
+    Args:
+      spec: spec of the environments.
+      policy: the kind of policy that acts.
+      time: T.
+      batch: B, number of streams.
+    """
+
+    def step(*leading: int) -> TimeStep:
+        number, flag = tf.TensorSpec(leading), tf.TensorSpec(leading, tf.bool)
+        info = {
+            name: tf.TensorSpec(leading, tf.as_dtype(dtype))
+            for name, dtype in spec.info.items()
+        }
+        observation = nest.specs(spec.observation_space, leading)
+        return TimeStep(observation, number, flag, flag, flag, info)
+
+    def act(timestep):
+        state = policy.initial_state(batch)
+        noise = nest.map(lambda x: x[0], policy.noise((1, batch), 0))
+        now = tf.constant(0, tf.int64)
+        action, behavior, _ = policy.act(timestep, state, noise, now, True)
+        return action, behavior, state
+
+    traced = tf.function(act, autograph=False).get_concrete_function(step(batch))
+    action, behavior, state = traced.structured_outputs
+    taken = nest.map(
+        lambda x: tf.TensorSpec([time, *x.shape], x.dtype), (action, behavior)
+    )
+    state = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), state)
+    return Trajectory(step(time + 1, batch), *taken, state)
+
+
+def joined(pieces: list[Trajectory], acted: list[int]) -> Trajectory:
+    """Return trajectories ``[T, B_i]`` side by side, as one update of a host source.
+
+    Args:
+      pieces: trajectories of arrays.
+      acted: version of the policy of each.
+
+    Returns:
+      ``[1, T, sum of B_i]``, with the versions in ``behavior``.
+    """
+
+    def side_by_side(axis):
+        def join(*parts):
+            return np.concatenate(parts, axis)[np.newaxis]
+
+        return join
+
+    version = [
+        np.full(piece.steps.first[1:].shape, number, np.int64)
+        for piece, number in zip(pieces, acted, strict=True)
+    ]
+    columns = [piece._replace(state=()) for piece in pieces]
+    found = nest.map(side_by_side(1), *columns)
+    state = nest.map(side_by_side(0), *(piece.state for piece in pieces))
+    behavior = found.behavior | {VERSION: side_by_side(1)(*version)}
+    return found._replace(state=state, behavior=behavior)
+
+
+def _named(value: Nest, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield names and leaves in the order of ``tf.nest``."""
+    if isinstance(value, Mapping):
+        parts = ((str(key), value[key]) for key in sorted(value))
+    elif hasattr(value, "_fields"):
+        parts = zip(value._fields, value, strict=True)
+    elif isinstance(value, (list, tuple)):
+        parts = ((str(i), x) for i, x in enumerate(value))
+    else:
+        yield prefix, value
+        return
+    for name, part in parts:
+        yield from _named(part, f"{prefix}/{name}" if prefix else name)
