@@ -77,6 +77,42 @@ def test_actors_that_are_killed_or_stopped_are_replaced(tmp_path):
             assert process.info["name"] not in ("raylet", "gcs_server")
 
 
+@pytest.mark.slow
+def test_an_actor_collects_what_a_rollout_of_this_process_collects():
+    code = """
+import numpy as np
+import tensorflow as tf
+from tfagents_batch import algorithms, seeds
+from tfagents_batch.distribute import ray_workers, wire, worker
+from tfagents_batch.distribute.ray_pool import RayPool
+from tfagents_batch.envs.recipe import EnvRecipe
+from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.config import RunConfig
+from tfagents_batch.training.experiment import create_algorithm
+
+recipe = EnvRecipe("CartPole-v1")
+config = RunConfig(algorithm="ppo", num_envs=4, num_workers=1)
+job = worker.Job(recipe, config, algorithms.REGISTRY["ppo"][0], None, 64, None)
+workers, facts = ray_workers.start(RayPool(workers=1), job)
+with recipe.make(4, num_workers=1) as env:
+    policy = create_algorithm(config, env.spec).policy
+    alone = tf.function(Rollout(env, policy, 64, seed=3).collect, jit_compile=True)
+    for number in range(5):
+        order = wire.Order(number, seed=number + 7, start=3, step=0, version=1)
+        workers.submit(0, order, wire.weights(policy))
+        pieces = []
+        while not pieces:
+            pieces = [piece for _, piece in workers.wait(1.0)]
+        step = tf.constant(0, tf.int64)
+        mine = wire.pack(alone(tf.constant(number + 7), step).trajectory)
+        for name, x in pieces[0].arrays.items():
+            np.testing.assert_array_equal(x, mine[name], name)
+workers.close()
+print(len(mine), "arrays are equal")
+"""
+    assert "arrays are equal" in python.run(code, timeout=240).stdout
+
+
 def test_an_address_where_nothing_answers_is_refused_at_once():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -129,7 +129,8 @@ def test_ten_thousand_requests_at_once_are_answered_or_refused(running):
     finally:
         for each in opened:
             each.close()
-    assert len(statuses) == count and {*statuses} == {200, 429}
+    # A fast server refuses none of them.
+    assert len(statuses) == count and 200 in statuses and {*statuses} <= {200, 429}
     assert running.ask("/v1/act", {"observation": X})[0] == 200
 
 

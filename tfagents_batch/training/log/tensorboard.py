@@ -48,6 +48,7 @@ FAULTS = frozenset(
         "eval": ("cut_off_episodes", "failed_episodes"),
         "eval_sample": ("cut_off_episodes", "failed_episodes"),
         "grad": ("actor_skipped", "skipped"),
+        "pool": ("restarts", "spilled_bytes"),
     }.items()
     for name in names
 )
