@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ def require() -> Any:
     """
     for name, value in _VARIABLES.items():
         os.environ.setdefault(name, value)
-    if "RAY_AUTH_TOKEN" in os.environ or _TOKEN.expanduser().exists():
+    known = "RAY_AUTH_TOKEN" in os.environ or _TOKEN.expanduser().exists()
+    if known and "ray" not in sys.modules:  # else only the processes it starts read it
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         import ray
