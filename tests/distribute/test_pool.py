@@ -242,6 +242,7 @@ WRONG = {
     "rollout.wait_for is 2": {"rollout": {"wait_for": 2}},
     "queue.predictors is 2": {"algorithm": "ga3c", "queue": {"predictors": 2}},
     "leave one of them out": {"profile": True},
+    "pool is 'mesos'": {"pool": "mesos"},
     "max_restarts": {"pool": "ray", "pool_options": {"max_restarts": -1}},
 }
 

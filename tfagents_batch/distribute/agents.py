@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfagents_batch import config as configs
 from tfagents_batch import seeds
 from tfagents_batch.distribute import sending, spark_tasks, wire
 from tfagents_batch.distribute.wire import Order
-from tfagents_batch.distribute.worker import Job
+from tfagents_batch.distribute.worker import Job, of_worker
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Policy
@@ -81,16 +82,13 @@ class DistributedAgents:
                 "or a function that creates it"
             )
         name = own_algorithm.name_of(algorithm)
-        kind = own_algorithm.entry(name).config
-        config = RunConfig(
-            algorithm=name,
-            settings=kind(**(settings or {})).check(),
-            num_envs=num_envs,
-            num_workers=1,
-        )
-        self._spark, self._partitions = spark, parallelism
-        self._recipe, self._config, self._network = recipe, config, network
-        self._jobs: dict[int, tuple[str, Any]] = {}  # by episodes of a task
+        kind = own_algorithm.entry(name)
+        chosen = configs.replace(kind.config(), settings or {}, "algorithm.").check()
+        config = of_worker(RunConfig(name, settings=chosen), recipe, num_envs)
+        job = Job(recipe, config, kind.kind, network, 0, num_envs)
+        self._spark, self._partitions, self._num_envs = spark, parallelism, num_envs
+        self._name = uuid.uuid4().hex
+        self._job = spark.sparkContext.broadcast(sending.pickled(job))
 
     def sample(
         self, policy: Policy, episodes: int, seed: int, step: int = 0
@@ -111,12 +109,10 @@ class DistributedAgents:
           UserError: for a number of episodes that is no multiple, or an environment
             without a time limit.
         """
-        size = self._config.num_envs
-        tasks = whole.rounds(episodes, size)
-        name, job = self._job(size)
+        tasks = whole.rounds(episodes, self._num_envs)
         context = self._spark.sparkContext
         weights = context.broadcast(wire.weights(policy))
-        play = spark_tasks.player(name, job, weights, wire.versions())
+        play = spark_tasks.player(self._name, self._job, weights, wire.versions())
         orders = [
             Order(i, seeds.iteration_seed(seed, i, "pool/actions"), seed, step, 0)
             for i in range(tasks)
@@ -125,16 +121,6 @@ class DistributedAgents:
         return SampledTrajs(
             self._spark, context.parallelize(orders, parts).mapPartitions(play), weights
         )
-
-    def _job(self, episodes: int) -> tuple[str, Any]:
-        """Return name and broadcast of the job whose tasks play so many episodes."""
-        if episodes not in self._jobs:
-            kind = own_algorithm.entry(self._config.algorithm).kind
-            parts = self._recipe, self._config, kind, self._network
-            job = Job(*parts, 0, episodes)
-            sent = self._spark.sparkContext.broadcast(sending.pickled(job))
-            self._jobs[episodes] = uuid.uuid4().hex, sent
-        return self._jobs[episodes]
 
 
 class SampledTrajs:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfagents_batch.distribute.pool import Plan, Pool, RemoteEnvs
 from tfagents_batch.distribute.storing import StoringPool, open_replay
-from tfagents_batch.distribute.worker import Job, to_spec
+from tfagents_batch.distribute.worker import Job, of_worker, to_spec
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm
@@ -46,9 +46,7 @@ class PoolExperience:
         self, recipe: EnvRecipe, run: RunConfig
     ) -> tuple[tuple[RemoteEnvs, ...], EnvSpec]:
         """Start the workers; return their environments as one."""
-        own = dataclasses.replace(run, num_envs=run.num_envs // self._pool.parts)
-        if recipe.has_workers and run.num_workers is None:
-            own = dataclasses.replace(own, num_workers=1, envs_per_worker=None)
+        own = of_worker(run, recipe, run.num_envs // self._pool.parts)
         source, length, whole = run.source, 0, None
         if isinstance(source, ReplaySettings):
             length = source.steps
@@ -128,14 +126,11 @@ def check(pool: Any, config: RunConfig, recipe: EnvRecipe) -> None:
         )
     if recipe.has_workers:
         recipe.constructor()  # which looks the name up, long before a worker would
-    if isinstance(source, RolloutSettings):
-        if source.wait_for is not None:
-            raise UserError(
-                f"rollout.wait_for is {source.wait_for}, but workers of a pool step "
-                "all their environments; leave it out"
-            )
-        if source.episodes is not None and source.episodes % config.num_envs:
-            episodes.rounds(source.episodes, config.num_envs, "rollout.episodes")
+    if isinstance(source, RolloutSettings) and source.wait_for is not None:
+        raise UserError(
+            f"rollout.wait_for is {source.wait_for}, but workers of a pool step all "
+            "their environments; leave it out"
+        )
     if isinstance(source, QueueSettings):
         for field in dataclasses.fields(source):
             value = getattr(source, field.name)

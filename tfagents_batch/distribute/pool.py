@@ -30,6 +30,7 @@ from tfagents_batch.interfaces import Algorithm, Policy
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.sources.bounded_queue import Counts
 from tfagents_batch.sources.metrics import collected
+from tfagents_batch.training import environments
 from tfagents_batch.types import Collected, EnvSpec, Trajectory
 
 REPLACED = "replaced"  # in behavior: bool [T, B], see ``Plan``
@@ -125,17 +126,10 @@ class RemoteEnvs:
         return found + self.workers.events()
 
     def metrics(self) -> dict[str, float]:
-        """Return counters since the last call: sums, and means of times and shares."""
-        found, self._counters = self._counters, []
-        values: dict[str, list[float]] = {}
-        for each in found:
-            for name, x in each.items():
-                values.setdefault(name, []).append(x)
-        return {
-            name: sum(x) / (len(x) if _is_mean(name) else 1)
-            for name, x in values.items()
-            if not name.startswith("system/")
-        }
+        """Return counters since the last call, without sizes of other machines."""
+        counters, self._counters = self._counters, []
+        found = environments.joined(counters)
+        return {k: x for k, x in found.items() if not k.startswith("system/")}
 
     def check(self) -> None:
         """Do nothing: the source raises what a worker raised."""
@@ -317,7 +311,3 @@ class Pool:
 def _marked(part: Trajectory, first: bool) -> Trajectory:
     replaced = np.full(part.steps.first[1:].shape, first)
     return part._replace(behavior=part.behavior | {REPLACED: replaced})
-
-
-def _is_mean(name: str) -> bool:
-    return name.startswith("time/") or name.endswith("_fraction")

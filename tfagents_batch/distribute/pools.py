@@ -71,6 +71,7 @@ def experience(
                     f"{name} is {value}, but pool is none; choose --pool=ray or spark"
                 )
         return None
+    config = config.check()
     settings: dict[str, Any] = dict(config.pool_options)
     if config.pool_workers is not None:
         settings["workers"] = config.pool_workers
@@ -80,6 +81,6 @@ def experience(
             "profile measures the parts of one process, but the run has a pool; leave "
             "one of them out"
         )
-    check(pool, config.check(), recipe)
+    check(pool, config, recipe)
     checked = pool.check(config.num_envs)
     return PoolExperience(checked, lambda job: start(checked, job), network)

@@ -182,7 +182,7 @@ def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
     with contextlib.ExitStack() as stack:
         if settings.master is None:
             check_memory(settings.workers)
-        if settings.master is not None:
+        else:
             check_master(settings.master)
         master = settings.master or f"local[{settings.workers},{_RETRIES}]"
         stack.enter_context(python_of_this_process())

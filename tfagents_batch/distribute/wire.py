@@ -88,9 +88,9 @@ def check_versions(theirs: Mapping[str, str], mine: Mapping[str, str]) -> None:
             )
 
 
-def pack(value: Nest, prefix: str = "") -> Arrays:
+def pack(value: Nest) -> Arrays:
     """Return a nest as flat arrays by name."""
-    return {name: np.asarray(x) for name, x in _named(value, prefix)}
+    return {name: np.asarray(x) for name, x in _named(value)}
 
 
 def unpack(like: Nest, arrays: Mapping[str, np.ndarray], sender: str) -> Nest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -132,6 +133,14 @@ class RolloutWorker:
 
         parts = source.compilable, algorithm.compilable
         return program.Compiled(make, program.plan(*parts, job.config.compile))
+
+
+def of_worker(config: RunConfig, recipe: EnvRecipe, num_envs: int) -> RunConfig:
+    """Return the config of one worker: one process for its environments, if any."""
+    own = dataclasses.replace(config, num_envs=num_envs)
+    if recipe.has_workers and config.num_workers is None:
+        own = dataclasses.replace(own, num_workers=1, envs_per_worker=None)
+    return own
 
 
 def start_seed(seed: int, index: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfagents_batch.interfaces import Env
@@ -24,10 +24,15 @@ def events(envs: Sequence[Env]) -> list[dict[str, Any]]:
 
 
 def counters(envs: Sequence[Env]) -> dict[str, float]:
-    """Return counters since the last call: sums, means of times, largest sizes."""
+    """Return counters since the last call, see ``joined``."""
+    return joined(getattr(env, "metrics", dict)() for env in envs)
+
+
+def joined(counters: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return counters of several batches: sums, means of times, largest sizes."""
     found: dict[str, list[float]] = {}
-    for env in envs:
-        for name, x in getattr(env, "metrics", dict)().items():
+    for each in counters:
+        for name, x in each.items():
             found.setdefault(name, []).append(x)
     return {name: _joined(name, values) for name, values in found.items()}
 
