@@ -15,7 +15,7 @@ import numpy as np
 
 from tfagents_batch import config, seeds
 from tfagents_batch.agent import Agent
-from tfagents_batch.configs import named
+from tfagents_batch.configs import PRESETS, named
 from tfagents_batch.distribute import pools
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
@@ -36,7 +36,6 @@ from tfagents_batch.training.callbacks import (
     listed,
 )
 from tfagents_batch.training.config import (
-    DEFAULT,
     VARIABLES,
     ActionMode,
     RunConfig,
@@ -267,7 +266,7 @@ def train(
 
 
 def train_offline(
-    algorithm: str = "dqn",
+    algorithm: str | None = None,
     data: Any = None,
     *,
     settings: dict[str, Any] | None = None,
@@ -282,7 +281,8 @@ def train_offline(
         run = train_offline("dqn", data="table", steps=20_000)
 
     Args:
-      algorithm: "dqn", "bc" or another algorithm that learns from rows.
+      algorithm: "dqn", "bc" or another algorithm that learns from rows; None means
+        that of ``config``, such as "rows/dqn", or DQN.
       data: folder of a timeline, which ``tfagents-batch timeline`` writes. Or logged
         rows, or samples of a timeline, in a DataFrame of Spark, an Arrow, pandas or
         polars table or a list of dicts; they are written to ``folder`` as a timeline
@@ -306,9 +306,10 @@ def train_offline(
     if "gamma" in (settings or {}):
         timeline = {"gamma": settings["gamma"]} | (timeline or {})
     with given.table(data, mode, timeline, folder) as found:
+        preset = options.get("config")
         return train(
-            algorithm,
-            settings=offline_settings(algorithm, settings, options.get("config")),
+            offline_algorithm(algorithm, preset),
+            settings=offline_settings(algorithm, settings, preset),
             source=logged.replaced(logged.newest(found), table or {}),
             **options,
         )
@@ -595,22 +596,38 @@ def _unseen_seed(seed: int) -> int:
     return seeds.iteration_seed(seed, 0, "play")
 
 
+def offline_algorithm(algorithm: str | type | None, preset: Any) -> str | type:
+    """Return the algorithm that learns from rows: that of the preset, or DQN.
+
+    Raises:
+      UserError: if the preset is not one of rows.
+    """
+    if preset is None:
+        return algorithm or "dqn"
+    found = named.find(preset, algorithm).config if isinstance(preset, str) else preset
+    if found.source.kind != "rows":
+        ours = ", ".join(x for x in PRESETS if x.startswith("rows/"))
+        raise UserError(
+            f"config is {preset}, but its settings are for experience that an "
+            f"environment gives, not for logged rows; use one of {ours}, or pass an "
+            "algorithm and its settings, such as --algorithm=dqn "
+            "--algorithm.learning_rate=3e-3"
+        )
+    return algorithm or found.algorithm
+
+
 def offline_settings(
     algorithm: str | type | None, settings: dict[str, Any] | None, preset: Any = None
 ) -> dict[str, Any]:
     """Return the settings of an algorithm that learns from rows of a timeline.
 
     Raises:
-      UserError: if a preset is given, or a setting that rows do not allow.
+      UserError: if the preset is not one of rows, or for a setting that rows do not
+        allow.
     """
-    if preset is not None:
-        raise UserError(
-            f"config is {preset}, but presets are tuned for experience that an "
-            "environment gives, not for logged rows; pass an algorithm and its "
-            "settings, such as --algorithm=dqn --algorithm.learning_rate=3e-3"
-        )
+    algorithm = offline_algorithm(algorithm, preset)
     settings = dict(settings or {})
-    kind = own_algorithm.entry(own_algorithm.name_of(algorithm or DEFAULT)).config
+    kind = own_algorithm.entry(own_algorithm.name_of(algorithm)).config
     for name, (value, reason) in _OF_ROWS.items():
         if not hasattr(kind, name):
             continue

@@ -9,13 +9,15 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import config, nest
-from tfagents_batch.algorithms import ppo
+from tfagents_batch.algorithms import REGISTRY, ppo
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.types import TimeStep, Trajectory
 
 T, B = 12, 4
 
 BRIEF = {"network": {"hidden": [8]}, "histograms": False}  # short to compile
+# Algorithms that learn from logged rows only, see tests/sources/test_table.py.
+OF_ROWS = {k for k, (_, kind) in REGISTRY.items() if {*kind().accepts()} == {"rows"}}
 KINDS = {  # of actions, by algorithm, if it does not take all
     "bc": ("discrete",),
     "dqn": ("discrete",),

@@ -14,6 +14,7 @@ from pyarrow import parquet
 import tfagents_batch as tfb
 from tests.offline import timelines
 from tfagents_batch.algorithms import dqn
+from tfagents_batch.configs import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import dense, timeline
 from tfagents_batch.sources import logged, table
@@ -163,6 +164,16 @@ def test_boosts_are_refused_where_a_sample_has_several_rewards(tmp_path):
         tfb.train_offline("dqn", data, table={"boosts": {"left": 2.0}}, logdir=tmp_path)
 
 
+def test_a_preset_of_rows_names_the_algorithm_and_its_settings(data, tmp_path):
+    options = {"config": "rows/dqn", "steps": 2, "logdir": tmp_path}
+    run = tfb.train_offline(data=data, settings=SMALL, **options)
+    saved = named.find(run.logdir).config
+    assert (saved.algorithm, saved.settings.target) == ("dqn", "sarsa")
+    assert saved.settings.batch_size == SMALL["batch_size"]
+    again = tfb.train_offline(data=data, **options | {"config": run.logdir})
+    assert named.find(again.logdir).config.settings == saved.settings
+
+
 def set_splits(data, splits):
     """Give each row group of a table, of 100 rows, a split."""
     (path,) = dense.partition(data).files
@@ -266,7 +277,11 @@ WRONG = {
     "boosts is {'left': '1'}; expected a finite number": {
         "table": {"boosts": {"left": "1"}}
     },
-    "config is dqn/cartpole, but presets": {"config": "dqn/cartpole"},
+    "config is dqn/cartpole, but .* use one of rows/dqn": {"config": "dqn/cartpole"},
+    "algorithm is 'bc', but the config is for 'dqn'": {
+        "algorithm": "bc",
+        "config": "rows/dqn",
+    },
 }
 
 
@@ -294,7 +309,7 @@ def test_continuous_actions_have_no_reports_and_vary(stuck, tmp_path):
             tfb.train_offline("sac", data, **options)
         return
     assert tfb.train_offline("sac", data, **options).step == 4
-    with pytest.raises(UserError, match=r"those of dqn and bc, for Disc.*--env=<name>"):
+    with pytest.raises(UserError, match=r"those of dqn and .*, for Disc.*--env=<name>"):
         tfb.train_offline("sac", data, eval_every=2, **options)
 
 

@@ -2,7 +2,8 @@
 
 Presets with a plain name are tuned for this package. A comment gives the target return;
 ``docs/results.md`` has the results and the commands that reproduce them. Presets in
-``batch_ppo/``, ``ga3c_paper/`` and ``deck/`` have settings of the originals.
+``batch_ppo/``, ``ga3c_paper/`` and ``deck/`` have settings of the originals. Those in
+``rows/`` are for logged rows.
 """
 
 from tfagents_batch.configs import (
@@ -16,6 +17,7 @@ from tfagents_batch.configs import (
     ga3c,
     mujoco,
     policy_gradient,
+    rows,
     tensorflow,
 )
 
@@ -31,6 +33,7 @@ PRESETS = {
     **policy_gradient.PRESETS,
     **ga3c.PRESETS,
     **deck.PRESETS,
+    **rows.PRESETS,
 }
 # Presets that are not supported, and what to do; docs/decisions/0008-no-pybullet.md.
 REFUSED = batch_ppo.REFUSED

@@ -126,7 +126,7 @@ def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any
 
     if data is None:
         return api.resolve(algorithm, None, preset, None, {})
-    algorithm = algorithm or "dqn"
+    algorithm = api.offline_algorithm(algorithm, preset)
     settings = api.offline_settings(algorithm, None, preset)
     return api.resolve(
         algorithm, None, preset, settings, {"source": logged.newest(data)}

@@ -1,0 +1,43 @@
+"""Presets of algorithms that learn from logged rows, for ``--data``.
+
+The rows are 30,000 steps of a random policy in CartPole-v1, with a mean return of 22; see
+``docs/offline.md``. A comment gives what is reached in episodes of at most 200 steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfagents_batch.algorithms import REGISTRY
+from tfagents_batch.config import replace
+from tfagents_batch.configs.tuned import Preset
+from tfagents_batch.sources.logged import TableSettings
+from tfagents_batch.training.config import RunConfig
+
+
+def _learned(algorithm: str, steps: int, **settings: Any) -> Preset:
+    """Return a preset of an algorithm that makes ``steps`` updates."""
+    defaults = REGISTRY[algorithm][1]
+
+    def preset() -> RunConfig:
+        changed = replace(defaults(), settings)
+        parts = {"settings": changed, "source": TableSettings()}
+        return RunConfig(algorithm=algorithm, steps=steps, **parts)
+
+    return preset
+
+
+# Each sample of a timeline has its rewards already.
+_ONE = {"n_step": 1, "warmup_steps": 0, "epsilon": 0.0}
+
+PRESETS = {
+    # Values of the random policy: the best actions by them. 190 or more.
+    "rows/dqn": _learned(
+        "dqn",
+        20_000,
+        **_ONE,
+        target="sarsa",
+        loss="squared",
+        learning_rate="linear(3e-3, 0)",
+    ),
+}
