@@ -76,3 +76,9 @@ def test_n_step_sums_and_the_value_of_one_state_give_n_step_returns(n, seed):
     total, factor, reached = returns.n_step_sum(reward, discount, mask)
     found = total + factor * value.numpy()[reached, np.arange(7)]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_conservative_gap_is_large_where_other_valid_actions_have_large_values():
+    q, valid = tf.constant([[0.0, 9.0, 50.0]] * 2), [[True, True, False]] * 2
+    found = td.conservative_gap(q, tf.constant([0, 1]), tf.constant(valid))
+    np.testing.assert_allclose(found, np.log1p(np.exp(9.0)) - [0, 9], atol=1e-5)

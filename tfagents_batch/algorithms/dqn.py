@@ -4,7 +4,8 @@ Targets: double (van Hasselt et al. 2016), SARSA (Rummery and Niranjan 1994) or
 Munchausen (Vieillard et al. 2020), of n rewards (Sutton and Barto 2018, section 7.1).
 Distributions of returns: C51 (Bellemare et al. 2017) and QR-DQN (Dabney et al. 2018).
 Networks: dueling (Wang et al. 2016), noisy (Fortunato et al. 2018), and of features of
-actions. With a prioritized replay, importance weights (Schaul et al. 2016).
+actions. With a prioritized replay, importance weights (Schaul et al. 2016). For logged
+rows, conservative Q-learning (CQL, Kumar et al. 2020).
 """
 
 from __future__ import annotations
@@ -103,16 +104,22 @@ class DQN(tf.Module):
         batch = self._transition(trajectory, noise)
         returns, probability = self._returns(trajectory, batch, noise)
         mask, action = batch.mask, self.policy.index(batch.action)
+        _, valid = networks.split_mask(batch.step.observation)
 
-        def td_loss():
+        def loss():
             heads = self.network(batch.step, (), noise.learned)[0]
             outputs = td.chosen(heads.outputs, action)
             losses = values.losses(outputs, returns, probability)
-            loss = td.loss(losses, mask, trajectory.weight)
-            loss += self.network.extra_loss()
-            return loss, (loss, losses, outputs)
+            total = td.loss(losses, mask, trajectory.weight)
+            total += self.network.extra_loss()
+            parts = {"loss/td": total}
+            if config.cql_scale:
+                gap = td.conservative_gap(heads.q, action, valid)
+                parts["loss/cql"] = td.loss(gap, mask, trajectory.weight)
+                total += config.cql_scale * parts["loss/cql"]
+            return total, (parts, losses, outputs)
 
-        (loss, losses, outputs), found = self.optimizer.minimize(td_loss)
+        (parts, losses, outputs), found = self.optimizer.minimize(loss)
         self.learner.target.update()
         q, mean = values.mean(outputs), tf.reduce_sum(returns * probability, -1)
         error = masked.safe(mean - q, mask)
@@ -128,13 +135,16 @@ class DQN(tf.Module):
             beyond = (returns < values.low) | (returns > values.high)
             beyond = tf.reduce_sum(tf.cast(beyond, tf.float32) * probability, -1)
             metrics["value/outside"] = masked.mean(beyond, mask)
-        metrics |= found | {
-            "loss/td": loss,
-            "value/q": masked.mean(q, mask),
-            "value/target": masked.mean(mean, mask),
-            "value/td_error": masked.mean(tf.abs(error), mask),
-            "policy/epsilon": self.policy.epsilon(step),
-        }
+        metrics |= (
+            found
+            | parts
+            | {
+                "value/q": masked.mean(q, mask),
+                "value/target": masked.mean(mean, mask),
+                "value/td_error": masked.mean(tf.abs(error), mask),
+                "policy/epsilon": self.policy.epsilon(step),
+            }
+        )
         # Rainbow's priority is the KL divergence: this loss minus the target's entropy.
         priority = losses if config.distribution == "c51" else tf.abs(error)
         return Updated(metrics, masked.safe(priority, mask))

@@ -91,6 +91,12 @@ class Config(off_policy.Settings):
         "bootstrap: max (Q-learning), double (double DQN), sarsa or munchausen",
     )
     munchausen: Munchausen = option(Munchausen(), "settings of Munchausen targets")
+    cql_scale: float = option(
+        0.0,
+        "weight of CQL's loss, which lowers values of actions that were not logged; "
+        "0: none",
+        least=0,
+    )
     distribution: Literal["mean", "c51", "qr"] = option(
         "mean", "learned statistic of returns: mean, categories (c51) or quantiles (qr)"
     )

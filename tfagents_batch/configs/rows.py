@@ -1,7 +1,8 @@
 """Presets of algorithms that learn from logged rows, for ``--data``.
 
-The rows are 30,000 steps of a random policy in CartPole-v1, with a mean return of 22; see
-``docs/offline.md``. A comment gives what is reached in episodes of at most 200 steps.
+The rows are 30,000 steps of a random policy in CartPole-v1, whose episodes have 22
+steps, see ``docs/offline.md``. A comment gives the mean return of the best checkpoint
+in episodes of at most 200 steps.
 """
 
 from __future__ import annotations
@@ -37,6 +38,14 @@ PRESETS = {
         20_000,
         **_ONE,
         target="sarsa",
+        loss="squared",
+        learning_rate="linear(3e-3, 0)",
+    ),
+    "rows/cql": _learned(
+        "dqn",
+        20_000,
+        **_ONE,
+        cql_scale=1.0,
         loss="squared",
         learning_rate="linear(3e-3, 0)",
     ),

@@ -56,6 +56,22 @@ def log_policy(
     return tf.nn.log_softmax(q if valid is None else masked.logits(q, valid))
 
 
+def conservative_gap(
+    q: tf.Tensor, action: tf.Tensor, valid: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Return ln sum_b exp Q(s, b) - Q(s, a) of logged actions a, f32 ``[N]``.
+
+    It is at least 0, and small where a logged action has by far the largest value
+    (Kumar et al. 2020, arXiv:2006.04779, eq. 4).
+
+    Args:
+      q: f32 ``[N, A]``.
+      action: int32 ``[N]``.
+      valid: bool ``[N, A]``, valid actions; None if all are.
+    """
+    return -chosen(log_policy(q, 1.0, valid), action)
+
+
 def soft_returns(
     returns: tf.Tensor,
     probability: tf.Tensor,

@@ -1,0 +1,98 @@
+"""Conservative Q-learning: DQN with one more term in its loss."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.algorithms.cases import (
+    B,
+    assert_gradients,
+    assert_same,
+    experience,
+    small,
+)
+from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
+from tfagents_batch import nest
+from tfagents_batch.algorithms import dqn
+from tfagents_batch.configs import PRESETS
+from tfagents_batch.errors import UserError
+from tfagents_batch.schedules import Constant
+
+STEP = tf.constant(5000, tf.int64)
+
+
+NO_NOISE = dqn._Noise((), (), ())
+
+
+def make(**settings):
+    keras.utils.set_random_seed(0)
+    config = small(dqn.Config(n_step=1, **settings))
+    return dqn.DQN(config, make_spec(VECTOR, ACTIONS["discrete"], B))
+
+
+@pytest.mark.parametrize("options", [{}, {"distribution": "qr"}])
+def test_with_a_weight_of_0_it_is_dqn_bit_for_bit(options):
+    agents = make(**options), make(cql_scale=0.0, **options)
+    batch = experience(agents[0])
+    for agent in agents:
+        for _ in range(3):
+            agent.update(batch, 0, STEP)
+    assert_same(agents)
+
+
+def test_its_loss_adds_the_gap_between_all_values_and_the_logged_one():
+    agent = make(
+        cql_scale=0.5,
+        target="max",
+        loss="squared",
+        learning_rate=Constant(0.0),
+        max_gradient_norm=None,
+    )
+    batch = experience(agent)
+    mask = batch.mask[0].numpy()
+    assert mask.any() and not mask.all()
+    returns, _ = agent._returns(batch, agent._transition(batch, NO_NOISE), NO_NOISE)
+
+    def parts():
+        q = agent.network(nest.map(lambda x: x[0], batch.steps))[0].q
+        taken = tf.gather(q, batch.action[0], batch_dims=1)
+        gap = tf.math.log(tf.reduce_sum(tf.exp(q), -1)) - taken
+        error = returns[:, 0] - taken
+        return [tf.reduce_mean(tf.boolean_mask(x, mask)) for x in (error**2 / 2, gap)]
+
+    metrics = agent.update(batch, 0, STEP).metrics
+    expected = dict(zip(("loss/td", "loss/cql"), parts(), strict=True))
+    for name, value in expected.items():
+        np.testing.assert_allclose(metrics[name], value, rtol=1e-5)
+
+    def loss():
+        error, gap = parts()
+        return error + 0.5 * gap
+
+    assert_gradients(loss, agent.optimizer)
+
+
+def test_values_of_actions_that_are_not_logged_fall_below_the_others():
+    """Rows of one action only, with equal rewards."""
+    plain, agent = (
+        make(cql_scale=x, learning_rate=Constant(1e-2)) for x in (0.0, 1.0)
+    )
+    batch = experience(plain)
+    batch = batch._replace(action=tf.zeros_like(batch.action))
+    for each in (plain, agent):
+        for _ in range(60):
+            each.update(batch, 0, STEP)
+    step = nest.map(lambda x: x[0], make_steps(VECTOR, 1, 32))
+    found, before = (each.network(step)[0].q.numpy() for each in (agent, plain))
+    assert (found.argmax(-1) == 0).all() and (before.argmax(-1) != 0).any()
+
+
+def test_a_weight_below_0_is_refused():
+    with pytest.raises(UserError, match=r"cql_scale is -1.*at least 0"):
+        dqn.Config(cql_scale=-1.0).check()
+
+
+def test_its_preset_is_dqn_with_the_term():
+    preset = PRESETS["rows/cql"]()
+    assert preset.algorithm == "dqn" and preset.settings.cql_scale > 0
