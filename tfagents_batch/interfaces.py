@@ -139,10 +139,13 @@ class ActionValueHeads(NamedTuple):
       q: f32 ``[..., A]``, Q(s, a) of every action.
       outputs: f32 ``[..., A, n]``, distributions of returns whose means are ``q``, see
         ``ops/value_distributions.py``; the same as ``q`` if n is 1.
+      allowed: bool ``[..., A]``, actions that a greedy policy may take, invalid ones
+        aside; ``()`` if it may take all.
     """
 
     q: tf.Tensor
     outputs: tf.Tensor
+    allowed: tf.Tensor | tuple = ()
 
 
 class Network(Protocol):

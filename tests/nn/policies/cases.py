@@ -56,7 +56,8 @@ class Values:
 
     def __call__(self, timestep, state, noise):
         q = timestep.observation["outputs"]
-        return ActionValueHeads(q, q[..., tf.newaxis]), state
+        allowed = timestep.observation.get("allowed", ())
+        return ActionValueHeads(q, q[..., tf.newaxis], allowed), state
 
 
 class ActorCritic:

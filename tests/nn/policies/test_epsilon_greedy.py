@@ -46,6 +46,19 @@ def test_probabilities_are_those_computed_by_hand():
     np.testing.assert_allclose(found, [[0.13, 0.21, 0.29, 0.37]], rtol=1e-5)
 
 
+def test_an_action_that_is_not_allowed_is_taken_at_random_only():
+    step, policy = choice(SCORES, MASKED, rows=2), make()
+    allowed = tf.constant([[True, True, False, True]] * 2)
+    step = step._replace(observation=step.observation | {"allowed": allowed})
+    found = policy.probabilities(step, (), at(0))  # the best ones: 1 invalid, 2 not
+    expected = [[1 / 15 + 0.8, 0, 1 / 15, 1 / 15]] * 2
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    decision = policy.decide(step, (), at(0))
+    assert decision.action.numpy().tolist() == [3, 3]
+    np.testing.assert_allclose(decision.random.probabilities()[0, 2], 1 / 3)
+    assert policy.act(step, (), (), at(0), False)[0].numpy().tolist() == [3, 3]
+
+
 def test_of_equal_values_the_first_has_the_probability_of_the_greedy_action():
     found = probabilities(make(), [1.0, 2.0, 2.0, 0.0])
     np.testing.assert_allclose(found, [[0.05, 0.85, 0.05, 0.05]], rtol=1e-6)

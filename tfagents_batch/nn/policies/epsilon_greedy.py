@@ -38,7 +38,8 @@ class EpsilonGreedy(NetworkPolicy):
 
     With probability epsilon, and always during the warm-up, every valid action is
     equally likely. With a temperature, the other actions are drawn with the
-    probabilities softmax(Q / temperature).
+    probabilities softmax(Q / temperature). If the network says which actions are
+    allowed, all others are taken at random only.
 
     Args:
       network: network of action values. If it is noisy, each row has its own noise.
@@ -70,11 +71,11 @@ class EpsilonGreedy(NetworkPolicy):
 
     def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
         """Select actions of the largest value among the valid ones, or random ones."""
-        q, mask = self._values(timestep, noise.network if explore else ())
-        action = best(q, mask)
+        q, mask, allowed = self._values(timestep, noise.network if explore else ())
+        action = best(q, allowed)
         if explore:
             if self._temperature is not None:
-                action = self._softmax(q, mask, step).sample(noise.action)
+                action = self._softmax(q, allowed, step).sample(noise.action)
             drawn = noise.explore < self.epsilon(step)
             action = tf.where(drawn, best(noise.action, mask), action)
         return action + self._start, {}, state
@@ -88,11 +89,11 @@ class EpsilonGreedy(NetworkPolicy):
                 "--algorithm.network.noisy=false and explore by --algorithm.epsilon or "
                 "--algorithm.temperature"
             )
-        q, mask = self._values(timestep)
+        q, mask, allowed = self._values(timestep)
         if self._temperature is None:
-            chosen = tf.one_hot(best(q, mask), self.network.size)
+            chosen = tf.one_hot(best(q, allowed), self.network.size)
         else:
-            chosen = self._softmax(q, mask, step).probabilities()
+            chosen = self._softmax(q, allowed, step).probabilities()
         drawn = Categorical(tf.zeros_like(q), mask=mask).probabilities()
         epsilon = self.epsilon(step)
         return epsilon * drawn + (1 - epsilon) * chosen
@@ -102,9 +103,9 @@ class EpsilonGreedy(NetworkPolicy):
     ) -> Decision:
         """Decide outside of training, see ``interfaces.Policy``."""
         del step, noise
-        q, mask = self._values(timestep)
+        q, mask, allowed = self._values(timestep)
         uniform = Categorical(tf.zeros_like(q), self._start, mask)
-        return Decision(best(q, mask) + self._start, state, {"values": q}, uniform)
+        return Decision(best(q, allowed) + self._start, state, {"values": q}, uniform)
 
     def epsilon(self, step) -> tf.Tensor:
         """Return the probability of a random action, f32 ``[]``."""
@@ -115,12 +116,29 @@ class EpsilonGreedy(NetworkPolicy):
         return action - self._start
 
     def _values(self, timestep: TimeStep, noise: Nest = ()) -> tuple:
-        """Return the values of all actions, and which are valid; None if all are."""
+        """Return the values of all actions, and masks; None if all are true.
+
+        The first mask has the valid actions, the second one those among them that are
+        allowed.
+        """
         _, mask = networks.split_mask(timestep.observation)
-        return self.network(timestep, (), noise)[0].q, mask
+        heads = self.network(timestep, (), noise)[0]
+        return heads.q, mask, both(mask, heads.allowed)
 
     def _softmax(self, q: tf.Tensor, mask: tf.Tensor | None, step) -> Categorical:
         return Categorical(q / self._temperature(step), mask=mask)
+
+
+def both(valid: tf.Tensor | None, allowed: Nest) -> tf.Tensor | None:
+    """Return which actions are valid and allowed, see ``ActionValueHeads``.
+
+    Args:
+      valid: bool ``[..., A]``; None if all are.
+      allowed: bool ``[..., A]``; ``()`` if all are.
+    """
+    if isinstance(allowed, tuple):
+        return valid
+    return allowed if valid is None else valid & allowed
 
 
 def best(value: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
