@@ -20,6 +20,7 @@ BRIEF = {"network": {"hidden": [8]}, "histograms": False}  # short to compile
 OF_ROWS = {k for k, (_, kind) in REGISTRY.items() if {*kind().accepts()} == {"rows"}}
 KINDS = {  # of actions, by algorithm, if it does not take all
     "bc": ("discrete",),
+    "bcq": ("discrete",),
     "dqn": ("discrete",),
     "pqn": ("discrete",),
     "ddpg": ("box",),

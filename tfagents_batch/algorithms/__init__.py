@@ -1,6 +1,6 @@
 """Algorithms by name: ``REGISTRY[name] = (class, its Config)``."""
 
-from tfagents_batch.algorithms import a2c, bc, dqn, ppo, pqn, reinforce, sac, td3
+from tfagents_batch.algorithms import a2c, bc, bcq, dqn, ppo, pqn, reinforce, sac, td3
 
 REGISTRY = {
     "ppo": (ppo.PPO, ppo.Config),
@@ -10,6 +10,7 @@ REGISTRY = {
     "dqn": (dqn.DQN, dqn.Config),
     "pqn": (pqn.PQN, pqn.Config),
     "bc": (bc.BC, bc.Config),
+    "bcq": (bcq.BCQ, bcq.Config),
     "sac": (sac.SAC, sac.Config),
     "td3": (td3.TD3, td3.Config),
     "ddpg": (td3.TD3, td3.DDPGConfig),

@@ -49,4 +49,7 @@ PRESETS = {
         loss="squared",
         learning_rate="linear(3e-3, 0)",
     ),
+    "rows/bcq": _learned(
+        "bcq", 20_000, loss="squared", learning_rate="linear(3e-3, 0)"
+    ),
 }

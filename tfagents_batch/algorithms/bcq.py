@@ -1,0 +1,234 @@
+"""Batch-constrained Q-learning of Discrete actions (Fujimoto et al. 2019).
+
+Q-learning from logged rows, arXiv:1910.01708: in targets and in decisions, only actions
+count that an imitator of the logged policy finds likely enough. With the threshold 0 it
+is Q-learning over all actions, with 1 it is behavior cloning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar, Literal
+
+import tensorflow as tf
+
+from tfagents_batch import config as configs
+from tfagents_batch.algorithms.shared import off_policy
+from tfagents_batch.config import number, option
+from tfagents_batch.errors import UserError
+from tfagents_batch.graph.inputs import Inputs
+from tfagents_batch.interfaces import (
+    Accepts,
+    Assessment,
+    DefaultSource,
+    Rows,
+    Updated,
+    UpdateSize,
+)
+from tfagents_batch.metrics import Limit
+from tfagents_batch.nn import actor, networks, q_network, user
+from tfagents_batch.nn.exploration import Warmup
+from tfagents_batch.nn.optimizer import Rule
+from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best, both
+from tfagents_batch.nn.policies.imitated import Imitated
+from tfagents_batch.ops import masked, td, windows
+from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.types import EnvSpec, Trajectory
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Settings of BCQ."""
+
+    gamma: float = number(0.99, "discount factor per step", least=0, most=1)
+    threshold: float = number(
+        0.3,
+        "smallest probability of an allowed action, as a share of that of the most "
+        "likely one; 0 allows all, 1 only the most likely",
+        least=0,
+        most=1,
+    )
+    imitator_updates: int = option(
+        0, "updates at the beginning that train the imitator only", least=0
+    )
+    learning_rate: Schedule = number(
+        Constant(3e-4), "learning rate of the optimizers", least=0
+    )
+    optimizer: Rule = option(
+        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
+    )
+    optimizer_epsilon: float = number(1e-8, "epsilon of the optimizers", above=0)
+    max_gradient_norm: float | None = number(
+        10.0, "largest global norm of a gradient; none: any", above=0
+    )
+    batch_size: int = option(256, "rows per update", least=1)
+    target: Literal["max", "double"] = option(
+        "double",
+        "network that chooses the best allowed action of a target: the target network "
+        "(max) or the learned one (double)",
+    )
+    target_every: int = option(1, "updates per update of the target network", least=1)
+    target_tau: float = number(
+        0.005, "step of the target network to the learned one", above=0, most=1
+    )
+    loss: td.Loss = option("huber", "loss of the TD error")
+    histograms: bool = option(True, "log histograms of weights and gradients")
+    network: q_network.Config = option(
+        q_network.Config(), "shape of the network of action values"
+    )
+    imitator: actor.Config = option(actor.Config(), "shape of the imitator")
+
+    source: ClassVar[DefaultSource] = "table", {}
+    # Settings that change the meaning of saved weights, see ``training.warm_start``.
+    OF_AGENT: ClassVar[tuple[str, ...]] = (
+        "network.activation",
+        "network.dueling",
+        "imitator.activation",
+    )
+
+    def check(self) -> Config:
+        """Return the checked settings.
+
+        Raises:
+          UserError: for a setting that is invalid.
+        """
+        checked = configs.check(self)
+        if checked.network.noisy:
+            raise UserError(
+                "network.noisy is true, but nothing explores while BCQ learns from "
+                "logged rows; leave it out"
+            )
+        return dataclasses.replace(
+            checked,
+            network=checked.network.check("network."),
+            imitator=checked.imitator.check("imitator."),
+        )
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from rows."""
+        return {"rows": Rows(self.batch_size, self.gamma)}
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        """Return the limits of metrics, see ``interfaces.Algorithm``."""
+        del spec
+        advice = "--algorithm.threshold closer to 1; lower --algorithm.learning_rate"
+        return (
+            off_policy.diverging_values(
+                10, self.gamma, f"rewards of about 1; {advice}"
+            ),
+        )
+
+    def update_size(self, transitions: int) -> UpdateSize:
+        """Return the size of an update."""
+        del transitions
+        return UpdateSize(self.batch_size, self.network.hidden or q_network.HIDDEN)
+
+
+class BCQ(tf.Module):
+    """BCQ; satisfies ``interfaces.Algorithm``.
+
+    Args:
+      config: settings.
+      spec: spec of the rows; their actions are Discrete.
+      network: the user's builder of models, see ``nn.user``, for action values and for
+        the imitator; None uses the built-in networks.
+
+    Attributes:
+      policy: takes the best of the allowed actions.
+      network: action values and imitator, see ``nn.policies.imitated``.
+      target: the target network of action values.
+
+    Raises:
+      UserError: for settings, actions or a network that cannot be used.
+    """
+
+    def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
+        super().__init__()
+        self.config = config = config.check()
+        self._spec, self._given = spec, user.distinct(network)
+        self.policy = self.make_policy()
+        self.network = self.policy.network
+        self.target = q_network.q_network(spec, config.network, self._given)
+        self.learner = off_policy.Learner(
+            config,
+            self.policy,
+            trained={
+                "network": self.network.values.trainable_variables,
+                "imitator": self.network.imitator.trainable_variables,
+            },
+            target=[(self.target, self.network.values)],
+            variables={"target": networks.named_variables(self.target)},
+        )
+        self.compilable = not self.network.convolves
+        self.compile_parts = self.learner.compile_parts
+        self.named_variables = self.learner.named_variables
+        self.histograms = self.learner.histograms
+        self.inputs = self.learner.inputs
+
+    def make_policy(self) -> EpsilonGreedy:
+        """Return a policy with variables of its own, like the one that learns."""
+        spec, config = self._spec, self.config
+        values = q_network.q_network(spec, config.network, self._given)
+        heads = {"logits": values.size}
+        imitator = actor.Actor(spec, config.imitator, heads, self._given)
+        network = Imitated(values, imitator, Inputs(config).threshold)
+        start = spec.action_space.start
+        return EpsilonGreedy(network, start, Constant(0.0), Warmup(0))
+
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
+        """Train on a batch of rows ``[1, N]``."""
+        del seed
+        metrics = self.learner.set_learning_rate(step)
+        values, imitator = self.learner.optimizers.values()
+        begins = step >= self.config.imitator_updates
+        values.set_learning_rate(tf.where(begins, metrics["grad/learning_rate"], 0.0))
+        batch = windows.transition(trajectory, 1, self.inputs.gamma)
+        mask, action = batch.mask, self.policy.index(batch.action)
+        target = self._target(batch)
+
+        def td_loss():
+            q = td.chosen(self.network.values(batch.step)[0].q, action)
+            losses = td.error_loss(target - q, self.config.loss)
+            loss = td.loss(losses, mask) + self.network.values.extra_loss()
+            return loss, (loss, q)
+
+        def imitation_loss():
+            log_mu = self.network.log_mu(batch.step)
+            loss = -masked.mean(td.chosen(log_mu, action), mask)
+            loss += networks.added_loss(self.network.imitator)
+            return loss, (loss, log_mu)
+
+        (loss, q), found = values.minimize(td_loss)
+        (imitation, log_mu), _ = imitator.minimize(imitation_loss)
+        self.learner.target.update()
+        allowed = tf.cast(self.network.allowed(log_mu), tf.float32)
+        rows = {
+            "policy/allowed": tf.reduce_mean(allowed, -1),
+            "value/q": q,
+            "value/target": target,
+            "value/td_error": tf.abs(target - q),
+        }
+        losses = {"loss/td": loss, "loss/imitator": imitation}
+        means = {name: masked.mean(x, mask) for name, x in rows.items()}
+        return Updated(metrics | found | losses | means)
+
+    def assess(self, trajectory: Trajectory) -> Assessment:
+        """Return values, targets and actions of rows, see ``interfaces.Assessment``."""
+        batch = windows.transition(trajectory, 1, self.inputs.gamma)
+        heads = self.network(batch.step)[0]
+        _, valid = networks.split_mask(batch.step.observation)
+        target = tf.where(batch.mask, self._target(batch), float("nan"))
+        action = best(heads.q, both(valid, heads.allowed))
+        return Assessment(heads.q, target, tf.one_hot(action, self.network.size))
+
+    def _target(self, batch: windows.Transition) -> tf.Tensor:
+        """Return r + gamma Q'(s', a), a the best allowed action in s', f32 ``[N]``."""
+        _, valid = networks.split_mask(batch.next.observation)
+        allowed = self.network.allowed(self.network.log_mu(batch.next))
+        allowed = both(valid, allowed)
+        later = chooser = self.target(batch.next)[0].q
+        if self.config.target == "double":
+            chooser = self.network.values(batch.next)[0].q
+        value = td.chosen(later, best(chooser, allowed))
+        target = td.target(batch.reward, batch.discount, value)
+        return masked.safe(target, batch.mask)
