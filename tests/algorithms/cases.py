@@ -21,6 +21,7 @@ OF_ROWS = {k for k, (_, kind) in REGISTRY.items() if {*kind().accepts()} == {"ro
 KINDS = {  # of actions, by algorithm, if it does not take all
     "bc": ("discrete",),
     "bcq": ("discrete",),
+    "crr_discrete": ("discrete",),
     "dqn": ("discrete",),
     "pqn": ("discrete",),
     "ddpg": ("box",),

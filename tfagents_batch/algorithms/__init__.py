@@ -1,6 +1,17 @@
 """Algorithms by name: ``REGISTRY[name] = (class, its Config)``."""
 
-from tfagents_batch.algorithms import a2c, bc, bcq, dqn, ppo, pqn, reinforce, sac, td3
+from tfagents_batch.algorithms import (
+    a2c,
+    bc,
+    bcq,
+    crr_discrete,
+    dqn,
+    ppo,
+    pqn,
+    reinforce,
+    sac,
+    td3,
+)
 
 REGISTRY = {
     "ppo": (ppo.PPO, ppo.Config),
@@ -11,6 +22,7 @@ REGISTRY = {
     "pqn": (pqn.PQN, pqn.Config),
     "bc": (bc.BC, bc.Config),
     "bcq": (bcq.BCQ, bcq.Config),
+    "crr_discrete": (crr_discrete.CRRDiscrete, crr_discrete.Config),
     "sac": (sac.SAC, sac.Config),
     "td3": (td3.TD3, td3.Config),
     "ddpg": (td3.TD3, td3.DDPGConfig),

@@ -52,4 +52,7 @@ PRESETS = {
     "rows/bcq": _learned(
         "bcq", 20_000, loss="squared", learning_rate="linear(3e-3, 0)"
     ),
+    "rows/crr_discrete": _learned(
+        "crr_discrete", 20_000, learning_rate="linear(1e-3, 0)"
+    ),
 }
