@@ -55,4 +55,15 @@ PRESETS = {
     "rows/crr_discrete": _learned(
         "crr_discrete", 20_000, learning_rate="linear(1e-3, 0)"
     ),
+    # Fitted Q iteration: an iteration is the 500 updates between two copies.
+    "rows/fqi": _learned(
+        "dqn",
+        20_000,
+        **_ONE,
+        target="max",
+        target_every=500,
+        target_tau=1.0,
+        loss="squared",
+        learning_rate="linear(3e-3, 0)",
+    ),
 }
