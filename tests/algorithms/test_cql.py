@@ -75,9 +75,7 @@ def test_its_loss_adds_the_gap_between_all_values_and_the_logged_one():
 
 def test_values_of_actions_that_are_not_logged_fall_below_the_others():
     """Rows of one action only, with equal rewards."""
-    plain, agent = (
-        make(cql_scale=x, learning_rate=Constant(1e-2)) for x in (0.0, 1.0)
-    )
+    plain, agent = (make(cql_scale=x, learning_rate=Constant(1e-2)) for x in (0.0, 1.0))
     batch = experience(plain)
     batch = batch._replace(action=tf.zeros_like(batch.action))
     for each in (plain, agent):

@@ -51,6 +51,23 @@ def grid(tmp_path_factory):
     return timelines.build(tmp_path_factory.mktemp("grid"), rows, **options)
 
 
+ORDER = np.argsort(NAMES)  # that of the actions of a timeline
+
+
+def step_of_all_cells():
+    """Return a step with a row for each cell.
+
+    Features are the cells that were visited, in order, so neither walls nor the goal.
+    """
+    cells = np.eye(CELLS, dtype=np.float32)[:, gridworld.ACTING]
+    zeros, off = tf.zeros([CELLS]), tf.zeros([CELLS], tf.bool)
+    observation = {
+        "state": tf.constant(cells),
+        "action_mask": tf.constant(gridworld.POSSIBLE[:, ORDER], tf.int8),
+    }
+    return TimeStep(observation, zeros, off, off, off, {})
+
+
 @pytest.mark.parametrize(("target", "most"), [("sarsa", 0.02), ("max", 0.03)])
 def test_values_of_the_gridworld_are_close_to_the_exact_ones(
     target, most, grid, tmp_path
@@ -73,20 +90,46 @@ def test_values_of_the_gridworld_are_close_to_the_exact_ones(
         },
     )
     agent = tfb.load(run.logdir)
-    order = np.argsort(NAMES)  # that of the actions of a timeline
-    # Features are the cells that were visited, in order, so neither walls nor the goal.
-    cells = np.eye(CELLS, dtype=np.float32)[:, gridworld.ACTING]
-    zeros, off = tf.zeros([CELLS]), tf.zeros([CELLS], tf.bool)
-    observation = {
-        "state": tf.constant(cells),
-        "action_mask": tf.constant(gridworld.POSSIBLE[:, order], tf.int8),
-    }
-    step = TimeStep(observation, zeros, off, off, off, {})
-    found = agent._policy.network(step)[0].q.numpy()
+    found = agent._policy.network(step_of_all_cells())[0].q.numpy()
     policy = gridworld.uniform() if target == "sarsa" else None
     expected = gridworld.action_values(policy)
-    error = np.abs(found - expected[:, order])[MOVES[:, order]]
+    error = np.abs(found - expected[:, ORDER])[MOVES[:, ORDER]]
     assert error.mean() <= most, error
+
+
+# Copies of the target network every 100 updates, as in fitted Q iteration.
+FITTED = {"target": "max", "target_every": 100, "target_tau": 1.0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        ("dqn", {}),
+        ("dqn", {"cql_scale": 0.01}),
+        ("dqn", FITTED),
+        ("bcq", {"imitator": {"hidden": (64, 64)}}),
+        ("crr_discrete", {"beta": 0.01}),
+    ],
+    ids=["dqn", "cql", "fqi", "bcq", "crr"],
+)
+def test_decisions_in_the_gridworld_are_nearly_the_best(
+    algorithm, settings, grid, tmp_path
+):
+    """The exact value of the greedy policy is 98 % of the largest one or more."""
+    settings = {
+        "gamma": gridworld.GAMMA,
+        "learning_rate": "linear(2e-3, 0)",
+        "network": {"hidden": (64, 64)},
+        "histograms": False,
+    } | settings
+    settings |= {"loss": "squared"} if algorithm != "crr_discrete" else {}
+    options = {"steps": 3000, "eval_every": 0, "logdir": tmp_path}
+    run = tfb.train_offline(algorithm, grid, settings=settings, **options)
+    decided = tfb.load(run.logdir)._policy.decide(step_of_all_cells(), (), 0)
+    policy = np.eye(ACTIONS)[ORDER[decided.action.numpy()]]
+    values = gridworld.action_values(policy)
+    assert (policy[0] * values[0]).sum() >= 0.463
 
 
 @pytest.mark.slow
