@@ -1,7 +1,7 @@
 """Logged rows: ``python -m benchmarks.offline --pairs=2``.
 
 Times the check of rows, the timeline and reading, and compares the gradient steps of
-DQN with d3rlpy's on the same rows, in alternating order.
+algorithms with d3rlpy's on the same rows, in alternating order.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Any
 from benchmarks.measure import command, process
 from benchmarks.measure.process import Failure, Result
 from benchmarks.work import machine
-from benchmarks.work.logged import Logged
+from benchmarks.work.logged import LEARNERS, Logged
+from tfagents_batch import config
 from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
 
 OURS, D3RLPY = "tfagents_batch", "d3rlpy"
 DEADLINE = 600  # seconds of a part
@@ -27,7 +29,10 @@ class Command:
     """Flags of this script."""
 
     rows: int = option(1_000_000, "rows of 10 features", least=1000)
-    pairs: int = option(2, "alternating pairs of trainings", least=1)
+    algorithms: tuple[str, ...] = option(
+        ("dqn",), f"algorithms to train, of {', '.join(LEARNERS)}"
+    )
+    pairs: int = option(2, "alternating pairs of trainings of each", least=1)
     steps: int = option(
         40_000, "gradient steps of ours; d3rlpy makes a tenth", least=400
     )
@@ -38,6 +43,8 @@ class Command:
 
 def main(flags: Command) -> int:
     """Measure, and print a line for each figure; 1 if something failed."""
+    for name in {*flags.algorithms} - {*LEARNERS}:
+        raise UserError(config.unknown("algorithms", name, LEARNERS))
     with tempfile.TemporaryDirectory() as folder:
         prepared = _run(sys.executable, "logged_ours", folder, "prepare", flags.rows)
         if isinstance(prepared, Failure):
@@ -45,28 +52,37 @@ def main(flags: Command) -> int:
             return 1
         other = process.python_of("peers", {"peers": flags.python})
 
-        def train(name: str, number: int) -> Result | Failure:
-            process.report(f"{name}, pair {number}")
-            if name == OURS:
-                return _run(sys.executable, "logged_ours", folder, "train", flags.steps)
-            return _run(other, "logged_d3rlpy", folder, "train", flags.steps // 10)
+        facts = machine.describe().values()
+        print(f"{flags.rows:,} rows of 10 features; {', '.join(map(str, facts))}")
+        for name, value in prepared.items():
+            print(f"{name:16} {value:,.2f}")
+        failed = [_compare(x, folder, other, flags) for x in flags.algorithms]
+    return int(any(failed))
 
-        played = process.alternate((OURS, D3RLPY), flags.pairs, train)
-    facts = machine.describe().values()
-    print(f"{flags.rows:,} rows of 10 features; {', '.join(map(str, facts))}")
-    for name, value in prepared.items():
-        print(f"{name:16} {value:,.2f}")
+
+def _compare(learner: str, folder: str, other: str | None, flags: Command) -> bool:
+    """Train one algorithm of both libraries and print its lines; True on a failure."""
+
+    def train(name: str, number: int) -> Result | Failure:
+        process.report(f"{learner} of {name}, pair {number}")
+        if name == OURS:
+            work = folder, "train", flags.steps, learner
+            return _run(sys.executable, "logged_ours", *work)
+        return _run(other, "logged_d3rlpy", folder, "train", flags.steps // 10, learner)
+
+    played = process.alternate((OURS, D3RLPY), flags.pairs, train)
     speeds = {
         name: [each["steps_per_s"] for each in results]
         for name, results in played.results.items()
     }
     for name, values in speeds.items():
-        print(f"{name:16} {', '.join(f'{x:,.0f}' for x in values)} gradient steps/s")
+        numbers = ", ".join(f"{x:,.0f}" for x in values)
+        print(f"{learner:4} {name:16} {numbers} gradient steps/s", flush=True)
     if played.failures:
-        return 1
+        return True
     ratios = [a / b for a, b in zip(*speeds.values(), strict=True)]
-    print(f"ratio            {statistics.median(ratios):.1f}, median of pairs")
-    return 0
+    print(f"{learner:4} {'ratio':16} {statistics.median(ratios):.1f}, median of pairs")
+    return False
 
 
 def _run(python: str | None, module: str, *work: Any) -> Result | Failure:

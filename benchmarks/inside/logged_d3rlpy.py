@@ -1,4 +1,4 @@
-"""DQN of d3rlpy on logged rows."""
+"""Algorithms of d3rlpy on logged rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pathlib
 import time
 
 from benchmarks.inside import session
-from benchmarks.work.logged import Logged
+from benchmarks.work.logged import LEARNERS, Logged
 
 
 def measure(work: Logged) -> dict[str, float]:
@@ -20,7 +20,8 @@ def measure(work: Logged) -> dict[str, float]:
     with np.load(pathlib.Path(work.folder) / "rows.npz") as rows:
         dataset = d3rlpy.dataset.MDPDataset(**rows)
     factory = d3rlpy.models.VectorEncoderFactory([64, 64])
-    config = d3rlpy.algos.DQNConfig(batch_size=32, encoder_factory=factory)
+    kind = getattr(d3rlpy.algos, LEARNERS[work.learner].d3rlpy)
+    config = kind(batch_size=32, encoder_factory=factory)
     agent = config.create(device="cpu")
     agent.build_with_dataset(dataset)
     quiet = {"logger_adapter": d3rlpy.logging.NoopAdapterFactory()}

@@ -1,4 +1,4 @@
-"""Our preparation of logged rows, and our DQN on them."""
+"""Our preparation of logged rows, and our algorithms on them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.inside import session
-from benchmarks.work.logged import Logged
+from benchmarks.work.logged import LEARNERS, Learner, Logged
 
 FEATURES, ACTIONS, EPISODE = 10, 4, 20
 MAP = ", ".join(f"{i}: round(random() * 2 - 1, 6)" for i in range(FEATURES))
@@ -32,8 +32,10 @@ COPY (
 
 def measure(work: Logged) -> dict[str, Any]:
     """Prepare or train."""
-    function = {"prepare": prepare, "train": train}[work.action]
-    return function(pathlib.Path(work.folder), work.count)
+    folder = pathlib.Path(work.folder)
+    if work.action == "prepare":
+        return prepare(folder, work.count)
+    return train(folder, work.count, LEARNERS[work.learner])
 
 
 def prepare(folder: pathlib.Path, count: int) -> dict[str, Any]:
@@ -70,23 +72,19 @@ def prepare(folder: pathlib.Path, count: int) -> dict[str, Any]:
     return found
 
 
-def train(folder: pathlib.Path, count: int) -> dict[str, Any]:
-    """Return gradient steps per second of DQN, with two layers of 64, batches of 32."""
+def train(folder: pathlib.Path, count: int, learner: Learner) -> dict[str, Any]:
+    """Return gradient steps per second with batches of 32."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tfagents_batch as tfb
 
     run = tfb.train_offline(
-        "dqn",
+        learner.algorithm,
         folder / "table",
         steps=count,
         eval_every=0,
         log_every=count // 4,
         logdir=folder / "runs",
-        settings={
-            "batch_size": 32,
-            "network": {"hidden": (64, 64)},
-            "histograms": False,
-        },
+        settings={"batch_size": 32, "histograms": False, **learner.settings},
     )
     # Of the last quarter, so without compilation.
     return {"steps_per_s": run.metrics["time/gradient_steps_per_second"]}

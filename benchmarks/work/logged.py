@@ -3,6 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Learner(NamedTuple):
+    """An algorithm of ours and the same one of d3rlpy, with two layers of 64 units.
+
+    Attributes:
+      algorithm: name of ours.
+      settings: settings of ours that differ from the defaults.
+      d3rlpy: name of d3rlpy's config.
+    """
+
+    algorithm: str
+    settings: Mapping[str, Any]
+    d3rlpy: str
+
+
+_LAYERS = {"hidden": (64, 64)}
+LEARNERS = {
+    "dqn": Learner("dqn", {"network": _LAYERS}, "DoubleDQNConfig"),
+    "cql": Learner("dqn", {"network": _LAYERS, "cql_scale": 1.0}, "DiscreteCQLConfig"),
+    "bcq": Learner(
+        "bcq", {"network": _LAYERS, "imitator": _LAYERS}, "DiscreteBCQConfig"
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,3 +38,4 @@ class Logged:
     folder: str
     action: str  # "prepare" or "train"
     count: int  # rows to prepare, or gradient steps
+    learner: str = "dqn"
