@@ -16,6 +16,11 @@ _REPLAY = {
     "algorithm.target_tau": "log:1e-3:0.1",
     "algorithm.train_every": "1,4,8,16",
 }
+_ROWS = {
+    **_RATE,
+    "algorithm.batch_size": "64,128,256,512",
+    "algorithm.target_tau": "log:1e-3:0.1",
+}
 _NOISE = {"algorithm.noise": "uniform:0.05:0.5"}
 
 SEARCHES = {
@@ -47,13 +52,15 @@ SEARCHES = {
     },
     "dqn": {**_REPLAY, "algorithm.n_step": "1,3,5"},
     "bc": {**_RATE, "algorithm.batch_size": "64,128,256,512"},
+    "bcq": {**_ROWS, "algorithm.threshold": "0.1,0.2,0.3,0.5,0.8"},
+    "crr_discrete": {**_ROWS, "algorithm.beta": "log:1e-2:10"},
     "sac": _REPLAY,
     "td3": {**_REPLAY, **_NOISE},
     "ddpg": {**_REPLAY, **_NOISE},
 }
 
 # Of those, what may be searched on rows of a timeline, which has its own rewards.
-_OF_ROWS = "algorithm.learning_rate", "algorithm.batch_size", "algorithm.target_tau"
+_OF_ROWS = {*_ROWS, "algorithm.threshold", "algorithm.beta"}
 
 
 def usual(algorithm: str, rows: bool) -> dict[str, str]:

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from tests.algorithms.cases import OF_ROWS
 from tfagents_batch import api
 from tfagents_batch.configs import searches
 from tfagents_batch.configs.searches import SEARCHES
@@ -13,7 +14,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import sweep, train
 
 
-@pytest.mark.parametrize("name", [name for name in SEARCHES if name != "bc"])
+@pytest.mark.parametrize("name", [x for x in SEARCHES if x not in OF_ROWS])
 def test_the_usual_search_space_can_be_trained(name):
     variants = flags.variants([f"--algorithm={name}"], {}, train.defaults)
     space = flags.space(searches.usual(name, rows=False), variants, [])
@@ -25,7 +26,8 @@ def test_the_usual_search_space_of_rows_leaves_their_rewards_alone():
     assert set(searches.usual("dqn", rows=True)) == {
         f"algorithm.{name}" for name in ("learning_rate", "batch_size", "target_tau")
     }
-    assert searches.usual("bc", rows=True) == SEARCHES["bc"]
+    for name in OF_ROWS & {*SEARCHES}:
+        assert searches.usual(name, rows=True) == SEARCHES[name]
 
 
 def test_presets_and_algorithms_are_searched():
