@@ -298,7 +298,7 @@ def train_offline(
         the run cannot be resumed.
       **options: arguments of ``train``. ``steps`` counts updates. With ``env``, the
         agent plays in evaluations; without, they are reports on rows that are kept from
-        training, and the best checkpoint is the one with the smallest ``mc_loss/rmse``.
+        training, and the best checkpoint is the one whose decisions gain most there.
 
     Raises:
       UserError: see ``train``.

@@ -44,7 +44,14 @@ def test_rows_for_training_are_reported_where_none_are_for_evaluation(tmp_path):
     found = report.metrics()
     assert len(found["td_loss"]) == dense.partition(data).rows
     assert not [name for name in found if name.startswith("eval_")]
-    assert report.score == -found["mc_loss/rmse"] < 0
+    assert report.score == found["actions/gain"] - found["actions/gain_error"]
+
+
+def test_without_propensities_values_are_compared_with_returns(tmp_path):
+    rows = [x | {"action_probability": None} for x in timelines.walks(20)]
+    report = reporter(timelines.build(tmp_path, rows))(0)
+    assert "actions/gain" not in report.metrics()
+    assert report.score == -report.metrics()["mc_loss/rmse"] < 0
 
 
 def test_td_errors_of_sarsa_are_those_of_rows_whose_next_action_is_known(data):

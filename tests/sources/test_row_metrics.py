@@ -62,6 +62,16 @@ def test_mc_losses_are_those_of_episodes_that_ended():
     assert found == pytest.approx({f"mc_loss/{k}": x for k, x in expected.items()})
 
 
+def test_the_gain_is_that_of_one_decision():
+    # Weights 0 / 0.5, 0.5 / 0.25 and 1 / 1 of the returns 4, 5 and 2.
+    found = row_metrics.gain(ROWS, FOUND)
+    error = np.hypot(2 * 1, 1 * 2) / 3
+    expected = {"gain": 4 - 11 / 3, "gain_error": error}
+    assert found == pytest.approx({f"actions/{k}": x for k, x in expected.items()})
+    never = FOUND._replace(probability=np.eye(3)[[2] * 5])
+    assert row_metrics.gain(ROWS, never) == {}
+
+
 def test_values_are_those_of_actions_that_were_possible():
     found = row_metrics.values(ROWS, FOUND, NAMES)
     assert found["value/logged"] == pytest.approx(11 / 3)

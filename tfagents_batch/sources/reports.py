@@ -26,9 +26,7 @@ class Report(NamedTuple):
 
     Attributes:
       values: metrics by name, see ``row_metrics``.
-      score: what is better in a checkpoint: minus the root mean square of the
-        differences between values of logged actions and logged returns; without
-        values, the mean probability of logged actions. NaN if it is unknown.
+      score: what is better in a checkpoint, see ``_score``. NaN if it is unknown.
     """
 
     values: Metrics
@@ -107,8 +105,23 @@ def _report(
     errors = row_metrics.mc_loss(rows, found)
     metrics = row_metrics.actions(rows, found, names, target)
     metrics |= row_metrics.values(rows, found, names) | errors
+    metrics |= row_metrics.gain(rows, found)
     if not found.q.size:
         return Report(metrics, row_metrics.probability_of_logged(rows, found))
-    # Squares, because true values are means of returns. Absolute errors would prefer
-    # values that are still too small, near the median.
-    return Report(metrics, -errors.get("mc_loss/rmse", math.nan))
+    return Report(metrics, _score(rows, metrics))
+
+
+def _score(rows: Rows, metrics: Metrics) -> float:
+    """Return what is better in a checkpoint of an algorithm with values.
+
+    It is the gain minus its standard error. It judges decisions and not values, which
+    may be too low (CQL) or those of another policy than the logged one (max) although
+    the decisions are good. Where no probability was logged, it is minus the root mean
+    square of the differences between values and returns: squares, because true values
+    are means of returns.
+    """
+    if np.isfinite(rows.probability[np.isfinite(rows.returns)]).any():
+        nothing = math.nan
+        gain = metrics.get("actions/gain", nothing)
+        return gain - metrics.get("actions/gain_error", nothing)
+    return -metrics.get("mc_loss/rmse", math.nan)

@@ -113,6 +113,28 @@ def actions(
     return metrics
 
 
+def gain(rows: Rows, found: Assessment) -> Metrics:
+    """Return how much larger returns are if the learned policy decides once.
+
+    It is sum_i w_i G_i / sum_i w_i - mean G over rows with known return G and
+    probability p, with w = pi(a | s) / p: the mean return from logged states on if the
+    learned policy takes the first action there and the logging policy all others
+    (Kakade and Langford 2002). Values are not needed for it. ``gain_error`` is the
+    standard error of the first term.
+    """
+    known = np.isfinite(rows.returns) & np.isfinite(rows.probability)
+    returns, probability = rows.returns[known], rows.probability[known]
+    weight = _of_logged(found.probability, rows)[known].astype(np.float64) / probability
+    if not weight.any():
+        return {}
+    mean = np.average(returns, weights=weight)
+    error = np.sqrt(np.sum((weight * (returns - mean)) ** 2)) / weight.sum()
+    return {
+        "actions/gain": float(mean - returns.mean()),
+        "actions/gain_error": float(error),
+    }
+
+
 def probability_of_logged(rows: Rows, found: Assessment) -> float:
     """Return the mean probability of logged actions under the learned policy."""
     return _mean(_of_logged(found.probability, rows))

@@ -161,7 +161,7 @@ def check(plan: Plan, found: Sequence[Variant], resolve: Callable) -> None:
         raise UserError(
             f"--metric is {plan.metric}, but there are no evaluations in an "
             "environment; pass --env and no --eval_every=0, or another metric, such as "
-            "--metric=mc_loss/rmse --goal=min"
+            "--metric=actions/gain --goal=max"
         )
     if "data" in names:  # its rows would have to be read
         return
