@@ -1,5 +1,7 @@
 """What is learned from logged rows of random policies, without an environment."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -132,31 +134,38 @@ def test_decisions_in_the_gridworld_are_nearly_the_best(
     assert (policy[0] * values[0]).sum() >= 0.463
 
 
+@pytest.fixture(scope="module")
+def cartpole(tmp_path_factory):
+    """Return a function that returns the timeline of 30,000 rows of random play."""
+    folder = tmp_path_factory.mktemp("cartpole")
+    with make_env("CartPole-v1", 8) as env, RowLogger(folder / "rows") as logger:
+        decide = collecting.uniform(env.spec, seed=1)
+        collecting.collect(env, decide, logger, 30_000, 1, "2026-01-01")
+
+    @functools.cache
+    def table(n_step):
+        return timelines.build(folder / str(n_step), folder / "rows", n_step=n_step)
+
+    return table
+
+
 @pytest.mark.slow
-def test_rows_of_random_play_are_enough_for_cartpole(tmp_path):
+@pytest.mark.parametrize(("preset", "n_step"), [("dqn", 1), ("cql", 20), ("bcq", 20)])
+def test_rows_of_random_play_are_enough_for_cartpole(
+    preset, n_step, cartpole, tmp_path
+):
     """Mean return of at least 190 of 200, for four of five seeds.
 
-    No checkpoint is played before the best one by MC loss is chosen.
+    No checkpoint is played before the best one by its gain on the rows is chosen.
     """
-    rows = tmp_path / "rows"
-    with make_env("CartPole-v1", 8) as env, RowLogger(rows) as logger:
-        decide = collecting.uniform(env.spec, seed=1)
-        collecting.collect(env, decide, logger, 60_000, 1, "2026-01-01")
-    data = timelines.build(tmp_path / "table", rows)
     returns = []
     for seed in range(1, 6):
         run = tfb.train_offline(
-            "dqn",
-            data,
-            steps=20_000,
+            data=cartpole(n_step),
+            config=f"rows/{preset}",
             seed=seed,
             logdir=tmp_path,
-            settings={
-                "target": "sarsa",
-                "loss": "squared",
-                "learning_rate": "linear(3e-3, 0)",
-                "histograms": False,
-            },
+            settings={"histograms": False},
         )
         played = tfb.evaluate(
             run.logdir,
@@ -166,4 +175,5 @@ def test_rows_of_random_play_are_enough_for_cartpole(tmp_path):
             max_episode_steps=200,
         )
         returns.append(played.mean_return)
+    print(preset, returns)
     assert sum(x >= 190 for x in returns) >= 4, returns

@@ -54,6 +54,14 @@ def test_without_propensities_values_are_compared_with_returns(tmp_path):
     assert report.score == -report.metrics()["mc_loss/rmse"] < 0
 
 
+def test_where_no_episode_ends_the_score_is_the_td_error(tmp_path):
+    ends = "terminated", "truncated", "final_state_features", "final_possible_actions"
+    rows = [{k: v for k, v in x.items() if k not in ends} for x in timelines.walks(60)]
+    report = reporter(timelines.build(tmp_path, rows, last_row="drop"))(0)
+    assert "mc_loss/rmse" not in report.metrics()
+    assert report.score == -report.metrics()["eval_td_loss/mean"] < 0
+
+
 def test_td_errors_of_sarsa_are_those_of_rows_whose_next_action_is_known(data):
     columns = dense.of_split(dense.partition(data), dense.EVALUATE, 1000)
     known = (columns["next_action"] != dense.UNKNOWN) | columns["terminated"]

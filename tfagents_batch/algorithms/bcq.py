@@ -111,12 +111,8 @@ class Config:
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         """Return the limits of metrics, see ``interfaces.Algorithm``."""
         del spec
-        advice = "--algorithm.threshold closer to 1; lower --algorithm.learning_rate"
-        return (
-            off_policy.diverging_values(
-                10, self.gamma, f"rewards of about 1; {advice}"
-            ),
-        )
+        advice = "rewards of about 1; a larger --algorithm.threshold"
+        return (off_policy.diverging_values(10, self.gamma, advice),)
 
     def update_size(self, transitions: int) -> UpdateSize:
         """Return the size of an update."""
@@ -134,7 +130,6 @@ class BCQ(tf.Module):
         the imitator; None uses the built-in networks.
 
     Attributes:
-      policy: takes the best of the allowed actions.
       network: action values and imitator, see ``nn.policies.imitated``.
       target: the target network of action values.
 

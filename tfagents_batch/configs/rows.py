@@ -41,16 +41,25 @@ PRESETS = {
         loss="squared",
         learning_rate="linear(3e-3, 0)",
     ),
+    # Samples of a timeline with --n_step=20: with fewer logged rewards in a sample, its
+    # target is mostly the value of states that the log does not have. 190 or more.
     "rows/cql": _learned(
         "dqn",
-        20_000,
+        6000,
         **_ONE,
         cql_scale=1.0,
         loss="squared",
         learning_rate="linear(3e-3, 0)",
     ),
+    # The same samples. 190 or more.
     "rows/bcq": _learned(
-        "bcq", 20_000, loss="squared", learning_rate="linear(3e-3, 0)"
+        "bcq",
+        6000,
+        loss="squared",
+        batch_size=128,
+        target_tau=0.01,
+        learning_rate="linear(3e-3, 0)",
+        imitator={"hidden": (64, 64)},
     ),
     "rows/crr_discrete": _learned(
         "crr_discrete", 20_000, learning_rate="linear(1e-3, 0)"

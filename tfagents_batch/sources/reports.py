@@ -72,8 +72,7 @@ class Reporter:
             if found is None:
                 return None
             losses |= row_metrics.td_loss(tag, rows, found, self._names)
-        report = _report(rows, found, self._names, self._target)
-        return report._replace(values=losses | report.values)
+        return _report(rows, found, self._names, self._target, losses)
 
     def _assessed(
         self, columns: Columns, stop: Callable[[], bool]
@@ -99,13 +98,16 @@ class Reporter:
 
 
 def _report(
-    rows: Rows, found: Assessment, names: Sequence[str], target: Mapping[str, float]
+    rows: Rows,
+    found: Assessment,
+    names: Sequence[str],
+    target: Mapping[str, float],
+    losses: Metrics,
 ) -> Report:
-    """Return all metrics of rows but the TD errors, and the score."""
-    errors = row_metrics.mc_loss(rows, found)
-    metrics = row_metrics.actions(rows, found, names, target)
-    metrics |= row_metrics.values(rows, found, names) | errors
-    metrics |= row_metrics.gain(rows, found)
+    """Return the TD errors, all other metrics of rows, and the score."""
+    metrics = losses | row_metrics.actions(rows, found, names, target)
+    metrics |= row_metrics.values(rows, found, names)
+    metrics |= row_metrics.mc_loss(rows, found) | row_metrics.gain(rows, found)
     if not found.q.size:
         return Report(metrics, row_metrics.probability_of_logged(rows, found))
     return Report(metrics, _score(rows, metrics))
@@ -118,10 +120,12 @@ def _score(rows: Rows, metrics: Metrics) -> float:
     may be too low (CQL) or those of another policy than the logged one (max) although
     the decisions are good. Where no probability was logged, it is minus the root mean
     square of the differences between values and returns: squares, because true values
-    are means of returns.
+    are means of returns. Where no episode ended, it is minus the TD error.
     """
-    if np.isfinite(rows.probability[np.isfinite(rows.returns)]).any():
-        nothing = math.nan
-        gain = metrics.get("actions/gain", nothing)
-        return gain - metrics.get("actions/gain_error", nothing)
-    return -metrics.get("mc_loss/rmse", math.nan)
+    known = np.isfinite(rows.returns)
+    if np.isfinite(rows.probability[known]).any():
+        parts = "actions/gain", "actions/gain_error"
+        gain, error = (metrics.get(name, math.nan) for name in parts)
+        return gain - error
+    name = "mc_loss/rmse" if known.any() else "eval_td_loss/mean"
+    return -metrics.get(name, math.nan)
