@@ -82,6 +82,8 @@ SLOW = [
     *((x, "dict", "box", {}, None) for x in ("sac", "td3")),
     ("sac", "vector", "box", {}, dense),
     *(("bc", x, "discrete", {}, None) for x in ("vector", "mask")),
+    *(("bcq", x, "discrete", {"threshold": 0.9}, None) for x in ("vector", "mask")),
+    ("crr_discrete", "mask", "discrete", {}, None),
 ]
 
 
