@@ -61,13 +61,15 @@ PRESETS = {
         learning_rate="linear(3e-3, 0)",
         imitator={"hidden": (64, 64)},
     ),
+    # The same samples.
     "rows/crr_discrete": _learned(
-        "crr_discrete", 20_000, learning_rate="linear(1e-3, 0)"
+        "crr_discrete", 6000, learning_rate="linear(1e-3, 0)"
     ),
-    # Fitted Q iteration: an iteration is the 500 updates between two copies.
+    # Fitted Q iteration, of the same samples. An iteration is the 500 updates between
+    # two copies.
     "rows/fqi": _learned(
         "dqn",
-        20_000,
+        6000,
         **_ONE,
         target="max",
         target_every=500,
