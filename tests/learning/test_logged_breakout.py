@@ -53,9 +53,8 @@ def collect(policy, folder, total):
                 made.append(row | {x: bool(getattr(step, x)[i]) for x in ENDS})
             logger.log(*made)
             rows += len(made)
-            returns += (
-                step.info["episode_return"].numpy()[step.last & ~now.last].tolist()
-            )
+            ended = (step.last & ~now.last).numpy()
+            returns += step.info["episode_return"].numpy()[ended].tolist()
             number = np.where(now.last, 0, number + 1)
             episode = np.where(now.last, episode + NUM, episode)
     return np.mean(returns)
