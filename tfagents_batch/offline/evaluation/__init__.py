@@ -1,0 +1,1 @@
+"""Estimates of a policy's value from rows that another policy logged."""
