@@ -74,6 +74,8 @@ STEPS = {
     ),
     # It asks for an older Gymnasium, too.
     "rllib": (("ray[rllib]==2.60.0", "psutil"), _GYMNASIUM),
+    # Requirements of the modules that benchmarks.open_bandit imports from a wheel.
+    "obp": (("numpy<2", "pandas<3", "scikit-learn<2", "scipy<2"),),
 }
 
 
@@ -81,9 +83,9 @@ STEPS = {
 class Command:
     """Flags of this script."""
 
-    name: Literal["peers", "tf_agents", "batch_ppo", "sample_factory", "rllib"] = (
-        option("peers", "environment to create")
-    )
+    name: Literal[
+        "peers", "tf_agents", "batch_ppo", "sample_factory", "rllib", "obp"
+    ] = option("peers", "environment to create")
     torch: str = option("torch", "requirement of PyTorch, such as torch==2.13.0")
     torch_index: str = option("", "address of an index with CPU builds of PyTorch")
 

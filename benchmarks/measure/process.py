@@ -21,7 +21,7 @@ from benchmarks.work.machine import ROOT
 
 _TAIL_LINES = 30
 # Folders in which make_environments creates other interpreters.
-_OTHERS = ("tf_agents", "batch_ppo", "sample_factory", "rllib")
+_OTHERS = ("tf_agents", "batch_ppo", "sample_factory", "rllib", "obp")
 FOLDERS = {"peers": ".venv", **{name: f".venv_{name}" for name in _OTHERS}}
 
 Result = dict[str, Any]

