@@ -52,7 +52,8 @@ def test_simulated_returns_are_those_of_the_exact_values():
 
 def test_logged_rows_are_valid_and_have_all_types_of_features(tmp_path):
     with RowLogger(tmp_path) as logger:
-        simulator.play(simulator.logging_policy(0), 600, 0, logger)
+        play = simulator.logging_policy(0), 600, 0
+        simulator.play(*play, lambda decided: logger.log(*simulator.rows(decided)))
     weights = {"click": 1.0, "send": -dynamics.PRICE, "activity": 1.0}
     with open_rows(tmp_path) as rows:
         assert not validate(rows, options=Options(metric_weights=weights)).findings
