@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 
 import numpy as np
 
@@ -16,11 +17,12 @@ class Server:
     """Connection to a server of ``tfagents-batch serve``, for ``simulator.play``.
 
     Args:
-      address: host and port.
+      address: host and port of a server that may still be starting.
     """
 
     def __init__(self, address: str):
         self._connection = http.client.HTTPConnection(address, timeout=30)
+        self._wait(time.monotonic() + 30)
         self._requests: list[str] = []  # ids of the newest decisions
 
     def decide(self, names, step, features):
@@ -45,6 +47,19 @@ class Server:
             if decided.after.left[i]:
                 feedback["terminated"] = True
             self._post("/v1/feedback", feedback)
+
+    def _wait(self, deadline: float) -> None:
+        """Wait until the server takes requests."""
+        while True:
+            try:
+                self._connection.request("GET", "/readyz")
+                self._connection.getresponse().read()
+                return
+            except OSError:
+                self._connection.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
     def _post(self, path: str, body: dict) -> dict:
         self._connection.request("POST", path, json.dumps(body))
