@@ -1,5 +1,14 @@
 """The users of examples/notifications, and the exact values of their policies."""
 
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -9,6 +18,8 @@ from tfagents_batch.offline.features.find import find
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.validator import Options, validate
 from tfagents_batch.offline.writer import RowLogger
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def test_values_are_those_of_the_linear_solve_of_the_specification():
@@ -77,3 +88,34 @@ def test_the_environment_is_one_of_gymnasium():
         _, reward, left, _, _ = env.step(0)
         rewards.append(reward)
     assert set(rewards) <= {0.0, 0.02, 0.05}
+
+
+@pytest.mark.slow
+def test_the_page_goes_around_the_circle_by_its_commands_alone(tmp_path):
+    page = (ROOT / "docs/circle.md").read_text().partition("## Five agents")[0]
+    blocks = re.findall(r"^```\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    paths = (str(pathlib.Path(sys.executable).parent), os.environ["PATH"])
+    settings = {"PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT)}
+    running = subprocess.Popen(
+        ["bash", "-e", "-c", "".join(blocks)],
+        cwd=tmp_path,
+        env=os.environ | settings,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        printed, _ = running.communicate(timeout=1800)
+    finally:  # a command that failed leaves the server
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == 0, printed
+    means = [float(x) for x in re.findall(r"mean return (\S+)", printed)]
+    values = [
+        json.loads((tmp_path / f"decision-{number}/gate.json").read_text())
+        for number in (1, 2)
+    ]
+    assert [found["verdict"] for found in values] == ["deploy", "deploy"]
+    assert means == sorted(means)
+    (true,) = re.findall(r"true value (\S+),", printed)
+    assert float(true) > 1.0
