@@ -1,7 +1,7 @@
 """Users, as a batch that a policy decides about and as an environment of Gymnasium.
 
-What is observed of a user has all types of features. It tells nearly everything that
-the future of the user depends on.
+What is observed of a user has all types of features. It tells everything that the
+future of the user depends on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ FEATURES = {  # ids in rows, and positions in an observation
     4: "on a phone",
     5: "age, which half of the users do not tell",
     6: "minutes in the app, which are heavy-tailed",
+    7: "temperature outside, which says nothing",
 }
 
 
@@ -31,7 +32,7 @@ class Decided(NamedTuple):
     Attributes:
       names: names of the users.
       step: number of the step, the same for all.
-      features: f32 ``[n, 7]``, NaN for missing ones.
+      features: f32 ``[n, 8]``, NaN for missing ones.
       send: bool ``[n]``, who got the notification.
       probability: f64 ``[n]``, of this decision.
       interest: ``[n]``, before the decision.
@@ -97,17 +98,18 @@ def new_users(count: int, rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def observe(interest, fatigue, kind, rng) -> np.ndarray:
-    """Return features ``[n, 7]``, NaN for missing ones; arguments are ``[n]``."""
+    """Return features ``[n, 8]``, NaN for missing ones; arguments are ``[n]``."""
     n = len(interest)
     age = np.where(rng.random(n) < 0.5, rng.normal(22, 3, n), rng.normal(60, 5, n))
     columns = (
-        interest + rng.normal(0, 0.25, n),
+        interest + rng.normal(0, 0.1, n),
         dynamics.predicted_rate(interest, kind),
         fatigue,
         rng.exponential(24 / (1 + fatigue)),
         rng.random(n) < 0.6,
         np.where(rng.random(n) < 0.5, np.nan, age),
         (1 + interest) * rng.lognormal(0, 1.5, n),
+        rng.normal(12, 8, n),
     )
     return np.stack(columns, -1).astype(np.float32)
 
@@ -148,7 +150,7 @@ def by_id(features: np.ndarray) -> dict[int, float]:
 
 
 class Notifications(gymnasium.Env):
-    """One user. Observation: f32 ``[7]``, see ``FEATURES``; a missing age is 0.
+    """One user. Observation: f32 ``[8]``, see ``FEATURES``; a missing age is 0.
 
     Action 1 sends the notification, 0 drops it. The episode ends when the user leaves.
     """
