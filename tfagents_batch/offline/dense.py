@@ -193,12 +193,21 @@ def _joined(parts: Iterator[Columns], most: int) -> Columns:
 
 
 def _select(
-    found: Partition, origin: str, rows: Any = None, missing: float = 0.0
+    found: Partition,
+    origin: str,
+    rows: Any = None,
+    missing: float = 0.0,
+    metrics: bool = False,
 ) -> Columns:
     """Return the columns of rows that SQL names, or of a table of Arrow."""
     import duckdb
 
     schema, vectors, sparse = found.schema, _vectors(found.schema), _maps(found.schema)
+    if metrics and schema.metrics:
+        vectors["metrics"] = [
+            f"CAST(coalesce(metrics[{literal(name)}], 0) AS FLOAT)"
+            for name in schema.metrics
+        ]
     named = _scalars(found) | {
         f"{name}.{i}": sql
         for name, parts in vectors.items()
@@ -428,6 +437,23 @@ def of_split(found: Partition, split: str, most: int, missing: float = 0.0) -> C
         return _select(found, f"{files} {where} {order} {limit}", missing=missing)
 
 
+def episodes(found: Partition, where: str, missing: float = 0.0) -> Columns:
+    """Return rows in the order of episodes and time, see ``read``.
+
+    Rows also have f32 ``metrics`` ``[N, M]`` if the schema has metrics; a metric that a
+    row does not have is 0.
+
+    Args:
+      found: the partition.
+      where: SQL condition of the rows.
+      missing: as of ``read``.
+    """
+    origin = f"read_parquet({literals(found.files)}) WHERE {where}"
+    order = "ORDER BY mdp_key, sequence_number_ordinal"
+    with _reading(found):
+        return _select(found, f"{origin} {order}", missing=missing, metrics=True)
+
+
 def training_rows(found: Partition, block: Block) -> int:
     """Return the number of rows of a block that are for training."""
     import pyarrow.compute as compute
@@ -444,24 +470,24 @@ def masked(found: Partition) -> bool:
     size = len(found.schema.actions)
     sql = f"min(len(possible_actions)) < {size} OR min(CASE WHEN not_terminal THEN "
     sql += f"len(possible_next_actions) ELSE {size} END) < {size}"
-    return bool(_facts(found, sql)[0])
+    return bool(facts(found, sql)[0])
 
 
 def most_candidates(found: Partition) -> int:
     """Return the largest number of actions that parametric rows choose from."""
     most = [f"max(len({column}))" for column in _CANDIDATES.values()]
-    return max(x or 0 for x in _facts(found, *most))
+    return max(x or 0 for x in facts(found, *most))
 
 
 def action_bounds(found: Partition) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and the largest logged numbers of continuous actions."""
     numbers = [_number("action", i) for i in found.schema.action_features]
     both = [f"{rule}({x})" for rule in ("min", "max") for x in numbers]
-    low, high = np.reshape(np.array(_facts(found, *both), np.float32), [2, -1])
+    low, high = np.reshape(np.array(facts(found, *both), np.float32), [2, -1])
     return low, high
 
 
-def _facts(found: Partition, *sql: str) -> tuple:
+def facts(found: Partition, *sql: str) -> tuple:
     """Return values that are computed over all rows, once in a process."""
     with _reading(found):
         return _computed(literals(found.files), *sql)

@@ -1,1 +1,1 @@
-"""Estimates of a policy's value from rows that another policy logged."""
+"""Counterfactual evaluation: the value of a policy from rows of another one."""

@@ -1,0 +1,106 @@
+"""Logged episodes as arrays of one shape, for the estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+LARGEST_LOG = 690.0  # of a product of ratios: exp of more is infinite in float64
+
+
+class Rows(NamedTuple):
+    """Rows of whole episodes, one after the other, in order of time.
+
+    Attributes:
+      episode: i64 ``[N]``, a key of the episode.
+      ratio: f64 ``[N]``, pi_e(a | s) / pi_b(a | s).
+      reward: f64 ``[N, M]``, reward and metrics.
+      discount: f64 ``[N]``, factor of what follows the row.
+      terminated: bool ``[N]``, whether the episode ended after the row.
+      q: f64 ``[N, M]``, Q(s, a) of the logged action.
+      v: f64 ``[N, M]``, sum_a pi_e(a | s) Q(s, a).
+      next_v: f64 ``[N, M]``, the same of the next state.
+    """
+
+    episode: np.ndarray
+    ratio: np.ndarray
+    reward: np.ndarray
+    discount: np.ndarray
+    terminated: np.ndarray
+    q: np.ndarray
+    v: np.ndarray
+    next_v: np.ndarray
+
+
+class Episodes(NamedTuple):
+    """n episodes, padded to T steps.
+
+    After its end an episode stays in a state where all policies agree: the weight does
+    not change, and rewards and values are 0. An episode that was cut off ends with the
+    value of its last state. (Padding with weights 0 would bias weighted estimators:
+    by 10 % in a grid with two equal policies.)
+
+    Attributes:
+      weight: f64 ``[n, T + 1]``, products of the ratios before step t; 1 at step 0.
+      discount: f64 ``[n, T + 1]``, products of the discounts before step t.
+      reward, q: f64 ``[n, T, M]``.
+      v: f64 ``[n, T + 1, M]``.
+      length: int ``[n]``, number of steps.
+      cut: bool ``[n]``, whether it was cut off.
+    """
+
+    weight: np.ndarray
+    discount: np.ndarray
+    reward: np.ndarray
+    q: np.ndarray
+    v: np.ndarray
+    length: np.ndarray
+    cut: np.ndarray
+
+
+def pad(rows: Rows, steps: int) -> Episodes:
+    """Return episodes of rows.
+
+    Args:
+      rows: the rows.
+      steps: T, at least the length of the longest episode.
+    """
+    first = np.flatnonzero(np.r_[True, rows.episode[1:] != rows.episode[:-1]])
+    length = np.diff(np.r_[first, len(rows.episode)])
+    inside = np.arange(steps) < length[:, np.newaxis]
+    number = np.arange(len(length))
+
+    def padded(column: np.ndarray, fill: float, more: int = 0) -> np.ndarray:
+        shape = len(length), steps + more, *column.shape[1:]
+        found = np.full(shape, fill)
+        found[:, :steps][inside] = column
+        return found
+
+    with np.errstate(divide="ignore"):
+        log = np.cumsum(np.log(padded(rows.ratio, 1.0)), 1)
+    weight = np.exp(np.minimum(log, LARGEST_LOG))
+    discount = np.cumprod(padded(rows.discount, 1.0), 1)
+    last = first + length - 1
+    cut = ~rows.terminated[last]
+    v = padded(rows.v, 0.0, more=1)
+    v[number, length] = np.where(cut[:, np.newaxis], rows.next_v[last], 0.0)
+    one = np.ones([len(length), 1])
+    return Episodes(
+        np.hstack([one, weight]),
+        np.hstack([one, discount]),
+        padded(rows.reward, 0.0),
+        padded(rows.q, 0.0),
+        v,
+        length,
+        cut,
+    )
+
+
+def parts(rows: Rows, most: int) -> Iterator[Rows]:
+    """Yield rows of at most ``most`` episodes at a time."""
+    first = np.flatnonzero(np.r_[True, rows.episode[1:] != rows.episode[:-1]])
+    starts = first[::most]
+    for start, end in zip(starts, np.r_[starts[1:], len(rows.episode)], strict=True):
+        yield Rows(*(column[start:end] for column in rows))

@@ -1,0 +1,104 @@
+"""Rows of a timeline for an evaluation: whole episodes, in blocks."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import dense
+from tfagents_batch.offline.dense import Columns, Partition
+from tfagents_batch.offline.sql import literal
+
+
+class Extent(NamedTuple):
+    """What a split contains.
+
+    Attributes:
+      rows, episodes: their numbers.
+      longest: rows of the longest episode.
+      propensities: rows with a propensity.
+      least, most: smallest and largest reward.
+    """
+
+    rows: int
+    episodes: int
+    longest: int
+    propensities: int
+    least: float
+    most: float
+
+
+class Span(NamedTuple):
+    """Episodes of a split whose keys are from ``low`` to ``high``, inclusive."""
+
+    split: str
+    low: int
+    high: int
+
+
+def check(found: Partition) -> None:
+    """Check that a policy can be evaluated on a timeline.
+
+    Raises:
+      UserError: if not.
+    """
+    if found.schema.mode != "discrete":
+        raise UserError(
+            f"the actions in {found.folder} are {found.schema.mode}; a policy can be "
+            "evaluated where actions are discrete"
+        )
+    steps = found.manifest["config"]["n_step"]
+    if steps != 1:
+        raise UserError(
+            f"{found.folder} has samples of {steps} rewards; expected one reward for "
+            "each decision. Make another timeline with --n_step=1 from the same rows"
+        )
+
+
+def extent(found: Partition, split: str) -> Extent:
+    """Return what a split contains."""
+    facts = ("count(*)", "count(DISTINCT mdp_key)", "max(sequence_number_ordinal)")
+    facts += ("count(action_probability)", "min(reward)", "max(reward)")
+    own = [f"{fact} {_filter(split)}" for fact in facts]
+    return Extent(*(x or 0 for x in dense.facts(found, *own)))
+
+
+def spans(found: Partition, split: str, most: int) -> list[Span]:
+    """Return spans of a split, in order, each of about ``most`` rows at most.
+
+    Keys are hashes, so equal ranges of them have nearly equally many episodes.
+    """
+    facts = "count(*)", "min(mdp_key)", "max(mdp_key)"
+    rows, low, high = dense.facts(found, *(f"{x} {_filter(split)}" for x in facts))
+    if not rows:
+        return []
+    count = -(-rows // most)
+    edges = [low + (high + 1 - low) * i // count for i in range(count + 1)]
+    pairs = itertools.pairwise(edges)
+    return [Span(split, first, last - 1) for first, last in pairs]
+
+
+def read(found: Partition, span: Span) -> tuple[Columns, int]:
+    """Return whole episodes, in order, and how many were left out.
+
+    An episode is left out if rows of it are missing between others. Features that are
+    missing are NaN.
+    """
+    keys = f"mdp_key BETWEEN {int(span.low)} AND {int(span.high)}"
+    where = f"split = {literal(span.split)} AND {keys}"
+    columns = dense.episodes(found, where, np.nan)
+    key, ordinal = columns["episode"], columns["ordinal"]
+    first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
+    length = np.diff(np.r_[first, len(key)])
+    whole = ordinal[first + length - 1] == length
+    if whole.all():
+        return columns, 0
+    kept = np.repeat(whole, length)
+    return {k: x[kept] for k, x in columns.items()}, int((~whole).sum())
+
+
+def _filter(split: str) -> str:
+    return f"FILTER (split = {literal(split)})"

@@ -1,0 +1,223 @@
+"""Fitted Q evaluation by networks, in one compiled program.
+
+The value of every action under the evaluated policy is a regression on r + gamma sum_a
+pi_e(a | s') Q'(s', a), with a slowly changing copy Q' (Le et al. 2019, algorithm 3; the
+networks of Horizon's counterfactual evaluation have a head for each metric, too).
+Beside it, networks predict the reward of the next step, and the logging policy.
+
+With several folds, fold k has networks of its own, which never see its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.errors import UserError
+from tfagents_batch.graph import loops
+from tfagents_batch.nn.layers.ensemble import EnsembleMLP
+from tfagents_batch.nn.optimizer import Optimizer
+from tfagents_batch.nn.target_network import TargetNetwork
+from tfagents_batch.offline.evaluation.settings import FitSettings
+
+_CALL = 500  # steps of a call of the program
+_ROWS = 8192  # of a prediction
+
+
+class Sample(NamedTuple):
+    """Rows to fit, in the order of their folds.
+
+    Attributes:
+      state, after: f32 ``[N, F]``, normalized states and next states.
+      action: int32 ``[N]``.
+      mask: bool ``[N, A]``, actions that were possible.
+      policy: f32 ``[N, A]``, pi_e(a | s'); 0 after a terminal row.
+      discount: f32 ``[N]``.
+      reward: f32 ``[N, M]``.
+    """
+
+    state: np.ndarray
+    after: np.ndarray
+    action: np.ndarray
+    mask: np.ndarray
+    policy: np.ndarray
+    discount: np.ndarray
+    reward: np.ndarray
+
+
+class Predictions(NamedTuple):
+    """Predictions in N states.
+
+    Attributes:
+      q, reward: f64 ``[N, A, M]``, value and next reward of every action.
+      behavior: f32 ``[N, A]``, the logging policy.
+    """
+
+    q: np.ndarray
+    reward: np.ndarray
+    behavior: np.ndarray
+
+
+class Fit(tf.Module):
+    """Networks of K folds, and their program.
+
+    Args:
+      rows: the rows.
+      folds: number of rows of each fold, K >= 2; or empty: one network sees all rows.
+      settings: settings.
+      seed: seed of weights and batches.
+
+    Attributes:
+      losses: mean loss of each call of the program: ``[calls, 3]`` of values, rewards
+        and the logging policy.
+    """
+
+    def __init__(
+        self,
+        rows: Sample,
+        folds: tuple[int, ...],
+        settings: FitSettings,
+        seed: int,
+    ):
+        super().__init__()
+        self._folds, self._settings, self._seed = folds, settings, seed
+        count, (_, width) = max(len(folds), 1), rows.state.shape
+        self._actions, self._heads = rows.mask.shape[1], rows.reward.shape[1]
+        self._scale = _scale(rows)
+        scaled = rows._replace(reward=(rows.reward / self._scale).astype(np.float32))
+        self._rows = lambda: Sample(*(tf.constant(x) for x in scaled))
+        self._size = len(rows.action)
+        both = self._actions * self._heads
+        self._nets = []
+        keras.utils.set_random_seed(seed)
+        for units in (both, both, self._actions, both):
+            net = EnsembleMLP(count, settings.hidden, units, "relu", "fan_in")
+            net.build((count, None, width))
+            self._nets.append(net)
+        self._target = self._nets.pop()
+        trained = [x for net in self._nets for x in net.trainable_variables]
+        self._optimizer = Optimizer(trained, None, 1e-8)
+        self._moves = TargetNetwork(
+            self._target.trainable_variables,
+            self._nets[0].trainable_variables,
+            1,
+            settings.target_tau,
+        )
+        self._predicts = tf.function(self._outputs, autograph=False, jit_compile=True)
+        self.losses: list[np.ndarray] = []
+
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Fit:
+        """Train, and return itself.
+
+        Raises:
+          UserError: if a loss is not finite.
+        """
+        rows = self._rows()
+        program = tf.function(self._steps, autograph=False, jit_compile=True)
+        steps = self._settings.steps
+        for first in range(0, steps, _CALL):
+            count = min(_CALL, steps - first)
+            found = program(rows, tf.constant(first), tf.constant(count)).numpy()
+            self.losses.append(found)
+            if not np.isfinite(found).all():
+                raise UserError(
+                    f"fitted Q evaluation: the loss is not finite after {first + count}"
+                    " steps; expected finite rewards and features. Try a smaller "
+                    "learning rate, or normalize the features"
+                )
+            if stop():
+                break
+        return self
+
+    def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
+        """Return predictions of the networks that have not seen a fold.
+
+        Args:
+          state: f32 ``[N, F]``.
+          mask: bool ``[N, A]``.
+          fold: number of the fold; 0 without folds.
+        """
+        parts = []
+        for first in range(0, len(state), _ROWS):
+            part = state[first : first + _ROWS], mask[first : first + _ROWS]
+            size = len(part[0])
+            part = [np.concatenate([x, x[:1].repeat(_ROWS - size, 0)]) for x in part]
+            outputs = self._predicts(*map(tf.constant, part))
+            parts.append([x[fold].numpy()[:size] for x in outputs])
+        q, reward, behavior = (np.concatenate(x) for x in zip(*parts, strict=True))
+        return Predictions(q * self._scale, reward * self._scale, behavior)
+
+    # ---- parts
+
+    def _steps(self, rows: Sample, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        def body(index, total):
+            return total + self._step(rows, first + index)
+
+        total = loops.repeat(body, tf.zeros([3]), name="fit", most=_CALL, count=count)
+        return total / tf.cast(count, tf.float32)
+
+    def _step(self, rows: Sample, step: tf.Tensor) -> tf.Tensor:
+        settings = self._settings
+        left = 1 - tf.cast(step, tf.float32) / settings.steps
+        self._optimizer.set_learning_rate(settings.learning_rate * left)
+        index = self._draw(step)
+        batch = Sample(*(tf.gather(x, index) for x in rows))  # [K, B, ...]
+        after = self._by_action(self._target(batch.after))
+        value = tf.reduce_sum(batch.policy[..., tf.newaxis] * after, -2)
+        target = batch.reward + batch.discount[..., tf.newaxis] * value
+        chosen = tf.one_hot(batch.action, self._actions)[..., tf.newaxis]
+
+        def loss():
+            q, reward, behavior = (net(batch.state) for net in self._nets)
+            q = tf.reduce_sum(chosen * self._by_action(q), -2)
+            reward = tf.reduce_sum(chosen * self._by_action(reward), -2)
+            log = tf.nn.log_softmax(_possible(behavior, batch.mask))
+            log = tf.where(batch.mask, log, 0.0)
+            likelihood = tf.reduce_sum(chosen[..., 0] * log, -1)
+            losses = [
+                tf.reduce_mean(tf.reduce_sum((q - target) ** 2, -1)),
+                tf.reduce_mean(tf.reduce_sum((reward - batch.reward) ** 2, -1)),
+                -tf.reduce_mean(likelihood),
+            ]
+            return tf.add_n(losses) * max(len(self._folds), 1), tf.stack(losses)
+
+        losses, _ = self._optimizer.minimize(loss)
+        self._moves.update()
+        return losses
+
+    def _draw(self, step: tf.Tensor) -> tf.Tensor:
+        """Draw rows of all folds but the network's own, int32 ``[K, B]``."""
+        key = seeds.fold(seeds.key(self._seed, "fit"), step)
+        folds = np.array(self._folds or (0,), np.int32)
+        shape = len(folds), self._settings.batch_size
+        u = seeds.uniform(shape, key)
+        others = (self._size - folds)[:, np.newaxis]
+        index = tf.minimum(tf.cast(u * others.astype(np.float32), tf.int32), others - 1)
+        start = (np.cumsum(folds) - folds)[:, np.newaxis]
+        return tf.where(index >= start, index + folds[:, np.newaxis], index)
+
+    def _by_action(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(x, [*x.shape[:2], self._actions, self._heads])
+
+    def _outputs(self, state: tf.Tensor, mask: tf.Tensor):
+        q, reward, behavior = (net(state) for net in self._nets)
+        behavior = tf.nn.softmax(_possible(behavior, mask))
+        return self._by_action(q), self._by_action(reward), behavior
+
+
+def _possible(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Return logits that are very small where an action is not possible."""
+    return tf.where(mask | ~tf.reduce_any(mask, -1, True), logits, -1e9)
+
+
+def _scale(rows: Sample) -> np.ndarray:
+    """Return about how large values are, f64 ``[M]``: networks learn values near 1."""
+    goes_on = rows.discount * (rows.policy.sum(1) > 0)
+    horizon = 1 / max(1 - float(goes_on.mean()), 1e-3)
+    size = np.sqrt((rows.reward.astype(np.float64) ** 2).mean(0)) * horizon
+    return np.where(size > 0, size, 1.0)

@@ -1,0 +1,53 @@
+"""Settings of an evaluation from logged rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from tfagents_batch import config
+from tfagents_batch.config import number, option
+
+
+@dataclasses.dataclass(frozen=True)
+class FitSettings:
+    """Settings of fitted Q evaluation by networks."""
+
+    steps: int = option(5_000, "gradient steps", least=1)
+    batch_size: int = option(256, "rows of a step, of each fold", least=1)
+    hidden: tuple[int, ...] = option((64, 64), "units of the hidden layers", least=1)
+    learning_rate: float = number(
+        1e-3, "learning rate at the start; it falls linearly to 0", above=0
+    )
+    target_tau: float = number(0.05, "step of the target network", above=0, most=1)
+    rows: int = option(1_000_000, "rows to fit, at most", least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSettings:
+    """Settings of an evaluation."""
+
+    folds: int = option(
+        0,
+        "parts of the rows for evaluation, each judged by networks that have not seen "
+        "it; 0: networks that are fitted to the rows for training",
+        least=0,
+        most=10,
+    )
+    propensities: Literal["logged", "estimated"] = option(
+        "logged", "action_probability of the log, or estimated from its actions"
+    )
+    cap: float = number(
+        100.0, "largest importance weight; larger ones count as this", least=1
+    )
+    resamples: int = option(1000, "resamples of the bootstrap", least=100)
+    seed: int = option(0, "seed of networks, batches and resamples", least=0)
+    fit: FitSettings = option(FitSettings(), "fitted Q evaluation")
+
+    def check(self) -> EvaluationSettings:
+        """Return the checked settings.
+
+        Raises:
+          UserError: for a setting that is invalid.
+        """
+        return config.check(self)

@@ -1,0 +1,126 @@
+"""Sums over rows and episodes that tell whether an evaluation can be trusted."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tfagents_batch.offline.evaluation.episodes import Episodes
+
+# Of weights, as powers of 10; in the first and last bin also what lies beyond.
+EDGES = np.linspace(-4, 4, 33)
+
+
+class Block(NamedTuple):
+    """What is known of the rows of a block.
+
+    Attributes:
+      action: int ``[N]``, logged actions.
+      propensity: f64 ``[N]``, logged probability of it.
+      policy: f64 ``[N, A]``, pi_e.
+      behavior: f64 ``[N, A]``, imitator of the logging policy.
+      ratio: f64 ``[N]``.
+      error: f64 ``[N, M]``, r + discount v' - q.
+      visits: f64 ``[N]``, visits of pi_e to this decision for each logged one.
+    """
+
+    action: np.ndarray
+    propensity: np.ndarray
+    policy: np.ndarray
+    behavior: np.ndarray
+    ratio: np.ndarray
+    error: np.ndarray
+    visits: np.ndarray
+
+
+class Totals:
+    """Sums by name; ``largest`` is the largest weight of an episode."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, np.ndarray] = {}
+        self.largest = 0.0
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._sums[name]
+
+    def add_rows(self, given: Block, episode: np.ndarray) -> None:
+        """Add rows of whole episodes; ``episode`` i64 ``[N]`` has their keys."""
+        actions = given.policy.shape[1]
+        with np.errstate(divide="ignore"):
+            imitated = np.log(
+                given.behavior[np.arange(len(given.action)), given.action]
+            )
+            surprise = imitated - np.log(given.propensity)
+        first = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
+        influence = np.add.reduceat(given.visits[:, np.newaxis] * given.error, first)
+        self._add(
+            rows=len(given.action),
+            logged=np.bincount(given.action, minlength=actions),
+            served=given.policy.sum(0),
+            rare=(given.policy * (given.behavior < 0.01)).sum(),
+            surprise=np.nansum(surprise),
+            surprise_squared=np.nansum(surprise**2),
+            error=given.error.sum(0),
+            error_squared=(given.error**2).sum(0),
+            influence=influence.sum(0),
+            influence_squared=(influence**2).sum(0),
+            ratios=_histogram(given.ratio),
+        )
+
+    def add_episodes(self, given: Episodes, cap: float) -> None:
+        """Add padded episodes."""
+        weight = given.weight
+        last = weight[:, -1]
+        with np.errstate(over="ignore"):
+            self._add(
+                episodes=len(last),
+                cut=given.cut.sum(),
+                weight=weight.sum(0),
+                weight_squared=(weight**2).sum(0),
+                capped=(weight > cap).any(1).sum(),
+                weights=_histogram(last),
+            )
+        self.largest = max(self.largest, float(last.max()))
+
+    def effective(self) -> tuple[float, float]:
+        """Return the effective sample size of whole episodes, and its minimum over t.
+
+        (sum W)^2 / sum W^2 (Kong 1992); 0 if all weights are 0.
+        """
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            sizes = self["weight"] ** 2 / self["weight_squared"]
+        sizes = np.nan_to_num(sizes, nan=0.0)
+        return float(sizes[-1]), float(sizes.min())
+
+    def mean_weight(self) -> tuple[float, float]:
+        """Return the mean weight of episodes, which should be 1, and its error."""
+        n = float(self["episodes"])
+        mean = float(self["weight"][-1]) / n
+        with np.errstate(invalid="ignore", over="ignore"):
+            variance = float(self["weight_squared"][-1]) / n - mean**2
+        return mean, math.sqrt(max(variance, 0.0) / n)
+
+    def fit_error(self, fitted: int) -> np.ndarray:
+        """Return the standard error of FQE by what it was fitted to, ``[M]``.
+
+        Args:
+          fitted: number of episodes that it was fitted to.
+        """
+        n = float(self["episodes"])
+        mean = self["influence"] / n
+        variance = np.maximum(self["influence_squared"] / n - mean**2, 0)
+        return np.sqrt(variance / max(fitted, 1))
+
+    def _add(self, **given: np.ndarray | float) -> None:
+        for name, value in given.items():
+            before = self._sums.get(name, 0)
+            self._sums[name] = before + np.asarray(value, np.float64)
+
+
+def _histogram(weights: np.ndarray) -> np.ndarray:
+    """Return the number of weights in each bin of ``EDGES``, weights 0 first."""
+    positive = weights[weights > 0]
+    logs = np.clip(np.log10(positive), EDGES[0], EDGES[-1])
+    return np.r_[len(weights) - len(positive), np.histogram(logs, EDGES)[0]]
