@@ -19,7 +19,7 @@ from tfagents_batch.offline.evaluation import (
 from tfagents_batch.offline.evaluation.bootstrap import Bootstrap
 from tfagents_batch.offline.evaluation.cells import Cells, Model
 from tfagents_batch.offline.evaluation.episodes import Rows, pad, parts
-from tfagents_batch.offline.evaluation.logged_rows import Extent, Span
+from tfagents_batch.offline.evaluation.logged_rows import Extent
 from tfagents_batch.offline.evaluation.neural import Fit, Sample
 from tfagents_batch.offline.evaluation.result import Evaluation
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
@@ -90,10 +90,7 @@ def evaluate(
     Raises:
       UserError: if the rows do not allow an evaluation.
     """
-    settings = settings.check()
-    logged_rows.check(found)
-    extent = logged_rows.extent(found, EVALUATE)
-    _check(found, extent, settings)
+    extent = check(found, settings)
     say(f"fitting values of {candidate.name} by {settings.fit.steps:,} steps")
     fitted = fit(found, candidate, settings, normalize)
     say(f"reading {extent.rows:,} rows of {extent.episodes:,} episodes")
@@ -274,7 +271,14 @@ def _rewards(columns: Columns) -> np.ndarray:
     return reward if others is None else np.hstack([reward, others])
 
 
-def _check(found: Partition, extent: Extent, settings: EvaluationSettings) -> None:
+def check(found: Partition, settings: EvaluationSettings) -> Extent:
+    """Check that a policy can be evaluated on a timeline; return what it contains.
+
+    Raises:
+      UserError: if not.
+    """
+    logged_rows.check(found)
+    extent = logged_rows.extent(found, EVALUATE)
     if not extent.rows:
         raise UserError(
             f"{found.folder} has no rows for evaluation; make the timeline again with "
@@ -293,6 +297,7 @@ def _check(found: Partition, extent: Extent, settings: EvaluationSettings) -> No
             f"most {_LONGEST:,}. Make the timeline again with --max_length_percentile "
             "or --time_window_limit"
         )
+    return extent
 
 
 def _largest_factor(found: Partition, extent: Extent) -> float:
@@ -310,6 +315,3 @@ def _outside(q: np.ndarray, extent: Extent, factor: float) -> int:
     low, high = min(extent.least, 0) * factor, max(extent.most, 0) * factor
     slack = 0.05 * (high - low)
     return int(((q < low - slack) | (q > high + slack)).sum())
-
-
-__all__ = ["Candidate", "Fitted", "Span", "evaluate", "fit", "standardized"]

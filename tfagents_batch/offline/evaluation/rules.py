@@ -1,0 +1,364 @@
+"""Rules that decide whether a policy is deployed, from its evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tfagents_batch import config
+from tfagents_batch.config import number, option
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.evaluation.result import Estimate, Evaluation
+
+Verdict = Literal["deploy", "do not deploy", "cannot tell"]
+State = Literal["passed", "failed", "unknown"]
+EXITS: dict[Verdict, int] = {"deploy": 0, "do not deploy": 1, "cannot tell": 3}
+_SURE = 3.0  # standard errors of a difference that is no chance
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """Limits of the rules."""
+
+    uplift: float = option(
+        0.0, "improvement over the log that is needed: 0.05 is 5 % of its value"
+    )
+    estimator: Literal["auto", "fqe", "sdr", "wsdr"] = option(
+        "auto",
+        "estimator that decides; auto: wsdr with enough effective episodes, else fqe",
+    )
+    least_effective: float = number(
+        50.0, "effective episodes that weighted estimators need", least=0
+    )
+    least_effective_share: float = number(
+        0.01, "the same as a share of all episodes", least=0, most=1
+    )
+    most_reach: float = number(
+        0.05, "chance of ever taking a decision that is hardly logged", least=0, most=1
+    )
+    most_rare: float = number(
+        0.01, "share of decisions that were logged with less than 1 %", least=0, most=1
+    )
+    agreement: float = number(
+        2.0, "standard errors between estimators of two kinds, at most", above=0
+    )
+    most_variation: float = number(
+        1.0, "total variation between logged and served actions", least=0, most=1
+    )
+    most_actions: dict = option({}, "largest share of actions, by name")
+    guards: dict = option(
+        {},
+        "metrics that must stay inside a band, by name: [low, high] of its sum in an "
+        "episode, null for no bound",
+    )
+
+    def check(self) -> Rules:
+        """Return the checked rules.
+
+        Raises:
+          UserError: for a rule that is invalid.
+        """
+        checked = config.check(self, "rules.")
+        for name, share in checked.most_actions.items():
+            if not isinstance(share, (int, float)) or not 0 <= share <= 1:
+                raise UserError(
+                    f"rules.most_actions has {name}: {share!r}; expected 0 to 1"
+                )
+        for name, band in checked.guards.items():
+            fits = isinstance(band, (list, tuple)) and len(band) == 2
+            if not fits or not all(x is None or _is_number(x) for x in band):
+                raise UserError(
+                    f"rules.guards has {name}: {band!r}; expected [low, high], null "
+                    "for no bound"
+                )
+        return checked
+
+
+class Finding(NamedTuple):
+    """What a rule says.
+
+    Attributes:
+      rule: its name.
+      state: "passed", "failed" (the policy is not wanted) or "unknown" (nothing can be
+        said).
+      text: the reason, one sentence.
+    """
+
+    rule: str
+    state: State
+    text: str
+
+
+class Decision(NamedTuple):
+    """Result of the rules.
+
+    Attributes:
+      verdict: "deploy", "do not deploy" or "cannot tell".
+      reason: why, in words.
+      estimator: estimator that decided.
+      findings: of all rules, in order.
+    """
+
+    verdict: Verdict
+    reason: str
+    estimator: str
+    findings: tuple[Finding, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        findings = [x._asdict() for x in self.findings]
+        return {**self._asdict(), "findings": findings}
+
+
+def read(path: str | os.PathLike[str]) -> Rules:
+    """Return the rules of a JSON file.
+
+    Raises:
+      UserError: if it cannot be read.
+    """
+    try:
+        content = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"the rules {path} cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"the rules {path} are no JSON object")
+    return config.replace(Rules(), content, "rules.").check()
+
+
+def decide(given: Evaluation, rules: Rules) -> Decision:
+    """Apply the rules.
+
+    A policy that breaks a limit of its actions or metrics is not deployed, and neither
+    is one whose value is surely too small. Where a value cannot be trusted, or is
+    neither surely large enough nor surely too small, nothing can be told.
+
+    Raises:
+      UserError: if a rule names an action or a metric that the rows do not have.
+    """
+    rules = rules.check()
+    estimator, other = _deciding(given, rules)
+    limits = (*_actions(given, rules), *_guards(given, rules, estimator))
+    value = _value(given, rules, estimator)
+    trust = [*_overlap(given, rules, estimator), *_fit(given)]
+    if value.state == _value(given, rules, other).state == "failed":
+        apart = (
+            f"{estimator.upper()} and {other.upper()} both say that it is too small."
+        )
+        trust.append(Finding("two estimators", "passed", apart))
+    else:
+        trust.append(_agreement(given, rules, estimator, other))
+    findings = (*trust, value, *limits)
+    steps: tuple[tuple[Verdict, State, Sequence[Finding]], ...] = (
+        ("do not deploy", "failed", limits),
+        ("cannot tell", "unknown", findings),
+        ("do not deploy", "failed", findings),
+        ("deploy", "passed", (value,)),
+    )
+    for verdict, state, judged in steps:
+        if reasons := [x.text for x in judged if x.state == state]:
+            return Decision(verdict, " ".join(reasons), estimator, findings)
+    raise AssertionError("the value has a state")
+
+
+def _deciding(given: Evaluation, rules: Rules) -> tuple[str, str]:
+    """Return the estimator that decides, and the one that has to agree."""
+    name = rules.estimator
+    if name == "auto":
+        name = "wsdr" if _enough(given, rules) else "fqe"
+    return name, "wsdr" if name == "fqe" else "fqe"
+
+
+def _needed(given: Evaluation, rules: Rules) -> float:
+    share = rules.least_effective_share * given.diagnostics.episodes
+    return max(rules.least_effective, share)
+
+
+def _enough(given: Evaluation, rules: Rules) -> bool:
+    return given.diagnostics.effective_step >= _needed(given, rules)
+
+
+def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding]:
+    """Yield whether the log has enough of what the policy does."""
+    found = given.diagnostics
+    enough = _enough(given, rules)
+    text = (
+        f"The log is worth {found.effective_step:,.1f} episodes of this policy "
+        f"(effective sample size; {_needed(given, rules):,.0f} are needed for "
+        "estimates by weights)"
+    )
+    if enough:
+        yield Finding("effective episodes", "passed", f"{text}.")
+    elif estimator == "fqe":
+        yield Finding("effective episodes", "passed", f"{text}; FQE needs no weights.")
+    else:
+        yield Finding("effective episodes", "unknown", f"{text}.")
+    yield _within(
+        "reach",
+        found.reach,
+        rules.most_reach,
+        f"The chance that the policy ever takes a decision that was logged less than 5 "
+        f"times is {found.reach:.1%}; at most {rules.most_reach:.1%} is allowed.",
+    )
+    yield _within(
+        "rare decisions",
+        found.rare,
+        rules.most_rare,
+        f"{found.rare:.1%} of the policy's decisions were logged with a probability "
+        f"below 1 %; at most {rules.most_rare:.1%} is allowed.",
+    )
+    away = abs(found.mean_weight - 1)
+    if enough:
+        fits = away <= _SURE * found.mean_weight_error + 1e-9
+        yield Finding(
+            "mean weight",
+            "passed" if fits else "unknown",
+            f"Weights have the mean {found.mean_weight:.3f} +- "
+            f"{found.mean_weight_error:.3f}; it is 1 if propensities are right.",
+        )
+    surprise = found.surprise - _SURE * found.surprise_error
+    if given.propensities == "logged":
+        yield Finding(
+            "propensities",
+            "passed" if surprise <= 1e-3 else "unknown",
+            f"A model of the logged actions is better than the logged propensities by "
+            f"{found.surprise:+.3f} +- {found.surprise_error:.3f} nats per decision; "
+            "above 0, they are not those of the logging policy.",
+        )
+
+
+def _fit(given: Evaluation) -> Iterator[Finding]:
+    """Yield whether the fitted values make sense."""
+    found = given.diagnostics
+    yield _within(
+        "range of values",
+        found.outside,
+        0.01,
+        f"{found.outside:.1%} of the fitted values are beyond what the rewards of the "
+        "log make possible; at most 1.0% is allowed.",
+    )
+    yield Finding(
+        "fit",
+        "unknown" if found.rising else "passed",
+        "The loss of the fit rose at the end."
+        if found.rising
+        else "The loss of the fit did not rise at the end.",
+    )
+
+
+def _agreement(given: Evaluation, rules: Rules, estimator: str, other: str) -> Finding:
+    """Return whether an estimator of another kind says the same."""
+    values = [given.estimates[x]["reward"].value for x in (estimator, other)]
+    error = float(np.hypot(*(x.std_error for x in values)))
+    apart = abs(values[0].value - values[1].value)
+    text = (
+        f"{estimator.upper()} gives {values[0].value:.4g} and {other.upper()} "
+        f"{values[1].value:.4g}, with a standard error of the difference of {error:.2g}"
+    )
+    if not np.isfinite([apart, error]).all():
+        state: State = "unknown"
+    else:
+        state = "passed" if apart <= rules.agreement * error + 1e-9 else "unknown"
+    return Finding("two estimators", state, f"{text}.")
+
+
+def _value(given: Evaluation, rules: Rules, estimator: str) -> Finding:
+    """Return whether the policy is worth more than the log."""
+    found = given.estimates[estimator]["reward"]
+    text = _value_text(found, given)
+    if found.ratio is not None and found.ratio.value > 0 and _logged(given) > 0:
+        low, high, limit = found.ratio.least, found.ratio.most, 1 + rules.uplift
+        needed = f"{limit:.3g} times the log's value is needed"
+    else:
+        limit = rules.uplift * abs(_logged(given))
+        low, high = found.difference.least, found.difference.most
+        needed = f"{limit:.3g} more than the log's value is needed"
+    if not np.isfinite([low, high]).all():
+        return Finding("value", "unknown", "The value could not be estimated.")
+    if low >= limit:
+        return Finding("value", "passed", text)
+    if high < limit:
+        return Finding("value", "failed", f"{text} {needed.capitalize()}.")
+    return Finding(
+        "value", "unknown", f"{text} {needed.capitalize()}; more episodes would tell."
+    )
+
+
+def _logged(given: Evaluation) -> float:
+    return given.logged["reward"].value
+
+
+def _value_text(found: Estimate, given: Evaluation) -> str:
+    base = given.logged["reward"]
+    if found.ratio is None:
+        text = f"{found.difference.value:+.3g} beside the log's {base.value:.3g}"
+        bounds = found.difference
+    else:
+        text = f"{found.ratio.value:.3f} times the log's {base.value:.3g}"
+        bounds = found.ratio
+    return (
+        f"An episode of the policy is worth {found.value.value:.4g}, {text} (95 % "
+        f"interval {bounds.low:.3f} to {bounds.high:.3f})."
+    )
+
+
+def _actions(given: Evaluation, rules: Rules) -> Iterator[Finding]:
+    found = given.diagnostics
+    if rules.most_variation < 1:
+        over = found.variation > rules.most_variation
+        yield Finding(
+            "change of actions",
+            "failed" if over else "passed",
+            f"The shares of actions differ from the log's by {found.variation:.1%}; at "
+            f"most {rules.most_variation:.1%} is allowed.",
+        )
+    for name, most in rules.most_actions.items():
+        if name not in found.served:
+            raise UserError(
+                f"rules.most_actions names {name}; the actions are "
+                f"{', '.join(found.served)}"
+            )
+        share = found.served[name]
+        yield Finding(
+            f"share of {name}",
+            "failed" if share > most else "passed",
+            f"The policy takes {name} in {share:.1%} of the logged states; at most "
+            f"{most:.1%} is allowed.",
+        )
+
+
+def _guards(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding]:
+    for name, (low, high) in rules.guards.items():
+        if name not in given.metrics:
+            raise UserError(
+                f"rules.guards names {name}; the metrics are {', '.join(given.metrics)}"
+            )
+        found = given.estimates[estimator][name].value
+        least, most = (
+            (-np.inf if low is None else low),
+            (np.inf if high is None else high),
+        )
+        if least <= found.low and found.high <= most:
+            state: State = "passed"
+        else:
+            state = "failed" if found.low > most or found.high < least else "unknown"
+        yield Finding(
+            f"guard {name}",
+            state,
+            f"An episode has {found.value:.4g} of {name} (95 % interval "
+            f"{found.low:.4g} to {found.high:.4g}); from {least:g} to {most:g} is "
+            "allowed.",
+        )
+
+
+def _within(rule: str, value: float, limit: float, text: str) -> Finding:
+    return Finding(rule, "passed" if value <= limit else "unknown", text)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

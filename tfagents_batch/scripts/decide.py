@@ -1,0 +1,82 @@
+"""Decide by logged rows whether a policy is deployed:
+``tfagents-batch decide --run=logs/<run> --data=table``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.offline.evaluation import rules as gate
+from tfagents_batch.offline.evaluation.settings import EvaluationSettings
+from tfagents_batch.scripts import app
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    run: str = option("", "folder of the run whose agent would be deployed; required")
+    data: str = option("", "timeline of the log, see tfagents-batch timeline; required")
+    rules: str = option("", "JSON file of limits; empty: the defaults")
+    checkpoint: str = option("newest", "checkpoint: newest, best or a step")
+    exploration: float = option(
+        0.0, "share of random decisions, as of the export", least=0, most=1
+    )
+    output: str = option("decision", "folder of index.html and gate.json")
+    debug: bool = option(False, "print tracebacks")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Parse flags, evaluate, write both files, and print the verdict.
+
+    Returns:
+      Exit status: 0 deploy, 1 do not, 3 cannot tell.
+    """
+    given = app.flags(argv, (Command, ""), (EvaluationSettings, ""))
+    if given is None:
+        return 0
+    command = config.check(config.replace(Command(), given[0]), "--")
+    for name in ("run", "data"):
+        if not getattr(command, name):
+            raise UserError(f"--{name} is not given; pass --{name}=<folder>")
+    limits = gate.read(command.rules) if command.rules else gate.Rules()
+    # Imported here because TensorFlow takes seconds.
+    from tfagents_batch.offline.evaluation.page import page
+    from tfagents_batch.serving.evaluating import evaluate_offline
+
+    found = evaluate_offline(
+        command.run,
+        command.data,
+        exploration=command.exploration,
+        checkpoint=command.checkpoint,
+        settings=given[1],
+        say=lambda text: print(text, file=sys.stderr, flush=True),
+    )
+    decision = gate.decide(found, limits)
+    content = {
+        **decision.to_dict(),
+        "rules": config.to_dict(limits),
+        "evaluation": found.to_dict(),
+    }
+    folder = Path(command.output).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "gate.json").write_text(json.dumps(content, indent=2))
+        (folder / "index.html").write_text(page(found, decision))
+    except OSError as error:
+        raise SaveError(f"{folder} cannot be written: {error}") from error
+    for finding in decision.findings:
+        app.show(f"{finding.state:8}{finding.rule}: {finding.text}")
+    app.show(f"{decision.verdict}: {decision.reason}")
+    return gate.EXITS[decision.verdict]
+
+
+if __name__ == "__main__":
+    sys.exit(app.run(main))

@@ -1,0 +1,186 @@
+"""A trained policy on logged rows, deciding as its export would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import gymnasium as gym
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import nest, spaces
+from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Policy
+from tfagents_batch.offline.dense import Columns, Partition
+from tfagents_batch.sources.table import MASK, PRESENCE, STATE
+from tfagents_batch.types import EnvSpec, TimeStep
+
+_ROWS = 8192  # of a call
+
+
+class Served:
+    """Probabilities of the actions of a policy, an ``evaluate.Candidate``.
+
+    Args:
+      policy: the policy.
+      spec: spaces of its environments.
+      step: environment steps of its training.
+      exploration: probability of a random decision, see ``signature.Signature``.
+      found: the rows.
+      actions: names of the policy's actions, in order; empty for their numbers.
+      features: ids of its features, in order; empty for 0, 1, and so on.
+      name: name for reports.
+
+    Raises:
+      UserError: if the policy cannot decide on these rows.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        spec: EnvSpec,
+        step: int,
+        exploration: float,
+        found: Partition,
+        actions: Sequence[str],
+        features: Sequence[int],
+        name: str,
+    ):
+        if not 0 <= exploration <= 1:
+            raise UserError(f"exploration is {exploration}; expected 0 to 1")
+        self.name = name
+        self._policy, self._exploration = policy, exploration
+        self._spec, self._step = spec, step
+        self._places = _places(spec, found, actions)
+        self._columns = _columns(spec, found, features)
+        if nest.flatten(policy.memory(1, exploration > 0)):
+            raise UserError(
+                "the policy has a memory of earlier decisions; a policy that decides "
+                "by the state alone can be evaluated from logged rows"
+            )
+        self._program = tf.function(self._decide, autograph=False)
+
+    def probabilities(self, columns: Columns, part: str) -> np.ndarray:
+        """Return the probabilities of the log's actions, f32 ``[N, A]``."""
+        size = len(columns["reward"])
+        found = [
+            self._block({k: x[i : i + _ROWS] for k, x in columns.items()}, part)
+            for i in range(0, size, _ROWS)
+        ]
+        return np.concatenate(found) if found else np.zeros([0, len(self._places)])
+
+    def _block(self, columns: Columns, part: str) -> np.ndarray:
+        size = len(columns["reward"])
+        observation = _observation(self._spec, columns, part, self._columns)
+        padded = {
+            name: np.concatenate([x, x[:1].repeat(_ROWS - size, 0)])
+            for name, x in observation.items()
+        }
+        found = self._program({k: tf.constant(x) for k, x in padded.items()}).numpy()
+        known = np.append(found[:size], np.zeros([size, 1], found.dtype), 1)
+        return known[:, self._places]
+
+    def _decide(self, parts: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Return probabilities f32 ``[N, A]`` by the policy's own numbers."""
+        alone = not isinstance(self._spec.observation_space, gym.spaces.Dict)
+        observation = parts[STATE] if alone else parts
+        size = _ROWS
+        no = tf.zeros([size], tf.bool)
+        step = TimeStep(observation, tf.zeros([size]), ~no, no, no, {})
+        memory = self._policy.memory(size, self._exploration > 0)
+        trained = tf.constant(self._step, tf.int64)
+        decision = self._policy.decide(step, memory, trained)
+        space = self._spec.action_space
+        best = tf.one_hot(decision.action - int(space.start), int(space.n))
+        drawn = decision.random.probabilities()
+        return (1 - self._exploration) * best + self._exploration * drawn
+
+
+class Function:
+    """Probabilities that a function returns, an ``evaluate.Candidate``.
+
+    Args:
+      function: from states f32 ``[N, F]``, 0 where a feature is missing, and flags bool
+        ``[N, A]`` of possible actions to probabilities ``[N, A]``, in the order of the
+        ids and names in the table's manifest.
+    """
+
+    def __init__(self, function: Callable[[np.ndarray, np.ndarray], np.ndarray]):
+        self.name = getattr(function, "__name__", "function")
+        self._function = function
+
+    def probabilities(self, columns: Columns, part: str) -> np.ndarray:
+        """Return the probabilities of the log's actions, f64 ``[N, A]``."""
+        mask = columns[f"{part}mask"]
+        state = np.nan_to_num(columns[f"{part}state"])
+        found = np.asarray(self._function(state, mask), np.float64)
+        if found.shape != mask.shape:
+            raise UserError(
+                f"{self.name} returned the shape {list(found.shape)}; expected a "
+                f"probability of every action, {list(mask.shape)}"
+            )
+        # Nothing follows terminal rows, whose next states may be anything.
+        used = np.ones(len(found), bool) if not part else ~columns["terminated"]
+        total = found[used].sum(1)
+        if not ((found[used] >= 0).all() and np.allclose(total, 1, atol=1e-4)):
+            raise UserError(
+                f"{self.name} returned numbers that are no probabilities; expected "
+                "numbers that are at least 0 and whose sum is 1 in every row"
+            )
+        return found
+
+
+def _places(spec: EnvSpec, found: Partition, actions: Sequence[str]) -> list[int]:
+    """Return the policy's number of each action of the log, -1 if it has none."""
+    space = spec.action_space
+    if not isinstance(space, gym.spaces.Discrete):
+        raise UserError(
+            f"the policy's action space is {space}; expected Discrete actions"
+        )
+    names = list(actions) or [str(space.start + i) for i in range(int(space.n))]
+    logged = list(found.schema.actions)
+    if unknown := [x for x in names if x not in logged]:
+        raise UserError(
+            f"the policy can take {', '.join(unknown)}, which no row of {found.folder} "
+            f"has; the actions there are {', '.join(logged)}. Nothing is known of what "
+            "follows other actions; log decisions with all of them"
+        )
+    return [names.index(x) if x in names else -1 for x in logged]
+
+
+def _columns(spec: EnvSpec, found: Partition, features: Sequence[int]) -> list[int]:
+    """Return the column of each of the policy's features."""
+    space = spec.observation_space
+    parts = space.spaces if isinstance(space, gym.spaces.Dict) else {STATE: space}
+    known = {STATE, PRESENCE, MASK}
+    state = parts.get(STATE)
+    if set(parts) - known or len(getattr(state, "shape", ())) != 1:
+        raise UserError(
+            f"the policy's observations are {space}; expected numbers of one row of "
+            "features, with or without a mask of actions"
+        )
+    ids = list(features) or list(range(state.shape[0]))
+    logged = list(found.schema.features)
+    if unknown := [str(x) for x in ids if x not in logged]:
+        raise UserError(
+            f"the policy uses the features {', '.join(unknown)}, which no row of "
+            f"{found.folder} has; evaluate it on rows with the features of its training"
+        )
+    return [logged.index(x) for x in ids]
+
+
+def _observation(
+    spec: EnvSpec, columns: Columns, part: str, index: list[int]
+) -> dict[str, np.ndarray]:
+    """Return the parts of observations, by name."""
+    raw = columns[f"{part}state"][:, index]
+    parts = {
+        STATE: np.nan_to_num(raw),
+        PRESENCE: (~np.isnan(raw)).astype(np.int8),
+        MASK: columns[f"{part}mask"].astype(np.int8),
+    }
+    space = spec.observation_space
+    if not isinstance(space, gym.spaces.Dict):
+        return {STATE: parts[STATE].astype(space.dtype)}
+    leaves = {x: spaces.leaves(space[x])[0] for x in space}
+    return {x: parts[x].astype(leaves[x].dtype) for x in leaves}

@@ -1,0 +1,91 @@
+"""Evaluation of a trained agent from logged rows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tfagents_batch import config
+from tfagents_batch.offline import dense
+from tfagents_batch.offline.dense import Partition
+from tfagents_batch.offline.evaluation import evaluate
+from tfagents_batch.offline.evaluation.evaluate import Candidate, Normalize
+from tfagents_batch.offline.evaluation.result import Evaluation
+from tfagents_batch.offline.evaluation.settings import EvaluationSettings
+from tfagents_batch.offline.features import twin
+from tfagents_batch.offline.features.layout import layout
+from tfagents_batch.serving import exporting
+from tfagents_batch.serving.candidate import Function, Served
+from tfagents_batch.sources import logged
+from tfagents_batch.training import playing
+
+
+def evaluate_offline(
+    policy: str | os.PathLike[str] | Any | Callable,
+    data: str | os.PathLike[str],
+    *,
+    exploration: float = 0.0,
+    checkpoint: str | int = "newest",
+    settings: Mapping[str, Any] | None = None,
+    say: Callable[[str], Any] = lambda text: None,
+) -> Evaluation:
+    """Estimate from logged rows what a policy is worth, before it acts.
+
+        result = tfb.evaluate_offline("logs/<run>", "table")
+        print(result.estimates["wsdr"]["reward"].value)
+
+    Args:
+      policy: a run, or its folder; or a function from states f32 ``[N, F]`` (0 where a
+        feature is missing) and flags bool ``[N, A]`` of possible actions to
+        probabilities ``[N, A]``. Features and actions are in the order of the table's
+        ``_manifest.json``.
+      data: folder of a timeline with one reward in each sample, which
+        ``tfagents-batch timeline`` writes.
+      exploration: share of random decisions, as in ``export``; of a run only.
+      checkpoint: "newest", "best" or a step; of a run only.
+      settings: settings of ``EvaluationSettings`` that differ from the defaults.
+      say: called with a line when a part begins.
+
+    Raises:
+      UserError: if the policy does not fit the rows, or they do not allow an
+        evaluation.
+    """
+    checked = config.replace(EvaluationSettings(), dict(settings or {})).check()
+    found = dense.partition(data)
+    evaluate.check(found, checked)
+    normalize = _normalize(found)
+    with _candidate(policy, found, exploration, checkpoint) as candidate:
+        return evaluate.evaluate(found, candidate, checked, normalize, say)
+
+
+@contextlib.contextmanager
+def _candidate(
+    policy: Any, found: Partition, exploration: float, checkpoint: str | int
+) -> Iterator[Candidate]:
+    folder = getattr(policy, "logdir", policy)
+    if not isinstance(folder, (str, os.PathLike)):
+        yield Function(policy)
+        return
+    run = playing.trained(folder, None, None, None, None, plays=False)
+    origin = exporting.origin(run)
+    with playing.loaded(run, run.spec, None, checkpoint) as (agent, step):
+        names = origin.actions, origin.features
+        name = run.run.folder.name
+        yield Served(agent.policy, run.spec, step, exploration, found, *names, name)
+
+
+def _normalize(found: Partition) -> Normalize | None:
+    """Return the normalization of the table's features, or None."""
+    known = logged.newest(found.folder).preprocessing()
+    if known is None:
+        return None
+    places = layout(*known)
+
+    def normalize(raw: np.ndarray) -> np.ndarray:
+        return twin.normalize(places, raw)
+
+    return normalize
