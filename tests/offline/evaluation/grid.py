@@ -58,8 +58,16 @@ def log(logging: np.ndarray, rows: int, seed: int) -> dict[str, np.ndarray]:
     return dict(zip(names, columns, strict=True))
 
 
-def table(folder, logging: np.ndarray, rows: int, seed: int, **settings):
-    """Write a timeline of a log, all of it for evaluation, and return its partition."""
+def table(folder, logging, rows: int, seed: int, propensities=True, **settings):
+    """Write a timeline of a log, all of it for evaluation, and return its partition.
+
+    Args:
+      folder: folder of the table.
+      logging: policy of the log, f64 ``[25, 4]``.
+      rows, seed: see ``log``.
+      propensities: whether they are logged.
+      **settings: further settings of the timeline.
+    """
     columns = log(logging, rows, seed)
     names = [[str(a) for a in np.flatnonzero(x)] for x in gridworld.POSSIBLE]
     logged = [
@@ -69,7 +77,7 @@ def table(folder, logging: np.ndarray, rows: int, seed: int, **settings):
             "sequence_number": i,
             "state_features": {int(cell): 1.0},
             "action": str(action),
-            "action_probability": float(logging[cell, action]),
+            "action_probability": logging[cell, action] if propensities else None,
             "reward": float(end),
             "possible_actions": names[cell],
             "terminated": bool(end),

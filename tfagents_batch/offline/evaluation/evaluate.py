@@ -20,14 +20,17 @@ from tfagents_batch.offline.evaluation.bootstrap import Bootstrap
 from tfagents_batch.offline.evaluation.cells import Cells, Model
 from tfagents_batch.offline.evaluation.episodes import Rows, pad, parts
 from tfagents_batch.offline.evaluation.logged_rows import Extent
-from tfagents_batch.offline.evaluation.neural import Fit, Sample
+from tfagents_batch.offline.evaluation.neural import Fit
 from tfagents_batch.offline.evaluation.result import Evaluation
+from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
+from tfagents_batch.offline.evaluation.tabular import Tabular
 from tfagents_batch.offline.evaluation.totals import Block, Totals
 
 _BLOCK_ROWS = 100_000  # read at once
 _PADDED = 2_000_000  # numbers of an array of padded episodes
 _LONGEST = 10_000  # rows of an episode
+_LEAST = 1e-3  # estimated propensity
 
 Normalize = Callable[[np.ndarray], np.ndarray]
 
@@ -51,7 +54,7 @@ class Fitted(NamedTuple):
     """What was learned from rows that are not used for evaluation.
 
     Attributes:
-      fit: networks.
+      values: networks, or means of cells.
       normalize: states ``[N, F]`` to inputs of networks.
       cells: cells of inputs.
       model: decisions by cell.
@@ -59,7 +62,7 @@ class Fitted(NamedTuple):
       rows, episodes: their numbers.
     """
 
-    fit: Fit
+    values: Fit | Tabular
     normalize: Normalize
     cells: Cells
     model: Model
@@ -137,7 +140,7 @@ def fit(
     settings: EvaluationSettings,
     normalize: Normalize | None,
 ) -> Fitted:
-    """Fit networks and the model of cells."""
+    """Fit values and the model of cells."""
     split = EVALUATE if settings.folds else TRAIN
     spans = logged_rows.spans(found, split, settings.fit.rows)
     if not spans:
@@ -162,31 +165,37 @@ def fit(
         columns["discount"],
         _rewards(columns).astype(np.float32),
     )
-    sizes = np.bincount(fold, minlength=settings.folds) if settings.folds else ()
-    if settings.folds and min(sizes) == len(fold):
+    sizes: tuple[int, ...] = ()
+    if settings.folds:
+        sizes = tuple(map(int, np.bincount(fold, minlength=settings.folds)))
+    if sizes and max(sizes) == len(fold):
         raise UserError(
-            f"{found.folder} has one episode for evaluation; cross-fitting needs two"
+            f"all episodes for evaluation in {found.folder} are in one fold; "
+            "cross-fitting needs at least two. Log more episodes"
         )
-    networks = Fit(sample, tuple(map(int, sizes)), settings.fit, settings.seed).run()
     first = columns["ordinal"] == 1
     starts = {k: x[first] for k, x in columns.items()}
-    found_cells = cells.find(sample.state, policy.shape[1], settings.seed)
-    cell = cells.number(found_cells, sample.state)
+    grouped = cells.find(sample.state, policy.shape[1], settings.seed)
+    cell, after = (cells.number(grouped, x) for x in (sample.state, sample.after))
     model = cells.model(
-        found_cells,
+        grouped,
         cell,
         sample.action,
-        cells.number(found_cells, sample.after),
+        after,
         policy,
         columns["discount"],
         sample.reward,
         candidate.probabilities(starts, ""),
         cell[first],
     )
-    visits = cells.occupancy(model) * first.sum()
-    return Fitted(
-        networks, normalize, found_cells, model, visits, len(cell), int(first.sum())
-    )
+    values: Fit | Tabular
+    if settings.values == "tabular":
+        values = Tabular(sample, sizes, grouped, cell, after)
+    else:
+        values = Fit(sample, sizes, settings.fit, settings.seed).run()
+    episodes = int(first.sum())
+    visits = cells.occupancy(model) * episodes
+    return Fitted(values, normalize, grouped, model, visits, len(cell), episodes)
 
 
 def standardized(states: np.ndarray) -> Normalize:
@@ -211,11 +220,11 @@ def _judged(
     state = fitted.normalize(columns["state"])
     masks = columns["mask"], columns["next_mask"]
     fold = _folds(columns, settings)
-    now = _predicted(fitted.fit, state, masks[0], fold)
+    now = _predicted(fitted.values, state, masks[0], fold)
     nexts = _predicted(
-        fitted.fit, fitted.normalize(columns["next_state"]), masks[1], fold
+        fitted.values, fitted.normalize(columns["next_state"]), masks[1], fold
     )
-    logged = now.behavior[number, action].astype(np.float64)
+    logged = np.maximum(now.behavior[number, action], _LEAST).astype(np.float64)
     if settings.propensities == "logged":
         logged = columns["probability"].astype(np.float64)
     ratio = policy[number, action] / logged
@@ -244,19 +253,20 @@ def _expected(policy: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.einsum("na,nam->nm", policy, values)
 
 
-def _predicted(fit: Fit, state: np.ndarray, mask: np.ndarray, fold: np.ndarray):
-    """Return predictions of networks that have not seen the rows."""
-    if not fold.any():
-        return fit.predict(state, mask, 0)
-    found = None
-    for number in np.unique(fold):
-        index = np.flatnonzero(fold == number)
-        part = fit.predict(state[index], mask[index], int(number))
-        if found is None:
-            found = type(part)(*(np.empty([len(fold), *x.shape[1:]]) for x in part))
-        for all_, some in zip(found, part, strict=True):
-            all_[index] = some
-    return found
+def _predicted(
+    values: Fit | Tabular, state: np.ndarray, mask: np.ndarray, fold: np.ndarray
+) -> Predictions:
+    """Return predictions of what has not seen the rows."""
+    numbers = np.unique(fold)
+    if len(numbers) == 1:
+        return values.predict(state, mask, int(numbers[0]))
+    index = [np.flatnonzero(fold == k) for k in numbers]
+    found = [
+        values.predict(state[i], mask[i], int(k))
+        for i, k in zip(index, numbers, strict=True)
+    ]
+    back = np.argsort(np.concatenate(index))
+    return Predictions(*(np.concatenate(x)[back] for x in zip(*found, strict=True)))
 
 
 def _folds(columns: Columns, settings: EvaluationSettings) -> np.ndarray:

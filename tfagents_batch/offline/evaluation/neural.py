@@ -11,7 +11,6 @@ With several folds, fold k has networks of its own, which never see its rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -23,44 +22,11 @@ from tfagents_batch.graph import loops
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import TargetNetwork
+from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 from tfagents_batch.offline.evaluation.settings import FitSettings
 
 _CALL = 500  # steps of a call of the program
 _ROWS = 8192  # of a prediction
-
-
-class Sample(NamedTuple):
-    """Rows to fit, in the order of their folds.
-
-    Attributes:
-      state, after: f32 ``[N, F]``, normalized states and next states.
-      action: int32 ``[N]``.
-      mask: bool ``[N, A]``, actions that were possible.
-      policy: f32 ``[N, A]``, pi_e(a | s'); 0 after a terminal row.
-      discount: f32 ``[N]``.
-      reward: f32 ``[N, M]``.
-    """
-
-    state: np.ndarray
-    after: np.ndarray
-    action: np.ndarray
-    mask: np.ndarray
-    policy: np.ndarray
-    discount: np.ndarray
-    reward: np.ndarray
-
-
-class Predictions(NamedTuple):
-    """Predictions in N states.
-
-    Attributes:
-      q, reward: f64 ``[N, A, M]``, value and next reward of every action.
-      behavior: f32 ``[N, A]``, the logging policy.
-    """
-
-    q: np.ndarray
-    reward: np.ndarray
-    behavior: np.ndarray
 
 
 class Fit(tf.Module):

@@ -34,6 +34,10 @@ class EvaluationSettings:
         least=0,
         most=10,
     )
+    values: Literal["neural", "tabular"] = option(
+        "neural",
+        "fitted Q evaluation by networks, or by means of equal or similar states",
+    )
     propensities: Literal["logged", "estimated"] = option(
         "logged", "action_probability of the log, or estimated from its actions"
     )

@@ -123,7 +123,7 @@ def _diagnostics(
     total = float(totals["weight"][-1])
     surprise = float(totals["surprise"]) / rows
     variance = float(totals["surprise_squared"]) / rows - surprise**2
-    losses = np.array([x[0] for x in fitted.fit.losses])
+    losses = np.array([x[0] for x in fitted.values.losses])
     third = max(len(losses) // 3, 1)
     middle = losses[third:-third] if len(losses) > 2 * third else losses[:-third]
     error = np.sqrt(totals["error_squared"][0] / rows)

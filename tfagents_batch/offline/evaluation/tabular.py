@@ -1,0 +1,58 @@
+"""Fitted Q evaluation by means of cells, solved exactly; see ``cells``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfagents_batch.offline.evaluation import cells
+from tfagents_batch.offline.evaluation.cells import Cells
+from tfagents_batch.offline.evaluation.sample import Predictions, Sample
+
+
+class Tabular:
+    """Values of cells, of K folds; predicts as ``neural.Fit`` does.
+
+    Args:
+      rows: the rows.
+      folds: number of rows of each fold, K >= 2; or empty: values of all rows.
+      found: the cells.
+      cell, after: int ``[N]``, cells of the states and next states.
+    """
+
+    def __init__(
+        self,
+        rows: Sample,
+        folds: tuple[int, ...],
+        found: Cells,
+        cell: np.ndarray,
+        after: np.ndarray,
+    ):
+        self._cells = found
+        self.losses: list[np.ndarray] = []  # there are no steps
+        ends = np.cumsum(folds) if folds else [0]
+        sizes = folds or (0,)
+        self._folds: list[Predictions] = []
+        for end, size in zip(ends, sizes, strict=True):
+            kept = np.r_[0 : end - size, end : len(cell)]
+            part = Sample(*(x[kept] for x in rows))
+            self._folds.append(_predictions(part, found, cell[kept], after[kept]))
+
+    def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
+        """Return predictions of what has not seen a fold, see ``neural.Fit``."""
+        found = self._folds[fold]
+        number = cells.number(self._cells, state)
+        behavior = np.where(mask, found.behavior[number], 0)
+        total = behavior.sum(1, keepdims=True)
+        behavior = np.where(total > 0, behavior / np.maximum(total, 1e-12), 0)
+        return Predictions(found.q[number], found.reward[number], behavior)
+
+
+def _predictions(
+    rows: Sample, found: Cells, cell: np.ndarray, after: np.ndarray
+) -> Predictions:
+    """Return the values of all cells."""
+    nowhere = np.zeros([0, rows.mask.shape[1]]), np.zeros(0, int)
+    given = rows.policy, rows.discount, rows.reward
+    model = cells.model(found, cell, rows.action, after, *given, *nowhere)
+    reward = model.reward.reshape(*model.rows.shape, -1)
+    return Predictions(cells.values(model), reward, model.rows)
