@@ -269,28 +269,25 @@ def _agreement(given: Evaluation, rules: Rules, estimator: str, other: str) -> F
 
 def _value(given: Evaluation, rules: Rules, estimator: str) -> Finding:
     """Return whether the policy is worth more than the log."""
-    found = given.estimates[estimator]["reward"]
+    found, base = given.estimates[estimator]["reward"], given.logged["reward"].value
     text = _value_text(found, given)
-    if found.ratio is not None and found.ratio.value > 0 and _logged(given) > 0:
+    if found.ratio is not None and found.ratio.value > 0 and base > 0:
         low, high, limit = found.ratio.least, found.ratio.most, 1 + rules.uplift
         needed = f"{limit:.3g} times the log's value is needed"
     else:
-        limit = rules.uplift * abs(_logged(given))
         low, high = found.difference.least, found.difference.most
-        needed = f"{limit:.3g} more than the log's value is needed"
+        limit = rules.uplift * abs(base)
+        needed = "at least the log's value is needed"
+        if limit:
+            needed = f"{limit:.3g} more than the log's value is needed"
+    needed = needed[0].upper() + needed[1:]
     if not np.isfinite([low, high]).all():
         return Finding("value", "unknown", "The value could not be estimated.")
     if low >= limit:
         return Finding("value", "passed", text)
     if high < limit:
-        return Finding("value", "failed", f"{text} {needed.capitalize()}.")
-    return Finding(
-        "value", "unknown", f"{text} {needed.capitalize()}; more episodes would tell."
-    )
-
-
-def _logged(given: Evaluation) -> float:
-    return given.logged["reward"].value
+        return Finding("value", "failed", f"{text} {needed}.")
+    return Finding("value", "unknown", f"{text} {needed}; more episodes would tell.")
 
 
 def _value_text(found: Estimate, given: Evaluation) -> str:

@@ -1,0 +1,176 @@
+"""Rules accept a policy, refuse it, or say that nothing can be told."""
+
+import dataclasses
+import json
+
+import pytest
+
+from tfagents_batch import config
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.evaluation import page, rules
+from tfagents_batch.offline.evaluation.result import (
+    Diagnostics,
+    Estimate,
+    Evaluation,
+    Interval,
+)
+from tfagents_batch.offline.evaluation.rules import Rules
+
+DIAGNOSTICS = Diagnostics(
+    rows=10_000,
+    episodes=1000,
+    fitted_rows=40_000,
+    fitted_episodes=4000,
+    cut=0.0,
+    gaps=0,
+    effective=300.0,
+    effective_step=300.0,
+    mean_weight=1.0,
+    mean_weight_error=0.05,
+    largest_share=0.01,
+    capped=0.0,
+    rare=0.0,
+    reach=0.0,
+    exact_cells=True,
+    cells=50,
+    surprise=0.0,
+    surprise_error=0.01,
+    td_error=0.5,
+    outside=0.0,
+    rising=False,
+    logged={"send": 0.5, "drop": 0.5},
+    served={"send": 0.25, "drop": 0.75},
+    ratios=tuple(range(34)),
+    weights=tuple(range(34)),
+)
+
+
+def around(value, error):
+    bounds = [value + x * error for x in (-2, 2, -1.6, 1.6)]
+    return Interval(value, error, *bounds)
+
+
+def beside(value, error, base):
+    ratio = around(value / base, error / abs(base)) if base > 0 else None
+    return Estimate(around(value, error), around(value - base, error), ratio)
+
+
+def evaluation(value=1.2, error=0.05, base=1.0, fqe=None, **changes):
+    """Return an evaluation in which all estimators find a value."""
+    names = "fqe", "sdr", "wsdr", "magic", "wpdis", "pdis", "wis", "ips"
+    estimates = {
+        x: {
+            "reward": beside(value, error, base),
+            "click": beside(3.0, 0.1, 2.0),
+        }
+        for x in names
+    }
+    if fqe is not None:
+        estimates["fqe"]["reward"] = beside(fqe, error, base)
+    one_step = {x: {"reward": beside(0.1, 0.01, 0.1)} for x in ("dm", "ips", "dr")}
+    return Evaluation(
+        "policy <b>",
+        "table",
+        {"reward": around(base, 0.02), "click": around(2.0, 0.02)},
+        estimates,
+        one_step,
+        {"reward": around(0.1, 0.001), "click": around(0.2, 0.001)},
+        {"reward": 0.5, "click": 0.5},
+        dataclasses.replace(DIAGNOSTICS, **changes),
+        "logged",
+        ("A warning.",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "limits", "verdict", "reason"),
+    [
+        ({}, {}, "deploy", "1.200 times the log's 1"),
+        ({"value": 0.8}, {}, "do not deploy", "0.800 times"),
+        ({"value": 1.02}, {}, "cannot tell", "more episodes would tell"),
+        ({}, {"uplift": 0.3}, "do not deploy", "1.3 times the log's value is needed"),
+        ({}, {"uplift": 0.2}, "cannot tell", "1.2 times the log's value is needed"),
+        ({"reach": 0.2}, {}, "cannot tell", "chance that the policy ever takes"),
+        ({"rare": 0.2}, {}, "cannot tell", "below 1 %"),
+        ({"fqe": 2.0}, {}, "cannot tell", "WSDR gives 1.2 and FQE 2"),
+        ({"value": 0.6, "fqe": 0.3}, {}, "do not deploy", "0.600 times"),
+        ({"mean_weight": 0.5}, {}, "cannot tell", "if propensities are right"),
+        ({"surprise": 0.2}, {}, "cannot tell", "not those of the logging policy"),
+        ({"outside": 0.5}, {}, "cannot tell", "beyond what the rewards"),
+        ({"rising": True}, {}, "cannot tell", "rose at the end"),
+        ({"effective_step": 4.0}, {}, "deploy", "1.200"),
+        (
+            {"effective_step": 4.0},
+            {"estimator": "wsdr"},
+            "cannot tell",
+            "effective sample size",
+        ),
+        (
+            {},
+            {"most_variation": 0.1},
+            "do not deploy",
+            "from the log's by 25.0%",
+        ),
+        ({}, {"most_actions": {"drop": 0.5}}, "do not deploy", "takes drop in 75.0%"),
+        ({}, {"guards": {"click": [None, 2.0]}}, "do not deploy", "3 of click"),
+        ({}, {"guards": {"click": [2.9, None]}}, "cannot tell", "3 of click"),
+        ({}, {"guards": {"click": [2.0, 4.0]}}, "deploy", "1.200"),
+        ({"value": -0.5, "base": -1.0}, {}, "deploy", "+0.5 beside the log's -1"),
+        ({"value": 0.5, "base": 0.0}, {}, "deploy", "+0.5 beside the log's 0"),
+        ({"value": -1.5, "base": -1.0}, {}, "do not deploy", "At least the log's"),
+        ({"value": float("nan")}, {}, "cannot tell", "could not be estimated"),
+    ],
+)
+def test_verdict_and_reason(given, limits, verdict, reason):
+    found = rules.decide(evaluation(**given), config.replace(Rules(), limits))
+    assert found.verdict == verdict
+    assert reason in found.reason
+
+
+def test_enough_weights_let_weighted_doubly_robust_decide():
+    assert rules.decide(evaluation(), Rules()).estimator == "wsdr"
+    few = rules.decide(evaluation(effective_step=9.0), Rules())
+    assert few.estimator == "fqe"
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"most_actions": {"sent": 0.5}}, "names sent; the actions are send, drop"),
+        ({"guards": {"clicks": [0, 1]}}, "names clicks; the metrics are reward, click"),
+        ({"guards": {"click": 3}}, r"expected \[low, high\]"),
+        ({"most_actions": {"send": 2}}, "expected 0 to 1"),
+        ({"upift": 0.1}, "upift"),
+    ],
+)
+def test_a_wrong_rule_is_one_line(tmp_path, limits, message):
+    path = tmp_path / "rules.json"
+    path.write_text(json.dumps(limits))
+    with pytest.raises(UserError, match=message) as error:
+        rules.decide(evaluation(), rules.read(path))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", None])
+def test_a_file_that_has_no_rules_is_one_line(tmp_path, text):
+    path = tmp_path / "rules.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match="rules"):
+        rules.read(path)
+
+
+def test_the_page_says_the_verdict_and_escapes_names():
+    given = evaluation(value=float("nan"))
+    text = page.page(given, rules.decide(given, Rules()))
+    assert "Cannot tell" in text
+    assert "policy &lt;b&gt;" in text
+    assert "not defined" in text
+    assert "http" not in text
+
+
+def test_the_result_is_json():
+    given = evaluation(value=float("nan"))
+    content = json.loads(json.dumps(given.to_dict()))
+    assert content["estimates"]["fqe"]["reward"]["value"]["value"] is None
+    assert content["diagnostics"]["served"] == {"send": 0.25, "drop": 0.75}
