@@ -18,7 +18,7 @@ from tfagents_batch.offline.evaluation.result import Evaluation
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.layout import layout
-from tfagents_batch.serving import exporting
+from tfagents_batch.serving import exporting, fitted_q
 from tfagents_batch.serving.candidate import Function, Served
 from tfagents_batch.sources import logged
 from tfagents_batch.training import playing
@@ -59,7 +59,9 @@ def evaluate_offline(
     evaluate.check(found, checked)
     normalize = _normalize(found)
     with _candidate(policy, found, exploration, checkpoint) as candidate:
-        return evaluate.evaluate(found, candidate, checked, normalize, say)
+        return evaluate.evaluate(
+            found, candidate, checked, fitted_q.fit, normalize, say
+        )
 
 
 @contextlib.contextmanager

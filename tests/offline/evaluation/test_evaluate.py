@@ -9,6 +9,7 @@ from tests.offline.evaluation import grid
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.evaluation import evaluate
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings, FitSettings
+from tfagents_batch.serving import fitted_q
 
 TABULAR = EvaluationSettings(folds=2, values="tabular", resamples=200)
 
@@ -24,6 +25,10 @@ def candidate(found, epsilon):
     return grid.Policy(grid.policy(epsilon), found.schema.features)
 
 
+def judged(found, policy, settings):
+    return evaluate.evaluate(found, policy, settings, fitted_q.fit)
+
+
 def rewards(result):
     return {k: x["reward"].value.value for k, x in result.estimates.items()}
 
@@ -32,7 +37,7 @@ def test_networks_find_the_value_of_another_policy(log):
     settings = dataclasses.replace(
         TABULAR, values="neural", fit=FitSettings(steps=2000, batch_size=128)
     )
-    found = rewards(evaluate.evaluate(log, candidate(log, 0.3), settings))
+    found = rewards(judged(log, candidate(log, 0.3), settings))
     for name in ("fqe", "sdr", "wsdr", "magic"):
         assert found[name] == pytest.approx(grid.value(grid.policy(0.3)), rel=0.05), (
             name
@@ -40,7 +45,7 @@ def test_networks_find_the_value_of_another_policy(log):
 
 
 def test_means_of_cells_find_it_too(log):
-    result = evaluate.evaluate(log, candidate(log, 0.3), TABULAR)
+    result = judged(log, candidate(log, 0.3), TABULAR)
     expected = grid.value(grid.policy(0.3))
     for name in ("fqe", "sdr", "wsdr", "magic"):
         assert rewards(result)[name] == pytest.approx(expected, rel=0.05), name
@@ -49,7 +54,7 @@ def test_means_of_cells_find_it_too(log):
 
 
 def test_a_policy_against_itself_is_worth_the_same(log):
-    result = evaluate.evaluate(log, candidate(log, 0.6), TABULAR)
+    result = judged(log, candidate(log, 0.6), TABULAR)
     for name, each in result.estimates.items():
         # Values are learned from more than the returns, so they differ by chance.
         exact = name in ("ips", "wis", "pdis", "wpdis")
@@ -61,10 +66,10 @@ def test_a_policy_against_itself_is_worth_the_same(log):
 
 
 def test_blocks_of_rows_change_nothing(log, monkeypatch):
-    whole = evaluate.evaluate(log, candidate(log, 0.3), TABULAR)
+    whole = judged(log, candidate(log, 0.3), TABULAR)
     monkeypatch.setattr(evaluate, "_BLOCK_ROWS", 700)
     monkeypatch.setattr(evaluate, "_PADDED", 2000)
-    parts = evaluate.evaluate(log, candidate(log, 0.3), TABULAR)
+    parts = judged(log, candidate(log, 0.3), TABULAR)
     np.testing.assert_allclose(
         list(rewards(parts).values()), list(rewards(whole).values()), rtol=1e-9
     )
@@ -76,7 +81,9 @@ def test_blocks_of_rows_change_nothing(log, monkeypatch):
 def test_values_never_see_the_episodes_that_they_judge(tmp_path):
     # Every episode has a state of its own, so held-out values are 0 there.
     found = grid.table(tmp_path / "table", grid.policy(0.4), 400, 0)
-    seen = evaluate.fit(found, candidate(found, 0.6), TABULAR, None).values
+    seen = evaluate.fit(
+        found, candidate(found, 0.6), TABULAR, fitted_q.fit, None
+    ).values
     states = np.eye(len(found.schema.features), dtype=np.float32)
     mask = np.ones([len(states), 4], bool)
     folds = [seen.predict(states, mask, k).q for k in (0, 1)]
@@ -85,7 +92,7 @@ def test_values_never_see_the_episodes_that_they_judge(tmp_path):
 
 def test_a_late_goal_is_not_reached_by_the_log(tmp_path):
     found = grid.table(tmp_path / "table", grid.policy(0.05), 1500, 0)
-    result = evaluate.evaluate(found, candidate(found, 1), TABULAR)
+    result = judged(found, candidate(found, 1), TABULAR)
     assert result.diagnostics.reach > 0.3
     assert result.diagnostics.effective < 50
     assert any("nothing is known" in x for x in result.warnings)
@@ -93,7 +100,7 @@ def test_a_late_goal_is_not_reached_by_the_log(tmp_path):
 
 def test_estimated_propensities_are_said(log):
     settings = dataclasses.replace(TABULAR, propensities="estimated")
-    result = evaluate.evaluate(log, candidate(log, 0.3), settings)
+    result = judged(log, candidate(log, 0.3), settings)
     expected = grid.value(grid.policy(0.3))
     assert rewards(result)["wsdr"] == pytest.approx(expected, rel=0.05)
     assert "estimated" in result.warnings[0]
@@ -102,7 +109,7 @@ def test_estimated_propensities_are_said(log):
 def test_rows_without_propensities_are_refused(log, tmp_path):
     found = grid.table(tmp_path / "table", grid.policy(0.4), 300, 0, propensities=False)
     with pytest.raises(UserError, match=r"have no action_probability.*estimated"):
-        evaluate.evaluate(found, candidate(found, 0.6), TABULAR)
+        judged(found, candidate(found, 0.6), TABULAR)
 
 
 @pytest.mark.parametrize(
@@ -116,16 +123,14 @@ def test_rows_without_propensities_are_refused(log, tmp_path):
 def test_a_table_that_does_not_fit_is_one_line(tmp_path, settings, changes, message):
     found = grid.table(tmp_path / "table", grid.policy(0.4), 300, 0, **settings)
     with pytest.raises(UserError, match=message) as error:
-        evaluate.evaluate(
-            found, candidate(found, 0.6), dataclasses.replace(TABULAR, **changes)
-        )
+        judged(found, candidate(found, 0.6), dataclasses.replace(TABULAR, **changes))
     assert "\n" not in str(error.value)
 
 
 def test_one_episode_is_one_line(tmp_path):
     found = grid.table(tmp_path / "table", grid.policy(0.05), 12, 0)
     with pytest.raises(UserError, match="at least two"):
-        evaluate.evaluate(found, candidate(found, 0.6), TABULAR)
+        judged(found, candidate(found, 0.6), TABULAR)
 
 
 # ---- section of accuracy
@@ -139,7 +144,7 @@ def test_networks_are_as_accurate_as_the_log_allows(tmp_path, logged, evaluated)
     for seed in range(8):
         found = grid.table(tmp_path / str(seed), grid.policy(logged), 10_000, seed)
         settings = EvaluationSettings(folds=2, seed=seed, fit=FitSettings(steps=3000))
-        result = evaluate.evaluate(found, candidate(found, evaluated), settings)
+        result = judged(found, candidate(found, evaluated), settings)
         names = "fqe", "sdr", "wsdr", "magic"
         error = [abs(rewards(result)[x] / grid.value(policy) - 1) for x in names]
         errors.append(error)

@@ -20,7 +20,6 @@ from tfagents_batch.offline.evaluation.bootstrap import Bootstrap
 from tfagents_batch.offline.evaluation.cells import Cells, Model
 from tfagents_batch.offline.evaluation.episodes import Rows, pad, parts
 from tfagents_batch.offline.evaluation.logged_rows import Extent
-from tfagents_batch.offline.evaluation.neural import Fit
 from tfagents_batch.offline.evaluation.result import Evaluation
 from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
@@ -50,11 +49,34 @@ class Candidate(Protocol):
         ...
 
 
+class Values(Protocol):
+    """Values that were fitted to rows, in folds; ``tabular.Tabular`` has some.
+
+    Attributes:
+      losses: of the steps of the fit, ``[calls, 3]``; or empty.
+    """
+
+    losses: list[np.ndarray]
+
+    def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
+        """Return what was fitted to all rows but those of a fold.
+
+        Args:
+          state: f32 ``[N, F]``, normalized.
+          mask: bool ``[N, A]``, possible actions.
+          fold: number of the fold; 0 without folds.
+        """
+        ...
+
+
+Networks = Callable[[Sample, tuple[int, ...], EvaluationSettings], Values]
+
+
 class Fitted(NamedTuple):
     """What was learned from rows that are not used for evaluation.
 
     Attributes:
-      values: networks, or means of cells.
+      values: values of actions.
       normalize: states ``[N, F]`` to inputs of networks.
       cells: cells of inputs.
       model: decisions by cell.
@@ -62,7 +84,7 @@ class Fitted(NamedTuple):
       rows, episodes: their numbers.
     """
 
-    values: Fit | Tabular
+    values: Values
     normalize: Normalize
     cells: Cells
     model: Model
@@ -75,6 +97,7 @@ def evaluate(
     found: Partition,
     candidate: Candidate,
     settings: EvaluationSettings,
+    networks: Networks,
     normalize: Normalize | None = None,
     say: Callable[[str], Any] = lambda text: None,
 ) -> Evaluation:
@@ -86,6 +109,7 @@ def evaluate(
       found: timeline with one reward in each sample.
       candidate: the policy.
       settings: settings.
+      networks: fits networks to rows, see ``serving.fitted_q``.
       normalize: from raw states f32 ``[N, F]``, NaN where a feature is missing, to
         inputs of networks; None standardizes each feature.
       say: called with a line when a part begins.
@@ -95,7 +119,7 @@ def evaluate(
     """
     extent = check(found, settings)
     say(f"fitting values of {candidate.name} by {settings.fit.steps:,} steps")
-    fitted = fit(found, candidate, settings, normalize)
+    fitted = fit(found, candidate, settings, networks, normalize)
     say(f"reading {extent.rows:,} rows of {extent.episodes:,} episodes")
     totals, counts = Totals(), {"gaps": 0, "outside": 0}
     sequences = Bootstrap(settings.resamples, settings.seed)
@@ -138,6 +162,7 @@ def fit(
     found: Partition,
     candidate: Candidate,
     settings: EvaluationSettings,
+    networks: Networks,
     normalize: Normalize | None,
 ) -> Fitted:
     """Fit values and the model of cells."""
@@ -188,11 +213,11 @@ def fit(
         candidate.probabilities(starts, ""),
         cell[first],
     )
-    values: Fit | Tabular
+    values: Values
     if settings.values == "tabular":
         values = Tabular(sample, sizes, grouped, cell, after)
     else:
-        values = Fit(sample, sizes, settings.fit, settings.seed).run()
+        values = networks(sample, sizes, settings)
     episodes = int(first.sum())
     visits = cells.occupancy(model) * episodes
     return Fitted(values, normalize, grouped, model, visits, len(cell), episodes)
@@ -254,7 +279,7 @@ def _expected(policy: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _predicted(
-    values: Fit | Tabular, state: np.ndarray, mask: np.ndarray, fold: np.ndarray
+    values: Values, state: np.ndarray, mask: np.ndarray, fold: np.ndarray
 ) -> Predictions:
     """Return predictions of what has not seen the rows."""
     numbers = np.unique(fold)

@@ -13,7 +13,7 @@ from tfagents_batch.config import number, option
 class FitSettings:
     """Settings of fitted Q evaluation by networks."""
 
-    steps: int = option(5_000, "gradient steps", least=1)
+    steps: int = option(10_000, "gradient steps", least=1)
     batch_size: int = option(256, "rows of a step, of each fold", least=1)
     hidden: tuple[int, ...] = option((64, 64), "units of the hidden layers", least=1)
     learning_rate: float = number(

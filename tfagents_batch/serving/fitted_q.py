@@ -10,8 +10,6 @@ With several folds, fold k has networks of its own, which never see its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -23,10 +21,23 @@ from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import TargetNetwork
 from tfagents_batch.offline.evaluation.sample import Predictions, Sample
-from tfagents_batch.offline.evaluation.settings import FitSettings
+from tfagents_batch.offline.evaluation.settings import EvaluationSettings, FitSettings
 
 _CALL = 500  # steps of a call of the program
 _ROWS = 8192  # of a prediction
+
+
+def fit(rows: Sample, folds: tuple[int, ...], settings: EvaluationSettings) -> Fit:
+    """Return networks that were fitted to rows, as ``evaluate`` expects them.
+
+    Args:
+      rows, folds: see ``Fit``.
+      settings: settings with those of the fit.
+
+    Raises:
+      UserError: if a loss is not finite.
+    """
+    return Fit(rows, folds, settings.fit, settings.seed).run()
 
 
 class Fit(tf.Module):
@@ -77,12 +88,8 @@ class Fit(tf.Module):
         self._predicts = tf.function(self._outputs, autograph=False, jit_compile=True)
         self.losses: list[np.ndarray] = []
 
-    def run(self, stop: Callable[[], bool] = lambda: False) -> Fit:
-        """Train, and return itself.
-
-        Raises:
-          UserError: if a loss is not finite.
-        """
+    def run(self) -> Fit:
+        """Train, and return itself; see ``fit``."""
         rows = self._rows()
         program = tf.function(self._steps, autograph=False, jit_compile=True)
         steps = self._settings.steps
@@ -92,12 +99,10 @@ class Fit(tf.Module):
             self.losses.append(found)
             if not np.isfinite(found).all():
                 raise UserError(
-                    f"fitted Q evaluation: the loss is not finite after {first + count}"
-                    " steps; expected finite rewards and features. Try a smaller "
-                    "learning rate, or normalize the features"
+                    f"the loss of fitted Q evaluation is {found.tolist()} after "
+                    f"{first + count} steps; expected finite rewards and features. "
+                    "Normalize the features, or take a smaller --fit.learning_rate"
                 )
-            if stop():
-                break
         return self
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
