@@ -8,24 +8,21 @@ import gymnasium as gym
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch import nest, spaces
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Policy
 from tfagents_batch.offline.dense import Columns, Partition
+from tfagents_batch.serving.signature import Signature
 from tfagents_batch.sources.table import MASK, PRESENCE, STATE
-from tfagents_batch.types import EnvSpec, TimeStep
+from tfagents_batch.types import EnvSpec
 
 _ROWS = 8192  # of a call
 
 
 class Served:
-    """Probabilities of the actions of a policy, an ``evaluate.Candidate``.
+    """Probabilities of the actions of an exported policy, an ``evaluate.Candidate``.
 
     Args:
-      policy: the policy.
-      spec: spaces of its environments.
-      step: environment steps of its training.
-      exploration: probability of a random decision, see ``signature.Signature``.
+      signature: the function of the export.
+      spec: spaces of the policy's environments.
       found: the rows.
       actions: names of the policy's actions, in order; empty for their numbers.
       features: ids of its features, in order; empty for 0, 1, and so on.
@@ -37,28 +34,23 @@ class Served:
 
     def __init__(
         self,
-        policy: Policy,
+        signature: Signature,
         spec: EnvSpec,
-        step: int,
-        exploration: float,
         found: Partition,
         actions: Sequence[str],
         features: Sequence[int],
         name: str,
     ):
-        if not 0 <= exploration <= 1:
-            raise UserError(f"exploration is {exploration}; expected 0 to 1")
         self.name = name
-        self._policy, self._exploration = policy, exploration
-        self._spec, self._step = spec, step
         self._places = _places(spec, found, actions)
         self._columns = _columns(spec, found, features)
-        if nest.flatten(policy.memory(1, exploration > 0)):
+        if any(x.role == "state" for x in signature.inputs):
             raise UserError(
                 "the policy has a memory of earlier decisions; a policy that decides "
                 "by the state alone can be evaluated from logged rows"
             )
-        self._program = tf.function(self._decide, autograph=False)
+        self._inputs = signature.inputs
+        self._decide = tf.function(signature.decide, autograph=False)
 
     def probabilities(self, columns: Columns, part: str) -> np.ndarray:
         """Return the probabilities of the log's actions, f32 ``[N, A]``."""
@@ -71,29 +63,22 @@ class Served:
 
     def _block(self, columns: Columns, part: str) -> np.ndarray:
         size = len(columns["reward"])
-        observation = _observation(self._spec, columns, part, self._columns)
-        padded = {
-            name: np.concatenate([x, x[:1].repeat(_ROWS - size, 0)])
-            for name, x in observation.items()
+        raw = columns[f"{part}state"][:, self._columns]
+        parts = {
+            STATE: np.nan_to_num(raw),
+            PRESENCE: ~np.isnan(raw),
+            MASK: columns[f"{part}mask"],
         }
-        found = self._program({k: tf.constant(x) for k, x in padded.items()}).numpy()
-        known = np.append(found[:size], np.zeros([size, 1], found.dtype), 1)
-        return known[:, self._places]
-
-    def _decide(self, parts: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Return probabilities f32 ``[N, A]`` by the policy's own numbers."""
-        alone = not isinstance(self._spec.observation_space, gym.spaces.Dict)
-        observation = parts[STATE] if alone else parts
-        size = _ROWS
-        no = tf.zeros([size], tf.bool)
-        step = TimeStep(observation, tf.zeros([size]), ~no, no, no, {})
-        memory = self._policy.memory(size, self._exploration > 0)
-        trained = tf.constant(self._step, tf.int64)
-        decision = self._policy.decide(step, memory, trained)
-        space = self._spec.action_space
-        best = tf.one_hot(decision.action - int(space.start), int(space.n))
-        drawn = decision.random.probabilities()
-        return (1 - self._exploration) * best + self._exploration * drawn
+        given = {}
+        for field in self._inputs:
+            # Probabilities do not depend on the noise that would draw an action.
+            x = np.zeros([size, *field.shape])
+            if field.role == "observation":
+                x = parts[field.path[0] if field.path else STATE]
+            padded = np.concatenate([x, x[:1].repeat(_ROWS - size, 0)])  # one shape
+            given[field.name] = tf.constant(padded.astype(field.dtype))
+        found = self._decide(given)["probabilities"].numpy()[:size]
+        return np.append(found, np.zeros([size, 1], found.dtype), 1)[:, self._places]
 
 
 class Function:
@@ -167,20 +152,3 @@ def _columns(spec: EnvSpec, found: Partition, features: Sequence[int]) -> list[i
             f"{found.folder} has; evaluate it on rows with the features of its training"
         )
     return [logged.index(x) for x in ids]
-
-
-def _observation(
-    spec: EnvSpec, columns: Columns, part: str, index: list[int]
-) -> dict[str, np.ndarray]:
-    """Return the parts of observations, by name."""
-    raw = columns[f"{part}state"][:, index]
-    parts = {
-        STATE: np.nan_to_num(raw),
-        PRESENCE: (~np.isnan(raw)).astype(np.int8),
-        MASK: columns[f"{part}mask"].astype(np.int8),
-    }
-    space = spec.observation_space
-    if not isinstance(space, gym.spaces.Dict):
-        return {STATE: parts[STATE].astype(space.dtype)}
-    leaves = {x: spaces.leaves(space[x])[0] for x in space}
-    return {x: parts[x].astype(leaves[x].dtype) for x in leaves}

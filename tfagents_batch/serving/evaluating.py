@@ -20,6 +20,7 @@ from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.serving import exporting, fitted_q
 from tfagents_batch.serving.candidate import Function, Served
+from tfagents_batch.serving.signature import Signature
 from tfagents_batch.sources import logged
 from tfagents_batch.training import playing
 
@@ -77,7 +78,8 @@ def _candidate(
     with playing.loaded(run, run.spec, None, checkpoint) as (agent, step):
         names = origin.actions, origin.features
         name = run.run.folder.name
-        yield Served(agent.policy, run.spec, step, exploration, found, *names, name)
+        signature = Signature(agent.policy, run.spec, step, exploration)
+        yield Served(signature, run.spec, found, *names, name)
 
 
 def _normalize(found: Partition) -> Normalize | None:

@@ -99,6 +99,8 @@ def evaluation(value=1.2, error=0.05, base=1.0, fqe=None, **changes):
         ({"outside": 0.5}, {}, "cannot tell", "beyond what the rewards"),
         ({"rising": True}, {}, "cannot tell", "rose at the end"),
         ({"effective_step": 4.0}, {}, "deploy", "1.200"),
+        ({"effective_step": 4.0, "value": 2.0, "fqe": 1.2}, {}, "deploy", "1.200"),
+        ({"effective_step": 20.0, "value": 2.0, "fqe": 1.2}, {}, "cannot tell", "WSDR"),
         (
             {"effective_step": 4.0},
             {"estimator": "wsdr"},

@@ -1,0 +1,131 @@
+"""The command decides about a run by logged rows."""
+
+import json
+
+import numpy as np
+import pytest
+
+import tfagents_batch as tfb
+from tests.learning import gridworld
+from tests.offline import made
+from tests.offline.evaluation import grid
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import dense
+from tfagents_batch.offline.reader import open_rows
+from tfagents_batch.offline.timeline import TimelineConfig, build
+from tfagents_batch.scripts import decide
+
+FAST = ["--folds=2", "--values=tabular", "--resamples=200"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Return a table of uniform moves, and a run that learned from it."""
+    folder = tmp_path_factory.mktemp("decide")
+    shares = {"train_share": 0.5, "eval_share": 0.5}
+    found = grid.table(folder / "table", gridworld.uniform(), 12_000, 0, **shares)
+    run = tfb.train_offline(
+        "dqn",
+        found.folder,
+        steps=600,
+        logdir=folder / "logs",
+        eval_every=0,
+        settings={"gamma": gridworld.GAMMA, "learning_rate": 3e-3},
+    )
+    return found, run.logdir
+
+
+def test_a_trained_policy_is_deployed(trained, tmp_path, capsys):
+    table, run = trained
+    output = tmp_path / "decision"
+    flags = [f"--run={run}", f"--data={table.folder}", f"--output={output}", *FAST]
+    assert decide.main(flags) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("deploy: An episode")
+    found = json.loads((output / "gate.json").read_text())
+    assert found["verdict"] == "deploy"
+    assert found["evaluation"]["diagnostics"]["reach"] < 0.05
+    page = (output / "index.html").read_text()
+    assert page.count("<svg ") == 5 and "http" not in page and "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("limits", "status", "reason"),
+    [
+        ({"most_actions": {"3": 0.1}}, 1, "takes 3 in"),
+        ({"uplift": 8.2}, 3, "more episodes would tell"),
+    ],
+)
+def test_rules_change_the_verdict(trained, tmp_path, capsys, limits, status, reason):
+    table, run = trained
+    rules = tmp_path / "rules.json"
+    rules.write_text(json.dumps(limits))
+    flags = [f"--run={run}", f"--data={table.folder}", f"--rules={rules}", *FAST]
+    assert decide.main([*flags, f"--output={tmp_path}"]) == status
+    assert reason in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_the_policy_is_the_one_that_is_exported(trained, tmp_path):
+    table, run = trained
+    served = {}
+
+    def probabilities(exploration):
+        found = tfb.evaluate_offline(
+            run,
+            table.folder,
+            exploration=exploration,
+            settings={"folds": 2, "values": "tabular", "resamples": 100},
+        )
+        return np.array(list(found.diagnostics.served.values()))
+
+    served = {x: probabilities(x) for x in (0.0, 0.5, 1.0)}
+    np.testing.assert_allclose(served[0.5], (served[0.0] + served[1.0]) / 2, atol=1e-6)
+    columns = dense.of_split(table, dense.EVALUATE, 10**6)
+    uniform = columns["mask"] / columns["mask"].sum(1, keepdims=True)
+    np.testing.assert_allclose(served[1.0], uniform.mean(0), atol=1e-6)
+    agent = tfb.load(run)
+    state = {"state": columns["state"], "action_mask": columns["mask"].astype(np.int8)}
+    chosen, _ = agent.predict(state)
+    shares = np.bincount(chosen, minlength=4) / len(chosen)
+    np.testing.assert_allclose(served[0.0], shares, atol=1e-6)
+
+
+def test_a_function_is_judged_as_a_run_is(trained):
+    def uniform(states, possible):
+        assert states.shape == (len(possible), 21)
+        return possible / possible.sum(1, keepdims=True)
+
+    table, _ = trained
+    settings = {"folds": 2, "values": "tabular", "resamples": 100}
+    found = tfb.evaluate_offline(uniform, table.folder, settings=settings)
+    assert found.policy == "uniform"
+    assert found.estimates["pdis"]["reward"].ratio.value == pytest.approx(1, abs=1e-5)
+    with pytest.raises(UserError, match="no probabilities"):
+        tfb.evaluate_offline(lambda s, m: m * 1.0, table.folder, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--data=table"], "--run is not given"),
+        (["--run=logs"], "--data is not given"),
+        (["--run=logs", "--data=nowhere"], "nowhere has no timeline"),
+        (
+            ["--run=logs", "--data=table", "--rules=none.json"],
+            "none.json cannot be read",
+        ),
+        (["--run=logs", "--data=table", "--fold=3"], "fold"),
+    ],
+)
+def test_a_wrong_flag_is_one_line(flags, message):
+    with pytest.raises(UserError, match=message) as error:
+        decide.main(flags)
+    assert "\n" not in str(error.value)
+
+
+def test_other_actions_than_the_logs_are_one_line(trained, tmp_path):
+    _, run = trained
+    rows = [x for i in range(40) for x in made.episode(mdp_id=f"u{i}")]
+    with open_rows(rows) as opened:
+        build(opened, opened.find_schema(), TimelineConfig(), tmp_path / "table")
+    with pytest.raises(UserError, match="can take 0, 1, 2, 3, which no row of"):
+        tfb.evaluate_offline(run, tmp_path / "table")
