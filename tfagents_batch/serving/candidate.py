@@ -97,6 +97,7 @@ class Function:
     def probabilities(self, columns: Columns, part: str) -> np.ndarray:
         """Return the probabilities of the log's actions, f64 ``[N, A]``."""
         mask = columns[f"{part}mask"]
+        mask = mask | ~mask.any(1, keepdims=True)  # after the end nothing is possible
         state = np.nan_to_num(columns[f"{part}state"])
         found = np.asarray(self._function(state, mask), np.float64)
         if found.shape != mask.shape:
