@@ -1,13 +1,14 @@
 """Policies of a gridworld are evaluated from rows, beside their exact values."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 
 from tests.offline.evaluation import grid
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.evaluation import evaluate
+from tfagents_batch.offline.evaluation import evaluate, logged_rows, rules
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings, FitSettings
 from tfagents_batch.serving import fitted_q
 
@@ -110,6 +111,55 @@ def test_rows_without_propensities_are_refused(log, tmp_path):
     found = grid.table(tmp_path / "table", grid.policy(0.4), 300, 0, propensities=False)
     with pytest.raises(UserError, match=r"have no action_probability.*estimated"):
         judged(found, candidate(found, 0.6), TABULAR)
+
+
+def test_a_policy_of_which_nothing_was_logged_cannot_be_told(log):
+    left = np.zeros([25, 4])
+    left[:, 0] = 1  # impossible at the start
+    policy = grid.Policy(left, log.schema.features)
+    found = judged(log, policy, TABULAR)
+    assert found.diagnostics.effective == 0
+    assert found.diagnostics.reach == pytest.approx(1, abs=1e-6)
+    decision = rules.decide(found, rules.Rules())
+    assert decision.verdict == "cannot tell"
+    assert "No episode" in found.warnings[0]
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_weight_of_1e30_is_no_error(log, monkeypatch):
+    read = logged_rows.read
+
+    def tiny(*arguments):
+        columns, gaps = read(*arguments)
+        probability = columns["probability"].copy()
+        probability[5] = 1e-30
+        return columns | {"probability": probability}, gaps
+
+    monkeypatch.setattr(logged_rows, "read", tiny)
+    found = judged(log, candidate(log, 0.3), TABULAR)
+    assert found.diagnostics.effective < 1.01
+    assert np.isfinite(rewards(found)["wsdr"])
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_rewards_of_0_cannot_be_told(tmp_path):
+    found = grid.table(
+        tmp_path / "table", grid.policy(0.6), 1500, 0, custom_reward="0.0 * reward"
+    )
+    result = judged(found, candidate(found, 0.3), TABULAR)
+    assert result.estimates["wsdr"]["reward"].ratio is None
+    assert rules.decide(result, rules.Rules()).verdict == "cannot tell"
+
+
+def test_negative_rewards_have_a_ratio_and_a_difference(tmp_path):
+    found = grid.table(
+        tmp_path / "table", grid.policy(0.6), 4000, 0, custom_reward="reward - 0.1"
+    )
+    result = judged(found, candidate(found, 0.3), TABULAR)
+    each = result.estimates["fqe"]["reward"]
+    assert each.value.value < 0 and each.difference.value > 0
+    assert 0 < each.ratio.value < 1
+    assert rules.decide(result, rules.Rules()).verdict == "deploy"
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,8 @@ def evaluation(value=1.2, error=0.05, base=1.0, fqe=None, **changes):
         ({"value": 0.5, "base": 0.0}, {}, "deploy", "+0.5 beside the log's 0"),
         ({"value": -1.5, "base": -1.0}, {}, "do not deploy", "At least the log's"),
         ({"value": float("nan")}, {}, "cannot tell", "could not be estimated"),
+        ({"value": 0.0, "base": 0.0, "error": 0.0}, {}, "cannot tell", "equal"),
+        ({"episodes": 1}, {}, "cannot tell", "1 episodes for evaluation"),
     ],
 )
 def test_verdict_and_reason(given, limits, verdict, reason):

@@ -33,6 +33,9 @@ def magic(sums: Terms, resampled: Terms, resamples: int = 200):
     steps = np.unique(np.linspace(0, len(blends) - 1, BLENDS).round().astype(int))
     blends, drawn = blends[steps], drawn[:, steps]
     drawn = drawn[np.isfinite(drawn).all((-2, -1))]
+    if len(drawn) < 2 or not np.isfinite(blends).all():  # all weights are 0
+        unknown = np.full(blends.shape[-1], np.nan)
+        return unknown, np.zeros([0, len(unknown)]), unknown
     found, others, model = [], [], []
     for metric in range(blends.shape[-1]):
         all_, each = blends[:, metric], drawn[..., metric]

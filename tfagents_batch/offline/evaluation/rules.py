@@ -20,6 +20,7 @@ Verdict = Literal["deploy", "do not deploy", "cannot tell"]
 State = Literal["passed", "failed", "unknown"]
 EXITS: dict[Verdict, int] = {"deploy": 0, "do not deploy": 1, "cannot tell": 3}
 _FEW = 10  # effective episodes below which a weighted estimate is chance
+_SAME = 1e-9  # standard error of a difference, below which there is none
 _SURE = 3.0  # standard errors of a difference that is no chance
 
 
@@ -188,6 +189,12 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
     """Yield whether the log has enough of what the policy does."""
     found = given.diagnostics
     enough = _enough(given, rules)
+    yield Finding(
+        "episodes",
+        "passed" if found.episodes >= _FEW else "unknown",
+        f"There are {found.episodes:,} episodes for evaluation; at least {_FEW} are "
+        "needed for an interval.",
+    )
     text = (
         f"The log is worth {found.effective_step:,.1f} episodes of this policy "
         f"(effective sample size; {_needed(given, rules):,.0f} are needed for "
@@ -287,6 +294,9 @@ def _value(given: Evaluation, rules: Rules, estimator: str) -> Finding:
     needed = needed[0].upper() + needed[1:]
     if not np.isfinite([low, high]).all():
         return Finding("value", "unknown", "The value could not be estimated.")
+    if not found.difference.std_error > _SAME * max(1.0, abs(base)):
+        same = f"{text} It is that of the log: rewards are equal, or both act alike."
+        return Finding("value", "unknown", same)
     if low >= limit:
         return Finding("value", "passed", text)
     if high < limit:
