@@ -48,9 +48,14 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")
     limits = gate.read(command.rules) if command.rules else gate.Rules()
     # Imported here because TensorFlow takes seconds.
+    from tfagents_batch.offline import dense
     from tfagents_batch.offline.evaluation.page import page
     from tfagents_batch.serving.evaluating import evaluate_offline
 
+    folder = Path(command.output).expanduser()
+    (folder / "gate.json").unlink(missing_ok=True)  # of an earlier decision
+    known = dense.partition(command.data).schema
+    gate.check_names(limits, known.actions, ("reward", *known.metrics))
     found = evaluate_offline(
         command.run,
         command.data,
@@ -65,7 +70,6 @@ def main(argv: Sequence[str]) -> int:
         "rules": config.to_dict(limits),
         "evaluation": found.to_dict(),
     }
-    folder = Path(command.output).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "gate.json").write_text(json.dumps(content, indent=2))

@@ -27,6 +27,7 @@ class Served:
       actions: names of the policy's actions, in order; empty for their numbers.
       features: ids of its features, in order; empty for 0, 1, and so on.
       name: name for reports.
+      step: step of the checkpoint, for reports.
 
     Raises:
       UserError: if the policy cannot decide on these rows.
@@ -40,9 +41,10 @@ class Served:
         actions: Sequence[str],
         features: Sequence[int],
         name: str,
+        step: int,
     ):
-        self.name = name
-        self._places = _places(spec, found, actions)
+        self.name, self.step = name, step
+        self._places, self._own = _places(spec, found, actions)
         self._columns = _columns(spec, found, features)
         if any(x.role == "state" for x in signature.inputs):
             raise UserError(
@@ -67,7 +69,7 @@ class Served:
         parts = {
             STATE: np.nan_to_num(raw),
             PRESENCE: ~np.isnan(raw),
-            MASK: columns[f"{part}mask"],
+            MASK: columns[f"{part}mask"][:, self._own],
         }
         given = {}
         for field in self._inputs:
@@ -113,11 +115,19 @@ class Function:
                 f"{self.name} returned numbers that are no probabilities; expected "
                 "numbers that are at least 0 and whose sum is 1 in every row"
             )
+        if (found[used] * ~mask[used]).any():
+            raise UserError(
+                f"{self.name} returned a probability above 0 for an action that was "
+                "not possible; expected 0 there"
+            )
         return found
 
 
-def _places(spec: EnvSpec, found: Partition, actions: Sequence[str]) -> list[int]:
-    """Return the policy's number of each action of the log, -1 if it has none."""
+def _places(
+    spec: EnvSpec, found: Partition, actions: Sequence[str]
+) -> tuple[list[int], list[int]]:
+    """Return the policy's number of each action of the log, -1 if it has none, and the
+    log's number of each action of the policy."""
     space = spec.action_space
     if not isinstance(space, gym.spaces.Discrete):
         raise UserError(
@@ -131,7 +141,8 @@ def _places(spec: EnvSpec, found: Partition, actions: Sequence[str]) -> list[int
             f"has; the actions there are {', '.join(logged)}. Nothing is known of what "
             "follows other actions; log decisions with all of them"
         )
-    return [names.index(x) if x in names else -1 for x in logged]
+    places = [names.index(x) if x in names else -1 for x in logged]
+    return places, [logged.index(x) for x in names]
 
 
 def _columns(spec: EnvSpec, found: Partition, features: Sequence[int]) -> list[int]:

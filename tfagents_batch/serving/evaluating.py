@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -60,9 +61,11 @@ def evaluate_offline(
     evaluate.check(found, checked)
     normalize = _normalize(found)
     with _candidate(policy, found, exploration, checkpoint) as candidate:
-        return evaluate.evaluate(
+        result = evaluate.evaluate(
             found, candidate, checked, fitted_q.fit, normalize, say
         )
+    facts = {"exploration": exploration, "step": getattr(candidate, "step", None)}
+    return dataclasses.replace(result, facts=facts | dict(result.facts))
 
 
 @contextlib.contextmanager
@@ -79,7 +82,7 @@ def _candidate(
         names = origin.actions, origin.features
         name = run.run.folder.name
         signature = Signature(agent.policy, run.spec, step, exploration)
-        yield Served(signature, run.spec, found, *names, name)
+        yield Served(signature, run.spec, found, *names, name, step)
 
 
 def _normalize(found: Partition) -> Normalize | None:

@@ -50,8 +50,8 @@ class Fit(tf.Module):
       seed: seed of weights and batches.
 
     Attributes:
-      losses: mean loss of each call of the program: ``[calls, 3]`` of values, rewards
-        and the logging policy.
+      losses: mean loss of each call of the program: ``[calls, 4]`` of values, values of
+        the logging policy, rewards and the logging policy.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class Fit(tf.Module):
         self._rows = lambda: Sample(*(tf.constant(x) for x in scaled))
         self._size = len(rows.action)
         both = self._actions * self._heads
-        self._nets = []
         keras.utils.set_random_seed(seed)
-        for units in (both, both, self._actions, both):
-            net = EnsembleMLP(count, settings.hidden, units, "relu", "fan_in")
-            net.build((count, None, width))
-            self._nets.append(net)
-        self._target = self._nets.pop()
-        trained = [x for net in self._nets for x in net.trainable_variables]
+        outputs = both, self._heads, both, self._actions
+        # Of values, values of the logging policy, next rewards, the logging policy.
+        nets = [_network(settings, count, width, units) for units in outputs]
+        self._nets, self._learned = nets, nets[:2]
+        targets = [_network(settings, count, width, units) for units in outputs[:2]]
+        self._targets = targets
+        trained = [x for net in nets for x in net.trainable_variables]
         self._optimizer = Optimizer(trained, None, 1e-8)
         self._moves = TargetNetwork(
-            self._target.trainable_variables,
-            self._nets[0].trainable_variables,
+            [x for net in targets for x in net.trainable_variables],
+            [x for net in self._learned for x in net.trainable_variables],
             1,
             settings.target_tau,
         )
@@ -120,8 +120,9 @@ class Fit(tf.Module):
             part = [np.concatenate([x, x[:1].repeat(_ROWS - size, 0)]) for x in part]
             outputs = self._predicts(*map(tf.constant, part))
             parts.append([x[fold].numpy()[:size] for x in outputs])
-        q, reward, behavior = (np.concatenate(x) for x in zip(*parts, strict=True))
-        return Predictions(q * self._scale, reward * self._scale, behavior)
+        q, reward, behavior, logged = map(np.concatenate, zip(*parts, strict=True))
+        scaled = q * self._scale, reward * self._scale
+        return Predictions(*scaled, behavior, logged * self._scale)
 
     # ---- parts
 
@@ -129,7 +130,7 @@ class Fit(tf.Module):
         def body(index, total):
             return total + self._step(rows, first + index)
 
-        total = loops.repeat(body, tf.zeros([3]), name="fit", most=_CALL, count=count)
+        total = loops.repeat(body, tf.zeros([4]), name="fit", most=_CALL, count=count)
         return total / tf.cast(count, tf.float32)
 
     def _step(self, rows: Sample, step: tf.Tensor) -> tf.Tensor:
@@ -138,13 +139,15 @@ class Fit(tf.Module):
         self._optimizer.set_learning_rate(settings.learning_rate * left)
         index = self._draw(step)
         batch = Sample(*(tf.gather(x, index) for x in rows))  # [K, B, ...]
-        after = self._by_action(self._target(batch.after))
-        value = tf.reduce_sum(batch.policy[..., tf.newaxis] * after, -2)
-        target = batch.reward + batch.discount[..., tf.newaxis] * value
+        after, logged = (net(batch.after) for net in self._targets)
+        value = batch.policy[..., tf.newaxis] * self._by_action(after)
+        discount = batch.discount[..., tf.newaxis]
+        target = batch.reward + discount * tf.reduce_sum(value, -2)
+        logged = batch.reward + discount * logged
         chosen = tf.one_hot(batch.action, self._actions)[..., tf.newaxis]
 
         def loss():
-            q, reward, behavior = (net(batch.state) for net in self._nets)
+            q, value, reward, behavior = (net(batch.state) for net in self._nets)
             q = tf.reduce_sum(chosen * self._by_action(q), -2)
             reward = tf.reduce_sum(chosen * self._by_action(reward), -2)
             log = tf.nn.log_softmax(_possible(behavior, batch.mask))
@@ -152,6 +155,7 @@ class Fit(tf.Module):
             likelihood = tf.reduce_sum(chosen[..., 0] * log, -1)
             losses = [
                 tf.reduce_mean(tf.reduce_sum((q - target) ** 2, -1)),
+                tf.reduce_mean(tf.reduce_sum((value - logged) ** 2, -1)),
                 tf.reduce_mean(tf.reduce_sum((reward - batch.reward) ** 2, -1)),
                 -tf.reduce_mean(likelihood),
             ]
@@ -176,9 +180,15 @@ class Fit(tf.Module):
         return tf.reshape(x, [*x.shape[:2], self._actions, self._heads])
 
     def _outputs(self, state: tf.Tensor, mask: tf.Tensor):
-        q, reward, behavior = (net(state) for net in self._nets)
+        q, value, reward, behavior = (net(state) for net in self._nets)
         behavior = tf.nn.softmax(_possible(behavior, mask))
-        return self._by_action(q), self._by_action(reward), behavior
+        return self._by_action(q), self._by_action(reward), behavior, value
+
+
+def _network(settings: FitSettings, count: int, width: int, units: int) -> EnsembleMLP:
+    net = EnsembleMLP(count, settings.hidden, units, "relu", "fan_in")
+    net.build((count, None, width))
+    return net
 
 
 def _possible(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -188,7 +198,6 @@ def _possible(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 def _scale(rows: Sample) -> np.ndarray:
     """Return about how large values are, f64 ``[M]``: networks learn values near 1."""
-    goes_on = rows.discount * (rows.policy.sum(1) > 0)
-    horizon = 1 / max(1 - float(goes_on.mean()), 1e-3)
+    horizon = 1 / max(1 - float(rows.discount.mean()), 1e-3)
     size = np.sqrt((rows.reward.astype(np.float64) ** 2).mean(0)) * horizon
     return np.where(size > 0, size, 1.0)

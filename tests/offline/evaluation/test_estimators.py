@@ -35,6 +35,8 @@ def rows(episodes, gamma=0.9, closing=None):
         q[:, column],
         v[:, column],
         next_v[:, column],
+        2 * next_v[:, column],
+        np.ones([len(steps), 1]),
     )
 
 
@@ -134,9 +136,14 @@ def test_sequential_dr_is_the_backward_recursion():
 
 def test_the_blends_go_from_the_model_to_weighted_doubly_robust():
     found = sums(rows(TOY))
-    blends = estimators.partial(found)[:, 0]
+    blends = estimators.blends(found)[:, 0]
     assert blends[0] == pytest.approx(0.6)
     assert blends[-1] == pytest.approx(1.0745)
+
+
+def test_the_log_ends_with_its_own_value_too():
+    found = estimators.terms(pad(rows(TOY, closing=[0.5, None]), 2)).returned[:, 0]
+    assert found == pytest.approx([0.9 + 0.81 * 1.0, 1.0])
 
 
 def test_a_product_of_ratios_does_not_overflow():

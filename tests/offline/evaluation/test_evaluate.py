@@ -79,16 +79,19 @@ def test_blocks_of_rows_change_nothing(log, monkeypatch):
         assert value == pytest.approx(other, rel=1e-6, abs=1e-9), name
 
 
-def test_values_never_see_the_episodes_that_they_judge(tmp_path):
-    # Every episode has a state of its own, so held-out values are 0 there.
-    found = grid.table(tmp_path / "table", grid.policy(0.4), 400, 0)
-    seen = evaluate.fit(
-        found, candidate(found, 0.6), TABULAR, fitted_q.fit, None
-    ).values
-    states = np.eye(len(found.schema.features), dtype=np.float32)
-    mask = np.ones([len(states), 4], bool)
-    folds = [seen.predict(states, mask, k).q for k in (0, 1)]
-    assert not np.array_equal(*folds)
+def test_values_never_see_the_episodes_that_they_judge(log):
+    fitted = evaluate.fit(log, candidate(log, 0.3), TABULAR, fitted_q.fit, None)
+    (span,) = logged_rows.spans(log, "eval", 10**6)
+    columns, _ = logged_rows.read(log, span)
+    for fold in (0, 1):
+        others = columns["episode"] % 2 != fold
+        cell = np.nan_to_num(columns["state"][others]).argmax(-1)
+        pairs = cell * 4 + columns["action"][others]
+        total = np.bincount(pairs, columns["reward"][others], 4 * 21)
+        mean = total / np.maximum(np.bincount(pairs, minlength=4 * 21), 1)
+        state = fitted.normalize(np.eye(21, dtype=np.float32))
+        found = fitted.values.predict(state, np.ones([21, 4], bool), fold).reward
+        np.testing.assert_allclose(found.ravel(), mean, atol=1e-6)
 
 
 def test_a_late_goal_is_not_reached_by_the_log(tmp_path):
@@ -190,7 +193,7 @@ def test_one_episode_is_one_line(tmp_path):
 @pytest.mark.parametrize(("logged", "evaluated"), grid.CASES)
 def test_networks_are_as_accurate_as_the_log_allows(tmp_path, logged, evaluated):
     policy = grid.policy(evaluated)
-    errors, reach = [], []
+    errors, reach, verdicts = [], [], []
     for seed in range(8):
         found = grid.table(tmp_path / str(seed), grid.policy(logged), 10_000, seed)
         settings = EvaluationSettings(folds=2, seed=seed, fit=FitSettings(steps=3000))
@@ -199,8 +202,27 @@ def test_networks_are_as_accurate_as_the_log_allows(tmp_path, logged, evaluated)
         error = [abs(rewards(result)[x] / grid.value(policy) - 1) for x in names]
         errors.append(error)
         reach.append(result.diagnostics.reach)
+        verdicts.append(rules.decide(result, rules.Rules()).verdict)
     print(logged, evaluated, np.round(np.mean(errors, 0), 4), np.mean(reach))
     if logged >= 0.4:
         assert np.mean(errors, 0).max() <= 0.05
     else:
         assert min(reach) > 0.05
+        assert "deploy" not in verdicts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", grid.CASES[1:5])
+def test_intervals_cover_the_truth(tmp_path, case):
+    logged, policy = map(grid.policy, case)
+    truth = grid.value(policy)
+    covered = dict.fromkeys(("fqe", "sdr", "wsdr"), 0)
+    for seed in range(100):
+        found = grid.table(tmp_path / str(seed), logged, 10_000, seed)
+        settings = dataclasses.replace(TABULAR, resamples=1000, seed=seed)
+        result = judged(found, candidate(found, case[1]), settings)
+        for name in covered:
+            each = result.estimates[name]["reward"].value
+            covered[name] += each.low <= truth <= each.high
+    print(case, covered)
+    assert all(90 <= x <= 98 for x in covered.values()), covered

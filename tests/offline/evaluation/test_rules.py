@@ -24,7 +24,7 @@ DIAGNOSTICS = Diagnostics(
     cut=0.0,
     gaps=0,
     effective=300.0,
-    effective_step=300.0,
+    effective_least=300.0,
     mean_weight=1.0,
     mean_weight_error=0.05,
     largest_share=0.01,
@@ -35,7 +35,8 @@ DIAGNOSTICS = Diagnostics(
     cells=50,
     surprise=0.0,
     surprise_error=0.01,
-    td_error=0.5,
+    fit_bias=0.0,
+    fit_bias_error=0.01,
     outside=0.0,
     rising=False,
     logged={"send": 0.5, "drop": 0.5},
@@ -71,6 +72,7 @@ def evaluation(value=1.2, error=0.05, base=1.0, fqe=None, **changes):
     return Evaluation(
         "policy <b>",
         "table",
+        {},
         {"reward": around(base, 0.02), "click": around(2.0, 0.02)},
         estimates,
         one_step,
@@ -97,12 +99,18 @@ def evaluation(value=1.2, error=0.05, base=1.0, fqe=None, **changes):
         ({"mean_weight": 0.5}, {}, "cannot tell", "if propensities are right"),
         ({"surprise": 0.2}, {}, "cannot tell", "not those of the logging policy"),
         ({"outside": 0.5}, {}, "cannot tell", "beyond what the rewards"),
+        ({"fit_bias": 0.2}, {}, "cannot tell", "FQE is off by -0.2"),
         ({"rising": True}, {}, "cannot tell", "rose at the end"),
-        ({"effective_step": 4.0}, {}, "deploy", "1.200"),
-        ({"effective_step": 4.0, "value": 2.0, "fqe": 1.2}, {}, "deploy", "1.200"),
-        ({"effective_step": 20.0, "value": 2.0, "fqe": 1.2}, {}, "cannot tell", "WSDR"),
+        ({"effective_least": 4.0}, {}, "deploy", "1.200"),
+        ({"effective_least": 4.0, "value": 2.0, "fqe": 1.2}, {}, "deploy", "1.200"),
         (
-            {"effective_step": 4.0},
+            {"effective_least": 20.0, "value": 2.0, "fqe": 1.2},
+            {},
+            "cannot tell",
+            "WSDR",
+        ),
+        (
+            {"effective_least": 4.0},
             {"estimator": "wsdr"},
             "cannot tell",
             "effective sample size",
@@ -133,15 +141,22 @@ def test_verdict_and_reason(given, limits, verdict, reason):
 
 def test_enough_weights_let_weighted_doubly_robust_decide():
     assert rules.decide(evaluation(), Rules()).estimator == "wsdr"
-    few = rules.decide(evaluation(effective_step=9.0), Rules())
+    few = rules.decide(evaluation(effective_least=9.0), Rules())
     assert few.estimator == "fqe"
 
 
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"most_actions": {"sent": 0.5}}, "names sent; the actions are send, drop"),
-        ({"guards": {"clicks": [0, 1]}}, "names clicks; the metrics are reward, click"),
+        (
+            {"most_actions": {"sent": 0.5}},
+            "names sent; expected names out of send",
+        ),
+        (
+            {"guards": {"clicks": [0, 1]}},
+            "names clicks; expected names",
+        ),
+        ({"guards": {"click": [5, 1]}}, r"expected \[low, high\]"),
         ({"guards": {"click": 3}}, r"expected \[low, high\]"),
         ({"most_actions": {"send": 2}}, "expected 0 to 1"),
         ({"upift": 0.1}, "upift"),

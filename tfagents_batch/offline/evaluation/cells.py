@@ -2,7 +2,7 @@
 
 Equal states are a cell, or similar ones where there are too many. The model tells what
 no average over rows can: how often a policy goes where the log has no decisions
-(``reach``), and how uncertain values are that were fitted to the log (``influence``).
+(``reach``), and where values matter that were fitted to the log (``occupancy``).
 """
 
 from __future__ import annotations
@@ -134,6 +134,42 @@ def values(given: Model) -> np.ndarray:
     """
     found = np.linalg.solve(_less(given.moves), given.reward)
     return found.reshape(*given.rows.shape, -1)
+
+
+def logged_values(
+    count: int,
+    cell: np.ndarray,
+    after: np.ndarray,
+    factor: np.ndarray,
+    reward: np.ndarray,
+) -> np.ndarray:
+    """Return values of the logging policy in the model, f64 ``[C, M]``.
+
+    Args:
+      count: number of cells.
+      cell, after, factor, reward: see ``model``.
+    """
+    known = np.maximum(np.bincount(cell, minlength=count), 1)[:, np.newaxis]
+    moves = np.bincount(cell * count + after, factor, count * count)
+    total = np.stack([np.bincount(cell, x, count) for x in reward.T], 1)
+    return np.linalg.solve(_less(moves.reshape(count, count) / known), total / known)
+
+
+def noise(
+    given: Model, cell: np.ndarray, action: np.ndarray, error: np.ndarray
+) -> np.ndarray:
+    """Return the mean squared error of each pair, f64 ``[C, A, M]``.
+
+    Args:
+      given: the model.
+      cell, action: int ``[N]``.
+      error: f64 ``[N, M]``, r + discount v' - q.
+    """
+    size = given.rows.size
+    pair = cell * given.rows.shape[1] + action
+    rows = np.maximum(np.bincount(pair, minlength=size), 1)
+    found = [np.bincount(pair, x**2, size) / rows for x in error.T]
+    return np.stack(found, 1).reshape(*given.rows.shape, -1)
 
 
 def reach(given: Model, support: int = SUPPORT) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ class Rows(NamedTuple):
       q: f64 ``[N, M]``, Q(s, a) of the logged action.
       v: f64 ``[N, M]``, sum_a pi_e(a | s) Q(s, a).
       next_v: f64 ``[N, M]``, the same of the next state.
+      next_logged: f64 ``[N, M]``, value of the logging policy in the next state.
+      noise: f64 ``[N, M]``, expected squared error of r + discount v' - q.
     """
 
     episode: np.ndarray
@@ -32,6 +35,8 @@ class Rows(NamedTuple):
     q: np.ndarray
     v: np.ndarray
     next_v: np.ndarray
+    next_logged: np.ndarray
+    noise: np.ndarray
 
 
 class Episodes(NamedTuple):
@@ -45,8 +50,9 @@ class Episodes(NamedTuple):
     Attributes:
       weight: f64 ``[n, T + 1]``, products of the ratios before step t; 1 at step 0.
       discount: f64 ``[n, T + 1]``, products of the discounts before step t.
-      reward, q: f64 ``[n, T, M]``.
+      reward, q, noise: f64 ``[n, T, M]``.
       v: f64 ``[n, T + 1, M]``.
+      closing: f64 ``[n, M]``, value of the logging policy after the end; 0 if terminal.
       length: int ``[n]``, number of steps.
       cut: bool ``[n]``, whether it was cut off.
     """
@@ -55,9 +61,18 @@ class Episodes(NamedTuple):
     discount: np.ndarray
     reward: np.ndarray
     q: np.ndarray
+    noise: np.ndarray
     v: np.ndarray
+    closing: np.ndarray
     length: np.ndarray
     cut: np.ndarray
+
+
+def starts(episode: np.ndarray) -> np.ndarray:
+    """Return the first row of each episode, int ``[n]``; ``episode`` has the keys."""
+    if not len(episode):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
 
 
 def pad(rows: Rows, steps: int) -> Episodes:
@@ -67,7 +82,7 @@ def pad(rows: Rows, steps: int) -> Episodes:
       rows: the rows.
       steps: T, at least the length of the longest episode.
     """
-    first = np.flatnonzero(np.r_[True, rows.episode[1:] != rows.episode[:-1]])
+    first = starts(rows.episode)
     length = np.diff(np.r_[first, len(rows.episode)])
     inside = np.arange(steps) < length[:, np.newaxis]
     number = np.arange(len(length))
@@ -86,13 +101,16 @@ def pad(rows: Rows, steps: int) -> Episodes:
     cut = ~rows.terminated[last]
     v = padded(rows.v, 0.0, more=1)
     v[number, length] = np.where(cut[:, np.newaxis], rows.next_v[last], 0.0)
+    closing = np.where(cut[:, np.newaxis], rows.next_logged[last], 0.0)
     one = np.ones([len(length), 1])
     return Episodes(
         np.hstack([one, weight]),
         np.hstack([one, discount]),
         padded(rows.reward, 0.0),
         padded(rows.q, 0.0),
+        padded(rows.noise, 0.0),
         v,
+        closing,
         length,
         cut,
     )
@@ -100,7 +118,6 @@ def pad(rows: Rows, steps: int) -> Episodes:
 
 def parts(rows: Rows, most: int) -> Iterator[Rows]:
     """Yield rows of at most ``most`` episodes at a time."""
-    first = np.flatnonzero(np.r_[True, rows.episode[1:] != rows.episode[:-1]])
-    starts = first[::most]
-    for start, end in zip(starts, np.r_[starts[1:], len(rows.episode)], strict=True):
+    edges = [*starts(rows.episode)[::most], len(rows.episode)]
+    for start, end in itertools.pairwise(edges):
         yield Rows(*(column[start:end] for column in rows))

@@ -22,7 +22,7 @@ class Terms(NamedTuple):
 
     Attributes:
       one: ``[]``, 1.
-      returned: ``[M]``, sum_t D_t r_t.
+      returned: ``[M]``, sum_t D_t r_t, and the value of the last state if it goes on.
       direct: ``[M]``, v_0.
       ips: ``[M]``, W of the whole episode times its return.
       pdis: ``[M]``, sum_t D_t W_t r_t.
@@ -55,22 +55,22 @@ def terms(given: Episodes, cap: float = np.inf) -> Terms:
       cap: largest weight; larger ones count as this (Ionides 2008). It bounds the
         variance. Doubly robust estimates stay unbiased if Q is right.
     """
-    every = np.newaxis
-    weight = np.minimum(given.weight, cap)[..., every]
-    discount = given.discount[..., every]
-    after = np.arange(given.v.shape[1]) == given.length[:, every]
-    end = np.where((after & given.cut[:, every])[..., every], given.v, 0.0)
+    weight = np.minimum(given.weight, cap)[..., np.newaxis]
+    discount = given.discount[..., np.newaxis]
+    after = np.arange(given.v.shape[1]) == given.length[:, np.newaxis]
+    after &= given.cut[:, np.newaxis]
+    end = np.where(after[..., np.newaxis], given.v, 0.0)
     reward, closed = discount[:, :-1] * given.reward, discount * end
     error = reward - discount[:, :-1] * given.q
     returned = reward.sum(1)
-    # The return of an episode that was cut off ends with the model's value, wherever
-    # pi_e is meant; that of the log is unknown, and ends there.
+    # An episode that was cut off ends with the value of its last state: that of pi_e,
+    # or of the logging policy in the return of the log.
     ips = weight[:, -1] * (returned + closed.sum(1))
     decision, control = weight[:, 1:] * reward, weight[:, 1:] * error
     model, closing = weight * discount * given.v, weight * closed
     return Terms(
         np.ones(len(given.length)),
-        returned,
+        returned + discount[:, -1] * given.closing,
         given.v[:, 0],
         ips,
         decision.sum(1) + closing.sum(1),
@@ -125,10 +125,10 @@ def sdr(sums: Terms) -> np.ndarray:
 
 def wsdr(sums: Terms) -> np.ndarray:
     """Return weighted doubly robust (Thomas and Brunskill 2016, section 5)."""
-    return partial(sums)[..., -1, :]
+    return blends(sums)[..., -1, :]
 
 
-def partial(sums: Terms) -> np.ndarray:
+def blends(sums: Terms) -> np.ndarray:
     """Return blends of weights up to a step and the model, ``[..., T + 1, M]``.
 
     Entry j + 1 is g^(j) of Thomas and Brunskill (2016), section 6: weighted doubly

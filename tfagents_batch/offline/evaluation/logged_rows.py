@@ -10,6 +10,7 @@ import numpy as np
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import dense
 from tfagents_batch.offline.dense import Columns, Partition
+from tfagents_batch.offline.evaluation.episodes import starts
 from tfagents_batch.offline.sql import literal
 
 
@@ -91,7 +92,7 @@ def read(found: Partition, span: Span) -> tuple[Columns, int]:
     where = f"split = {literal(span.split)} AND {keys}"
     columns = dense.episodes(found, where, np.nan)
     key, ordinal = columns["episode"], columns["ordinal"]
-    first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
+    first = starts(key)
     length = np.diff(np.r_[first, len(key)])
     whole = ordinal[first + length - 1] == length
     if whole.all():

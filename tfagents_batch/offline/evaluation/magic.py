@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfagents_batch.offline.evaluation.estimators import Terms, partial
+from tfagents_batch.offline.evaluation import estimators
+from tfagents_batch.offline.evaluation.estimators import Terms
 
 BLENDS = 25  # at most
 _INTERVAL = (5, 95)  # percentiles of resamples between which no bias is assumed
@@ -29,18 +30,19 @@ def magic(sums: Terms, resampled: Terms, resamples: int = 200):
       The estimate ``[M]``, those of resamples ``[B', M]``, and the share of the model
       in the blend ``[M]``.
     """
-    blends, drawn = partial(sums), partial(resampled)  # [T + 1, M], [B, T + 1, M]
+    # [T + 1, M], [B, T + 1, M]
+    blends, drawn = estimators.blends(sums), estimators.blends(resampled)
     steps = np.unique(np.linspace(0, len(blends) - 1, BLENDS).round().astype(int))
     blends, drawn = blends[steps], drawn[:, steps]
-    drawn = drawn[np.isfinite(drawn).all((-2, -1))]
-    if len(drawn) < 2 or not np.isfinite(blends).all():  # all weights are 0
+    known = np.isfinite(drawn).all((-2, -1))
+    if known.sum() < 2 or not np.isfinite(blends).all():  # all weights are 0
         unknown = np.full(blends.shape[-1], np.nan)
         return unknown, np.zeros([0, len(unknown)]), unknown
     found, others, model = [], [], []
     for metric in range(blends.shape[-1]):
         all_, each = blends[:, metric], drawn[..., metric]
-        covariance = np.cov(each, rowvar=False)
-        low, high = np.percentile(each[:, -1], _INTERVAL) - all_[-1]
+        covariance = np.cov(each[known], rowvar=False)
+        low, high = np.percentile(each[known, -1], _INTERVAL) - all_[-1]
 
         def blend(g, covariance=covariance, low=low, high=high):
             far = g - g[-1]
@@ -50,7 +52,8 @@ def magic(sums: Terms, resampled: Terms, resamples: int = 200):
         share = blend(all_)
         found.append(share @ all_)
         model.append(share[0])
-        others.append([blend(g) @ g for g in each[:resamples]])
+        pairs = zip(each[:resamples], known, strict=False)
+        others.append([blend(g) @ g if fine else np.nan for g, fine in pairs])
     return np.array(found), np.array(others).T, np.array(model)
 
 

@@ -144,6 +144,7 @@ def choose_threshold(
     weight: np.ndarray,
     model_logged: np.ndarray,
     model_expected: np.ndarray,
+    count: int | None = None,
     bound: float | None = None,
 ) -> float:
     """Return the threshold of switch-DR with the smallest estimated mean squared error.
@@ -156,6 +157,7 @@ def choose_threshold(
       weight: f64 ``[n]``.
       model_logged: f64 ``[n]``.
       model_expected: f64 ``[n]``.
+      count: number of rows of the estimate; None for those that are given.
       bound: largest magnitude of a reward; ``None`` uses the largest of the log.
     """
     bound = float(np.abs(reward).max()) if bound is None else bound
@@ -163,7 +165,7 @@ def choose_threshold(
     for threshold in thresholds(weight).tolist():
         given = reward, weight, model_logged, model_expected, threshold
         left_out = np.subtract(weight, _small(weight, threshold)).mean()
-        variance = switch_doubly_robust(*given).var() / len(reward)
+        variance = switch_doubly_robust(*given).var() / (count or len(reward))
         errors[threshold] = variance + (bound * left_out) ** 2
     return min(errors, key=errors.__getitem__)
 

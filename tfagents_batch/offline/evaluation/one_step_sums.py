@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.offline.evaluation import one_step
+from tfagents_batch.offline.evaluation.episodes import starts
 
 
 class Decisions(NamedTuple):
@@ -57,7 +58,7 @@ def decisions(
         one_step.ips(reward - model_logged, weights),
         one_step.switch_doubly_robust(*given, threshold),
     )
-    first = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
+    first = starts(episode)
     return Decisions(*(np.add.reduceat(x, first) for x in rows))
 
 
@@ -66,10 +67,18 @@ def thresholds(
     weight: np.ndarray,
     model_logged: np.ndarray,
     model_expected: np.ndarray,
+    count: int,
 ) -> np.ndarray:
-    """Return the threshold of switch-DR for each metric, f64 ``[M]``."""
+    """Return the threshold of switch-DR for each metric, f64 ``[M]``.
+
+    Args:
+      reward, weight, model_logged, model_expected: some rows, see ``decisions``.
+      count: number of all rows.
+    """
     columns = zip(reward.T, model_logged.T, model_expected.T, strict=True)
-    return np.array([one_step.choose_threshold(r, weight, q, v) for r, q, v in columns])
+    return np.array(
+        [one_step.choose_threshold(r, weight, q, v, count) for r, q, v in columns]
+    )
 
 
 def _mean(total: np.ndarray, sums: Decisions) -> np.ndarray:

@@ -59,21 +59,22 @@ class Diagnostics:
       fitted_rows, fitted_episodes: used to fit values.
       cut: share of the episodes that were cut off.
       gaps: number of episodes that were left out because rows of them are missing.
-      effective: effective sample size of whole episodes; ``effective_step`` is its
-        minimum over the steps.
+      effective: effective sample size of whole episodes, by weights without cap;
+        ``effective_least`` is its minimum over the steps.
       mean_weight, mean_weight_error: mean weight of an episode, which should be 1.
       largest_share: share of the largest weight in the sum of all.
       capped: share of the episodes with a weight above the cap.
-      rare: share of the policy's decisions that the logging policy takes with a
-        probability below 1 %, in logged states.
+      rare: share of the policy's decisions, in logged states, that an imitator of the
+        logging policy takes with a probability below 1 %.
       reach: discounted chance that the policy ever takes a decision that was logged
         less than 5 times.
       exact_cells: whether ``reach`` is of single states, or of similar ones.
       cells: number of states, or of groups of similar ones.
-      surprise, surprise_error: mean of ln p - ln p_b, for an imitator p of the logged
-        actions and the logged propensity p_b: above 0, propensities are wrong.
-      td_error: root mean squared error of values, in units of the standard deviation of
-        the reward.
+      surprise, surprise_error: mean over decisions of ln p - ln p_b, for an imitator p
+        of the logged actions and the logged propensity p_b: above 0, propensities are
+        wrong.
+      fit_bias, fit_bias_error: what the value of FQE lacks, by the errors of its values
+        in the log: near 0 if they are right.
       outside: share of the values that lie outside of what rewards make possible.
       rising: whether the loss of the fit rose in its last third.
       logged, served: share of each action, by name.
@@ -87,7 +88,7 @@ class Diagnostics:
     cut: float
     gaps: int
     effective: float
-    effective_step: float
+    effective_least: float
     mean_weight: float
     mean_weight_error: float
     largest_share: float
@@ -98,7 +99,8 @@ class Diagnostics:
     cells: int
     surprise: float
     surprise_error: float
-    td_error: float
+    fit_bias: float
+    fit_bias_error: float
     outside: float
     rising: bool
     logged: Mapping[str, float]
@@ -118,6 +120,8 @@ class Evaluation:
 
     Attributes:
       policy, data: what was evaluated, on which rows.
+      facts: what identifies them: the step of the checkpoint, the share of random
+        decisions, the fingerprint of the rows, and the settings.
       logged: value of the log by metric; "reward" is the reward.
       estimates: by estimator and metric, of whole episodes.
       one_step: likewise, of one decision: reward per decision, not a value.
@@ -130,6 +134,7 @@ class Evaluation:
 
     policy: str
     data: str
+    facts: Mapping[str, Any]
     logged: Mapping[str, Interval]
     estimates: Mapping[str, Mapping[str, Estimate]]
     one_step: Mapping[str, Mapping[str, Estimate]]

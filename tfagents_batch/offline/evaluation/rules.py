@@ -74,7 +74,8 @@ class Rules:
                 )
         for name, band in checked.guards.items():
             fits = isinstance(band, (list, tuple)) and len(band) == 2
-            if not fits or not all(x is None or _is_number(x) for x in band):
+            known = fits and all(x is None or _is_number(x) for x in band)
+            if not known or (None not in band and band[0] > band[1]):
                 raise UserError(
                     f"rules.guards has {name}: {band!r}; expected [low, high], null "
                     "for no bound"
@@ -133,19 +134,38 @@ def read(path: str | os.PathLike[str]) -> Rules:
     return config.replace(Rules(), content, "rules.").check()
 
 
+def check_names(rules: Rules, actions: Sequence[str], metrics: Sequence[str]) -> None:
+    """Check that rules name only actions and metrics of the rows.
+
+    Raises:
+      UserError: if not.
+    """
+    for rule, names, known in (
+        ("most_actions", rules.most_actions, actions),
+        ("guards", rules.guards, metrics),
+    ):
+        if unknown := sorted(set(names) - set(known)):
+            raise UserError(
+                f"rules.{rule} names {', '.join(unknown)}; expected names out of "
+                f"{', '.join(known)}"
+            )
+
+
 def decide(given: Evaluation, rules: Rules) -> Decision:
     """Apply the rules.
 
-    A policy that breaks a limit of its actions or metrics is not deployed, and neither
-    is one whose value is surely too small. Where a value cannot be trusted, or is
-    neither surely large enough nor surely too small, nothing can be told.
+    A policy that breaks a limit of its actions is not deployed. Where values cannot be
+    trusted, or are neither surely good enough nor surely too bad, nothing can be told.
+    Else a policy is not deployed whose value is too small, or whose metrics break a
+    limit.
 
     Raises:
       UserError: if a rule names an action or a metric that the rows do not have.
     """
     rules = rules.check()
+    check_names(rules, tuple(given.diagnostics.served), given.metrics)
     estimator, other = _deciding(given, rules)
-    limits = (*_actions(given, rules), *_guards(given, rules, estimator))
+    limits = tuple(_actions(given, rules))
     value = _value(given, rules, estimator)
     trust = [*_overlap(given, rules, estimator), *_fit(given)]
     if value.state == _value(given, rules, other).state == "failed":
@@ -155,7 +175,7 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
         trust.append(Finding("two estimators", "passed", apart))
     else:
         trust.append(_agreement(given, rules, estimator, other))
-    findings = (*trust, value, *limits)
+    findings = (*trust, value, *_guards(given, rules, estimator), *limits)
     steps: tuple[tuple[Verdict, State, Sequence[Finding]], ...] = (
         ("do not deploy", "failed", limits),
         ("cannot tell", "unknown", findings),
@@ -182,7 +202,7 @@ def _needed(given: Evaluation, rules: Rules) -> float:
 
 
 def _enough(given: Evaluation, rules: Rules) -> bool:
-    return given.diagnostics.effective_step >= _needed(given, rules)
+    return given.diagnostics.effective_least >= _needed(given, rules)
 
 
 def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding]:
@@ -196,7 +216,7 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
         "needed for an interval.",
     )
     text = (
-        f"The log is worth {found.effective_step:,.1f} episodes of this policy "
+        f"The log is worth {found.effective_least:,.1f} episodes of this policy "
         f"(effective sample size; {_needed(given, rules):,.0f} are needed for "
         "estimates by weights)"
     )
@@ -217,7 +237,7 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
         "rare decisions",
         found.rare,
         rules.most_rare,
-        f"{found.rare:.1%} of the policy's decisions were logged with a probability "
+        f"The log takes {found.rare:.1%} of the policy's decisions with a probability "
         f"below 1 %; at most {rules.most_rare:.1%} is allowed.",
     )
     away = abs(found.mean_weight - 1)
@@ -243,12 +263,21 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
 def _fit(given: Evaluation) -> Iterator[Finding]:
     """Yield whether the fitted values make sense."""
     found = given.diagnostics
+    value = given.estimates["fqe"]["reward"].value.value
     yield _within(
         "range of values",
         found.outside,
         0.01,
         f"{found.outside:.1%} of the fitted values are beyond what the rewards of the "
         "log make possible; at most 1.0% is allowed.",
+    )
+    limit = _SURE * found.fit_bias_error + 0.02 * abs(value)
+    yield Finding(
+        "errors of values",
+        "passed" if abs(found.fit_bias) <= limit else "unknown",
+        f"By the errors of fitted values in the log, FQE is off by "
+        f"{-found.fit_bias:+.2g} +- {found.fit_bias_error:.2g}. More --fit.steps, or "
+        "--folds=5, lower this.",
     )
     yield Finding(
         "fit",
@@ -261,7 +290,7 @@ def _fit(given: Evaluation) -> Iterator[Finding]:
 
 def _agreement(given: Evaluation, rules: Rules, estimator: str, other: str) -> Finding:
     """Return whether an estimator of another kind says the same."""
-    if estimator == "fqe" and given.diagnostics.effective_step < _FEW:
+    if estimator == "fqe" and given.diagnostics.effective_least < _FEW:
         text = f"Weights of fewer than {_FEW} effective episodes say nothing of FQE."
         return Finding("two estimators", "passed", text)
     values = [given.estimates[x]["reward"].value for x in (estimator, other)]
@@ -269,7 +298,7 @@ def _agreement(given: Evaluation, rules: Rules, estimator: str, other: str) -> F
     apart = abs(values[0].value - values[1].value)
     text = (
         f"{estimator.upper()} gives {values[0].value:.4g} and {other.upper()} "
-        f"{values[1].value:.4g}, with a standard error of the difference of {error:.2g}"
+        f"{values[1].value:.4g}, with pooled standard errors of {error:.2g}"
     )
     if not np.isfinite([apart, error]).all():
         state: State = "unknown"
@@ -329,11 +358,6 @@ def _actions(given: Evaluation, rules: Rules) -> Iterator[Finding]:
             f"most {rules.most_variation:.1%} is allowed.",
         )
     for name, most in rules.most_actions.items():
-        if name not in found.served:
-            raise UserError(
-                f"rules.most_actions names {name}; the actions are "
-                f"{', '.join(found.served)}"
-            )
         share = found.served[name]
         yield Finding(
             f"share of {name}",
@@ -345,10 +369,6 @@ def _actions(given: Evaluation, rules: Rules) -> Iterator[Finding]:
 
 def _guards(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding]:
     for name, (low, high) in rules.guards.items():
-        if name not in given.metrics:
-            raise UserError(
-                f"rules.guards names {name}; the metrics are {', '.join(given.metrics)}"
-            )
         found = given.estimates[estimator][name].value
         least, most = (
             (-np.inf if low is None else low),

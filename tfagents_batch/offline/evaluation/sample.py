@@ -14,8 +14,8 @@ class Sample(NamedTuple):
       state, after: f32 ``[N, F]``, normalized states and next states.
       action: int32 ``[N]``.
       mask: bool ``[N, A]``, actions that were possible.
-      policy: f32 ``[N, A]``, pi_e(a | s'); 0 after a terminal row.
-      discount: f32 ``[N]``.
+      policy: f32 ``[N, A]``, pi_e(a | s').
+      discount: f32 ``[N]``, 0 after a terminal row.
       reward: f32 ``[N, M]``.
     """
 
@@ -34,8 +34,10 @@ class Predictions(NamedTuple):
     Attributes:
       q, reward: f64 ``[N, A, M]``, value and next reward of every action.
       behavior: f ``[N, A]``, the logging policy.
+      logged: f64 ``[N, M]``, value of the logging policy.
     """
 
     q: np.ndarray
     reward: np.ndarray
     behavior: np.ndarray
+    logged: np.ndarray

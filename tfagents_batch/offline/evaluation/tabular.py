@@ -10,7 +10,7 @@ from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 
 
 class Tabular:
-    """Values of cells, of K folds; predicts as ``neural.Fit`` does.
+    """Values of cells, of K folds; an ``evaluate.Values``.
 
     Args:
       rows: the rows.
@@ -38,13 +38,14 @@ class Tabular:
             self._folds.append(_predictions(part, found, cell[kept], after[kept]))
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
-        """Return predictions of what has not seen a fold, see ``neural.Fit``."""
+        """Return predictions of what has not seen a fold, see ``evaluate.Values``."""
         found = self._folds[fold]
         number = cells.number(self._cells, state)
         behavior = np.where(mask, found.behavior[number], 0)
         total = behavior.sum(1, keepdims=True)
         behavior = np.where(total > 0, behavior / np.maximum(total, 1e-12), 0)
-        return Predictions(found.q[number], found.reward[number], behavior)
+        values = found.q[number], found.reward[number], behavior
+        return Predictions(*values, found.logged[number])
 
 
 def _predictions(
@@ -55,4 +56,5 @@ def _predictions(
     given = rows.policy, rows.discount, rows.reward
     model = cells.model(found, cell, rows.action, after, *given, *nowhere)
     reward = model.reward.reshape(*model.rows.shape, -1)
-    return Predictions(cells.values(model), reward, model.rows)
+    logged = cells.logged_values(found.count, cell, after, *given[1:])
+    return Predictions(cells.values(model), reward, model.rows, logged)

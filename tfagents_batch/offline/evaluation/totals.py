@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfagents_batch.offline.evaluation.episodes import Episodes
+from tfagents_batch.offline.evaluation.episodes import Episodes, starts
 
+_LEAST = 1e-3  # probability of an action by the imitator
 # Of weights, as powers of 10; in the first and last bin also what lies beyond.
 EDGES = np.linspace(-4, 4, 33)
 
@@ -48,22 +49,18 @@ class Totals:
     def add_rows(self, given: Block, episode: np.ndarray) -> None:
         """Add rows of whole episodes; ``episode`` i64 ``[N]`` has their keys."""
         actions = given.policy.shape[1]
-        with np.errstate(divide="ignore"):
-            imitated = np.log(
-                given.behavior[np.arange(len(given.action)), given.action]
-            )
-            surprise = imitated - np.log(given.propensity)
-        first = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
+        imitated = given.behavior[np.arange(len(given.action)), given.action]
+        surprise = np.log(np.maximum(imitated, _LEAST)) - np.log(given.propensity)
+        first = starts(episode)
+        surprise = np.add.reduceat(surprise, first)
         influence = np.add.reduceat(given.visits[:, np.newaxis] * given.error, first)
-        self._add(
+        self.add(
             rows=len(given.action),
             logged=np.bincount(given.action, minlength=actions),
             served=given.policy.sum(0),
             rare=(given.policy * (given.behavior < 0.01)).sum(),
-            surprise=np.nansum(surprise),
-            surprise_squared=np.nansum(surprise**2),
-            error=given.error.sum(0),
-            error_squared=(given.error**2).sum(0),
+            surprise=surprise.sum(),
+            surprise_squared=(surprise**2).sum(),
             influence=influence.sum(0),
             influence_squared=(influence**2).sum(0),
             ratios=_histogram(given.ratio),
@@ -73,14 +70,16 @@ class Totals:
         """Add padded episodes."""
         weight = given.weight
         last = weight[:, -1]
+        scale = given.discount[:, :-1] * np.minimum(weight, cap)[:, 1:]
         with np.errstate(over="ignore"):
-            self._add(
+            self.add(
                 episodes=len(last),
                 cut=given.cut.sum(),
                 weight=weight.sum(0),
                 weight_squared=(weight**2).sum(0),
                 capped=(weight > cap).any(1).sum(),
                 weights=_histogram(last),
+                noise=((scale**2)[..., np.newaxis] * given.noise).sum(0),
             )
         self.largest = max(self.largest, float(last.max()))
 
@@ -102,6 +101,18 @@ class Totals:
             variance = float(self["weight_squared"][-1]) / n - mean**2
         return mean, math.sqrt(max(variance, 0.0) / n)
 
+    def fit_bias(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what FQE's values lack by their errors in the log, and its error.
+
+        It is the mean over the episodes of the errors r + discount v' - q, each as
+        often as the policy would make this decision: 0 if the values are right. ``[M]``
+        each.
+        """
+        n = float(self["episodes"])
+        mean = self["influence"] / n
+        variance = np.maximum(self["influence_squared"] / n - mean**2, 0)
+        return mean, np.sqrt(variance / n)
+
     def fit_error(self, fitted: int) -> np.ndarray:
         """Return the standard error of FQE by what it was fitted to, ``[M]``.
 
@@ -113,7 +124,8 @@ class Totals:
         variance = np.maximum(self["influence_squared"] / n - mean**2, 0)
         return np.sqrt(variance / max(fitted, 1))
 
-    def _add(self, **given: np.ndarray | float) -> None:
+    def add(self, **given: np.ndarray | float) -> None:
+        """Add numbers to sums, by name."""
         for name, value in given.items():
             before = self._sums.get(name, 0)
             self._sums[name] = before + np.asarray(value, np.float64)
