@@ -6,10 +6,14 @@ import json
 import numpy as np
 import pytest
 
+from tests.offline import made
 from tests.offline.evaluation import grid
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline import dense
 from tfagents_batch.offline.evaluation import evaluate, logged_rows, rules
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings, FitSettings
+from tfagents_batch.offline.reader import open_rows
+from tfagents_batch.offline.timeline import TimelineConfig, build
 from tfagents_batch.serving import fitted_q
 
 TABULAR = EvaluationSettings(folds=2, values="tabular", resamples=200)
@@ -92,6 +96,45 @@ def test_values_never_see_the_episodes_that_they_judge(log):
         state = fitted.normalize(np.eye(21, dtype=np.float32))
         found = fitted.values.predict(state, np.ones([21, 4], bool), fold).reward
         np.testing.assert_allclose(found.ravel(), mean, atol=1e-6)
+
+
+def test_episodes_that_were_cut_off_count_what_would_have_followed(tmp_path):
+    # One state; "b" earns 0.1 less. Episodes end after 10 steps by a time limit.
+    random = np.random.default_rng(0)
+    rows = [
+        made.row(
+            mdp_id=f"u{i}",
+            sequence_number=t,
+            state_features={"0": 1.0},
+            action="ab"[action],
+            action_probability=0.5,
+            reward=1.0 - 0.1 * action,
+            possible_actions=["a", "b"],
+            metrics=None,
+            truncated=t == 9,
+            final_state_features={"0": 1.0} if t == 9 else None,
+        )
+        for i in range(200)
+        for t, action in enumerate(random.integers(0, 2, 10).tolist())
+    ]
+    with open_rows(rows) as opened:
+        config = TimelineConfig(train_share=0.0, eval_share=1.0, gamma=0.95)
+        build(opened, opened.find_schema(), config, tmp_path)
+    found = dense.partition(tmp_path)
+
+    class Often:
+        name = "often b"
+
+        def probabilities(self, columns, part):
+            return np.tile([0.4, 0.6], [len(columns["reward"]), 1])
+
+    result = judged(found, Often(), TABULAR)
+    assert result.diagnostics.cut == 1
+    assert result.logged["reward"].value == pytest.approx(0.95 / 0.05, rel=0.01)
+    for name in ("fqe", "sdr", "wsdr", "magic"):
+        value = result.estimates[name]["reward"].value.value
+        assert value == pytest.approx(0.94 / 0.05, rel=0.01), name
+    assert rules.decide(result, rules.Rules()).verdict == "do not deploy"
 
 
 def test_a_late_goal_is_not_reached_by_the_log(tmp_path):
