@@ -14,10 +14,10 @@ class FitSettings:
     """Settings of fitted Q evaluation by networks."""
 
     steps: int = option(10_000, "gradient steps", least=1)
-    batch_size: int = option(256, "rows of a step, of each fold", least=1)
+    batch_size: int = option(512, "rows of a step, of each fold", least=1)
     hidden: tuple[int, ...] = option((64, 64), "units of the hidden layers", least=1)
     learning_rate: float = number(
-        1e-3, "learning rate at the start; it falls linearly to 0", above=0
+        3e-3, "learning rate at the start; it falls linearly to 0", above=0
     )
     target_tau: float = number(0.05, "step of the target network", above=0, most=1)
     rows: int = option(1_000_000, "rows to fit, at most", least=1)
