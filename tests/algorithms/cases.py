@@ -19,14 +19,18 @@ BRIEF = {"network": {"hidden": [8]}, "histograms": False}  # short to compile
 # Algorithms that learn from logged rows only, see tests/sources/test_table.py.
 OF_ROWS = {k for k, (_, kind) in REGISTRY.items() if {*kind().accepts()} == {"rows"}}
 KINDS = {  # of actions, by algorithm, if it does not take all
-    "bc": ("discrete",),
+    "bc": ("discrete", "box"),
     "bcq": ("discrete",),
+    "cql": ("box",),
+    "crr": ("box",),
     "crr_discrete": ("discrete",),
     "dqn": ("discrete",),
+    "iql": ("box",),
     "pqn": ("discrete",),
     "ddpg": ("box",),
     "sac": ("box", "discrete"),
     "td3": ("box",),
+    "td3_bc": ("box",),
 }
 # Options of short runs of 4 environments, if an algorithm needs others.
 RUNS = collections.defaultdict(lambda: {"settings": BRIEF})
@@ -175,6 +179,15 @@ def experience(agent, **options) -> Trajectory:
         cut(trajectory.behavior, size - 1),
         weight=tf.ones([len(starts) * B]),
     )
+
+
+def rows(agent, seed=0) -> Trajectory:
+    """Return a batch of rows: steps of the agent, each with the next one."""
+    made = collect(agent, seed=seed, terminate=True)
+    pairs = nest.map(
+        lambda x: tf.stack([nest.fold(x[:-1]), nest.fold(x[1:])]), made.steps
+    )
+    return Trajectory(pairs, nest.fold(made.action)[tf.newaxis], {})
 
 
 def train(name, folder, **options):

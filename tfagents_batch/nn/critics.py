@@ -56,12 +56,16 @@ class Critics(keras.Model):
 
         Args:
           timestep: ``[N, ...]``.
-          action: f32 ``[N, A]``, scaled to [-1, 1]; None for Q of all actions.
+          action: f32 ``[N, A]``, scaled to [-1, 1]; None for Q of all actions. Of M
+            actions in each state, ``[N, M, A]``, it returns Q, f32 ``[K, N, M]``.
           first: number of networks; None for all.
         """
         observation, _ = networks.split_mask(timestep.observation)
         features = tf.cast(self.encoder(observation, training=False), tf.float32)
         if action is None:
             return self.towers(features, first=first)
+        if action.shape.rank == 3:
+            q = self.towers(features, first=first, more=action)
+            return tf.reshape(q, [-1, *action.shape[:2]])
         inputs = tf.concat([features, action], -1)
         return self.towers(inputs, first=first)[..., 0]

@@ -16,7 +16,11 @@ from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.bounds import Bounds, bounds
 from tfagents_batch.nn.exploration import Warmup, action_noise
-from tfagents_batch.nn.policies.box import Deterministic, SquashedNormal
+from tfagents_batch.nn.policies.box import (
+    ClippedNormal,
+    Deterministic,
+    SquashedNormal,
+)
 from tfagents_batch.schedules import Constant, Linear
 from tfagents_batch.types import EnvSpec
 
@@ -75,6 +79,33 @@ def test_log_densities_with_noise_are_those_computed_by_hand():
     found = log_density(deterministic(), tanh_step(0.5, 6), actions)
     expected = [-1.6120857, -2.1120857, -1.8410216, -6.6077262, -np.inf, -np.inf]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def clipped(limits=LIMITS):
+    return ClippedNormal(actor("action", "log_std"), limits, Warmup(0))
+
+
+def clipped_step(unit, std, rows):
+    row = np.ones([rows, 1])
+    outputs = {"action": np.arctanh(unit) * row, "log_std": np.log(std) * row}
+    return make_step({name: np.float32(x) for name, x in outputs.items()})
+
+
+def test_log_densities_of_a_clipped_normal_are_those_of_normal_noise():
+    actions = [[4], [2], [6], [-2], [6.1], [-2.1]]
+    found = log_density(clipped(), clipped_step(0.5, 0.5, 6), actions)
+    expected = [-1.6120857, -2.1120857, -1.8410216, -6.6077262, -np.inf, -np.inf]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_clipped_normal_takes_its_mean_or_clips_what_it_samples():
+    policy, step = clipped(), clipped_step(0.5, 0.5, 2000)
+    noise = nest.map(lambda x: x[0], policy.noise((1, 2000), 0))
+    mean, _, _ = policy.act(step, (), noise, at(100), False)
+    np.testing.assert_allclose(mean, np.full([2000, 1], 4.0), rtol=1e-6)
+    taken, _, _ = policy.act(step, (), noise, at(100), True)
+    assert np.min(taken) >= -2 and np.max(taken) == 6
+    assert np.mean(taken == 6) == pytest.approx(0.1587, abs=0.03)  # P(z > 1)
 
 
 def test_log_densities_with_ou_noise_are_given_the_acting_state():

@@ -60,15 +60,15 @@ class Settings(off_policy.Settings):
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         """Return the limits of metrics, see ``interfaces.Algorithm``."""
         del spec
-        return (
-            off_policy.diverging_values(
-                100,
-                self.gamma,
-                "smaller rewards; lower --algorithm.learning_rate or "
-                "--algorithm.target_tau; fewer --algorithm.train_updates",
-            ),
-            *alarms.small_returns(),
+        fewer = "; fewer --algorithm.train_updates"
+        values = off_policy.diverging_values(
+            100,
+            self.gamma,
+            "smaller rewards; lower --algorithm.learning_rate or "
+            f"--algorithm.target_tau{fewer if 'windows' in self.accepts() else ''}",
         )
+        played = "windows" in self.accepts()  # rows have no episodes
+        return (values, *(alarms.small_returns() if played else ()))
 
     def update_size(self, collected: int) -> UpdateSize:
         """Return the size of a batch, see ``interfaces.Algorithm``."""

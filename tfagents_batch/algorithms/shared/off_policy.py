@@ -88,8 +88,11 @@ class Settings:
         """Return that it learns from windows, and with n = 1 also from rows."""
         ratio = Ratio(self.train_updates, self.train_every, self.warmup_steps)
         windows = {"windows": Windows(self.batch_size, self.window, ratio)}
-        rows = Rows(self.batch_size, self.gamma, _COLLECTING)
-        return windows | ({"rows": rows} if self.n_step == 1 else {})
+        return windows | (self.only_rows() if self.n_step == 1 else {})
+
+    def only_rows(self) -> Accepts:
+        """Return that it learns from rows, which hold their n rewards already."""
+        return {"rows": Rows(self.batch_size, self.gamma, _COLLECTING)}
 
 
 class Learner(tf.Module):

@@ -13,6 +13,8 @@ from tfagents_batch.nn.layers import kernels
 class EnsembleDense(keras.layers.Layer):
     """Dense layers of K networks, ``[N, F]`` or ``[K, N, F] -> [K, N, units]``.
 
+    With more inputs, see ``EnsembleMLP.call``, it is ``[N, F] -> [K, N M, units]``.
+
     Args:
       count: K.
       units: number of outputs.
@@ -44,9 +46,17 @@ class EnsembleDense(keras.layers.Layer):
             name="bias", shape=(self.count, 1, self.units), initializer="zeros"
         )
 
-    def call(self, x, first: int | None = None):
+    def call(self, x, first: int | None = None, more=None):
         kernel, bias = self.kernel[:first], self.bias[:first]
-        return self.activation(tf.matmul(x, kernel) + bias)
+        if more is None:
+            return self.activation(tf.matmul(x, kernel) + bias)
+        # The product with the row is made once for its M inputs.
+        rows, inputs, size = more.shape
+        own = tf.matmul(tf.reshape(more, [rows * inputs, size]), kernel[:, -size:])
+        own = tf.reshape(own, [-1, rows, inputs, self.units])
+        shared = tf.matmul(x, kernel[:, :-size]) + bias
+        joined = self.activation(shared[:, :, tf.newaxis] + own)
+        return tf.reshape(joined, [-1, rows * inputs, self.units])
 
     def compute_output_shape(self, shape):
         return (self.count, *shape[-2:-1], self.units)
@@ -84,8 +94,15 @@ class EnsembleMLP(keras.layers.Layer):
             layer.build(shape)
             shape = layer.compute_output_shape(shape)
 
-    def call(self, x, first: int | None = None):
-        """Return the outputs of the first ``first`` networks; None for all."""
+    def call(self, x, first: int | None = None, more=None):
+        """Return the outputs of the first ``first`` networks; None for all.
+
+        Args:
+          x: f32 ``[N, F]``.
+          first: number of networks.
+          more: f32 ``[N, M, A]``, M times the last A of F + A inputs of each row; the
+            outputs are ``[K, N M, units]``.
+        """
         for layer in self.layers:
-            x = layer(x, first=first)
+            x, more = layer(x, first=first, more=more), None
         return x

@@ -1,6 +1,7 @@
-"""Policies of bounded Box actions: stochastic and deterministic ones (SAC, TD3).
+"""Policies of bounded Box actions: stochastic and deterministic ones.
 
-Both take uniform random actions during the warm-up, and may add noise to actions.
+Those of SAC and TD3 take uniform random actions during the warm-up, and may add noise
+to actions.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.bounds import Bounds
 from tfagents_batch.nn.exploration import ActionNoise, Warmup
 from tfagents_batch.nn.policies.base import NetworkPolicy
-from tfagents_batch.ops.distributions.gaussian import TanhNormal, log_upper_tail
+from tfagents_batch.ops.distributions.gaussian import (
+    DiagNormal,
+    TanhNormal,
+    log_upper_tail,
+)
 from tfagents_batch.types import Nest, TimeStep
 
 _LOG_STD = (-20.0, 2.0)  # bounds of a log standard deviation, as in Haarnoja et al.
+_LOG_STD_OF_ROWS = (-5.0, 2.0)  # densities of repeated actions would grow without end
 
 
 class Noise(NamedTuple):
@@ -38,7 +44,7 @@ class Noise(NamedTuple):
     uniform: tf.Tensor
 
 
-class _BoxPolicy(NetworkPolicy):
+class BoxPolicy(NetworkPolicy):
     """Base of the policies of this module; see ``interfaces.Policy``.
 
     They define ``_log_density`` for steps after the warm-up, with actions ``[N, A]``.
@@ -126,7 +132,7 @@ class _BoxPolicy(NetworkPolicy):
         return self.bounds.action(unit), state
 
 
-class SquashedNormal(_BoxPolicy):
+class SquashedNormal(BoxPolicy):
     """Normal distribution, squashed into the bounds by tanh (SAC).
 
     The actor's outputs are ``mean`` and ``log_std``, A each.
@@ -182,7 +188,7 @@ class SquashedNormal(_BoxPolicy):
             )
 
 
-class Deterministic(_BoxPolicy):
+class Deterministic(BoxPolicy):
     """Deterministic actions with added noise (DDPG, TD3).
 
     The actor's output is ``action``; tanh squashes it into the bounds.
@@ -215,10 +221,51 @@ class Deterministic(_BoxPolicy):
             )
         unit = self.unit(timestep)
         policy = self.action_noise.distribution(unit, timestep, state, step)
-        low, high = self.bounds.flat
-        log = policy.log_prob(self.bounds.unit(action)) - np.log(high / 2 - low / 2)
-        # The probabilities of numbers that are clipped to a bound.
-        below = log_upper_tail((policy.mean + 1) / policy.std)
-        above = log_upper_tail((1 - policy.mean) / policy.std)
-        log = tf.where(action <= low, below, tf.where(action >= high, above, log))
-        return tf.reduce_sum(tf.where(policy.std > 0, log, math.nan), -1)
+        return _clipped(policy, action, self.bounds)
+
+
+class ClippedNormal(BoxPolicy):
+    """Normal distribution around a squashed mean, clipped to the bounds (IQL, CRR, BC).
+
+    The actor's outputs are ``action``, which tanh squashes to the mean, and
+    ``log_std``, A each. Unlike a squashed normal it has densities that are moderate for
+    logged actions at a bound.
+    """
+
+    def distribution(self, timestep: TimeStep) -> DiagNormal:
+        """Return the distribution of actions in units of half their range, ``[N, A]``.
+
+        It is not clipped.
+        """
+        outputs, _ = self.network(timestep)
+        log_std = tf.clip_by_value(outputs["log_std"], *_LOG_STD_OF_ROWS)
+        return DiagNormal(tf.tanh(outputs["action"]), tf.exp(log_std))
+
+    def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
+        """Sample actions and clip them, or take the means."""
+        policy = self.distribution(timestep)
+        unit = policy.sample(noise.action) if explore else policy.mode()
+        return self.bounds.action(tf.clip_by_value(unit, -1.0, 1.0)), {}, state
+
+    def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
+        policy = self.distribution(timestep)
+        each = DiagNormal(policy.mean, policy.std, event_ndims=0)
+        return _clipped(each, action, self.bounds)
+
+
+def _clipped(policy: DiagNormal, action: tf.Tensor, bounds: Bounds) -> tf.Tensor:
+    """Return the log density of clipped actions, f32 ``[N]``.
+
+    At a bound it is the log of the probability of numbers that are clipped to it.
+
+    Args:
+      policy: of each number in units of half its range, before it is clipped.
+      action: f32 ``[N, A]``.
+      bounds: bounds of the actions.
+    """
+    low, high = bounds.flat
+    log = policy.log_prob(bounds.unit(action)) - np.log(high / 2 - low / 2)
+    below = log_upper_tail((policy.mean + 1) / policy.std)
+    above = log_upper_tail((1 - policy.mean) / policy.std)
+    log = tf.where(action <= low, below, tf.where(action >= high, above, log))
+    return tf.reduce_sum(tf.where(policy.std > 0, log, math.nan), -1)
