@@ -1,13 +1,15 @@
-"""Behavior cloning of Discrete actions: the most likely policy of logged rows.
+"""Behavior cloning: the most likely policy of logged rows (Pomerleau 1991).
 
-Cross-entropy between logged actions and the policy's probabilities over the actions
-that were possible (Pomerleau 1991; Horizon's imitator).
+Of Discrete actions, it is the cross-entropy between logged actions and the policy's
+probabilities over the actions that were possible (Horizon's imitator). Of Box actions,
+it is the density of a normal distribution, or the squared error of its mean.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+import functools
+from typing import Any, ClassVar, Literal
 
 import gymnasium as gym
 import tensorflow as tf
@@ -25,10 +27,12 @@ from tfagents_batch.interfaces import (
     Updated,
     UpdateSize,
 )
-from tfagents_batch.metrics import Limit
+from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import actor, networks, user
+from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.optimizer import Rule
+from tfagents_batch.nn.policies.box import ClippedNormal
 from tfagents_batch.nn.policies.softmax import Softmax
 from tfagents_batch.ops import masked, td
 from tfagents_batch.schedules import Constant, Schedule
@@ -50,6 +54,9 @@ class Config:
         None, "largest global norm of the gradient; none: any", above=0
     )
     batch_size: int = option(256, "rows per update", least=1)
+    loss: Literal["likelihood", "squared"] = option(
+        "likelihood", "of logged actions, or squared error of the mean of a Box policy"
+    )
     histograms: bool = option(True, "log histograms of weights and gradients")
     network: actor.Config = option(actor.Config(), "shape of the network")
 
@@ -90,16 +97,23 @@ class BC(tf.Module):
         built-in network.
 
     Raises:
-      UserError: if actions are not Discrete.
+      UserError: if actions are neither Discrete nor a bounded Box.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
         super().__init__()
         self.config = config = config.check()
-        if not isinstance(spec.action_space, gym.spaces.Discrete):
+        space = spec.action_space
+        self._discrete = isinstance(space, gym.spaces.Discrete)
+        if not isinstance(space, (gym.spaces.Discrete, gym.spaces.Box)):
             raise UserError(
-                f"the action space is {spec.action_space}; behavior cloning needs "
-                "Discrete actions"
+                f"the action space is {space}; behavior cloning needs Discrete "
+                "actions, or a Box of floats"
+            )
+        if self._discrete and config.loss == "squared":
+            raise UserError(
+                f"loss is squared, but the action space is {space}; leave --algorithm."
+                "loss out, or clone actions of a Box"
             )
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
@@ -110,11 +124,15 @@ class BC(tf.Module):
         self.named_variables = learner.named_variables
         self.compilable = not self.network.convolves
 
-    def make_policy(self) -> Softmax:
+    def make_policy(self) -> Softmax | ClippedNormal:
         """Return a policy with variables of its own, like the one that learns."""
+        make = functools.partial(actor.Actor, self._spec, self.config.network)
+        if not self._discrete:
+            limits = bounds(self._spec)
+            heads = {"action": limits.size, "log_std": limits.size}
+            return ClippedNormal(make(heads, self._given), limits, Warmup(0))
         space = self._spec.action_space
-        heads = {"logits": int(space.n)}
-        network = actor.Actor(self._spec, self.config.network, heads, self._given)
+        network = make({"logits": int(space.n)}, self._given)
         return Softmax(network, int(space.n), space.start, Warmup(0))
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
@@ -122,25 +140,41 @@ class BC(tf.Module):
         del seed
         rate = self.inputs.learning_rate(step)
         self.optimizer.set_learning_rate(rate)
-        action, mask = self.policy.index(trajectory.action[0]), trajectory.mask[0]
+        losses_of = self._of_discrete if self._discrete else self._of_box
+        mask = trajectory.mask[0]
 
         def loss():
-            log_policy = self._log_policy(trajectory)
-            likelihood = td.chosen(log_policy, action)
-            loss = -masked.mean(likelihood, mask) + networks.added_loss(self.network)
-            return loss, (loss, log_policy)
+            losses, quality = losses_of(trajectory)
+            loss = masked.mean(losses, mask) + networks.added_loss(self.network)
+            return loss, (loss, quality)
 
-        (loss, log_policy), found = self.optimizer.minimize(loss)
-        best = tf.argmax(log_policy, -1, tf.int32) == action
+        (loss, quality), found = self.optimizer.minimize(loss)
         return Updated(
             found
             | {
                 "loss/total": loss,
-                "policy/accuracy": masked.mean(tf.cast(best, tf.float32), mask),
+                **{name: masked.mean(x, mask) for name, x in quality.items()},
                 "grad/learning_rate": tf.identity(rate),
                 "grad/updates": tf.ones([]),
             }
         )
+
+    def _of_discrete(self, trajectory: Trajectory) -> tuple[tf.Tensor, Metrics]:
+        """Return the losses of rows, f32 ``[N]``, and whether actions are the best."""
+        log_policy = self._log_policy(trajectory)
+        action = self.policy.index(trajectory.action[0])
+        best = tf.argmax(log_policy, -1, tf.int32) == action
+        likely = td.chosen(log_policy, action)
+        return -likely, {"policy/accuracy": tf.cast(best, tf.float32)}
+
+    def _of_box(self, trajectory: Trajectory) -> tuple[tf.Tensor, Metrics]:
+        """Return the losses of rows, and squared errors of the policy's means."""
+        policy = self.policy.distribution(nest.map(lambda x: x[0], trajectory.steps))
+        action = self.policy.bounds.unit(trajectory.action[0])
+        error = tf.reduce_mean(tf.square(policy.mode() - action), -1)
+        squared = self.config.loss == "squared"
+        losses = error if squared else -policy.log_prob(action)
+        return losses, {"policy/squared_error": error}
 
     def assess(self, trajectory: Trajectory) -> Assessment:
         """Return the probabilities of actions, see ``interfaces.Assessment``."""
