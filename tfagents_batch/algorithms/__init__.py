@@ -26,4 +26,5 @@ REGISTRY = {
     "sac": (sac.SAC, sac.Config),
     "td3": (td3.TD3, td3.Config),
     "ddpg": (td3.TD3, td3.DDPGConfig),
+    "td3_bc": (td3.TD3, td3.TD3BCConfig),
 }

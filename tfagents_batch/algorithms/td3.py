@@ -1,12 +1,14 @@
-"""Twin delayed DDPG (Fujimoto et al. 2018, arXiv:1802.09477), and DDPG.
+"""Twin delayed DDPG (Fujimoto et al. 2018, arXiv:1802.09477), DDPG and TD3+BC.
 
 DDPG (Lillicrap et al. 2016, arXiv:1509.02971) is the case of one critic, an actor that
-moves in every update, and targets without noise.
+moves in every update, and targets without noise. TD3+BC (Fujimoto and Gu 2021,
+arXiv:2106.06860) learns from logged rows: its actor also imitates their actions.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import tensorflow as tf
 
@@ -21,14 +23,14 @@ from tfagents_batch.algorithms.shared.actor_critic import (
 )
 from tfagents_batch.config import number, option
 from tfagents_batch.graph import loops
-from tfagents_batch.interfaces import Updated
+from tfagents_batch.interfaces import Accepts, DefaultSource, Updated
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.exploration import Kind
 from tfagents_batch.nn.policies.box import Deterministic
-from tfagents_batch.ops import masked, td, windows
+from tfagents_batch.ops import advantages, masked, td, windows
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec, Trajectory
 
@@ -57,6 +59,11 @@ class Config(Settings):
     target_clip: float = number(
         0.5, "largest noise in targets (Stable-Baselines3: target_noise_clip)", least=0
     )
+    bc_alpha: float | None = number(
+        None,
+        "weight alpha of values against imitation (TD3+BC); none: no imitation",
+        above=0,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +86,29 @@ class DDPGConfig(Config):
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class TD3BCConfig(Config):
+    """Settings of TD3+BC; scales of noise are in units of half an action's range."""
+
+    learning_rate: Schedule = number(
+        Constant(3e-4), "learning rate of the optimizer", least=0
+    )
+    warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
+    bc_alpha: float | None = number(
+        2.5,
+        "weight alpha of values against imitation; none: no imitation, as in TD3",
+        above=0,
+    )
+
+    source: ClassVar[DefaultSource] = "table", {}
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from rows."""
+        return self.only_rows()
+
+
 class TD3(tf.Module):
-    """TD3, or DDPG by its settings; satisfies ``interfaces.Algorithm``.
+    """TD3, DDPG or TD3+BC by its settings; satisfies ``interfaces.Algorithm``.
 
     Args:
       config: settings.
@@ -190,12 +218,18 @@ class TD3(tf.Module):
         return found, error
 
     def _update_actor(self, batch: windows.Transition) -> Metrics:
-        """Step along the gradient of -Q_1(s, mu(s))."""
+        """Step along the gradient of -Q_1(s, mu(s)), with imitation for TD3+BC."""
+        alpha, mask = self.inputs.bc_alpha, batch.mask
+        logged = self.policy.bounds.unit(batch.action)
 
         def actor_loss():
             action = self.policy.unit(batch.step)
             q = self.critics(batch.step, action, first=1)[0]
-            loss = -masked.mean(q, batch.mask) + networks.added_loss(self.network)
+            if alpha is None:
+                loss = -masked.mean(q, mask)
+            else:
+                loss = advantages.with_imitation(q, action, logged, alpha, mask)
+            loss += networks.added_loss(self.network)
             return loss, loss
 
         loss, found = self._optimizers["actor"].minimize(actor_loss)

@@ -31,6 +31,8 @@ def _learned(algorithm: str, steps: int, **settings: Any) -> Preset:
 # Each sample of a timeline has its rewards already.
 _ONE = {"n_step": 1, "warmup_steps": 0, "epsilon": 0.0}
 
+_PENDULUM = {"gamma": 0.97, "learning_rate": 1e-3, "target_tau": 0.02}
+
 PRESETS = {
     # Values of the random policy: the best actions by them. 190 or more.
     "rows/dqn": _learned(
@@ -77,4 +79,6 @@ PRESETS = {
         loss="squared",
         learning_rate="linear(3e-3, 0)",
     ),
+    # 40,000 rows of a half-trained SAC in Pendulum-v1.
+    "rows/td3_bc": _learned("td3_bc", 20_000, **_PENDULUM),
 }
