@@ -6,6 +6,7 @@ from tfagents_batch.algorithms import (
     bcq,
     crr_discrete,
     dqn,
+    iql,
     ppo,
     pqn,
     reinforce,
@@ -27,4 +28,5 @@ REGISTRY = {
     "td3": (td3.TD3, td3.Config),
     "ddpg": (td3.TD3, td3.DDPGConfig),
     "td3_bc": (td3.TD3, td3.TD3BCConfig),
+    "iql": (iql.IQL, iql.Config),
 }
