@@ -5,7 +5,6 @@ Discrete actions are in ``sac_discrete.py``.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import keras
@@ -14,14 +13,13 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import seeds
 from tfagents_batch.algorithms import sac_discrete
+from tfagents_batch.algorithms.sac_settings import Config
 from tfagents_batch.algorithms.shared import off_policy
 from tfagents_batch.algorithms.shared.actor_critic import (
-    Settings,
     critic_metrics,
     noise_metrics,
     of_actor,
 )
-from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Updated
 from tfagents_batch.metrics import Metrics
@@ -32,25 +30,6 @@ from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.nn.policies.softmax import Softmax
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
-
-
-@dataclasses.dataclass(frozen=True)
-class Config(Settings):
-    """Settings of SAC."""
-
-    temperature: float | None = number(
-        None,
-        "temperature alpha of the entropy; none: learned (Stable-Baselines3: ent_coef)",
-        least=0,
-    )
-    start_temperature: float = option(
-        1.0, "temperature at the start, if it is learned", above=0
-    )
-    target_entropy: float | None = number(
-        None,
-        "entropy that a learned temperature aims at, in nats, with actions scaled to "
-        "-1 to 1; none: -A for A numbers, 0.98 ln A for A Discrete actions",
-    )
 
 
 class SAC(tf.Module):
@@ -83,6 +62,7 @@ class SAC(tf.Module):
         self._log_temperature = keras.Variable(
             math.log(config.start_temperature), dtype="float32"
         )
+        self._extra = extra = config.regularizer(spec)
         self.learner = off_policy.Learner(
             config,
             self.policy,
@@ -90,13 +70,15 @@ class SAC(tf.Module):
                 "critics": self.critics.trainable_variables,
                 "actor": self.network.trainable_variables,
                 "temperature": [self._log_temperature],
-            },
+            }
+            | (extra.trained if extra else {}),
             target=[(self.targets, self.critics)],
             variables={
                 "critics": networks.named_variables(self.critics),
                 "targets": networks.named_variables(self.targets),
                 "log_temperature": self._log_temperature,
-            },
+            }
+            | (extra.learned if extra else {}),
         )
         self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
         # XLA slows convolutions down on a CPU.
@@ -138,16 +120,23 @@ class SAC(tf.Module):
         """
         mask, key = batch.mask, seeds.key(seed, "later")
         q, log_prob = self._soft_value(batch.next, self.targets, key)
-        value = q - self._temperature() * log_prob
-        target = masked.safe(td.target(batch.reward, batch.discount, value), mask)
+        if self.config.entropy_in_target:
+            q -= self._temperature() * log_prob
+        target = masked.safe(td.target(batch.reward, batch.discount, q), mask)
+        extra = self._extra
+        drawn = extra.draw(self.policy, batch, seed) if extra else ()
 
         def critic_loss():
-            q = self._values(batch.step, batch.action)
+            q, gap = self._values(batch.step, batch.action), ()
             loss, error = td.critics_loss(q, target, mask, weight)
+            if extra:
+                more, gap = extra.loss(self.critics, batch, drawn, q)
+                loss += more
             loss += networks.added_loss(self.critics)
-            return loss, (loss, q, error)
+            return loss, (loss, q, error, gap)
 
-        (loss, q, error), found = self._optimizers["critics"].minimize(critic_loss)
+        (loss, q, error, gap), found = self._optimizers["critics"].minimize(critic_loss)
+        found |= extra.step(self._optimizers, gap) if extra else {}
         rows = self.config.histograms
         found |= critic_metrics(q, target, error, mask, rows) | {"loss/critics": loss}
         return found, error
