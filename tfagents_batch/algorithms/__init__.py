@@ -11,6 +11,7 @@ from tfagents_batch.algorithms import (
     pqn,
     reinforce,
     sac,
+    sac_settings,
     td3,
 )
 
@@ -28,5 +29,6 @@ REGISTRY = {
     "td3": (td3.TD3, td3.Config),
     "ddpg": (td3.TD3, td3.DDPGConfig),
     "td3_bc": (td3.TD3, td3.TD3BCConfig),
+    "cql": (sac.SAC, sac_settings.CQLConfig),
     "iql": (iql.IQL, iql.Config),
 }

@@ -1,12 +1,14 @@
-"""Settings of SAC."""
+"""Settings of SAC, and of CQL on logged rows."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any, ClassVar
 
+from tfagents_batch.algorithms import sac_cql
 from tfagents_batch.algorithms.shared.actor_critic import Settings
 from tfagents_batch.config import number, option
+from tfagents_batch.interfaces import Accepts, DefaultSource
 from tfagents_batch.types import EnvSpec
 
 
@@ -34,3 +36,32 @@ class Config(Settings):
         """Return a further loss of the critics, or None."""
         del spec
         return None
+
+
+@dataclasses.dataclass(frozen=True)
+class CQLConfig(Config):
+    """Settings of CQL."""
+
+    warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
+    entropy_in_target: bool = option(False, "count entropy of later actions as value")
+    cql_scale: float = option(
+        5.0,
+        "weight alpha of the conservative loss, if learned at the start; 0: as SAC",
+        least=0,
+    )
+    cql_gap: float | None = option(
+        None, "gap between values of all and of logged actions; none: alpha is fixed"
+    )
+    cql_samples: int = option(
+        10, "actions in each row from each of three distributions", least=1, most=1000
+    )
+
+    source: ClassVar[DefaultSource] = "table", {}
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from rows."""
+        return self.only_rows()
+
+    def regularizer(self, spec: EnvSpec) -> sac_cql.Conservative | None:
+        """Return the conservative loss of the critics."""
+        return sac_cql.Conservative(self, spec) if self.cql_scale else None

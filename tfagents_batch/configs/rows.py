@@ -82,4 +82,5 @@ PRESETS = {
     # 40,000 rows of a half-trained SAC in Pendulum-v1.
     "rows/td3_bc": _learned("td3_bc", 20_000, **_PENDULUM),
     "rows/iql": _learned("iql", 20_000, **_PENDULUM),
+    "rows/cql_box": _learned("cql", 20_000, **_PENDULUM, cql_scale=1.0),
 }

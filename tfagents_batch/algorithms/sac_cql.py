@@ -1,0 +1,107 @@
+"""Conservative Q-learning (Kumar et al. 2020, arXiv:2006.04779): SAC on logged rows.
+
+CQL adds one term to the loss of SAC's critics: alpha times the difference between a
+soft maximum of Q over all actions and Q of the logged action. So actions that were not
+logged have low values. Its settings are in ``sac_settings.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tfagents_batch import seeds
+from tfagents_batch.metrics import Metrics
+from tfagents_batch.nn.bounds import bounds
+from tfagents_batch.nn.critics import Critics
+from tfagents_batch.nn.optimizer import Optimizer
+from tfagents_batch.nn.policies.box import SquashedNormal
+from tfagents_batch.ops import conservative
+from tfagents_batch.ops.windows import Transition
+from tfagents_batch.types import EnvSpec
+
+
+class Drawn(NamedTuple):
+    """Drawn actions, scaled to [-1, 1].
+
+    Attributes:
+      action: f32 ``[N, M, A]``.
+      log_density: f32 ``[N, M]``.
+    """
+
+    action: tf.Tensor
+    log_density: tf.Tensor
+
+
+class Conservative(tf.Module):
+    """Conservative loss of critics, and its weight alpha.
+
+    Args:
+      config: ``sac_settings.CQLConfig``.
+      spec: spec of the rows; their actions are a bounded Box.
+
+    Attributes:
+      trained: weights by the name of their optimizer.
+      learned: variables of a checkpoint.
+    """
+
+    def __init__(self, config: Any, spec: EnvSpec):
+        super().__init__()
+        self._config, self._size = config, bounds(spec).size
+        start = math.log(config.cql_scale)
+        self._log_scale = keras.Variable(start, dtype="float32")
+        learned = config.cql_gap is not None
+        self.trained = {"cql": [self._log_scale]} if learned else {}
+        self.learned = {"log_cql_scale": self._log_scale} if learned else {}
+
+    def draw(self, policy: SquashedNormal, batch: Transition, seed) -> Drawn:
+        """Draw actions: uniform ones, and those of the policy in s and in s'."""
+        count, rows = self._config.cql_samples, batch.mask.shape[0]
+        shape = [count, rows, self._size]
+        uniform = 2 * seeds.uniform(shape, seeds.key(seed, "cql/uniform")) - 1
+        parts = [(uniform, tf.fill(shape[:2], -self._size * math.log(2)))]
+        for name, step in (("now", batch.step), ("next", batch.next)):
+            noise = seeds.normal(shape, seeds.key(seed, f"cql/{name}"))
+            parts.append(policy.distribution(step).sample_with_log_prob(noise))
+        actions, log_densities = (tf.concat(x, 0) for x in zip(*parts, strict=True))
+        return Drawn(tf.transpose(actions, [1, 0, 2]), tf.transpose(log_densities))
+
+    def loss(
+        self, critics: Critics, batch: Transition, drawn: Drawn, logged: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return alpha sum_k gap_k, f32 ``[]``, and the mean gap.
+
+        Args:
+          critics: critics.
+          batch: rows.
+          drawn: from ``draw``.
+          logged: f32 ``[K, N]``, Q of the logged actions.
+        """
+        q = critics(batch.step, drawn.action)
+        gap = conservative.gap(q, drawn.log_density, logged, batch.mask)
+        return self._scale() * tf.reduce_sum(gap), tf.reduce_mean(gap)
+
+    def step(self, optimizers: Mapping[str, Optimizer], gap: tf.Tensor) -> Metrics:
+        """Let a learned alpha follow the gradient of alpha (gap - tau).
+
+        Returns metrics, with the alpha that was used.
+        """
+        found = {"value/gap": gap, "value/cql_scale": tf.identity(self._scale())}
+        if self.trained:
+            excess = gap - self._config.cql_gap
+
+            def loss():
+                return -self._scale() * excess, ()
+
+            optimizers["cql"].minimize(loss)
+        return found
+
+    def _scale(self) -> tf.Tensor:
+        """Return alpha, f32 ``[]``: the setting, or what was learned."""
+        if not self.trained:
+            return tf.constant(self._config.cql_scale)
+        return tf.minimum(tf.exp(self._log_scale.value), 1e6)
