@@ -4,6 +4,7 @@ from tfagents_batch.algorithms import (
     a2c,
     bc,
     bcq,
+    crr,
     crr_discrete,
     dqn,
     iql,
@@ -31,4 +32,5 @@ REGISTRY = {
     "td3_bc": (td3.TD3, td3.TD3BCConfig),
     "cql": (sac.SAC, sac_settings.CQLConfig),
     "iql": (iql.IQL, iql.Config),
+    "crr": (crr.CRR, crr.Config),
 }

@@ -83,4 +83,5 @@ PRESETS = {
     "rows/td3_bc": _learned("td3_bc", 20_000, **_PENDULUM),
     "rows/iql": _learned("iql", 20_000, **_PENDULUM),
     "rows/cql_box": _learned("cql", 20_000, **_PENDULUM, cql_scale=1.0),
+    "rows/crr": _learned("crr", 20_000, **_PENDULUM),
 }
