@@ -336,6 +336,21 @@ class Assessment(NamedTuple):
     probability: tf.Tensor
 
 
+class BoxAssessment(NamedTuple):
+    """What an algorithm says of logged rows with Box actions.
+
+    Attributes:
+      q: f32 ``[N]``, value of the logged action; ``()`` if it learns none.
+      target: f32 ``[N]``, its target, NaN where it is not known; ``()`` likewise.
+      log_density: f32 ``[N]``, of the logged action under the learned policy; ``()`` if
+        the policy has no density.
+    """
+
+    q: tf.Tensor | tuple
+    target: tf.Tensor | tuple
+    log_density: tf.Tensor | tuple
+
+
 class UpdateSize(NamedTuple):
     """Size of the largest minibatch of an update, by which threads are chosen.
 
@@ -419,7 +434,7 @@ class Algorithm(Protocol):
         at least the parts of ``update`` that it makes faster.
       histograms() -> Metrics: vectors for the log that depend on variables only, read
         at the end of a call and not in every update.
-      assess(trajectory) -> Assessment: of rows of Discrete actions, for reports.
+      assess(trajectory) -> Assessment or BoxAssessment: of logged rows, for reports.
       several_seeds: bool, false by default; whether several seeds can train as one
         program. Then ``act`` and ``update`` may assign variables only outside of loops
         and branches, or inside those of ``graph.loops``.

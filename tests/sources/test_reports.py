@@ -20,10 +20,10 @@ def data(tmp_path_factory):
     return timelines.build(tmp_path_factory.mktemp("walks"), timelines.walks(100))
 
 
-def reporter(data, algorithm="dqn", table=(), **settings):
+def reporter(data, algorithm="dqn", table=(), spec=SPEC, **settings):
     kind, defaults = REGISTRY[algorithm]
     settings = {"network": {"hidden": [8]}} | settings
-    agent = kind(config.replace(defaults(), settings), SPEC)
+    agent = kind(config.replace(defaults(), settings), spec)
     return TableSettings(str(data), **dict(table)).evaluator(agent, HOST)
 
 
@@ -83,6 +83,32 @@ def test_behavior_cloning_has_probabilities_and_no_values(data):
     # The mean probability of the logged actions; not trained, all are about the same.
     assert report.score == pytest.approx(0.5, abs=0.01)
     np.testing.assert_allclose(found["propensities/logged/left"], 0.5)
+
+
+@pytest.fixture(scope="module")
+def box_data(tmp_path_factory):
+    rows = timelines.walks(100)
+    for k, row in enumerate(rows):
+        row["action"] = {100: (k % 7) / 7}
+        del row["possible_actions"]
+        row.pop("final_possible_actions", None)
+    return timelines.build(tmp_path_factory.mktemp("box"), rows, "continuous")
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "cql", "iql", "crr", "bc"])
+def test_rows_with_box_actions_have_td_errors_returns_and_densities(name, box_data):
+    spec = SPEC._replace(action_space=gym.spaces.Box(0, 1, (1,)))
+    report = reporter(box_data, name, spec=spec)(0)
+    found = report.metrics()
+    if name == "bc":
+        assert set(found) == {"actions/log_density"}
+        assert report.score == found["actions/log_density"]
+        return
+    columns = dense.of_split(dense.partition(box_data), dense.EVALUATE, 1000)
+    assert len(found["td_loss"]) == len(found["eval_td_loss"]) == len(columns["reward"])
+    assert report.score == -found["mc_loss/rmse"] < 0
+    assert found["value/logged"] == pytest.approx(np.nanmean(dense.returns(columns)))
+    assert ("actions/log_density" in found) == (name != "td3")
 
 
 def test_a_report_that_is_stopped_is_none(data):

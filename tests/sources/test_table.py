@@ -293,7 +293,7 @@ def test_settings_without_meaning_are_refused(message, data, tmp_path):
 
 
 @pytest.mark.parametrize("stuck", [False, True])
-def test_continuous_actions_have_no_reports_and_vary(stuck, tmp_path):
+def test_continuous_actions_vary(stuck, tmp_path):
     rows = timelines.walks(20)
     for k, row in enumerate(rows):
         row["action"] = {100: float(k % 3), 101: 0.5 if stuck else float(k % 2)}
@@ -308,8 +308,6 @@ def test_continuous_actions_have_no_reports_and_vary(stuck, tmp_path):
             tfb.train_offline("sac", data, **options)
         return
     assert tfb.train_offline("sac", data, **options).step == 4
-    with pytest.raises(UserError, match=r"those of dqn and .*, for Disc.*--env=<name>"):
-        tfb.train_offline("sac", data, eval_every=2, **options)
 
 
 def test_a_run_goes_on_with_its_rows_and_needs_an_environment_to_play(

@@ -22,6 +22,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import (
     Accepts,
     Assessment,
+    BoxAssessment,
     DefaultSource,
     Rows,
     Updated,
@@ -176,8 +177,12 @@ class BC(tf.Module):
         losses = error if squared else -policy.log_prob(action)
         return losses, {"policy/squared_error": error}
 
-    def assess(self, trajectory: Trajectory) -> Assessment:
-        """Return the probabilities of actions, see ``interfaces.Assessment``."""
+    def assess(self, trajectory: Trajectory) -> Assessment | BoxAssessment:
+        """Return the probabilities or densities of actions, see ``interfaces``."""
+        if not self._discrete:
+            step = nest.map(lambda x: x[0], trajectory.steps._replace(info={}))
+            log = self.policy.density_of(step, trajectory.action[0])
+            return BoxAssessment((), (), log)
         return Assessment((), (), tf.exp(self._log_policy(trajectory)))
 
     def _log_policy(self, trajectory: Trajectory) -> tf.Tensor:

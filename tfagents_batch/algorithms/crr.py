@@ -12,10 +12,10 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.algorithms.shared import off_policy, rows
+from tfagents_batch.algorithms.shared import assessing, off_policy, rows
 from tfagents_batch.algorithms.shared.actor_critic import critic_metrics, of_actor
 from tfagents_batch.config import number, option
-from tfagents_batch.interfaces import Updated
+from tfagents_batch.interfaces import BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
@@ -118,10 +118,7 @@ class CRR(tf.Module):
         Returns the metrics, and f32 ``[N]`` absolute errors.
         """
         mask, taken = batch.mask, self.policy.bounds.unit(batch.action)
-        key = seeds.key(seed, "later")
-        action = _drawn(self._target_policy, batch.next, 1, key)[:, 0]
-        value = tf.reduce_min(self._targets(batch.next, action), 0)
-        target = masked.safe(td.target(batch.reward, batch.discount, value), mask)
+        target = self._target(batch, seed)
 
         def loss():
             q = self.critics(batch.step, taken)
@@ -132,6 +129,20 @@ class CRR(tf.Module):
         (loss, q, error), found = self._optimizers["critics"].minimize(loss)
         found |= critic_metrics(q, target, error, mask, self.config.histograms)
         return found | {"loss/critics": loss}, error
+
+    def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
+        """Return the targets of critics, f32 ``[N]``."""
+        key = seeds.key(seed, "later")
+        action = _drawn(self._target_policy, batch.next, 1, key)[:, 0]
+        value = tf.reduce_min(self._targets(batch.next, action), 0)
+        return masked.safe(td.target(batch.reward, batch.discount, value), batch.mask)
+
+    def assess(self, trajectory: Trajectory) -> BoxAssessment:
+        """Return values and densities of rows, see ``interfaces.BoxAssessment``."""
+        batch = windows.transition(trajectory, 1, self.inputs.gamma)
+        log = self.policy.density_of(batch.step, batch.action)
+        rows = self.policy.bounds, batch, self._target(batch, 0), log
+        return assessing.of_rows(self.critics, *rows)
 
     def _update_actor(self, batch: windows.Transition, seed) -> Metrics:
         """Step along the gradient of -f(A(s, a)) ln pi(a | s)."""

@@ -12,10 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfagents_batch.algorithms.shared import off_policy, rows
+from tfagents_batch.algorithms.shared import assessing, off_policy, rows
 from tfagents_batch.algorithms.shared.actor_critic import critic_metrics, of_actor
 from tfagents_batch.config import number, option
-from tfagents_batch.interfaces import Updated
+from tfagents_batch.interfaces import BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
@@ -119,8 +119,7 @@ class IQL(tf.Module):
         """
         mask, taken = batch.mask, self.policy.bounds.unit(batch.action)
         least = tf.reduce_min(self._targets(batch.step, taken), 0)
-        later = self._value(batch.next)[0, :, 0]
-        target = masked.safe(td.target(batch.reward, batch.discount, later), mask)
+        target = self._target(batch)
 
         def loss():
             q, value = self.critics(batch.step, taken), self._value(batch.step)[0, :, 0]
@@ -140,6 +139,18 @@ class IQL(tf.Module):
             "value/v": masked.mean(value, mask),
         }
         return found, tf.stop_gradient(least - value), error
+
+    def _target(self, batch: windows.Transition) -> tf.Tensor:
+        """Return the targets of critics, f32 ``[N]``."""
+        later = self._value(batch.next)[0, :, 0]
+        return masked.safe(td.target(batch.reward, batch.discount, later), batch.mask)
+
+    def assess(self, trajectory: Trajectory) -> BoxAssessment:
+        """Return values and densities of rows, see ``interfaces.BoxAssessment``."""
+        batch = windows.transition(trajectory, 1, self.inputs.gamma)
+        log = self.policy.density_of(batch.step, batch.action)
+        rows = self.policy.bounds, batch, self._target(batch), log
+        return assessing.of_rows(self.critics, *rows)
 
     def _update_actor(self, batch: windows.Transition, advantage: tf.Tensor) -> Metrics:
         """Step along the gradient of -min(exp(beta A), most) ln pi(a | s)."""

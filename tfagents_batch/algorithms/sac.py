@@ -14,14 +14,14 @@ from gymnasium import spaces as gs
 from tfagents_batch import seeds
 from tfagents_batch.algorithms import sac_discrete
 from tfagents_batch.algorithms.sac_settings import Config
-from tfagents_batch.algorithms.shared import off_policy
+from tfagents_batch.algorithms.shared import assessing, off_policy
 from tfagents_batch.algorithms.shared.actor_critic import (
     critic_metrics,
     noise_metrics,
     of_actor,
 )
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Updated
+from tfagents_batch.interfaces import Assessment, BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
@@ -118,11 +118,7 @@ class SAC(tf.Module):
 
         Returns the metrics, and f32 ``[N]`` absolute errors.
         """
-        mask, key = batch.mask, seeds.key(seed, "later")
-        q, log_prob = self._soft_value(batch.next, self.targets, key)
-        if self.config.entropy_in_target:
-            q -= self._temperature() * log_prob
-        target = masked.safe(td.target(batch.reward, batch.discount, q), mask)
+        mask, target = batch.mask, self._target(batch, seed)
         extra = self._extra
         drawn = extra.draw(self.policy, batch, seed) if extra else ()
 
@@ -140,6 +136,24 @@ class SAC(tf.Module):
         rows = self.config.histograms
         found |= critic_metrics(q, target, error, mask, rows) | {"loss/critics": loss}
         return found, error
+
+    def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
+        """Return the targets of critics, f32 ``[N]``."""
+        key = seeds.key(seed, "later")
+        q, log_prob = self._soft_value(batch.next, self.targets, key)
+        if self.config.entropy_in_target:
+            q -= self._temperature() * log_prob
+        return masked.safe(td.target(batch.reward, batch.discount, q), batch.mask)
+
+    def assess(self, trajectory: Trajectory) -> Assessment | BoxAssessment:
+        """Return values and probabilities of rows, see ``interfaces``."""
+        batch = windows.transition(trajectory, 1, self.inputs.gamma)
+        target = self._target(batch, 0)
+        if self._discrete:
+            return sac_discrete.assess(self.policy, self.critics, batch, target)
+        policy = self.policy.distribution(batch.step, *self.policy.bounds.flat)
+        log = policy.log_prob(tf.reshape(batch.action, [-1, self.policy.bounds.size]))
+        return assessing.of_rows(self.critics, self.policy.bounds, batch, target, log)
 
     def _update_actor(self, batch: windows.Transition, seed) -> Metrics:
         """Step along the gradient of alpha ln pi(a | s) - min_k Q_k(s, a); then alpha.

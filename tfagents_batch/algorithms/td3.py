@@ -13,7 +13,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.algorithms.shared import off_policy
+from tfagents_batch.algorithms.shared import assessing, off_policy
 from tfagents_batch.algorithms.shared.actor_critic import (
     ACTOR_METRICS,
     Settings,
@@ -23,7 +23,7 @@ from tfagents_batch.algorithms.shared.actor_critic import (
 )
 from tfagents_batch.config import number, option
 from tfagents_batch.graph import loops
-from tfagents_batch.interfaces import Accepts, DefaultSource, Updated
+from tfagents_batch.interfaces import Accepts, BoxAssessment, DefaultSource, Updated
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
@@ -182,6 +182,12 @@ class TD3(tf.Module):
         metrics |= noise_metrics(self.policy.action_noise, step)
         return Updated(metrics, error)
 
+    def assess(self, trajectory: Trajectory) -> BoxAssessment:
+        """Return values of rows and their targets, see ``interfaces.BoxAssessment``."""
+        batch = windows.transition(trajectory, 1, self.inputs.gamma)
+        rows = self.policy.bounds, batch, self._target(batch, 0)
+        return assessing.of_rows(self.critics, *rows)
+
     def _make_critics(self) -> Critics:
         config, size = self.config, self.policy.bounds.size
         return Critics(
@@ -195,15 +201,7 @@ class TD3(tf.Module):
 
         Returns the metrics, and f32 ``[N]`` absolute errors.
         """
-        config, mask = self.inputs, batch.mask
-        action = self.policy.unit(batch.next, self._target_actor)
-        if config.target_noise is not None:
-            noise = seeds.normal(action.shape, seeds.key(seed, "target"))
-            noise *= config.target_noise
-            noise = tf.clip_by_value(noise, -config.target_clip, config.target_clip)
-            action = tf.clip_by_value(action + noise, -1.0, 1.0)
-        value = tf.reduce_min(self._targets(batch.next, action), 0)
-        target = masked.safe(td.target(batch.reward, batch.discount, value), mask)
+        mask, target = batch.mask, self._target(batch, seed)
         taken = self.policy.bounds.unit(batch.action)
 
         def critic_loss():
@@ -213,9 +211,22 @@ class TD3(tf.Module):
             return loss, (loss, q, error)
 
         (loss, q, error), found = self._optimizers["critics"].minimize(critic_loss)
-        rows = config.histograms
+        rows = self.config.histograms
         found |= critic_metrics(q, target, error, mask, rows) | {"loss/critics": loss}
         return found, error
+
+    def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
+        """Return the targets of critics, f32 ``[N]``."""
+        config = self.inputs
+        action = self.policy.unit(batch.next, self._target_actor)
+        if config.target_noise is not None:
+            noise = seeds.normal(action.shape, seeds.key(seed, "target"))
+            noise *= config.target_noise
+            noise = tf.clip_by_value(noise, -config.target_clip, config.target_clip)
+            action = tf.clip_by_value(action + noise, -1.0, 1.0)
+        value = tf.reduce_min(self._targets(batch.next, action), 0)
+        target = td.target(batch.reward, batch.discount, value)
+        return masked.safe(target, batch.mask)
 
     def _update_actor(self, batch: windows.Transition) -> Metrics:
         """Step along the gradient of -Q_1(s, mu(s)), with imitation for TD3+BC."""

@@ -233,7 +233,9 @@ class TableSettings:
         trained = self._reported(found, dense.TRAIN, size or _REPORTED)
         rows = {"td_loss": trained, "eval_td_loss": kept}
         rows = {tag: x for tag, x in rows.items() if len(x.returns)}
-        names = found.schema.actions or map(str, range(dense.most_candidates(found)))
+        names = found.schema.actions
+        if found.schema.mode == "parametric":
+            names = map(str, range(dense.most_candidates(found)))
         target = self.target_action_distribution
         return Reporter(algorithm, rows, tuple(names), placement, target)
 

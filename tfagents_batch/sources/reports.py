@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch.interfaces import Algorithm, Assessment
+from tfagents_batch.interfaces import Algorithm, Assessment, BoxAssessment
 from tfagents_batch.offline.dense import Columns
 from tfagents_batch.placement import Placement
 from tfagents_batch.sources import row_metrics, table
@@ -39,12 +39,12 @@ class Report(NamedTuple):
 
 
 class Reporter:
-    """Reports on rows with Discrete actions.
+    """Reports on rows.
 
     Args:
       algorithm: with ``assess``.
       rows: by the tag of their TD errors. All other metrics are of the last ones.
-      names: names of the actions.
+      names: names of Discrete actions; empty for a Box.
       placement: the devices; rows go to the one that updates.
       target: share that each action should have, by name; empty for none.
     """
@@ -71,19 +71,24 @@ class Reporter:
             found = self._assessed(rows.columns, stop)
             if found is None:
                 return None
+            if not self._names:
+                rows, found, log_density = row_metrics.of_box(rows, found)
             losses |= row_metrics.td_loss(tag, rows, found, self._names)
+        if not self._names:
+            return _box_report(rows, found, log_density, losses)
         return _report(rows, found, self._names, self._target, losses)
 
     def _assessed(
         self, columns: Columns, stop: Callable[[], bool]
-    ) -> Assessment | None:
+    ) -> Assessment | BoxAssessment | None:
         """Return the assessment of rows as arrays; None if ``stop`` returned True."""
         parts = []
         for first in range(0, len(columns["reward"]), ROWS):
             if stop():
                 return None
             parts.append(self._part({k: x[first:][:ROWS] for k, x in columns.items()}))
-        return Assessment(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+        kind = Assessment if self._names else BoxAssessment
+        return kind(*(np.concatenate(x) for x in zip(*parts, strict=True)))
 
     def _part(self, columns: Columns) -> list[np.ndarray]:
         size = len(columns["reward"])
@@ -93,7 +98,7 @@ class Reporter:
         }
         with self._placement.updating():
             tensors = {k: tf.convert_to_tensor(x) for k, x in padded.items()}
-            found: Assessment = self._assess(table.trajectory(tensors))
+            found = self._assess(table.trajectory(tensors))
         return [np.asarray(x)[:size] for x in found]
 
 
@@ -110,6 +115,22 @@ def _report(
     metrics |= row_metrics.mc_loss(rows, found) | row_metrics.gain(rows, found)
     if not found.q.size:
         return Report(metrics, row_metrics.probability_of_logged(rows, found))
+    return Report(metrics, _score(rows, metrics))
+
+
+def _box_report(
+    rows: Rows, found: Assessment, log_density: np.ndarray, losses: Metrics
+) -> Report:
+    """Return the TD errors, all other metrics of rows with Box actions, and the score.
+
+    Without values, what is better has larger densities of logged actions.
+    """
+    metrics = losses | row_metrics.values(rows, found, ())
+    metrics |= row_metrics.mc_loss(rows, found)
+    if log_density.size:
+        metrics["actions/log_density"] = float(np.mean(log_density, dtype=np.float64))
+    if not found.q.size:
+        return Report(metrics, metrics["actions/log_density"])
     return Report(metrics, _score(rows, metrics))
 
 

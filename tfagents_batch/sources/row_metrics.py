@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfagents_batch.interfaces import Assessment
+from tfagents_batch.interfaces import Assessment, BoxAssessment
 from tfagents_batch.offline.dense import Columns
 
 Metrics = dict[str, float | np.ndarray]
@@ -31,6 +31,20 @@ class Rows(NamedTuple):
     probability: np.ndarray
     returns: np.ndarray
     steps_to_end: np.ndarray
+
+
+def of_box(rows: Rows, found: BoxAssessment) -> tuple[Rows, Assessment, np.ndarray]:
+    """Return rows with Box actions as rows of one action, which has no name.
+
+    Also their assessment as one of it, and the log densities of logged actions. There
+    are no probabilities.
+    """
+    number = np.zeros(len(rows.returns), np.int64)
+    unknown = np.full(len(number), np.nan, np.float32)
+    columns = {**rows.columns, "action": number}
+    one = rows._replace(columns=columns, probability=unknown)
+    q = found.q[:, np.newaxis] if found.q.size else found.q
+    return one, Assessment(q, found.target, np.zeros(0)), found.log_density
 
 
 def td_loss(tag: str, rows: Rows, found: Assessment, names: Sequence[str]) -> Metrics:
@@ -71,7 +85,10 @@ def mc_loss(rows: Rows, found: Assessment) -> Metrics:
 
 
 def values(rows: Rows, found: Assessment, names: Sequence[str]) -> Metrics:
-    """Return logged returns, and values of the actions that were possible."""
+    """Return logged returns, and values of the actions that were possible.
+
+    Without names of actions, as of a Box, there are only those of logged actions.
+    """
     if not found.q.size:
         return {}
     possible = rows.columns.get("mask", np.ones_like(found.q, bool))
@@ -79,8 +96,8 @@ def values(rows: Rows, found: Assessment, names: Sequence[str]) -> Metrics:
     return (
         ({"value/logged": _mean(known)} if len(known) else {})
         | {"value/model_logged_action": _mean(_of_logged(found.q, rows))}
-        | _means("value/model", names, found.q, possible)
-        | _means("value_std/model", names, found.q, possible, np.std)
+        | (_means("value/model", names, found.q, possible) if names else {})
+        | (_means("value_std/model", names, found.q, possible, np.std) if names else {})
     )
 
 

@@ -384,10 +384,7 @@ def _check_evaluation(
         if hasattr(config.source, "evaluator"):
             known = algorithms.REGISTRY.items()
             names = [name for name, (kind, _) in known if hasattr(kind, "assess")]
-            text += (
-                f", and reports on rows instead are those of {' and '.join(names)}, "
-                "for Discrete actions"
-            )
+            text += f", and reports on rows instead are those of {', '.join(names)}"
             advice = "pass --env=<name> to play in it"
         raise UserError(
             f"eval_every is {config.eval_every}, but {text}; {advice}, or set "

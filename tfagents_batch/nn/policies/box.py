@@ -247,6 +247,12 @@ class ClippedNormal(BoxPolicy):
         unit = policy.sample(noise.action) if explore else policy.mode()
         return self.bounds.action(tf.clip_by_value(unit, -1.0, 1.0)), {}, state
 
+    def density_of(self, timestep: TimeStep, action: tf.Tensor) -> tf.Tensor:
+        """Return the log density of actions, before they are clipped, f32 ``[N]``."""
+        low, high = self.bounds.flat
+        log = self.distribution(timestep).log_prob(self.bounds.unit(action))
+        return log - float(np.sum(np.log(high / 2 - low / 2)))
+
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
         policy = self.distribution(timestep)
         each = DiagNormal(policy.mean, policy.std, event_ndims=0)
