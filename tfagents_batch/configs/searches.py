@@ -54,13 +54,22 @@ SEARCHES = {
     "bc": {**_RATE, "algorithm.batch_size": "64,128,256,512"},
     "bcq": {**_ROWS, "algorithm.threshold": "0.1,0.2,0.3,0.5,0.8"},
     "crr_discrete": {**_ROWS, "algorithm.beta": "log:1e-2:10"},
+    "crr": {**_ROWS, "algorithm.beta": "log:1e-2:10"},
+    "cql": {**_ROWS, "algorithm.cql_scale": "log:0.1:20"},
+    "iql": {
+        **_ROWS,
+        "algorithm.expectile": "0.5,0.7,0.8,0.9",
+        "algorithm.advantage_scale": "log:0.1:10",
+    },
+    "td3_bc": {**_ROWS, "algorithm.bc_alpha": "log:0.1:40"},
     "sac": _REPLAY,
     "td3": {**_REPLAY, **_NOISE},
     "ddpg": {**_REPLAY, **_NOISE},
 }
 
 # Of those, what may be searched on rows of a timeline, which has its own rewards.
-_OF_ROWS = {*_ROWS, "algorithm.threshold", "algorithm.beta"}
+_OF_ROWS = {*_ROWS, "algorithm.threshold", "algorithm.beta", "algorithm.cql_scale"}
+_OF_ROWS |= {f"algorithm.{x}" for x in ("expectile", "advantage_scale", "bc_alpha")}
 
 
 def usual(algorithm: str, rows: bool) -> dict[str, str]:
