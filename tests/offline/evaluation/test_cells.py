@@ -42,6 +42,13 @@ def test_values_are_those_of_the_evaluated_policy():
     assert values[order[0]] == pytest.approx([1 + 0.9 * second, 0.5])
 
 
+def test_an_action_without_rows_is_worth_an_average_one():
+    order, model = chain([20, 0, 20, 60], [[1, 0], [0, 1]])
+    values = cells.values(model)[..., 0]
+    assert values[order[0]] == pytest.approx([1.45, 1.45])
+    assert values[order[1]] == pytest.approx([1, 0.5])
+
+
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [

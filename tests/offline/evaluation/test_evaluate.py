@@ -10,7 +10,12 @@ from tests.offline import made
 from tests.offline.evaluation import grid
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import dense
-from tfagents_batch.offline.evaluation import evaluate, logged_rows, rules
+from tfagents_batch.offline.evaluation import (
+    evaluate,
+    logged_rows,
+    rules,
+    summary,
+)
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings, FitSettings
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline import TimelineConfig, build
@@ -229,7 +234,13 @@ def test_one_episode_is_one_line(tmp_path):
         judged(found, candidate(found, 0.6), TABULAR)
 
 
-# ---- section of accuracy
+@pytest.mark.parametrize(("freedom", "quantile"), [(3, 3.182), (8, 2.306), (60, 2.0)])
+def test_intervals_of_few_episodes_are_those_of_student(freedom, quantile):
+    found = summary._student(freedom + 1) * 1.96
+    assert found == pytest.approx(quantile, rel=0.01)
+
+
+# ---- accuracy
 
 
 @pytest.mark.slow

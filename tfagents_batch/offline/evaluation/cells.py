@@ -130,9 +130,18 @@ def model(
 def values(given: Model) -> np.ndarray:
     """Return Q of the evaluated policy in the model, ``[C, A, M]``.
 
-    Pairs without rows have the value 0.
+    An action without rows has the value of an average logged action of its cell, and 0
+    where the cell has no rows.
     """
-    found = np.linalg.solve(_less(given.moves), given.reward)
+    share = given.rows / np.maximum(given.rows.sum(1, keepdims=True), 1)
+
+    def filled(x: np.ndarray) -> np.ndarray:
+        by_cell = x.reshape(*given.rows.shape, -1)
+        mean = np.einsum("ca,cam->cm", share, by_cell)[:, np.newaxis]
+        unseen = given.rows[..., np.newaxis] == 0
+        return np.where(unseen, mean, by_cell).reshape(x.shape)
+
+    found = np.linalg.solve(_less(filled(given.moves)), filled(given.reward))
     return found.reshape(*given.rows.shape, -1)
 
 

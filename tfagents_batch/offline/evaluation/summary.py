@@ -52,8 +52,9 @@ def evaluation(
             estimates["fqe"], totals.fit_error(fitted.episodes), settings.seed
         )
         errors = _formula_errors(sums, totals)
+        wider = _student(totals.effective()[1])
         for each in ("sdr", "wsdr"):
-            estimates[each] = _with_error(estimates[each], errors[each])
+            estimates[each] = _with_error(estimates[each], wider * errors[each])
         *estimates["magic"], model = magic(sums, drawn)
         step = decisions.sums, decisions.resampled
         logged_step = [one_step_sums.logged(x) for x in step]
@@ -87,7 +88,7 @@ def _with_error(given, error: np.ndarray):
     Resamples of a few episodes with large weights vary too little, because what is rare
     in these is in none of them. The formula knows how much the errors of values vary in
     all rows. In a grid where the log was worth 9 episodes, intervals of resamples had
-    the true value in 78 of 100 logs, and these in 94.
+    the true value in 78 of 100 logs, and these, with exact values, in 94.
     """
     value, drawn = given
     known = drawn[np.isfinite(drawn).all(1)]
@@ -96,6 +97,23 @@ def _with_error(given, error: np.ndarray):
     scale = error / known.std(0)
     scale = np.where(np.isfinite(scale), scale, 1.0)
     return value, value + (drawn - value) * scale
+
+
+def _student(effective: float) -> float:
+    """Return how much wider an interval of few episodes is than a normal one.
+
+    It is the 97.5 % quantile of Student's t by that of the normal distribution, with
+    one degree of freedom less than the effective sample size, and at least 3. Quantiles
+    are those of Cornish and Fisher (Abramowitz and Stegun 1964, 26.7.5).
+    """
+    z, v = 1.959964, max(effective - 1, 3.0)
+    powers = z, z**3, z**5, z**7
+    terms = ((1, 1), 4), ((3, 16, 5), 96), ((-15, 17, 19, 3), 384)
+    found = z + sum(
+        np.dot(factors, powers[: len(factors)]) / divisor / v**k
+        for k, (factors, divisor) in enumerate(terms, 1)
+    )
+    return float(found / z)
 
 
 def _with_fit_error(given, error: np.ndarray, seed: int):
