@@ -15,15 +15,15 @@ import numpy as np
 from examples.notifications import dynamics
 
 FEATURES = {  # ids in rows, and positions in an observation
-    0: "interest, with noise",
+    0: "score of interest, with noise",
     1: "predicted click rate",
     2: "fatigue",
     3: "hours since the last notification",
     4: "on a phone",
     5: "age, which half of the users do not tell",
     6: "minutes in the app, which are heavy-tailed",
-    7: "temperature outside, which says nothing",
 }
+SCORES = np.array([0.0, 1.0, 2.2])  # of interests
 
 
 class Decided(NamedTuple):
@@ -32,7 +32,7 @@ class Decided(NamedTuple):
     Attributes:
       names: names of the users.
       step: number of the step, the same for all.
-      features: f32 ``[n, 8]``, NaN for missing ones.
+      features: f32 ``[n, 7]``, NaN for missing ones.
       send: bool ``[n]``, who got the notification.
       probability: f64 ``[n]``, of this decision.
       interest: ``[n]``, before the decision.
@@ -98,18 +98,17 @@ def new_users(count: int, rng) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def observe(interest, fatigue, kind, rng) -> np.ndarray:
-    """Return features ``[n, 8]``, NaN for missing ones; arguments are ``[n]``."""
+    """Return features ``[n, 7]``, NaN for missing ones; arguments are ``[n]``."""
     n = len(interest)
     age = np.where(rng.random(n) < 0.5, rng.normal(22, 3, n), rng.normal(60, 5, n))
     columns = (
-        interest + rng.normal(0, 0.1, n),
+        SCORES[interest] + rng.normal(0, 0.15, n),
         dynamics.predicted_rate(interest, kind),
         fatigue,
         rng.exponential(24 / (1 + fatigue)),
         rng.random(n) < 0.6,
         np.where(rng.random(n) < 0.5, np.nan, age),
         (1 + interest) * rng.lognormal(0, 1.5, n),
-        rng.normal(12, 8, n),
     )
     return np.stack(columns, -1).astype(np.float32)
 
@@ -150,7 +149,7 @@ def by_id(features: np.ndarray) -> dict[int, float]:
 
 
 class Notifications(gymnasium.Env):
-    """One user. Observation: f32 ``[8]``, see ``FEATURES``; a missing age is 0.
+    """One user. Observation: f32 ``[7]``, see ``FEATURES``; a missing age is 0.
 
     Action 1 sends the notification, 0 drops it. The episode ends when the user leaves.
     """
