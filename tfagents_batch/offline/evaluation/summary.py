@@ -88,7 +88,7 @@ def _with_error(given, error: np.ndarray):
     Resamples of a few episodes with large weights vary too little, because what is rare
     in these is in none of them. The formula knows how much the errors of values vary in
     all rows. In a grid where the log was worth 9 episodes, intervals of resamples had
-    the true value in 78 of 100 logs, and these, with exact values, in 94.
+    the true value in 76 of 100 logs, and these in 92.
     """
     value, drawn = given
     known = drawn[np.isfinite(drawn).all(1)]
