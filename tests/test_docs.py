@@ -137,6 +137,7 @@ EXTRAS = {  # of what is named in a block
 }
 # Blocks that read what commands of their page wrote, and the tests that run them.
 ELSEWHERE = {
+    "docs/evaluation.md": (1, "tests/scripts/test_decide.py"),
     "docs/algorithms/bc.md": (1, "tests/offline/test_page.py"),
     "docs/export.md": (4, "tests/serving/test_export_page.py"),
     "docs/features.md": (1, "tests/offline/test_page.py"),

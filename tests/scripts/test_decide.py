@@ -1,6 +1,8 @@
 """The command decides about a run by logged rows."""
 
 import json
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -9,12 +11,14 @@ import tfagents_batch as tfb
 from tests.learning import gridworld
 from tests.offline import made
 from tests.offline.evaluation import grid
+from tests.support import brief
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import dense
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline import TimelineConfig, build
 from tfagents_batch.scripts import decide
 
+ROOT = pathlib.Path(__file__).parents[2]
 FAST = ["--folds=2", "--values=tabular", "--resamples=200"]
 
 
@@ -101,6 +105,14 @@ def test_a_function_is_judged_as_a_run_is(trained):
     assert found.estimates["pdis"]["reward"].ratio.value == pytest.approx(1, abs=1e-5)
     with pytest.raises(UserError, match="no probabilities"):
         tfb.evaluate_offline(lambda s, m: m * 1.0, table.folder, settings=settings)
+
+
+def test_the_code_of_the_page_runs(trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained[0].folder.parents[1])
+    page = (ROOT / "docs/evaluation.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert brief.run(code, pathlib.Path())["result"].policy == "uniform"
+    assert "Interval(" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
