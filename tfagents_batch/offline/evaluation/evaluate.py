@@ -32,12 +32,11 @@ from tfagents_batch.offline.evaluation.fitting import (
 from tfagents_batch.offline.evaluation.logged_rows import Extent
 from tfagents_batch.offline.evaluation.result import Evaluation
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
-from tfagents_batch.offline.evaluation.totals import Block, Totals
+from tfagents_batch.offline.evaluation.totals import LEAST, Block, Totals
 
 _BLOCK_ROWS = 200_000  # read at once
 _PADDED = 2_000_000  # numbers of an array of padded episodes
 _LONGEST = 5_000  # rows of an episode, times the number of metrics
-_LEAST = 1e-3  # estimated propensity
 
 
 def evaluate(
@@ -118,7 +117,7 @@ def _judged(
     nexts = predicted(
         fitted.values, fitted.normalize(columns["next_state"]), masks[1], fold
     )
-    logged = np.maximum(now.behavior[number, action], _LEAST).astype(np.float64)
+    logged = np.maximum(now.behavior[number, action], LEAST).astype(np.float64)
     if settings.propensities == "logged":
         logged = columns["probability"].astype(np.float64)
     ratio = policy[number, action] / logged

@@ -39,7 +39,8 @@ class Values(Protocol):
     """Values that were fitted to rows, in folds; ``tabular.Tabular`` has some.
 
     Attributes:
-      losses: of the steps of the fit, ``[calls, 3]``; or empty.
+      losses: of the steps of the fit, one row for each call of a
+        program, that of Q first; or empty.
     """
 
     losses: list[np.ndarray]

@@ -169,6 +169,7 @@ def _by_metric(
 def _diagnostics(found: Partition, fitted: Fitted, totals: Totals) -> Diagnostics:
     rows, episodes = float(totals["rows"]), float(totals["episodes"])
     effective, effective_least = totals.effective()
+    mean_weight, mean_weight_error = totals.mean_weight()
     total = float(totals["weight"][-1])
     # Rows of an episode are alike, so errors are those of sums over episodes.
     surprise = float(totals["surprise"]) / episodes
@@ -190,8 +191,8 @@ def _diagnostics(found: Partition, fitted: Fitted, totals: Totals) -> Diagnostic
         gaps=int(totals["gaps"]),
         effective=effective,
         effective_least=effective_least,
-        mean_weight=totals.mean_weight()[0],
-        mean_weight_error=totals.mean_weight()[1],
+        mean_weight=mean_weight,
+        mean_weight_error=mean_weight_error,
         largest_share=totals.largest / total if total else 1.0,
         capped=float(totals["capped"]) / episodes,
         rare=float(totals["rare"]) / rows,

@@ -10,7 +10,7 @@ from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 
 
 class Tabular:
-    """Values of cells, of K folds; an ``evaluate.Values``.
+    """Values of cells, of K folds; a ``fitting.Values``.
 
     Args:
       rows: the rows.
@@ -38,7 +38,7 @@ class Tabular:
             self._folds.append(_predictions(part, found, cell[kept], after[kept]))
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
-        """Return predictions of what has not seen a fold, see ``evaluate.Values``."""
+        """Return predictions of what has not seen a fold, see ``fitting.Values``."""
         found = self._folds[fold]
         number = cells.number(self._cells, state)
         behavior = np.where(mask, found.behavior[number], 0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfagents_batch.offline.evaluation.episodes import Episodes, starts
 
-_LEAST = 1e-3  # probability of an action by the imitator
+LEAST = 1e-3  # probability of an action by the imitator
 # Of weights, as powers of 10; in the first and last bin also what lies beyond.
 EDGES = np.linspace(-4, 4, 33)
 
@@ -50,7 +50,7 @@ class Totals:
         """Add rows of whole episodes; ``episode`` i64 ``[N]`` has their keys."""
         actions = given.policy.shape[1]
         imitated = given.behavior[np.arange(len(given.action)), given.action]
-        surprise = np.log(np.maximum(imitated, _LEAST)) - np.log(given.propensity)
+        surprise = np.log(np.maximum(imitated, LEAST)) - np.log(given.propensity)
         first = starts(episode)
         surprise = np.add.reduceat(surprise, first)
         influence = np.add.reduceat(given.visits[:, np.newaxis] * given.error, first)
@@ -108,10 +108,8 @@ class Totals:
         often as the policy would make this decision: 0 if the values are right. ``[M]``
         each.
         """
-        n = float(self["episodes"])
-        mean = self["influence"] / n
-        variance = np.maximum(self["influence_squared"] / n - mean**2, 0)
-        return mean, np.sqrt(variance / n)
+        mean, variance = self._influence()
+        return mean, np.sqrt(variance / float(self["episodes"]))
 
     def fit_error(self, fitted: int) -> np.ndarray:
         """Return the standard error of FQE by what it was fitted to, ``[M]``.
@@ -119,16 +117,19 @@ class Totals:
         Args:
           fitted: number of episodes that it was fitted to.
         """
-        n = float(self["episodes"])
-        mean = self["influence"] / n
-        variance = np.maximum(self["influence_squared"] / n - mean**2, 0)
-        return np.sqrt(variance / max(fitted, 1))
+        return np.sqrt(self._influence()[1] / max(fitted, 1))
 
     def add(self, **given: np.ndarray | float) -> None:
         """Add numbers to sums, by name."""
         for name, value in given.items():
             before = self._sums.get(name, 0)
             self._sums[name] = before + np.asarray(value, np.float64)
+
+    def _influence(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and variance of what an episode says of FQE, ``[M]`` each."""
+        n = float(self["episodes"])
+        mean = self["influence"] / n
+        return mean, np.maximum(self["influence_squared"] / n - mean**2, 0)
 
 
 def _histogram(weights: np.ndarray) -> np.ndarray:
