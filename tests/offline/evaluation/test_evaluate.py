@@ -15,6 +15,7 @@ from tfagents_batch.offline.evaluation import (
     logged_rows,
     rules,
     summary,
+    totals,
 )
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings, FitSettings
 from tfagents_batch.offline.reader import open_rows
@@ -240,10 +241,25 @@ def test_intervals_of_few_episodes_are_those_of_student(freedom, quantile):
     assert found == pytest.approx(quantile, rel=0.01)
 
 
+@pytest.mark.parametrize(("bias", "expected"), [(0, 0.05), (3, 3)])
+def test_the_error_of_a_fit_has_its_bias(bias, expected):
+    """A bias of 0 adds nothing to the chance of 400 episodes."""
+    found, ones = totals.Totals(), np.ones(400)
+    error = bias + np.tile([[1.0], [-1.0]], [200, 1])
+    some = np.ones([400, 2]) / 2
+    found.add_rows(
+        totals.Block(np.zeros(400, int), ones / 2, some, some, ones, error, ones),
+        np.arange(400),
+    )
+    found.add(episodes=400)
+    assert found.fit_error(400) == pytest.approx(expected, rel=0.01)
+
+
 # ---- accuracy
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(("logged", "evaluated"), grid.CASES)
 def test_networks_are_as_accurate_as_the_log_allows(tmp_path, logged, evaluated):
     policy = grid.policy(evaluated)
@@ -266,6 +282,7 @@ def test_networks_are_as_accurate_as_the_log_allows(tmp_path, logged, evaluated)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("case", grid.CASES[1:5])
 def test_intervals_cover_the_truth(tmp_path, case):
     logged, policy = map(grid.policy, case)

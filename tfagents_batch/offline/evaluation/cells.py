@@ -130,16 +130,16 @@ def model(
 def values(given: Model) -> np.ndarray:
     """Return Q of the evaluated policy in the model, ``[C, A, M]``.
 
-    An action without rows has the value of an average logged action of its cell, and 0
-    where the cell has no rows.
+    An action without rows has the mean value of the actions of its cell that have rows,
+    each counted once, and 0 where the cell has none.
     """
-    share = given.rows / np.maximum(given.rows.sum(1, keepdims=True), 1)
+    seen = given.rows > 0
+    share = seen / np.maximum(seen.sum(1, keepdims=True), 1)
 
     def filled(x: np.ndarray) -> np.ndarray:
         by_cell = x.reshape(*given.rows.shape, -1)
         mean = np.einsum("ca,cam->cm", share, by_cell)[:, np.newaxis]
-        unseen = given.rows[..., np.newaxis] == 0
-        return np.where(unseen, mean, by_cell).reshape(x.shape)
+        return np.where(seen[..., np.newaxis], by_cell, mean).reshape(x.shape)
 
     found = np.linalg.solve(_less(filled(given.moves)), filled(given.reward))
     return found.reshape(*given.rows.shape, -1)

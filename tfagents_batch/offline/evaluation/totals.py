@@ -114,10 +114,15 @@ class Totals:
     def fit_error(self, fitted: int) -> np.ndarray:
         """Return the standard error of FQE by what it was fitted to, ``[M]``.
 
+        That is the chance of the fitted episodes, and the bias as far as it is more
+        than chance: networks approximate, and unlogged actions have no values.
+
         Args:
           fitted: number of episodes that it was fitted to.
         """
-        return np.sqrt(self._influence()[1] / max(fitted, 1))
+        bias, error = self.fit_bias()
+        variance = self._influence()[1] / max(fitted, 1)
+        return np.sqrt(variance + np.maximum(bias**2 - error**2, 0))
 
     def add(self, **given: np.ndarray | float) -> None:
         """Add numbers to sums, by name."""
