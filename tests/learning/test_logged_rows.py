@@ -10,7 +10,9 @@ import tfagents_batch as tfb
 from tests.learning import gridworld
 from tests.offline import timelines
 from tfagents_batch.envs.make import make_env
+from tfagents_batch.offline import dense
 from tfagents_batch.offline.writer import RowLogger
+from tfagents_batch.scripts import collect
 from tfagents_batch.training import collecting
 from tfagents_batch.types import TimeStep
 
@@ -177,3 +179,45 @@ def test_rows_of_random_play_are_enough_for_cartpole(
         )
         returns.append(played.mean_return)
     assert sum(x >= 190 for x in returns) >= 4, returns
+
+
+@pytest.fixture(scope="module")
+def pendulum(tmp_path_factory):
+    """Return a timeline of 40,000 rows of a half-trained SAC, and their mean return.
+
+    Its entropy is large, so that rows have other actions than its best ones.
+    """
+    folder = tmp_path_factory.mktemp("pendulum")
+    settings = {"target_entropy": 0.6}
+    run = tfb.train(
+        config="sac/pendulum", seed=1, steps=4600, settings=settings, logdir=folder
+    )
+    rows = f"{folder}/rows"
+    collect.main([f"--policy={run.logdir}", "--rows=40000", f"--output={rows}"])
+    table = timelines.build(folder / "table", rows, mode="continuous", gamma=0.97)
+    rewards = dense.read(dense.partition(table))["reward"]
+    return table, rewards.sum() / (len(rewards) / 200)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("preset", ["td3_bc"])
+def test_rows_of_a_half_trained_agent_are_enough_for_pendulum(
+    preset, pendulum, tmp_path
+):
+    """Mean return of at least -300 for each of three seeds, last checkpoints."""
+    table, logged = pendulum
+    returns = []
+    for seed in range(1, 4):
+        run = tfb.train_offline(
+            data=table,
+            config=f"rows/{preset}",
+            seed=seed,
+            eval_every=0,
+            logdir=tmp_path,
+            settings={"histograms": False},
+        )
+        played = tfb.evaluate(run.logdir, env="Pendulum-v1", episodes=100)
+        returns.append(played.mean_return)
+    print(preset, logged, returns)
+    assert min(returns) >= max(-300, logged + 200), returns

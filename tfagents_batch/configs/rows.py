@@ -84,10 +84,15 @@ PRESETS = {
         loss="squared",
         learning_rate="linear(3e-3, 0)",
     ),
-    # 40,000 rows of a half-trained SAC in Pendulum-v1. Values are far larger than
-    # differences between actions, so small weights of advantages are the safe ones.
-    "rows/td3_bc": _learned("td3_bc", 6000, **_PENDULUM),
-    "rows/iql": _learned("iql", 4000, **_PENDULUM, advantage_scale=0.2, expectile=0.6),
-    "rows/cql_box": _learned("cql", 4000, **_PENDULUM, cql_scale=20.0),
-    "rows/crr": _learned("crr", 4000, **_PENDULUM, beta=10.0, num_critics=8),
+    # 40,000 rows of a half-trained SAC in Pendulum-v1, with a target entropy of
+    # 0.6. Values are far larger than differences between actions, so small weights of
+    # advantages are the safe ones.
+    "rows/td3_bc": _learned("td3_bc", 15_000, **_PENDULUM, bc_alpha=10.0),
+    "rows/iql": _learned(
+        "iql", 15_000, **_PENDULUM, advantage_scale=0.1, expectile=0.7
+    ),
+    "rows/cql_box": _learned(
+        "cql", 4000, **_PENDULUM, cql_scale=30.0, target_entropy=0.4
+    ),
+    "rows/crr": _learned("crr", 10_000, **_PENDULUM, beta=5.0, num_critics=8),
 }
