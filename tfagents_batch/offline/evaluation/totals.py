@@ -120,9 +120,9 @@ class Totals:
         Args:
           fitted: number of episodes that it was fitted to.
         """
-        bias, error = self.fit_bias()
-        variance = self._influence()[1] / max(fitted, 1)
-        return np.sqrt(variance + np.maximum(bias**2 - error**2, 0))
+        mean, variance = self._influence()
+        bias = np.maximum(mean**2 - variance / float(self["episodes"]), 0)
+        return np.sqrt(variance / max(fitted, 1) + bias)
 
     def add(self, **given: np.ndarray | float) -> None:
         """Add numbers to sums, by name."""
