@@ -62,8 +62,11 @@ def pytest_collection_finish(session):
 def nothing_is_left():
     before = _resources()
     yield
-    if _extra(before):
+    if extra := _extra(before):
         gc.collect()  # some objects close when they are collected
+        for thread in extra.get("threads", ()):
+            if type(thread).__name__ == "FinalizerWorker":  # of py4j, looks each second
+                thread.join(10)
     extra = _extra(before)
     assert not extra, f"left behind: {extra}"
 

@@ -27,7 +27,6 @@ EXTRA = 'pip install "tfagents_batch[spark]"'
 _JAVA = 17  # oldest version for Spark 4
 _WAIT_SECONDS = 8  # for another program to say its version
 _END_SECONDS = 10
-_FINALIZER = "FinalizerWorker"  # thread of py4j
 _LOGGERS = "SQLQueryContextLogger", "DataFrameQueryContextLogger"
 # Spark's messages have many lines; errors reach the user as exceptions.
 _LOG4J = "rootLogger.level = off\n"
@@ -184,7 +183,7 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.local.dir": str(folder),
-            "spark.sql.shuffle.partitions": "4",
+            "spark.sql.shuffle.partitions": _threads(master),
         }
     conf = SparkConf(loadDefaults=False)
     for name, value in settings.items():
@@ -206,6 +205,14 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
     finally:
         if before is not None:  # the handler of Spark stays for ever
             signal.signal(signal.SIGINT, before)
+
+
+def _threads(master: str) -> str:
+    """Return how many threads "local", "local[2]" or "local[*]" has."""
+    if master == "local":
+        return "1"
+    found = re.match(r"local\[(\d+)", master)
+    return found[1] if found else str(os.cpu_count() or 1)
 
 
 def _failure(error: Exception, log: Path) -> str:
@@ -230,9 +237,6 @@ def _forget(gateway: Any) -> None:
 
     with contextlib.suppress(Exception):
         gateway.shutdown()
-    for thread in threading.enumerate():
-        if type(thread).__name__ == _FINALIZER:  # ends within a second
-            thread.join(_END_SECONDS)
     process = gateway.proc
     process.stdin.close()
     try:
