@@ -188,20 +188,26 @@ def pendulum(tmp_path_factory):
     Its entropy is large, so that rows have other actions than its best ones.
     """
     folder = tmp_path_factory.mktemp("pendulum")
-    settings = {"target_entropy": 0.6}
     run = tfb.train(
-        config="sac/pendulum", seed=1, steps=4600, settings=settings, logdir=folder
+        config="sac/pendulum",
+        seed=1,
+        steps=7000,
+        keep_every=250,
+        settings={"target_entropy": 0.6},
+        logdir=folder,
     )
     rows = f"{folder}/rows"
-    collect.main([f"--policy={run.logdir}", "--rows=40000", f"--output={rows}"])
-    table = timelines.build(folder / "table", rows, mode="continuous", gamma=0.97)
+    chosen = [f"--policy={run.logdir}", "--checkpoint=4788", "--seed=5"]
+    collect.main([*chosen, "--rows=40000", f"--output={rows}"])
+    options = {"gamma": 0.97, "train_share": 0.9, "eval_share": 0.1}
+    table = timelines.build(folder / "table", rows, mode="continuous", **options)
     rewards = dense.read(dense.partition(table))["reward"]
     return table, rewards.sum() / (len(rewards) / 200)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("preset", ["td3_bc"])
+@pytest.mark.parametrize("preset", ["td3_bc", "iql", "cql_box", "crr"])
 def test_rows_of_a_half_trained_agent_are_enough_for_pendulum(
     preset, pendulum, tmp_path
 ):

@@ -89,10 +89,10 @@ PRESETS = {
     # advantages are the safe ones.
     "rows/td3_bc": _learned("td3_bc", 15_000, **_PENDULUM, bc_alpha=10.0),
     "rows/iql": _learned(
-        "iql", 15_000, **_PENDULUM, advantage_scale=0.1, expectile=0.7
+        "iql", 15_000, **_PENDULUM, advantage_scale=0.12, expectile=0.7
     ),
     "rows/cql_box": _learned(
-        "cql", 4000, **_PENDULUM, cql_scale=30.0, target_entropy=0.4
+        "cql", 4000, **_PENDULUM, cql_scale=100.0, target_entropy=0.4
     ),
     "rows/crr": _learned("crr", 10_000, **_PENDULUM, beta=5.0, num_critics=8),
 }
