@@ -10,7 +10,6 @@ import dataclasses
 import statistics
 import sys
 import tempfile
-from typing import Any
 
 from benchmarks.measure import command, process
 from benchmarks.measure.process import Failure, Result
@@ -21,7 +20,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 
 OURS, D3RLPY = "tfagents_batch", "d3rlpy"
-DEADLINE = 600  # seconds of a part
+DEADLINE = 1200  # seconds of a part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +33,9 @@ class Command:
     )
     pairs: int = option(2, "alternating pairs of trainings of each", least=1)
     steps: int = option(
-        40_000, "gradient steps of ours; d3rlpy makes a tenth", least=400
+        40_000,
+        "gradient steps of ours; d3rlpy makes fewer where it is slow",
+        least=400,
     )
     python: str = option(
         "", "interpreter with d3rlpy; empty: that of make_environments"
@@ -45,8 +46,16 @@ def main(flags: Command) -> int:
     """Measure, and print a line for each figure; 1 if something failed."""
     for name in {*flags.algorithms} - {*LEARNERS}:
         raise UserError(config.unknown("algorithms", name, LEARNERS))
+    kinds = {LEARNERS[name].box for name in flags.algorithms}
+    if len(kinds) > 1:
+        vectors = ", ".join(name for name, each in LEARNERS.items() if each.box)
+        raise UserError(
+            f"algorithms is {', '.join(flags.algorithms)}; expected algorithms for the "
+            f"same actions, either vectors ({vectors}) or numbers. Use two commands"
+        )
     with tempfile.TemporaryDirectory() as folder:
-        prepared = _run(sys.executable, "logged_ours", folder, "prepare", flags.rows)
+        rows = Logged(folder, "prepare", flags.rows, box=True in kinds)
+        prepared = _run(sys.executable, "speed_ours", rows)
         if isinstance(prepared, Failure):
             process.report(f"failed: {prepared}")
             return 1
@@ -66,9 +75,10 @@ def _compare(learner: str, folder: str, other: str | None, flags: Command) -> bo
     def train(name: str, number: int) -> Result | Failure:
         process.report(f"{learner} of {name}, pair {number}")
         if name == OURS:
-            work = folder, "train", flags.steps, learner
-            return _run(sys.executable, "logged_ours", *work)
-        return _run(other, "logged_d3rlpy", folder, "train", flags.steps // 10, learner)
+            work = Logged(folder, "train", flags.steps, learner)
+            return _run(sys.executable, "speed_ours", work)
+        count = round(flags.steps * LEARNERS[learner].share)
+        return _run(other, "speed_d3rlpy", Logged(folder, "train", count, learner))
 
     played = process.alternate((OURS, D3RLPY), flags.pairs, train)
     speeds = {
@@ -77,18 +87,18 @@ def _compare(learner: str, folder: str, other: str | None, flags: Command) -> bo
     }
     for name, values in speeds.items():
         numbers = ", ".join(f"{x:,.0f}" for x in values)
-        print(f"{learner:4} {name:16} {numbers} gradient steps/s", flush=True)
+        print(f"{learner:7} {name:16} {numbers} gradient steps/s", flush=True)
     if played.failures:
         return True
     ratios = [a / b for a, b in zip(*speeds.values(), strict=True)]
-    print(f"{learner:4} {'ratio':16} {statistics.median(ratios):.1f}, median of pairs")
+    print(f"{learner:7} {'ratio':16} {statistics.median(ratios):.1f}, median of pairs")
     return False
 
 
-def _run(python: str | None, module: str, *work: Any) -> Result | Failure:
-    """Run a module of ``benchmarks.inside``."""
-    module = f"benchmarks.inside.{module}"
-    return process.run(module, Logged(*work), DEADLINE, python or sys.executable)
+def _run(python: str | None, module: str, work: Logged) -> Result | Failure:
+    """Run a module of ``benchmarks.logged``."""
+    module = f"benchmarks.logged.{module}"
+    return process.run(module, work, DEADLINE, python or sys.executable)
 
 
 if __name__ == "__main__":

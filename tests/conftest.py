@@ -65,8 +65,8 @@ def nothing_is_left():
     if extra := _extra(before):
         gc.collect()  # some objects close when they are collected
         for thread in extra.get("threads", ()):
-            if type(thread).__name__ == "FinalizerWorker":  # of py4j, looks each second
-                thread.join(10)
+            if type(thread).__name__ == "FinalizerWorker":
+                thread.join(10)  # py4j's thread ends within a second
     extra = _extra(before)
     assert not extra, f"left behind: {extra}"
 

@@ -8,26 +8,38 @@ from typing import Any, NamedTuple
 
 
 class Learner(NamedTuple):
-    """An algorithm of ours and the same one of d3rlpy, with two layers of 64 units.
+    """An algorithm of ours and the same one of d3rlpy.
 
     Attributes:
       algorithm: name of ours.
-      settings: settings of ours that differ from the defaults.
       d3rlpy: name of d3rlpy's config.
+      settings: settings of ours that differ from the defaults.
+      box: whether its actions are vectors.
+      hidden: units of the layers when speeds are compared, in both libraries.
+      batch: rows of a batch, in both libraries.
+      share: gradient steps of d3rlpy for one of ours when speeds are compared, so that
+        both take about as long.
     """
 
     algorithm: str
-    settings: Mapping[str, Any]
     d3rlpy: str
+    settings: Mapping[str, Any] = {}
+    box: bool = False
+    hidden: tuple[int, ...] = (64, 64)
+    batch: int = 32
+    share: float = 0.1
 
 
-_LAYERS = {"hidden": (64, 64)}
+# Both libraries have these sizes as defaults.
+_BOX: Mapping[str, Any] = {"box": True, "hidden": (256, 256), "batch": 256}
+HIDDEN = 64, 64  # units of the layers of agents that play, in both libraries
 LEARNERS = {
-    "dqn": Learner("dqn", {"network": _LAYERS}, "DoubleDQNConfig"),
-    "cql": Learner("dqn", {"network": _LAYERS, "cql_scale": 1.0}, "DiscreteCQLConfig"),
-    "bcq": Learner(
-        "bcq", {"network": _LAYERS, "imitator": _LAYERS}, "DiscreteBCQConfig"
-    ),
+    "dqn": Learner("dqn", "DoubleDQNConfig"),
+    "cql": Learner("dqn", "DiscreteCQLConfig", {"cql_scale": 1.0}),
+    "bcq": Learner("bcq", "DiscreteBCQConfig", {"imitator": {"hidden": (64, 64)}}),
+    "td3_bc": Learner("td3_bc", "TD3PlusBCConfig", **_BOX, share=1.0),
+    "iql": Learner("iql", "IQLConfig", **_BOX, share=1.0),
+    "cql_box": Learner("cql", "CQLConfig", **_BOX, share=0.5),
 }
 
 
@@ -39,6 +51,32 @@ class Logged:
     action: str  # "prepare" or "train"
     count: int  # rows to prepare, or gradient steps
     learner: str = "dqn"
+    box: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Played:
+    """Gradient steps on a timeline, and episodes of the trained agent.
+
+    Attributes:
+      arrays: path of the timeline's samples as arrays, an .npz file.
+      table: folder of the timeline.
+      learner: name in ``LEARNERS``.
+      steps: gradient steps.
+      seed: seed of the training.
+      env: name of the environment.
+      episodes: episodes to play.
+      episode_steps: their largest number of steps.
+    """
+
+    arrays: str
+    table: str
+    learner: str
+    steps: int
+    seed: int
+    env: str
+    episodes: int
+    episode_steps: int = 200
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Presets of algorithms that learn from logged rows, for ``--data``.
 
-The rows are 30,000 steps of a random policy in CartPole-v1, whose episodes have 22
-steps, see ``docs/offline.md``. A comment gives the mean return of the best checkpoint
-in episodes of at most 200 steps.
+The rows of presets for Discrete actions are 30,000 steps of a random policy in
+CartPole-v1, whose episodes have 22 steps, see ``docs/offline.md``. A comment gives the
+mean return of the best checkpoint in episodes of at most 200 steps.
 """
 
 from __future__ import annotations
@@ -84,9 +84,10 @@ PRESETS = {
         loss="squared",
         learning_rate="linear(3e-3, 0)",
     ),
-    # 40,000 rows of a half-trained SAC in Pendulum-v1, with a target entropy of
-    # 0.6. Values are far larger than differences between actions, so small weights of
-    # advantages are the safe ones.
+    # 40,000 rows of a half-trained SAC in Pendulum-v1 with a target entropy of 0.6 and
+    # a mean return near -700. All have -280 or more, see ``docs/results.md``. Values
+    # are in the hundreds, far larger than differences between actions, so scales of
+    # advantages are small and the weight of CQL's term is large.
     "rows/td3_bc": _learned("td3_bc", 15_000, **_PENDULUM, bc_alpha=10.0),
     "rows/iql": _learned(
         "iql", 15_000, **_PENDULUM, advantage_scale=0.12, expectile=0.7

@@ -183,7 +183,6 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.local.dir": str(folder),
-            "spark.sql.shuffle.partitions": _threads(master),
         }
     conf = SparkConf(loadDefaults=False)
     for name, value in settings.items():
@@ -197,7 +196,13 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
         raise UserError(_failure(error, log)) from None
     try:
         context = SparkContext(conf=conf, gateway=gateway)
-        return gateway, sql.SparkSession(context)
+        session = sql.SparkSession(context)
+        if master.startswith(
+            "local"
+        ):  # where 200, the default, costs more than it helps
+            partitions = context.defaultParallelism
+            session.conf.set("spark.sql.shuffle.partitions", partitions)
+        return gateway, session
     except Exception as error:
         gateway.proc.kill()
         _forget(gateway)
@@ -205,14 +210,6 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
     finally:
         if before is not None:  # the handler of Spark stays for ever
             signal.signal(signal.SIGINT, before)
-
-
-def _threads(master: str) -> str:
-    """Return how many threads "local", "local[2]" or "local[*]" has."""
-    if master == "local":
-        return "1"
-    found = re.match(r"local\[(\d+)", master)
-    return found[1] if found else str(os.cpu_count() or 1)
 
 
 def _failure(error: Exception, log: Path) -> str:

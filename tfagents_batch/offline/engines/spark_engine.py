@@ -13,17 +13,14 @@ from tfagents_batch.offline.engines.spark_sql import SPARK
 
 # Option of Parquet's writer for Java; without it a row group is limited in bytes only.
 _GROUP_ROWS = "parquet.block.row.count.limit"
-# What a reader of whole samples has no use for; the files of DuckDB have none of it,
-# either. Values of features rarely repeat, so a dictionary is built in vain.
-_MAPS = "state_features", "next_state_features"
+# DuckDB writes neither checksums nor histograms of lengths, which cost time here.
+# Values of features rarely repeat, so a dictionary of them is built in vain.
 _PLAIN = {
     "parquet.page.write-checksum.enabled": False,
     "parquet.size.statistics.enabled": False,
-    **{f"parquet.enable.dictionary#{x}.key_value.value": False for x in _MAPS},
     **{
-        f"parquet.column.statistics.enabled#{x}.key_value.{part}": False
-        for x in _MAPS
-        for part in ("key", "value")
+        f"parquet.enable.dictionary#{column}.key_value.value": False
+        for column in ("state_features", "next_state_features")
     },
 }
 

@@ -1,0 +1,1 @@
+"""Logged rows, in processes of their own: our algorithms and those of d3rlpy."""

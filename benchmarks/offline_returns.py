@@ -1,0 +1,83 @@
+"""Returns after equal gradient steps: ``python -m benchmarks.offline_returns``.
+
+Algorithms of ours, with the settings of our presets, and those of d3rlpy, with its
+defaults, learn from the same rows with the same network and batch. Then they play.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import statistics
+import sys
+import tempfile
+
+from benchmarks.logged import arrays
+from benchmarks.measure import command, process
+from benchmarks.measure.process import Failure
+from benchmarks.work.logged import LEARNERS, Played
+from tfagents_batch import config
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
+
+DEADLINE = 3600  # seconds of a training
+OURS, D3RLPY = "tfagents_batch", "d3rlpy"
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    rows: str = option("", "timeline with --n_step=1, for d3rlpy")
+    table: str = option("", "timeline for ours; empty: the same")
+    env: str = option("CartPole-v1", "environment to play, in episodes of 200 steps")
+    algorithms: tuple[str, ...] = option(
+        ("dqn",), f"algorithms to train, of {', '.join(LEARNERS)}"
+    )
+    libraries: tuple[str, ...] = option((OURS, D3RLPY), "libraries to train")
+    steps: int = option(50_000, "gradient steps of each training", least=1)
+    seeds: int = option(5, "trainings of each, with seeds from 1", least=1)
+    episodes: int = option(50, "episodes to play", least=1)
+    python: str = option(
+        "", "interpreter with d3rlpy; empty: that of make_environments"
+    )
+
+
+def main(flags: Command) -> int:
+    """Train and play, and print a line for each library; 1 if something failed."""
+    if not flags.rows:
+        raise UserError("rows is empty; expected the folder of a timeline")
+    for name in {*flags.algorithms} - {*LEARNERS}:
+        raise UserError(config.unknown("algorithms", name, LEARNERS))
+    modules = {OURS: "returns_ours", D3RLPY: "returns_d3rlpy"}
+    for name in {*flags.libraries} - {*modules}:
+        raise UserError(config.unknown("libraries", name, modules))
+    d3rlpy = process.python_of("peers", {"peers": flags.python})
+    pythons = {OURS: sys.executable, D3RLPY: d3rlpy}
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "rows.npz")
+        arrays.write(pathlib.Path(flags.rows), path)
+        data = str(path), flags.table or flags.rows
+        for name in flags.algorithms:
+            for library in flags.libraries:
+                returns = []
+                for seed in range(1, flags.seeds + 1):
+                    how = name, flags.steps, seed, flags.env, flags.episodes
+                    module = f"benchmarks.logged.{modules[library]}"
+                    work = Played(*data, *how)
+                    found = process.run(module, work, DEADLINE, pythons[library])
+                    if isinstance(found, Failure):
+                        process.report(f"failed: {found}")
+                        return 1
+                    returns.append(found["mean_return"])
+                    process.report(
+                        f"{name} of {library}, seed {seed}: {returns[-1]:.0f}"
+                    )
+                numbers = ", ".join(f"{x:.0f}" for x in returns)
+                mean = statistics.fmean(returns)
+                print(f"{name:8} {library:14} {numbers}; mean {mean:.0f}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    command.run(Command, main)
