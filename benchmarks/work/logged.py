@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+HIDDEN = 64, 64  # units of the layers of agents that play, in both libraries
+
 
 class Learner(NamedTuple):
     """An algorithm of ours and the same one of d3rlpy.
@@ -17,26 +19,25 @@ class Learner(NamedTuple):
       box: whether its actions are vectors.
       hidden: units of the layers when speeds are compared, in both libraries.
       batch: rows of a batch, in both libraries.
-      share: gradient steps of d3rlpy for one of ours when speeds are compared, so that
-        both take about as long.
+      share: gradient steps of d3rlpy for one of ours when speeds are compared; fewer
+        keep the comparison short.
     """
 
     algorithm: str
     d3rlpy: str
     settings: Mapping[str, Any] = {}
     box: bool = False
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = HIDDEN
     batch: int = 32
     share: float = 0.1
 
 
 # Both libraries have these sizes as defaults.
 _BOX: Mapping[str, Any] = {"box": True, "hidden": (256, 256), "batch": 256}
-HIDDEN = 64, 64  # units of the layers of agents that play, in both libraries
 LEARNERS = {
     "dqn": Learner("dqn", "DoubleDQNConfig"),
     "cql": Learner("dqn", "DiscreteCQLConfig", {"cql_scale": 1.0}),
-    "bcq": Learner("bcq", "DiscreteBCQConfig", {"imitator": {"hidden": (64, 64)}}),
+    "bcq": Learner("bcq", "DiscreteBCQConfig", {"imitator": {"hidden": HIDDEN}}),
     "td3_bc": Learner("td3_bc", "TD3PlusBCConfig", **_BOX, share=1.0),
     "iql": Learner("iql", "IQLConfig", **_BOX, share=1.0),
     "cql_box": Learner("cql", "CQLConfig", **_BOX, share=0.5),

@@ -197,9 +197,7 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
     try:
         context = SparkContext(conf=conf, gateway=gateway)
         session = sql.SparkSession(context)
-        if master.startswith(
-            "local"
-        ):  # where 200, the default, costs more than it helps
+        if master.startswith("local"):  # the default of 200 costs more than it helps
             partitions = context.defaultParallelism
             session.conf.set("spark.sql.shuffle.partitions", partitions)
         return gateway, session
