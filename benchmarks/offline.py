@@ -86,12 +86,12 @@ def _compare(learner: str, folder: str, other: str | None, flags: Command) -> bo
         for name, results in played.results.items()
     }
     for name, values in speeds.items():
-        numbers = ", ".join(f"{x:,.0f}" for x in values)
+        numbers = ", ".join(f"{x:,.{1 if x < 100 else 0}f}" for x in values)
         print(f"{learner:7} {name:16} {numbers} gradient steps/s", flush=True)
     if played.failures:
         return True
     ratios = [a / b for a, b in zip(*speeds.values(), strict=True)]
-    print(f"{learner:7} {'ratio':16} {statistics.median(ratios):.1f}, median of pairs")
+    print(f"{learner:7} {'ratio':16} {statistics.median(ratios):.3g}, median of pairs")
     return False
 
 

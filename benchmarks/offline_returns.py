@@ -1,7 +1,8 @@
 """Returns after equal gradient steps: ``python -m benchmarks.offline_returns``.
 
 Algorithms of ours, with the settings of our presets, and those of d3rlpy, with its
-defaults, learn from the same rows with the same network and batch. Then they play.
+defaults, learn from the same rows with the same network and batch. Then they play
+episodes with the same first states. Each mean return has its standard error.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Command:
     libraries: tuple[str, ...] = option((OURS, D3RLPY), "libraries to train")
     steps: int = option(50_000, "gradient steps of each training", least=1)
     seeds: int = option(5, "trainings of each, with seeds from 1", least=1)
-    episodes: int = option(50, "episodes to play", least=1)
+    episodes: int = option(50, "episodes to play", least=2)
     python: str = option(
         "", "interpreter with d3rlpy; empty: that of make_environments"
     )
@@ -60,7 +61,7 @@ def main(flags: Command) -> int:
         data = str(path), flags.table or flags.rows
         for name in flags.algorithms:
             for library in flags.libraries:
-                returns = []
+                returns, errors = [], []
                 for seed in range(1, flags.seeds + 1):
                     how = name, flags.steps, seed, flags.env, flags.episodes
                     module = f"benchmarks.logged.{modules[library]}"
@@ -70,10 +71,14 @@ def main(flags: Command) -> int:
                         process.report(f"failed: {found}")
                         return 1
                     returns.append(found["mean_return"])
+                    errors.append(found["standard_error"])
                     process.report(
                         f"{name} of {library}, seed {seed}: {returns[-1]:.0f}"
                     )
-                numbers = ", ".join(f"{x:.0f}" for x in returns)
+                numbers = ", ".join(
+                    f"{mean:.0f} ± {error:.0f}"
+                    for mean, error in zip(returns, errors, strict=True)
+                )
                 mean = statistics.fmean(returns)
                 print(f"{name:8} {library:14} {numbers}; mean {mean:.0f}", flush=True)
     return 0

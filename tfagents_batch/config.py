@@ -46,6 +46,7 @@ def option(
     least: float | None = None,
     most: float | None = None,
     above: float | None = None,
+    below: float | None = None,
     instead_of: str | None = None,
     **marks: bool,
 ) -> Any:
@@ -54,14 +55,15 @@ def option(
     Args:
       default: default value; dicts and lists are copied for every config.
       help: description in one line of at most 82 characters, with the unit.
-      least, most, above: bounds that ``check`` tests: at least, at most, more than.
-        They hold for every number of a tuple and every value of a schedule; None
-        passes.
+      least, most, above, below: bounds that ``check`` tests: at least, at most, more
+        than, less than. They hold for every number of a tuple and every value of a
+        schedule; None passes.
       instead_of: setting of the same config that this one replaces: if this one is
         given, that one becomes None, and only one of them can be given.
       **marks: properties of the setting, see ``marked``.
     """
-    optional = {"least": least, "most": most, "above": above, "instead_of": instead_of}
+    bounds = {"least": least, "most": most, "above": above, "below": below}
+    optional = bounds | {"instead_of": instead_of}
     given = {name: value for name, value in optional.items() if value is not None}
     metadata = {"help": help, **given, **marks}
     if isinstance(default, (dict, list)):

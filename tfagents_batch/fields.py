@@ -117,12 +117,13 @@ def out_of_bounds(value: Any, bounds: Mapping[str, Any]) -> str | None:
 
     Args:
       value: None, a number, a tuple of numbers or a schedule.
-      bounds: any of "least", "most" and "above".
+      bounds: any of "least", "above", "most" and "below".
     """
     compare = {
         "least": (operator.ge, "at least"),
         "above": (operator.gt, "more than"),
         "most": (operator.le, "at most"),
+        "below": (operator.lt, "less than"),
     }
     given = {name: bounds[name] for name in compare if name in bounds}
     if all(

@@ -44,22 +44,26 @@ def test_rows_for_training_are_reported_where_none_are_for_evaluation(tmp_path):
     found = report.metrics()
     assert len(found["td_loss"]) == dense.partition(data).rows
     assert not [name for name in found if name.startswith("eval_")]
+    assert "actions/gain" in found and np.isnan(report.score)
+
+
+def test_rows_for_evaluation_are_scored_by_their_gain(data):
+    report = reporter(data)(0)
+    found = report.metrics()
     assert report.score == found["actions/gain"] - found["actions/gain_error"]
 
 
-def test_without_propensities_values_are_compared_with_returns(tmp_path):
-    rows = [x | {"action_probability": None} for x in timelines.walks(20)]
-    report = reporter(timelines.build(tmp_path, rows))(0)
-    assert "actions/gain" not in report.metrics()
-    assert report.score == -report.metrics()["mc_loss/rmse"] < 0
+ENDS = "terminated", "truncated", "final_state_features", "final_possible_actions"
 
 
-def test_where_no_episode_ends_the_score_is_the_td_error(tmp_path):
-    ends = "terminated", "truncated", "final_state_features", "final_possible_actions"
-    rows = [{k: v for k, v in x.items() if k not in ends} for x in timelines.walks(60)]
+@pytest.mark.parametrize("absent", [("action_probability",), ENDS])
+def test_without_a_gain_there_is_no_score(absent, tmp_path):
+    rows = [{k: v for k, v in x.items() if k not in absent} for x in timelines.walks()]
     report = reporter(timelines.build(tmp_path, rows, last_row="drop"))(0)
-    assert "mc_loss/rmse" not in report.metrics()
-    assert report.score == -report.metrics()["eval_td_loss/mean"] < 0
+    found = report.metrics()
+    assert "actions/gain" not in found and "eval_td_loss/mean" in found
+    assert ("mc_loss/rmse" in found) == (absent != ENDS)
+    assert np.isnan(report.score)
 
 
 def test_td_errors_of_sarsa_are_those_of_rows_whose_next_action_is_known(data):
@@ -106,7 +110,7 @@ def test_rows_with_box_actions_have_td_errors_returns_and_densities(name, box_da
         return
     columns = dense.of_split(dense.partition(box_data), dense.EVALUATE, 1000)
     assert len(found["td_loss"]) == len(found["eval_td_loss"]) == len(columns["reward"])
-    assert report.score == -found["mc_loss/rmse"] < 0
+    assert np.isnan(report.score)
     assert found["value/logged"] == pytest.approx(np.nanmean(dense.returns(columns)))
     assert ("actions/log_density" in found) == (name != "td3")
 

@@ -247,6 +247,33 @@ def test_numbered_actions_are_those_of_the_environment_in_order(actions, message
             logged._fitting(spec, spec, found)
 
 
+@pytest.mark.parametrize("most", [2.0, 1.9])
+def test_logged_actions_are_within_the_bounds_of_the_environment(most, tmp_path):
+    rows = timelines.walks(20)
+    for k, row in enumerate(rows):
+        row["action"] = {100: float(k % 3)}
+        del row["possible_actions"]
+        row.pop("final_possible_actions", None)
+    found = dense.partition(timelines.build(tmp_path, rows, "continuous"))
+    state = gym.spaces.Box(-np.inf, np.inf, (5,))
+    rows, env = (
+        EnvSpec(1, state, gym.spaces.Box(-x, x, (1,)), {}) for x in (2.0, most)
+    )
+    if most == 2:
+        assert logged._fitting(env, rows, found).action_space == env.action_space
+        return
+    with pytest.raises(UserError, match=r"feature 100 .*from 0 to 2, .* -1.9 to 1.9"):
+        logged._fitting(env, rows, found)
+
+
+def test_rows_without_an_end_are_told(tmp_path):
+    ends = "terminated", "truncated", "final_state_features"
+    rows = [{k: v for k, v in x.items() if k not in ends} for x in timelines.walks(20)]
+    options = {"steps": 2, "logdir": tmp_path, "eval_every": 0, "settings": SMALL}
+    with pytest.warns(UserWarning, match="no_terminal"):
+        tfb.train_offline("dqn", rows, **options)
+
+
 WRONG = {
     "n_step is 3, but rows of a timeline hold": {"settings": {"n_step": 3}},
     "gamma is 0.9, but the timeline .* 0.99": {"settings": {"gamma": 0.9}},

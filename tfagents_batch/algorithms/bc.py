@@ -2,14 +2,14 @@
 
 Of Discrete actions, it is the cross-entropy between logged actions and the policy's
 probabilities over the actions that were possible (Horizon's imitator). Of Box actions,
-it is the density of a normal distribution, or the squared error of its mean.
+it is the density of a normal distribution.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import tensorflow as tf
@@ -55,9 +55,6 @@ class Config:
         None, "largest global norm of the gradient; none: any", above=0
     )
     batch_size: int = option(256, "rows per update", least=1)
-    loss: Literal["likelihood", "squared"] = option(
-        "likelihood", "of logged actions, or squared error of the mean of a Box policy"
-    )
     histograms: bool = option(True, "log histograms of weights and gradients")
     network: actor.Config = option(actor.Config(), "shape of the network")
 
@@ -110,11 +107,6 @@ class BC(tf.Module):
             raise UserError(
                 f"the action space is {space}; behavior cloning needs Discrete "
                 "actions, or a Box of floats"
-            )
-        if self._discrete and config.loss == "squared":
-            raise UserError(
-                f"loss is squared, but the action space is {space}; leave --algorithm."
-                "loss out, or clone actions of a Box"
             )
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
@@ -173,9 +165,7 @@ class BC(tf.Module):
         policy = self.policy.distribution(nest.map(lambda x: x[0], trajectory.steps))
         action = self.policy.bounds.unit(trajectory.action[0])
         error = tf.reduce_mean(tf.square(policy.mode() - action), -1)
-        squared = self.config.loss == "squared"
-        losses = error if squared else -policy.log_prob(action)
-        return losses, {"policy/squared_error": error}
+        return -policy.log_prob(action), {"policy/squared_error": error}
 
     def assess(self, trajectory: Trajectory) -> Assessment | BoxAssessment:
         """Return the probabilities or densities of actions, see ``interfaces``."""

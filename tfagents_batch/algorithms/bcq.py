@@ -176,7 +176,6 @@ class BCQ(tf.Module):
         metrics = self.learner.set_learning_rate(step)
         values, imitator = self.learner.optimizers.values()
         begins = step >= self.config.imitator_updates
-        values.set_learning_rate(tf.where(begins, metrics["grad/learning_rate"], 0.0))
         batch = windows.transition(trajectory, 1, self.inputs.gamma)
         mask, action = batch.mask, self.policy.index(batch.action)
         target = self._target(batch)
@@ -193,7 +192,7 @@ class BCQ(tf.Module):
             loss += networks.added_loss(self.network.imitator)
             return loss, (loss, log_mu)
 
-        (loss, q), found = values.minimize(td_loss)
+        (loss, q), found = values.minimize(td_loss, when=begins)
         (imitation, log_mu), _ = imitator.minimize(imitation_loss)
         self.learner.target.update()
         allowed = tf.cast(self.network.allowed(log_mu), tf.float32)

@@ -12,9 +12,10 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.algorithms.shared import assessing, off_policy, rows
+from tfagents_batch.algorithms import crr_discrete
+from tfagents_batch.algorithms.shared import assessing, off_policy
 from tfagents_batch.algorithms.shared.actor_critic import critic_metrics, of_actor
-from tfagents_batch.config import number, option
+from tfagents_batch.config import option
 from tfagents_batch.interfaces import BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
@@ -27,16 +28,9 @@ from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(rows.Settings):
+class Config(crr_discrete.Config):
     """Settings of CRR."""
 
-    weight: Literal["exponential", "binary"] = option(
-        "exponential",
-        "weight of a logged action with advantage A: exp(A / beta), or 1 if A > 0 else "
-        "0 (binary)",
-    )
-    beta: float = number(1.0, "scale of advantages in exponential weights", above=0)
-    max_weight: float = option(20.0, "largest exponential weight", above=0)
     baseline: Literal["mean", "max"] = option(
         "mean", "value of a state, of the values of drawn actions: mean or max"
     )
@@ -147,7 +141,8 @@ class CRR(tf.Module):
     def _update_actor(self, batch: windows.Transition, seed) -> Metrics:
         """Step along the gradient of -f(A(s, a)) ln pi(a | s)."""
         mask, taken = batch.mask, self.policy.bounds.unit(batch.action)
-        weight = self._weight(masked.safe(self._advantage(batch, taken, seed), mask))
+        advantage = masked.safe(self._advantage(batch, taken, seed), mask)
+        weight = crr_discrete.weights(advantage, self.config, self.inputs.beta)
 
         def loss():
             log_prob = self.policy.distribution(batch.step).log_prob(taken)
@@ -169,13 +164,6 @@ class CRR(tf.Module):
         q = tf.reduce_min(self.critics(batch.step, actions), 0)
         reduced = tf.reduce_max if self.config.baseline == "max" else tf.reduce_mean
         return q[:, 0] - reduced(q[:, 1:], 1)
-
-    def _weight(self, advantage: tf.Tensor) -> tf.Tensor:
-        """Return the weights f(A) of logged actions, f32 ``[N]``."""
-        if self.config.weight == "binary":
-            return advantages.positive(advantage)
-        scaled = advantage / self.inputs.beta
-        return advantages.exponential(scaled, self.config.max_weight)
 
     def _make_critics(self) -> Critics:
         config, size = self.config, self.policy.bounds.size

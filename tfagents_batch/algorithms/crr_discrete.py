@@ -39,6 +39,19 @@ class Config(rows.Settings):
     max_weight: float = option(20.0, "largest exponential weight", above=0)
 
 
+def weights(advantage: tf.Tensor, config: Config, beta: tf.Tensor) -> tf.Tensor:
+    """Return the weights f(A) of logged actions, f32 ``[N]``.
+
+    Args:
+      advantage: f32 ``[N]``.
+      config: settings.
+      beta: their ``beta`` as a tensor.
+    """
+    if config.weight == "binary":
+        return advantages.positive(advantage)
+    return advantages.exponential(advantage / beta, config.max_weight)
+
+
 class CRRDiscrete(tf.Module):
     """CRR of Discrete actions; satisfies ``interfaces.Algorithm``.
 
@@ -105,7 +118,7 @@ class CRRDiscrete(tf.Module):
         mask, action = batch.mask, self.policy.index(batch.action)
         target = self._target(batch)
         value, q = self._value(self.critics, batch.step)
-        weight = self._weight(td.chosen(q, action) - value)
+        weight = weights(td.chosen(q, action) - value, self.config, self.inputs.beta)
 
         def critics_loss():
             taken = tf.one_hot(action, self.policy.size)
@@ -152,13 +165,6 @@ class CRRDiscrete(tf.Module):
         """Return sum_a pi(a | s) min_k Q_k(s, a), and min_k Q_k, f32 ``[N, A]``."""
         q = tf.reduce_min(critics(step), 0)
         return tf.reduce_sum(tf.exp(self._log_policy(step)) * q, -1), q
-
-    def _weight(self, advantage: tf.Tensor) -> tf.Tensor:
-        """Return the weights of logged actions, f32 ``[N]``."""
-        if self.config.weight == "binary":
-            return advantages.positive(advantage)
-        scaled = advantage / self.inputs.beta
-        return advantages.exponential(scaled, self.config.max_weight)
 
     def _log_policy(self, step: TimeStep) -> tf.Tensor:
         """Return ln pi(a | s) of all actions, f32 ``[N, A]``."""

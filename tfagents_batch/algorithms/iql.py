@@ -35,7 +35,7 @@ class Config(rows.Settings):
         "expectile of values of logged actions that is the value of a state; near 1: "
         "their maximum",
         above=0,
-        most=1,
+        below=1,
     )
     advantage_scale: float = number(
         3.0, "scale beta of advantages in weights of logged actions", least=0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from tfagents_batch.algorithms import sac_cql
 from tfagents_batch.algorithms.shared.actor_critic import Settings
 from tfagents_batch.config import number, option
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Accepts, DefaultSource
 from tfagents_batch.types import EnvSpec
 
@@ -57,6 +58,19 @@ class CQLConfig(Config):
     )
 
     source: ClassVar[DefaultSource] = "table", {}
+
+    def check(self) -> Self:
+        """Return the checked settings.
+
+        Raises:
+          UserError: for a setting that is invalid, or one that changes nothing.
+        """
+        if self.cql_gap is not None and not self.cql_scale:
+            raise UserError(
+                f"cql_gap is {self.cql_gap}, but cql_scale is 0, so alpha stays 0; "
+                "leave cql_gap out, or raise cql_scale, where alpha starts"
+            )
+        return super().check()
 
     def accepts(self) -> Accepts:
         """Return that it learns from rows."""

@@ -96,4 +96,6 @@ PRESETS = {
         "cql", 4000, **_PENDULUM, cql_scale=100.0, target_entropy=0.4
     ),
     "rows/crr": _learned("crr", 10_000, **_PENDULUM, beta=5.0, num_critics=8),
+    # Of any rows.
+    "rows/bc": _learned("bc", 5000),
 }

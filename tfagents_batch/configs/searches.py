@@ -55,7 +55,7 @@ SEARCHES = {
     "bcq": {**_ROWS, "algorithm.threshold": "0.1,0.2,0.3,0.5,0.8"},
     "crr_discrete": {**_ROWS, "algorithm.beta": "log:1e-2:10"},
     "crr": {**_ROWS, "algorithm.beta": "log:1e-2:10"},
-    "cql": {**_ROWS, "algorithm.cql_scale": "log:0.1:20"},
+    "cql": {**_ROWS, "algorithm.cql_scale": "log:0.1:200"},
     "iql": {
         **_ROWS,
         "algorithm.expectile": "0.5,0.7,0.8,0.9",

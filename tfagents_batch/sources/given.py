@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ def table(
 
     Raises:
       UserError: if the rows have errors, see ``validator.validate``.
+
+    Its warnings, and the notices of ``timeline.build``, are warnings here.
     """
     if data is None or isinstance(data, (str, os.PathLike)):
         yield data
@@ -67,5 +70,10 @@ def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> Non
         options = Options(
             on_duplicate=timeline.on_duplicate, metric_weights=timeline.metric_weights
         )
-        validate(rows, None, options).raise_for_errors()
-        timelines.build(rows, rows.find_schema(), timeline, target)
+        report = validate(rows, None, options)
+        report.raise_for_errors()
+        summary = timelines.build(rows, rows.find_schema(), timeline, target)
+    for each in report.warnings:
+        warnings.warn(f"{each.rule} ({each.count:,}): {each.text}", stacklevel=2)
+    for notice in summary.notices:
+        warnings.warn(notice, stacklevel=2)

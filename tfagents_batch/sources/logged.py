@@ -25,7 +25,7 @@ from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.manifest import FEATURES as FEATURES_FILE
 from tfagents_batch.offline.schema import is_integer
 from tfagents_batch.placement import HOST, Placement
-from tfagents_batch.sources.reports import Reporter
+from tfagents_batch.sources.reports import KEPT, TRAINED, Reporter
 from tfagents_batch.sources.row_metrics import Rows
 from tfagents_batch.sources.table import (
     FEATURES,
@@ -231,7 +231,7 @@ class TableSettings:
         kept = self._reported(found, dense.EVALUATE, _REPORTED)
         size = len(kept.returns)
         trained = self._reported(found, dense.TRAIN, size or _REPORTED)
-        rows = {"td_loss": trained, "eval_td_loss": kept}
+        rows = {TRAINED: trained, KEPT: kept}
         rows = {tag: x for tag, x in rows.items() if len(x.returns)}
         names = found.schema.actions
         if found.schema.mode == "parametric":
@@ -393,8 +393,29 @@ def _fitting(env: EnvSpec, rows: EnvSpec, found: Partition) -> EnvSpec:
             f"{found.folder} have {rows.observation_space} and {rows.action_space}; "
             "pass the environment that was logged, or none"
         )
+    if isinstance(action, gym.spaces.Box):
+        _check_bounds(action, found)
     _check_numbers(found)
     return EnvSpec(1, observation, action, {}, env.max_episode_steps)
+
+
+def _check_bounds(space: gym.spaces.Box, found: Partition) -> None:
+    """Check that logged actions are those that an environment can take."""
+    for name, low, high, least, most in zip(
+        found.schema.action_features,
+        *dense.action_bounds(found),
+        space.low.reshape(-1),
+        space.high.reshape(-1),
+        strict=True,
+    ):
+        rounding = 1e-6 * max(abs(least), abs(most))
+        if low < least - rounding or high > most + rounding:
+            raise UserError(
+                f"feature {name} of the actions in {found.folder} is from {low:g} to "
+                f"{high:g}, but the environment takes actions from {least:g} to "
+                f"{most:g}; pass the environment that was logged, or log the actions "
+                "that it took"
+            )
 
 
 def _check_numbers(found: Partition) -> None:

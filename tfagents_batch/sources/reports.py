@@ -19,6 +19,7 @@ from tfagents_batch.sources import row_metrics, table
 from tfagents_batch.sources.row_metrics import Metrics, Rows
 
 ROWS = 4096  # of a call
+TRAINED, KEPT = "td_loss", "eval_td_loss"  # tags of rows for training, and evaluation
 
 
 class Report(NamedTuple):
@@ -44,6 +45,7 @@ class Reporter:
     Args:
       algorithm: with ``assess``.
       rows: by the tag of their TD errors. All other metrics are of the last ones.
+        There is a score if some are ``KEPT``: rows for training choose nothing.
       names: names of Discrete actions; empty for a Box.
       placement: the devices; rows go to the one that updates.
       target: share that each action should have, by name; empty for none.
@@ -74,9 +76,11 @@ class Reporter:
             if not self._names:
                 rows, found, log_density = row_metrics.of_box(rows, found)
             losses |= row_metrics.td_loss(tag, rows, found, self._names)
-        if not self._names:
-            return _box_report(rows, found, log_density, losses)
-        return _report(rows, found, self._names, self._target, losses)
+        if self._names:
+            report = _report(rows, found, self._names, self._target, losses)
+        else:
+            report = _box_report(rows, found, log_density, losses)
+        return report if KEPT in self._rows else report._replace(score=math.nan)
 
     def _assessed(
         self, columns: Columns, stop: Callable[[], bool]
@@ -115,7 +119,7 @@ def _report(
     metrics |= row_metrics.mc_loss(rows, found) | row_metrics.gain(rows, found)
     if not found.q.size:
         return Report(metrics, row_metrics.probability_of_logged(rows, found))
-    return Report(metrics, _score(rows, metrics))
+    return Report(metrics, _score(metrics))
 
 
 def _box_report(
@@ -123,30 +127,26 @@ def _box_report(
 ) -> Report:
     """Return the TD errors, all other metrics of rows with Box actions, and the score.
 
-    Without values, what is better has larger densities of logged actions.
+    Without values, what is better has larger densities of logged actions. With values
+    it is unknown, see ``_score``.
     """
     metrics = losses | row_metrics.values(rows, found, ())
     metrics |= row_metrics.mc_loss(rows, found)
     if log_density.size:
         metrics["actions/log_density"] = float(np.mean(log_density, dtype=np.float64))
-    if not found.q.size:
-        return Report(metrics, metrics["actions/log_density"])
-    return Report(metrics, _score(rows, metrics))
+    is_clone = not found.q.size
+    return Report(metrics, metrics["actions/log_density"] if is_clone else math.nan)
 
 
-def _score(rows: Rows, metrics: Metrics) -> float:
+def _score(metrics: Metrics) -> float:
     """Return what is better in a checkpoint of an algorithm with values.
 
-    It is the gain minus its standard error. It judges decisions and not values, which
-    may be too low (CQL) or those of another policy than the logged one (max) although
-    the decisions are good. Where no probability was logged, it is minus the root mean
-    square of the differences between values and returns: squares, because true values
-    are means of returns. Where no episode ended, it is minus the TD error.
+    It is the gain minus its standard error, NaN if no probability was logged. It judges
+    decisions and not values, which may be too low (CQL) or those of another policy than
+    the logged one (max) although the decisions are good. So TD errors, and differences
+    between values and returns, choose nothing: both are often smallest before anything
+    is learned.
     """
-    known = np.isfinite(rows.returns)
-    if np.isfinite(rows.probability[known]).any():
-        parts = "actions/gain", "actions/gain_error"
-        gain, error = (metrics.get(name, math.nan) for name in parts)
-        return gain - error
-    name = "mc_loss/rmse" if known.any() else "eval_td_loss/mean"
-    return -metrics.get(name, math.nan)
+    parts = "actions/gain", "actions/gain_error"
+    gain, error = (metrics.get(name, math.nan) for name in parts)
+    return gain - error

@@ -1,4 +1,4 @@
-"""CRR of Box actions: targets, weights of logged actions, and a limit case."""
+"""CRR of Box actions, and its limit, which is that of IQL, too."""
 
 import keras
 import numpy as np
@@ -71,9 +71,15 @@ def test_gradients_are_those_of_the_two_losses_and_stop_at_targets(weight, basel
     assert_gradients(actor, agent.learner.optimizers["actor"])
 
 
-def test_with_weights_of_1_it_is_behavior_cloning_bit_for_bit():
-    """A large beta gives every logged action the weight exp(0)."""
-    agent, cloned = make(beta=1e30, learning_rate=1e-3), make("bc", learning_rate=1e-3)
+@pytest.mark.parametrize(
+    ("name", "settings"), [("crr", {"beta": 1e30}), ("iql", {"advantage_scale": 0.0})]
+)
+def test_with_weights_of_1_it_is_behavior_cloning_bit_for_bit(name, settings):
+    """Every logged action has the weight exp(0)."""
+    agent, cloned = (
+        make(each, learning_rate=1e-3, **chosen)
+        for each, chosen in ((name, settings), ("bc", {}))
+    )
     pairs = zip(cloned.network.variables, agent.network.variables, strict=True)
     for mine, its in pairs:
         mine.assign(its)

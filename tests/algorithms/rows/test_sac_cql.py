@@ -108,6 +108,8 @@ def test_discrete_actions_are_refused_and_the_preset_is_conservative():
     with pytest.raises(UserError, match=r"action space is Discrete.*needs a Box"):
         make(spec=make_spec(VECTOR, gs.Discrete(3)))
     assert PRESETS["rows/cql_box"]().settings.cql_scale > 0
+    with pytest.raises(UserError, match=r"cql_gap is 5.0, but cql_scale is 0"):
+        make(cql_scale=0.0, cql_gap=5.0)
 
 
 def _transition(now, after, batch):

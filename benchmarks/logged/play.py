@@ -1,0 +1,37 @@
+"""Episodes of an agent, whose first states are the same for every library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from benchmarks.work.logged import Played
+
+_SEED = 1000  # of the first episode; each next one has the next
+
+
+def play(act: Callable[[np.ndarray], Any], work: Played) -> dict[str, float]:
+    """Return the mean return of an agent and the standard error of the mean.
+
+    Args:
+      act: function of an observation that returns an action.
+      work: environment and episodes to play.
+    """
+    returns = []
+    with gymnasium.make(work.env, max_episode_steps=work.episode_steps) as env:
+        for seed in range(_SEED, _SEED + work.episodes):
+            observation, _ = env.reset(seed=seed)
+            total, over = 0.0, False
+            while not over:
+                observation, reward, terminated, truncated, _ = env.step(
+                    act(np.asarray(observation, np.float32))
+                )
+                total += float(reward)
+                over = terminated or truncated
+            returns.append(total)
+    error = np.std(returns, ddof=1) / math.sqrt(len(returns))
+    return {"mean_return": float(np.mean(returns)), "standard_error": float(error)}
