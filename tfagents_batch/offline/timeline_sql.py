@@ -89,7 +89,7 @@ class Generator:
   final_possible_actions,"""
         name = self.dialect.name
         extra = "".join(f"\n  {name(x)}," for x in self.schema.extra_columns)
-        return f"""SELECT
+        rows = f"""SELECT
   ds, mdp_id, sequence_number,
   coalesce(state_features, {self._no_features}) AS state_features,
   coalesce({name("action")}, {self._no_action}) AS {name("action")},
@@ -99,6 +99,7 @@ class Generator:
   {name("file")}, {name("row")},
   coalesce({is_end}, false) AS is_end
 FROM {INPUT}"""
+        return self.dialect.gathered(rows)
 
     def without_duplicates(self, columns: Mapping[str, str]) -> str:
         """Return a query of the first or last row of each key.
@@ -226,7 +227,7 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
         names, name = [*self._carried(), *_OF_SAMPLE], self.dialect.name
         episode = ", ".join(f"e.{x}" for x in _OF_EPISODE)
         later = f"CASE WHEN e.ending = 'known' THEN {self.config.time_unit} ELSE 0 END"
-        return f"""  SELECT {episode}, r.mdp_id, r.sequence_number, r.is_end,
+        rows = f"""  SELECT {episode}, r.mdp_id, r.sequence_number, r.is_end,
     {", ".join(f"r.{name(x)}" for x in names)}
   FROM {ROWS} r JOIN chosen e ON r.mdp_id = e.mdp_id
   UNION ALL
@@ -234,6 +235,7 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
     {", ".join(end.get(x, "NULL") for x in names)}
   FROM {ROWS} r JOIN chosen e ON r.mdp_id = e.mdp_id
   WHERE e.ending IN ('terminal', 'known') AND r.sequence_number = e.last"""
+        return self.dialect.gathered(rows)
 
     def _placed(self) -> str:
         """Return a query that adds a row's place, and what it needs of later rows."""

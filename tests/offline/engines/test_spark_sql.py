@@ -3,7 +3,7 @@
 import pathlib
 
 from tfagents_batch.offline.engines import contents
-from tfagents_batch.offline.engines.spark_sql import SPARK
+from tfagents_batch.offline.engines.spark_sql import SPARK, Spark
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.offline.timeline_sql import Generator
@@ -32,6 +32,13 @@ def test_the_text_of_one_timeline_is_that_of_the_golden_file():
         contents.query("logged_rows", "parametric", SPARK),
     ]
     assert ";\n\n".join(found) + "\n" == GOLDEN.read_text()
+
+
+def test_groups_in_one_partition_need_no_exchange():
+    assert SPARK.gathered("SELECT 1") == "SELECT 1"
+    assert Spark(1).gathered("SELECT 1") == (
+        "SELECT /*+ COALESCE(1) */ * FROM (SELECT 1)"
+    )
 
 
 def test_texts_and_types_have_the_words_of_spark():

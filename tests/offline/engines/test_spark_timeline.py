@@ -28,6 +28,16 @@ def spark():
         yield found
 
 
+@pytest.fixture(params=["1", "2"])
+def partitions(spark, request):
+    """Let rows meet in one partition, which needs no exchange, or in two."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    spark.conf.set(name, request.param)
+    yield
+    spark.conf.set(name, before)
+
+
 CASES = [
     getattr(test_timeline, name)
     for name in dir(test_timeline)
@@ -60,6 +70,7 @@ def test_cases_of_the_timeline_hold_in_spark(spark, case, tmp_path):
             case(folder, **arguments)
 
 
+@pytest.mark.usefixtures("partitions")
 def test_two_golden_cases_hold_in_spark(spark, tmp_path):
     with logged.in_spark(spark):
         test_timeline.test_sums_of_rewards_end_at_a_terminal_state(tmp_path / "1")
@@ -203,6 +214,7 @@ SETTINGS = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("partitions")
 @pytest.mark.parametrize("mode", SETTINGS)
 def test_random_rows_give_equal_samples_in_both_engines(spark, mode, tmp_path):
     given = random_rows(100_000, mode, seed=7)

@@ -82,6 +82,9 @@ class Dialect(Protocol):
     def group(self, column: str) -> str:
         """Return a value that tells apart the groups of ``GROUP BY column``."""
 
+    def gathered(self, query: str) -> str:
+        """Return a query with the same rows, to be grouped by something."""
+
     def shuffled(self, *columns: str) -> str:
         """Return the clauses of an order that depends on columns and means nothing."""
 
@@ -186,6 +189,10 @@ class DuckDB:
         """Return the number of the group: sorting by it is faster than by a text."""
         del column
         return "row_number() OVER ()"
+
+    def gathered(self, query: str) -> str:
+        """Return the query."""
+        return query
 
     def shuffled(self, *columns: str) -> str:
         """Return the clauses of an order that depends on columns and means nothing."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.engines import spark_frames
-from tfagents_batch.offline.engines.spark_sql import SPARK
+from tfagents_batch.offline.engines.spark_sql import Spark
 
 # Option of Parquet's writer for Java; without it a row group is limited in bytes only.
 _GROUP_ROWS = "parquet.block.row.count.limit"
@@ -33,10 +33,9 @@ class SparkEngine:
       in_columns: whether the rows are in files that store each column apart.
     """
 
-    dialect = SPARK
-
     def __init__(self, session: Any, in_columns: bool = False):
         self._session, self._in_columns = session, in_columns
+        self.dialect = Spark(int(session.conf.get("spark.sql.shuffle.partitions")))
         self._kept: dict[str, Any] = {}
         self.version = f"spark {session.version}"
 

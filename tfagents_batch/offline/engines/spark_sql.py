@@ -8,7 +8,14 @@ _TYPES = {"VARCHAR": "STRING"}
 
 
 class Spark:
-    """Words of Spark in ANSI mode; a ``dialect.Dialect``."""
+    """Words of Spark in ANSI mode; a ``dialect.Dialect``.
+
+    Args:
+      partitions: number of partitions in which rows are grouped.
+    """
+
+    def __init__(self, partitions: int = 200):
+        self._alone = partitions == 1
 
     def name(self, text: str) -> str:
         """Return a name in back quotes."""
@@ -123,6 +130,14 @@ class Spark:
     def group(self, column: str) -> str:
         """Return the column: there is no number without sorting all groups."""
         return column
+
+    def gathered(self, query: str) -> str:
+        """Return the query, in one partition if there is only one for groups.
+
+        Spark does not see by itself that all rows are there already: it would write
+        them into files by their group, and read them.
+        """
+        return f"SELECT /*+ COALESCE(1) */ * FROM ({query})" if self._alone else query
 
     def shuffled(self, *columns: str) -> str:
         """Return the clauses of an order that depends on columns and means nothing.
