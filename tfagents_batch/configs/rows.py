@@ -68,12 +68,12 @@ PRESETS = {
         learning_rate="linear(3e-3, 0)",
         imitator={"hidden": (64, 64)},
     ),
-    # The same samples.
+    # The same samples. 190 or more.
     "rows/crr_discrete": _learned(
         "crr_discrete", 6000, learning_rate="linear(1e-3, 0)"
     ),
     # Fitted Q iteration, of the same samples. An iteration is the 500 updates between
-    # two copies.
+    # two copies. 190 or more.
     "rows/fqi": _learned(
         "dqn",
         6000,
