@@ -298,7 +298,8 @@ def train_offline(
         the run cannot be resumed.
       **options: arguments of ``train``. ``steps`` counts updates. With ``env``, the
         agent plays in evaluations; without, they are reports on rows that are kept from
-        training, and the best checkpoint is the one whose decisions gain most there.
+        training. The best checkpoint is then the one whose decisions gain most there,
+        if that is known.
 
     Raises:
       UserError: see ``train``.

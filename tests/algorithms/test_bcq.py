@@ -121,7 +121,8 @@ def test_the_imitator_may_be_trained_first():
     agent = make(imitator_updates=51)
     start = [x.numpy() for x in agent.network.trainable_variables]
     batch = rows(agent)
-    agent.update(batch, 0, STEP)  # of 50 earlier updates
+    metrics = agent.update(batch, 0, STEP).metrics  # of 50 earlier updates
+    assert metrics["grad/norm"] == metrics["grad/skipped"] == 0
     changed = [
         np.any(x.numpy() != old)
         for x, old in zip(agent.network.trainable_variables, start, strict=True)
@@ -130,6 +131,9 @@ def test_the_imitator_may_be_trained_first():
     assert not any(changed[:size]) and all(changed[size:])
     agent.update(batch, 0, STEP + 1)
     assert np.any(agent.network.trainable_variables[0].numpy() != start[0])
+    for weight in agent.network.imitator.trainable_variables:
+        weight.assign(weight * np.nan)
+    assert agent.update(batch, 0, STEP).metrics["grad/skipped"] == 1
 
 
 def test_noise_in_weights_is_refused():

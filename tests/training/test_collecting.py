@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.algorithms import dqn, sac
+from tfagents_batch.algorithms import dqn, ppo, sac
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reader import open_rows
@@ -67,6 +67,20 @@ def test_logged_propensities_are_the_frequencies_of_the_actions(epsilon):
         p = probability[taken][0]
         assert np.all(probability[taken] == p)
         assert abs(taken.mean() - p) < 3 * np.sqrt(p * (1 - p) / size)
+
+
+def test_actions_of_ppo_have_propensities_and_bounds():
+    spec = EnvSpec(4, gym.spaces.Box(-1, 1, (2,)), gym.spaces.Discrete(3), {})
+    agent = ppo.PPO(ppo.Config(), spec)
+    step = steps_of(np.zeros([4, 2], np.float32), 4)
+    found = collecting.of_policy(agent.policy, spec, 0, 0.0, seed=1)(step, 0)
+    every = agent.policy.probabilities(step, agent.policy.initial_state(4), 0)
+    expected = np.take_along_axis(every.numpy(), found.action[:, None], 1)[:, 0]
+    np.testing.assert_allclose(np.exp(found.log_probability), expected, rtol=1e-6)
+    tiny = spec._replace(action_space=gym.spaces.Box(-1e-3, 1e-3, (1,)))
+    decide = collecting.of_policy(ppo.PPO(ppo.Config(), tiny).policy, tiny, 0, 0.0, 1)
+    with pytest.raises(UserError, match="beyond their bounds"):
+        decide(step, 0)
 
 
 def test_densities_of_continuous_actions_include_the_uniform_part():

@@ -175,7 +175,8 @@ class BCQ(tf.Module):
         del seed
         metrics = self.learner.set_learning_rate(step)
         values, imitator = self.learner.optimizers.values()
-        begins = step >= self.config.imitator_updates
+        waits = self.config.imitator_updates
+        begins = step >= waits if waits else True
         batch = windows.transition(trajectory, 1, self.inputs.gamma)
         mask, action = batch.mask, self.policy.index(batch.action)
         target = self._target(batch)
@@ -193,7 +194,8 @@ class BCQ(tf.Module):
             return loss, (loss, log_mu)
 
         (loss, q), found = values.minimize(td_loss, when=begins)
-        (imitation, log_mu), _ = imitator.minimize(imitation_loss)
+        (imitation, log_mu), steps = imitator.minimize(imitation_loss)
+        found["grad/skipped"] = tf.maximum(found["grad/skipped"], steps["grad/skipped"])
         self.learner.target.update()
         allowed = tf.cast(self.network.allowed(log_mu), tf.float32)
         rows = {

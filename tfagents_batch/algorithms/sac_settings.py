@@ -68,7 +68,7 @@ class CQLConfig(Config):
         if self.cql_gap is not None and not self.cql_scale:
             raise UserError(
                 f"cql_gap is {self.cql_gap}, but cql_scale is 0, so alpha stays 0; "
-                "leave cql_gap out, or raise cql_scale, where alpha starts"
+                "leave cql_gap out, or set cql_scale, the first alpha, above 0"
             )
         return super().check()
 

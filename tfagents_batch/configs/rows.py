@@ -1,8 +1,8 @@
 """Presets of algorithms that learn from logged rows, for ``--data``.
 
-The rows of presets for Discrete actions are 30,000 steps of a random policy in
-CartPole-v1, whose episodes have 22 steps, see ``docs/offline.md``. A comment gives the
-mean return of the best checkpoint in episodes of at most 200 steps.
+But for cloning, the rows of presets for Discrete actions are 30,000 steps of a random
+policy in CartPole-v1, whose episodes have 22 steps, see ``docs/offline.md``. A comment
+gives the mean return of the best checkpoint in episodes of at most 200 steps.
 """
 
 from __future__ import annotations
@@ -96,6 +96,6 @@ PRESETS = {
         "cql", 4000, **_PENDULUM, cql_scale=100.0, target_entropy=0.4
     ),
     "rows/crr": _learned("crr", 10_000, **_PENDULUM, beta=5.0, num_critics=8),
-    # Of any rows.
+    # Rows of any environment, with Discrete or Box actions.
     "rows/bc": _learned("bc", 5000),
 }

@@ -55,8 +55,8 @@ def bounds(spec: EnvSpec) -> Bounds:
     if not isinstance(space, gs.Box) or not np.issubdtype(space.dtype, np.floating):
         raise UserError(
             f"the action space is {space}, but this algorithm needs a Box of floats; "
-            "sac and dqn take Discrete actions, and ppo any; of logged rows, bcq, "
-            "crr_discrete, bc, and dqn, which is CQL with cql_scale"
+            "sac and dqn take Discrete actions, and ppo any; to learn from logged rows "
+            "of Discrete actions, use bcq, crr_discrete, bc or dqn (CQL: cql_scale)"
         )
     observed = spec.observation_space
     if isinstance(observed, gs.Dict) and ACTION_MASK in observed.spaces:

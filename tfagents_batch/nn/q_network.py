@@ -180,7 +180,7 @@ def number_of_actions(spec: EnvSpec) -> int:
     if not isinstance(space, gs.Discrete):
         raise UserError(
             f"the action space is {space}, but values of single actions need Discrete "
-            "actions; use sac or td3 for a Box, or ppo for any actions; for a Box in "
-            "logged rows td3_bc, iql, cql, crr or bc"
+            "actions; use sac or td3 for a Box, or ppo for any actions; to learn from "
+            "logged rows of a Box, use td3_bc, iql, cql, crr or bc"
         )
     return int(space.n)

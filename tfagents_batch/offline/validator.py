@@ -213,7 +213,7 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
     if not terminals and not options.continuing_task:
         text = (
             "no row has terminated and there is no end marker, so nothing is known "
-            "to end; log them, or pass continuing_task"
+            "to end; log them, unless the task never ends (continuing_task)"
         )
         found.append(Finding("no_terminal", WARNING, 1, text))
     return found

@@ -73,7 +73,6 @@ def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> Non
         report = validate(rows, None, options)
         report.raise_for_errors()
         summary = timelines.build(rows, rows.find_schema(), timeline, target)
-    for each in report.warnings:
-        warnings.warn(f"{each.rule} ({each.count:,}): {each.text}", stacklevel=2)
-    for notice in summary.notices:
-        warnings.warn(notice, stacklevel=2)
+    found = [f"{each.rule} ({each.count:,}): {each.text}" for each in report.warnings]
+    for text in (*found, *summary.notices):
+        warnings.warn(text, stacklevel=5)  # the caller of train_offline

@@ -408,8 +408,9 @@ def _check_bounds(space: gym.spaces.Box, found: Partition) -> None:
         space.high.reshape(-1),
         strict=True,
     ):
-        rounding = 1e-6 * max(abs(least), abs(most))
-        if low < least - rounding or high > most + rounding:
+        if low < least - 1e-6 * abs(least) or high > most + 1e-6 * abs(
+            most
+        ):  # rounding
             raise UserError(
                 f"feature {name} of the actions in {found.folder} is from {low:g} to "
                 f"{high:g}, but the environment takes actions from {least:g} to "

@@ -33,6 +33,7 @@ class Report(NamedTuple):
     values: Metrics
     score: float
     measure = "score"
+    mean_return = math.nan  # there are no episodes
 
     def metrics(self) -> Metrics:
         """Return log metrics."""

@@ -14,9 +14,9 @@ checkpoint is written, and the exception is raised again unchanged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,43 +46,56 @@ class Evaluated(NamedTuple):
 
     Attributes:
       step: env steps so far.
-      returns: f64 ``[episodes]``, undiscounted sums of raw rewards.
-      lengths: i64 ``[episodes]``, steps.
-      best: whether its mean return is the best so far.
+      result: the ``Evaluation`` of episodes; or a ``sources.reports.Report`` on logged
+        rows, which has neither returns nor other attributes of episodes.
+      best: whether it is the best so far.
       folder: run folder.
-      sampled: with ``eval_actions=both``, the episodes with sampled actions; returns
-        and lengths are then those of the policy's mode.
-      infos: ``{name: f64 [episodes]}`` of ``log_info``, see ``Evaluation``.
-      failed_episodes, cut_off: see ``Evaluation``.
     """
 
     step: int
-    returns: np.ndarray
-    lengths: np.ndarray
+    result: Any
     best: bool
     folder: Path
-    sampled: Evaluation | None = None
-    infos: Mapping[str, np.ndarray] = MappingProxyType({})
-    failed_episodes: int = 0
-    cut_off: np.ndarray = np.zeros(0, bool)
+
+    @property
+    def returns(self) -> np.ndarray:
+        """Undiscounted sums of raw rewards, f64 ``[episodes]``."""
+        return self.result.returns
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps, i64 ``[episodes]``."""
+        return self.result.lengths
 
     @property
     def mean_return(self) -> float:
-        return self._evaluation.mean_return
-
-    @property
-    def cut_off_episodes(self) -> int:
-        return self._evaluation.cut_off_episodes
+        """Mean return; NaN without episodes."""
+        return self.result.mean_return
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Metrics as they are logged, ``eval/...``."""
-        return self._evaluation.metrics()
+        """Metrics as they are logged, such as ``eval/return_mean``."""
+        return self.result.metrics()
 
     @property
-    def _evaluation(self) -> Evaluation:
-        episodes = self.returns, self.lengths, self.sampled, self.infos
-        return Evaluation(*episodes, self.failed_episodes, self.cut_off)
+    def sampled(self) -> Evaluation | None:
+        """Episodes with sampled actions, see ``Evaluation``."""
+        return self.result.sampled
+
+    @property
+    def infos(self) -> Mapping[str, np.ndarray]:
+        """Values of ``log_info``, see ``Evaluation``."""
+        return self.result.infos
+
+    @property
+    def failed_episodes(self) -> int:
+        """Number of episodes that failed, see ``Evaluation``."""
+        return self.result.failed_episodes
+
+    @property
+    def cut_off_episodes(self) -> int:
+        """Number of episodes that were cut off, see ``Evaluation``."""
+        return self.result.cut_off_episodes
 
 
 class Saved(NamedTuple):
@@ -149,9 +162,7 @@ class Callbacks:
 
     def evaluation(self, step: int, result: Evaluation, best: bool) -> None:
         """Call the evaluation callbacks."""
-        returns, lengths, *rest = result
-        evaluated = Evaluated(step, returns, lengths, best, self._folder, *rest)
-        self._call(self._evaluation, evaluated)
+        self._call(self._evaluation, Evaluated(step, result, best, self._folder))
 
     def checkpoint(self, step: int, path: Path, best: bool) -> None:
         """Call the checkpoint callbacks."""
@@ -192,9 +203,17 @@ def name(callback: Callable) -> str:
 
 
 def stop_at_return(threshold: float) -> OnEvaluation:
-    """End training when an evaluation's mean return reaches a threshold."""
+    """End training when an evaluation's mean return reaches a threshold.
+
+    It raises a UserError in evaluations on logged rows, which play no episodes.
+    """
 
     def stop(evaluated: Evaluated) -> bool:
+        if not isinstance(evaluated.result, Evaluation):
+            raise UserError(
+                f"{stop.__qualname__} needs returns, but evaluations on logged rows "
+                "have none; pass an environment"
+            )
         return not evaluated.mean_return >= threshold
 
     stop.__qualname__ = f"stop_at_return({threshold:g})"
@@ -202,13 +221,23 @@ def stop_at_return(threshold: float) -> OnEvaluation:
 
 
 def stop_without_improvement(evaluations: int) -> OnEvaluation:
-    """End training after this many evaluations in a row without a new best one."""
+    """End training after this many evaluations in a row without a new best one.
+
+    It raises a UserError in evaluations on logged rows that no number compares.
+    """
     if evaluations < 1:
         raise UserError(f"evaluations is {evaluations}; expected at least 1")
     waited = 0
 
     def stop(evaluated: Evaluated) -> bool:
         nonlocal waited
+        result = evaluated.result
+        if math.isnan(result.score) and not isinstance(result, Evaluation):
+            raise UserError(
+                f"{stop.__qualname__} compares evaluations, but those of these logged "
+                "rows have no number that is larger in a better one, such as "
+                "actions/gain; pass an environment"
+            )
         waited = 0 if evaluated.best else waited + 1
         return waited < evaluations
 

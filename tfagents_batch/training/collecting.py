@@ -15,7 +15,7 @@ from tfagents_batch.graph import constants
 from tfagents_batch.interfaces import Env, Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.offline.writer import RowLogger
-from tfagents_batch.types import EnvSpec, TimeStep
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 Row = dict[str, Any]
 _ACTION_ID = 1_000_000  # of the first feature of a continuous action
@@ -124,16 +124,17 @@ def of_policy(
     Raises:
       UserError: if the policy has a memory.
     """
-    if nest.flatten(policy.initial_state(1)):
+    if nest.flatten(policy.memory(1, True)):
         raise UserError(
             "the policy is recurrent, and its rows would need its memory; collect with "
             "a policy without memory"
         )
     generator = np.random.default_rng([seed, 1])
     now = constants.argument(trained, tf.int64)
+    state = policy.initial_state(spec.num_envs)  # has what only training uses
     if isinstance(spec.action_space, gym.spaces.Discrete):
         probabilities = tf.function(
-            lambda step: policy.probabilities(step, (), now), autograph=False
+            lambda step: policy.probabilities(step, state, now), autograph=False
         )
 
         def exact(step: TimeStep, count: int) -> np.ndarray:
@@ -142,7 +143,7 @@ def of_policy(
                 return probabilities(step._replace(info={})).numpy()
 
         return _discrete(spec, exact, epsilon, generator)
-    return _continuous(policy, spec, now, epsilon, seed, generator)
+    return _continuous(policy, state, spec, now, epsilon, seed, generator)
 
 
 def _discrete(
@@ -167,18 +168,24 @@ def _discrete(
 
 
 def _continuous(
-    policy: Policy, spec: EnvSpec, now: tf.Tensor, epsilon: float, seed: int, generator
+    policy: Policy,
+    state: Nest,
+    spec: EnvSpec,
+    now: tf.Tensor,
+    epsilon: float,
+    seed: int,
+    generator: np.random.Generator,
 ) -> Decide:
     size, space = spec.num_envs, spec.action_space
 
     @tf.function(autograph=False)
     def act(step, number):
         noise = nest.map(lambda x: x[0], policy.noise((1, size), number))
-        return policy.act(step, (), noise, now, True)[0]
+        return policy.act(step, state, noise, now, True)[0]
 
     @tf.function(autograph=False)
     def log_density(step, action):
-        return policy.log_density(step, (), action, now)
+        return policy.log_density(step, state, action, now)
 
     if epsilon:
         low, high = _bounds(space)
@@ -189,6 +196,12 @@ def _continuous(
         number = seeds.iteration_seed(seed, count, "collect/actions")
         with placement.host():
             action = act(step, constants.argument(number)).numpy()
+            if not ((space.low <= action) & (action <= space.high)).all():
+                raise UserError(
+                    "the policy takes actions beyond their bounds, where an "
+                    "environment changes them; collect with an agent whose actions "
+                    "are within them, such as those of sac and td3"
+                )
             if epsilon:
                 random = generator.uniform(low, high, [size, *space.shape])
                 uses = generator.random(size) < epsilon

@@ -237,10 +237,12 @@ class RunConfig:
         from tfagents_batch.training import own_algorithm
 
         expected = own_algorithm.entry(self.algorithm).config
-        if not isinstance(self.settings, expected):
+        given = type(self.settings)
+        if given is not expected:  # a subclass has settings that it would ignore
             raise UserError(
-                f"settings belong to {type(self.settings).__module__}, but the "
-                f"algorithm is {self.algorithm!r}; pass {expected.__module__}.Config"
+                f"settings are a {given.__module__}.{given.__qualname__}, but the "
+                f"algorithm is {self.algorithm!r}; pass {expected.__module__}."
+                f"{expected.__qualname__}"
             )
         named.check(self.wrappers)
         for name in self.env_options:

@@ -36,7 +36,7 @@ def test_the_text_of_one_timeline_is_that_of_the_golden_file():
 
 def test_groups_in_one_partition_need_no_exchange():
     assert SPARK.gathered("SELECT 1") == "SELECT 1"
-    assert Spark(1).gathered("SELECT 1") == (
+    assert Spark(one_partition=True).gathered("SELECT 1") == (
         "SELECT /*+ COALESCE(1) */ * FROM (SELECT 1)"
     )
 

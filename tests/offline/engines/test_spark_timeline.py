@@ -11,7 +11,7 @@ import tfagents_batch as tfb
 from tests.offline import test_timeline, timelines
 from tests.support import logged
 from tfagents_batch.offline import manifest, reader, timeline
-from tfagents_batch.offline.engines import session
+from tfagents_batch.offline.engines import session, spark_engine
 from tfagents_batch.offline.reading import spark_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
@@ -28,14 +28,12 @@ def spark():
         yield found
 
 
-@pytest.fixture(params=["1", "2"])
-def partitions(spark, request):
-    """Let rows meet in one partition, which needs no exchange, or in two."""
-    name = "spark.sql.shuffle.partitions"
-    before = spark.conf.get(name)
-    spark.conf.set(name, request.param)
-    yield
-    spark.conf.set(name, before)
+@pytest.fixture(params=[False, True])
+def one_partition(request, monkeypatch):
+    """Let rows be grouped in one partition, as with one thread, or in two."""
+    monkeypatch.setattr(
+        spark_engine, "_has_one_partition", lambda session: request.param
+    )
 
 
 CASES = [
@@ -70,7 +68,7 @@ def test_cases_of_the_timeline_hold_in_spark(spark, case, tmp_path):
             case(folder, **arguments)
 
 
-@pytest.mark.usefixtures("partitions")
+@pytest.mark.usefixtures("one_partition")
 def test_two_golden_cases_hold_in_spark(spark, tmp_path):
     with logged.in_spark(spark):
         test_timeline.test_sums_of_rewards_end_at_a_terminal_state(tmp_path / "1")
@@ -214,7 +212,7 @@ SETTINGS = {
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("partitions")
+@pytest.mark.usefixtures("one_partition")
 @pytest.mark.parametrize("mode", SETTINGS)
 def test_random_rows_give_equal_samples_in_both_engines(spark, mode, tmp_path):
     given = random_rows(100_000, mode, seed=7)

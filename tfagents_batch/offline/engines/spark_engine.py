@@ -35,7 +35,7 @@ class SparkEngine:
 
     def __init__(self, session: Any, in_columns: bool = False):
         self._session, self._in_columns = session, in_columns
-        self.dialect = Spark(int(session.conf.get("spark.sql.shuffle.partitions")))
+        self.dialect = Spark(_has_one_partition(session))
         self._kept: dict[str, Any] = {}
         self.version = f"spark {session.version}"
 
@@ -113,6 +113,13 @@ class SparkEngine:
             yield
         except (PySparkException, Py4JError) as error:
             raise UserError(f"{what}: {_line(error)}") from error
+
+
+def _has_one_partition(session: Any) -> bool:
+    """Return whether rows are grouped in one partition, by one thread."""
+    partitions = session.conf.get("spark.sql.shuffle.partitions", "200")
+    master = session.conf.get("spark.master", "")
+    return partitions == "1" and master in ("local", "local[1]")
 
 
 def _line(error: Exception) -> str:

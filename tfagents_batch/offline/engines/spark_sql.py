@@ -11,11 +11,11 @@ class Spark:
     """Words of Spark in ANSI mode; a ``dialect.Dialect``.
 
     Args:
-      partitions: number of partitions in which rows are grouped.
+      one_partition: whether rows are grouped in one partition, by one thread.
     """
 
-    def __init__(self, partitions: int = 200):
-        self._alone = partitions == 1
+    def __init__(self, one_partition: bool = False):
+        self._alone = one_partition
 
     def name(self, text: str) -> str:
         """Return a name in back quotes."""

@@ -344,7 +344,8 @@ def _candidates(folder: Path, which: str | int) -> list[int]:
         if not best:
             raise UserError(
                 f"no checkpoint in {folder.parent} is marked best; only evaluation "
-                "during training marks one, not always on logged rows; use newest"
+                "during training marks one, and on logged rows only if their gain is "
+                "known; use newest"
             )
         return best
     which = int(which) if isinstance(which, str) and which.isdecimal() else which
