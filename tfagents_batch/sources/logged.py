@@ -408,9 +408,9 @@ def _check_bounds(space: gym.spaces.Box, found: Partition) -> None:
         space.high.reshape(-1),
         strict=True,
     ):
-        if low < least - 1e-6 * abs(least) or high > most + 1e-6 * abs(
-            most
-        ):  # rounding
+        # The environment may have rounded its bounds.
+        too_low = low < least - 1e-6 * abs(least)
+        if too_low or high > most + 1e-6 * abs(most):
             raise UserError(
                 f"feature {name} of the actions in {found.folder} is from {low:g} to "
                 f"{high:g}, but the environment takes actions from {least:g} to "
