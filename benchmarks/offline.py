@@ -14,12 +14,11 @@ import tempfile
 from benchmarks.measure import command, process
 from benchmarks.measure.process import Failure, Result
 from benchmarks.work import machine
-from benchmarks.work.logged import LEARNERS, Logged
+from benchmarks.work.logged import D3RLPY, LEARNERS, OURS, Logged
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 
-OURS, D3RLPY = "tfagents_batch", "d3rlpy"
 DEADLINE = 1200  # seconds of a part
 
 

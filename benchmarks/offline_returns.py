@@ -15,14 +15,14 @@ import tempfile
 
 from benchmarks.logged import arrays
 from benchmarks.measure import command, process
-from benchmarks.measure.process import Failure
-from benchmarks.work.logged import LEARNERS, Played
+from benchmarks.measure.process import Failure, Result
+from benchmarks.work.logged import D3RLPY, LEARNERS, OURS, Played
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 
 DEADLINE = 3600  # seconds of a training
-OURS, D3RLPY = "tfagents_batch", "d3rlpy"
+MODULES = {OURS: "returns_ours", D3RLPY: "returns_d3rlpy"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,38 +50,44 @@ def main(flags: Command) -> int:
         raise UserError("rows is empty; expected the folder of a timeline")
     for name in {*flags.algorithms} - {*LEARNERS}:
         raise UserError(config.unknown("algorithms", name, LEARNERS))
-    modules = {OURS: "returns_ours", D3RLPY: "returns_d3rlpy"}
-    for name in {*flags.libraries} - {*modules}:
-        raise UserError(config.unknown("libraries", name, modules))
-    d3rlpy = process.python_of("peers", {"peers": flags.python})
-    pythons = {OURS: sys.executable, D3RLPY: d3rlpy}
+    for name in {*flags.libraries} - {*MODULES}:
+        raise UserError(config.unknown("libraries", name, MODULES))
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.npz")
         arrays.write(pathlib.Path(flags.rows), path)
-        data = str(path), flags.table or flags.rows
         for name in flags.algorithms:
             for library in flags.libraries:
-                returns, errors = [], []
-                for seed in range(1, flags.seeds + 1):
-                    how = name, flags.steps, seed, flags.env, flags.episodes
-                    module = f"benchmarks.logged.{modules[library]}"
-                    work = Played(*data, *how)
-                    found = process.run(module, work, DEADLINE, pythons[library])
-                    if isinstance(found, Failure):
-                        process.report(f"failed: {found}")
-                        return 1
-                    returns.append(found["mean_return"])
-                    errors.append(found["standard_error"])
-                    process.report(
-                        f"{name} of {library}, seed {seed}: {returns[-1]:.0f}"
-                    )
+                results = _trainings(name, library, str(path), flags)
+                if isinstance(results, Failure):
+                    process.report(f"failed: {results}")
+                    return 1
                 numbers = ", ".join(
-                    f"{mean:.0f} ± {error:.0f}"
-                    for mean, error in zip(returns, errors, strict=True)
+                    f"{x['mean_return']:.0f} ± {x['standard_error']:.0f}"
+                    for x in results
                 )
-                mean = statistics.fmean(returns)
+                mean = statistics.fmean(x["mean_return"] for x in results)
                 print(f"{name:8} {library:14} {numbers}; mean {mean:.0f}", flush=True)
     return 0
+
+
+def _trainings(
+    name: str, library: str, data: str, flags: Command
+) -> list[Result] | Failure:
+    """Train an algorithm of a library with each seed; return what it found."""
+    python = sys.executable
+    if library == D3RLPY:
+        python = process.python_of("peers", {"peers": flags.python})
+    results = []
+    for seed in range(1, flags.seeds + 1):
+        how = name, flags.steps, seed, flags.env, flags.episodes
+        work = Played(data, flags.table or flags.rows, *how)
+        module = f"benchmarks.logged.{MODULES[library]}"
+        found = process.run(module, work, DEADLINE, python)
+        if isinstance(found, Failure):
+            return found
+        results.append(found)
+        process.report(f"{name} of {library}, seed {seed}: {found['mean_return']:.0f}")
+    return results
 
 
 if __name__ == "__main__":

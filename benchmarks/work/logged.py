@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+OURS, D3RLPY = "tfagents_batch", "d3rlpy"
 HIDDEN = 64, 64  # units of the layers of agents that play, in both libraries
 
 

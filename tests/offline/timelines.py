@@ -45,6 +45,20 @@ def walks(episodes=40, length=6, seed=0, cells=5, masked=False):
     return rows
 
 
+def vector_walks(episodes, action):
+    """Return rows of walks whose actions are vectors, and mean nothing.
+
+    Args:
+      action: function of the number of a row.
+    """
+    rows = walks(episodes)
+    for k, row in enumerate(rows):
+        row["action"] = action(k)
+        del row["possible_actions"]
+        row.pop("final_possible_actions", None)
+    return rows
+
+
 def possible_actions(cell, masked):
     return ["right"] if masked and cell == 0 else list(ACTIONS)
 

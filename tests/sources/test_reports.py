@@ -91,11 +91,7 @@ def test_behavior_cloning_has_probabilities_and_no_values(data):
 
 @pytest.fixture(scope="module")
 def box_data(tmp_path_factory):
-    rows = timelines.walks(100)
-    for k, row in enumerate(rows):
-        row["action"] = {100: (k % 7) / 7}
-        del row["possible_actions"]
-        row.pop("final_possible_actions", None)
+    rows = timelines.vector_walks(100, lambda k: {100: (k % 7) / 7})
     return timelines.build(tmp_path_factory.mktemp("box"), rows, "continuous")
 
 

@@ -249,21 +249,17 @@ def test_numbered_actions_are_those_of_the_environment_in_order(actions, message
 
 @pytest.mark.parametrize("most", [2.0, 1.9])
 def test_logged_actions_are_within_the_bounds_of_the_environment(most, tmp_path):
-    rows = timelines.walks(20)
-    for k, row in enumerate(rows):
-        row["action"] = {100: float(k % 3)}
-        del row["possible_actions"]
-        row.pop("final_possible_actions", None)
+    rows = timelines.vector_walks(20, lambda k: {100: float(k % 3)})
     found = dense.partition(timelines.build(tmp_path, rows, "continuous"))
     state = gym.spaces.Box(-np.inf, np.inf, (5,))
-    rows, env = (
+    of_rows, env = (
         EnvSpec(1, state, gym.spaces.Box(-x, x, (1,)), {}) for x in (2.0, most)
     )
     if most == 2:
-        assert logged._fitting(env, rows, found).action_space == env.action_space
+        assert logged._fitting(env, of_rows, found).action_space == env.action_space
         return
     with pytest.raises(UserError, match=r"feature 100 .*from 0 to 2, .* -1.9 to 1.9"):
-        logged._fitting(env, rows, found)
+        logged._fitting(env, of_rows, found)
 
 
 def test_rows_without_an_end_are_told(tmp_path):
@@ -321,11 +317,9 @@ def test_settings_without_meaning_are_refused(message, data, tmp_path):
 
 @pytest.mark.parametrize("stuck", [False, True])
 def test_continuous_actions_vary(stuck, tmp_path):
-    rows = timelines.walks(20)
-    for k, row in enumerate(rows):
-        row["action"] = {100: float(k % 3), 101: 0.5 if stuck else float(k % 2)}
-        del row["possible_actions"]
-        row.pop("final_possible_actions", None)
+    rows = timelines.vector_walks(
+        20, lambda k: {100: float(k % 3), 101: 0.5 if stuck else float(k % 2)}
+    )
     data = timelines.build(tmp_path / "data", rows, "continuous")
     options = {"steps": 4, "logdir": tmp_path, "settings": {"network": {"hidden": [8]}}}
     if stuck:

@@ -1,8 +1,9 @@
 """Presets of algorithms that learn from logged rows, for ``--data``.
 
-But for cloning, the rows of presets for Discrete actions are 30,000 steps of a random
-policy in CartPole-v1, whose episodes have 22 steps, see ``docs/offline.md``. A comment
-gives the mean return of the best checkpoint in episodes of at most 200 steps.
+The rows of presets for Discrete actions, other than that of cloning, are 30,000 steps
+of a random policy in CartPole-v1, whose episodes have 22 steps, see
+``docs/offline.md``. A comment gives the mean return of the best checkpoint in episodes
+of at most 200 steps.
 """
 
 from __future__ import annotations

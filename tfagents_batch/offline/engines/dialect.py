@@ -83,7 +83,7 @@ class Dialect(Protocol):
         """Return a value that tells apart the groups of ``GROUP BY column``."""
 
     def gathered(self, query: str) -> str:
-        """Return a query of the same rows, which are where groups of them will be."""
+        """Return a query of the same rows, placed where they will be grouped."""
 
     def shuffled(self, *columns: str) -> str:
         """Return the clauses of an order that depends on columns and means nothing."""
