@@ -43,22 +43,6 @@ def comparisons(lines: Sequence[Line]) -> str:
     return _table(columns, lines, lambda newest: map(row, newest), origin)
 
 
-def costs(lines: Sequence[Line]) -> str:
-    """Return single figures of our own, and their goals."""
-
-    def row(line: Line) -> Cells:
-        values, unit = line["values"], f" {line['unit']}".rstrip()
-        median, low, high = map(_figure, (line["value"], min(values), max(values)))
-        goal = "" if line["goal"] is None else f"at most {line['goal']:g}"
-        return line["title"], median + unit, f"{low} to {high}", goal
-
-    def origin(_: str, newest: list[Line]) -> str:
-        return results.origin(newest[0], f"{len(newest[0]['values'])} processes each")
-
-    columns = ["", "median", "range", "goal"]
-    return _table(columns, lines, lambda newest: map(row, newest), origin)
-
-
 def learning(lines: Sequence[Line]) -> str:
     """Return times to a threshold, with a row for each side."""
 
@@ -119,10 +103,7 @@ def gpu(lines: Sequence[Line]) -> str:
 WRITERS: dict[str, Callable[[Sequence[Line]], str]] = {
     "environments": comparisons,
     "training": comparisons,
-    "replay": costs,
-    "workers": costs,
     "learning": learning,
-    "growth": costs,
     "gpu": gpu,
 }
 
