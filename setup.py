@@ -49,7 +49,6 @@ EXTRAS = {
         "ale-py>=0.11",
         "fastapi>=0.115",
         "gymnasium[mujoco]",
-        "minatar",
         "onnxruntime>=1.20",
         "opencv-python-headless>=4.8",
         "optax",

@@ -5,20 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-import tempfile
-import time
-from typing import Any, Literal
+from typing import Any
 
-from benchmarks.measure import caches, command, duel, process, results, rows, tables
+from benchmarks.measure import command, duel, process, results, rows, tables
 from benchmarks.measure.process import Failure, Result, report
 from benchmarks.work import machine
 from benchmarks.work.works import Learning, Stepping
 from tfagents_batch.config import option, unknown
 from tfagents_batch.errors import UserError
-
-OURS = "learn_ours"
-# A run ends itself after the iteration at its deadline. Later than this it is killed.
-_GRACE_SECONDS = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,9 +29,6 @@ class Command:
         4.0, "seconds to try each setting of a peer; the best runs", above=0
     )
     num_workers: int | None = option(None, "our workers; None: one per core", least=1)
-    cache: Literal["cold", "warm"] = option(
-        "cold", "cache of our compiled programs, for the time to a return"
-    )
     contender: str = option("", "run only this contender once; record nothing")
     pythons: dict | None = option(
         None, "other interpreters by name: peers, tf_agents, batch_ppo, sample_factory"
@@ -57,109 +48,63 @@ def main(flags: Command) -> int:
     if flags.contender and flags.contender not in known:
         raise UserError(unknown("contender", flags.contender, known))
     failed = False
-    with tempfile.TemporaryDirectory(prefix="benchmark-caches-") as folder:
-        runner = Runner(flags, caches.Caches(folder))
-        for name, row in selected.items():
-            row = row._replace(work=runner.adapted(row.work))
-            try:
-                if flags.contender:
-                    result = runner.run(flags.contender, row.work)
-                    failed |= isinstance(result, Failure)
-                    print(result if isinstance(result, Failure) else json.dumps(result))
-                else:
-                    failed |= measure(name, row, runner)
-            except duel.DifferentWork as error:
-                report(f"row {name} ends here, incomplete: {error}")
-                failed = True
-            except KeyboardInterrupt:
-                report(f"row {name} ends here, incomplete; those before are recorded")
-                raise
+    for name, row in selected.items():
+        row = row._replace(work=adapted(row.work, flags))
+        try:
+            if flags.contender:
+                result = run(flags.contender, row.work, flags)
+                failed |= isinstance(result, Failure)
+                print(result if isinstance(result, Failure) else json.dumps(result))
+            else:
+                failed |= measure(name, row, flags)
+        except duel.DifferentWork as error:
+            report(f"row {name} ends here, incomplete: {error}")
+            failed = True
+        except KeyboardInterrupt:
+            report(f"row {name} ends here, incomplete; those before are recorded")
+            raise
     if not flags.contender:
         for file in dict.fromkeys(row.file for row in selected.values()):
             path = pathlib.Path(flags.folder) / f"{file}.jsonl"
-            print(tables.WRITERS[file](results.read(path)))
+            print(tables.comparisons(results.read(path)))
     return int(failed)
 
 
-class Runner:
-    """Runner of contenders, each in a new process.
-
-    Args:
-      flags: flags of the command.
-      folders: cache folders for our contender that learns up to a threshold.
-    """
-
-    def __init__(self, flags: Command, folders: caches.Caches):
-        self.flags = flags
-        self._folders = folders
-
-    def adapted(self, work: Any) -> Any:
-        """Return a row's work with the flags' steps, seconds and workers."""
-        flags = self.flags
-        changes: dict[str, Any] = {}
-        if flags.steps and not isinstance(work, Stepping):
-            changes["steps"] = flags.steps
-        if isinstance(work, Learning):
-            return dataclasses.replace(work, **changes)
-        changes["seconds"] = flags.seconds
-        workers = flags.num_workers or machine.cores()
-        changes["num_workers"] = min(workers, work.num_envs)
-        work = dataclasses.replace(work, **changes)
-        if isinstance(work, Stepping):
-            return work
-        # The first iteration or block warms up.
-        return dataclasses.replace(work, blocks=max(1, work.iterations - 1))
-
-    def run(self, name: str, work: Any) -> Result | Failure:
-        """Run a contender once."""
-        deadline = self.flags.deadline_seconds
-        if isinstance(work, Learning):
-            deadline = work.deadline + _GRACE_SECONDS
-            if name == OURS:
-                work = dataclasses.replace(work, cache_home=self._cache(work))
-            work = dataclasses.replace(work, launched=time.time())
-        return process.run_contender(name, work, deadline, self.flags.pythons or {})
-
-    def short(self, work: Any) -> Any:
-        """Return the work of trying a setting."""
-        seconds = {"seconds": self.flags.probe_seconds}
-        if not isinstance(work, Learning):
-            seconds["blocks"] = None
-        return dataclasses.replace(work, **seconds)
-
-    def _cache(self, work: Learning) -> str:
-        """Return the folder for our caches, cold or warm."""
-        if self.flags.cache == "cold":
-            return self._folders.cold()
-
-        def fill(home: str) -> Result | Failure:
-            first = dataclasses.replace(
-                work, steps=1, eval_every=0, cache_home=home, launched=time.time()
-            )
-            return process.run_contender(OURS, first, work.deadline)
-
-        return self._folders.warm(work.preset, fill)
+def adapted(work: Any, flags: Command) -> Any:
+    """Return a row's work with the flags' steps, seconds and workers."""
+    if isinstance(work, Learning):
+        return work
+    workers = min(flags.num_workers or machine.cores(), work.num_envs)
+    work = dataclasses.replace(work, seconds=flags.seconds, num_workers=workers)
+    if isinstance(work, Stepping):
+        return work
+    work = dataclasses.replace(work, steps=flags.steps or work.steps)
+    # The first iteration or block warms up.
+    return dataclasses.replace(work, blocks=max(1, work.iterations - 1))
 
 
-def measure(name: str, row: rows.Row, runner: Runner) -> bool:
+def run(name: str, work: Any, flags: Command) -> Result | Failure:
+    """Run a contender once."""
+    pythons = flags.pythons or {}
+    return process.run_contender(name, work, flags.deadline_seconds, pythons)
+
+
+def measure(name: str, row: rows.Row, flags: Command) -> bool:
     """Measure and record a row; return whether a contender failed."""
-    flags = runner.flags
     report(f"== {name}: {flags.pairs} rounds")
     started, values = results.context(), {}
     if not isinstance(row.work, Stepping):  # of environments, all settings are shown
-        short = runner.short(row.work)
-        row, values = duel.probe(row, lambda each: runner.run(each, short))
+        trial = {"seconds": flags.probe_seconds, "blocks": None}
+        short = dataclasses.replace(row.work, **trial)
+        row, values = duel.probe(row, lambda each: run(each, short, flags))
 
-    def run(each: str, number: int) -> Result | Failure:
+    def once(each: str, number: int) -> Result | Failure:
         # Environments alone repeat the same actions in every round.
         seed = row.work.seed if isinstance(row.work, Stepping) else number
-        return runner.run(each, dataclasses.replace(row.work, seed=seed))
+        return run(each, dataclasses.replace(row.work, seed=seed), flags)
 
-    played = duel.play(row, flags.pairs, run)
-    if isinstance(row.work, Learning):
-        recorded = duel.learned(name, row, played, flags.cache)
-    else:
-        recorded = duel.lines(name, row, played, probes=values)
+    played = duel.play(row, flags.pairs, once)
+    recorded = duel.lines(name, row, played, probes=values)
     results.append(pathlib.Path(flags.folder) / f"{row.file}.jsonl", started, recorded)
     return bool(played.failures)
 

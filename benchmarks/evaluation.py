@@ -52,8 +52,7 @@ def main(flags: Command) -> int:
         )
         seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    facts = machine.describe().values()
-    print(f"{flags.rows:,} rows; {', '.join(map(str, facts))}")
+    print(f"{flags.rows:,} rows; {machine.summary()}")
     print(f"{seconds:.1f} s, peak {peak:.2f} GB ({before:.2f} GB before)")
     for name, each in found.estimates.items():
         value = each["reward"].value

@@ -21,7 +21,7 @@ from tfagents_batch.errors import UserError
 # Optax; Optax is listed because our own JAX loop needs it too.
 PEERS = (
     *("stable-baselines3", "sbx-rl", "optax", "psutil"),
-    *("gymnasium[mujoco]", "ale-py", "opencv-python-headless", "minatar"),
+    *("gymnasium[mujoco]", "ale-py", "opencv-python-headless"),
     *("fastapi", "onnxruntime", "uvicorn[standard]"),
 )
 SHARED = ("gymnasium", "numpy", "mujoco", "ale-py", "opencv-python-headless")

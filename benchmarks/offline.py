@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import sys
 import tempfile
 
-from benchmarks.measure import command, process
+from benchmarks.measure import command, logged, process
 from benchmarks.measure.process import Failure, Result
 from benchmarks.work import machine
-from benchmarks.work.logged import D3RLPY, LEARNERS, OURS, Logged
-from tfagents_batch import config
+from benchmarks.work.logged import D3RLPY, LEARNERS, OURS, Logged, Name
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-
-DEADLINE = 1200  # seconds of a part
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +23,7 @@ class Command:
     """Flags of this script."""
 
     rows: int = option(1_000_000, "rows of 10 features", least=1000)
-    algorithms: tuple[str, ...] = option(
-        ("dqn",), f"algorithms to train, of {', '.join(LEARNERS)}"
-    )
+    algorithms: tuple[Name, ...] = option(("dqn",), "algorithms to train")
     pairs: int = option(2, "alternating pairs of trainings of each", least=1)
     steps: int = option(
         40_000,
@@ -43,8 +37,6 @@ class Command:
 
 def main(flags: Command) -> int:
     """Measure, and print a line for each figure; 1 if something failed."""
-    for name in {*flags.algorithms} - {*LEARNERS}:
-        raise UserError(config.unknown("algorithms", name, LEARNERS))
     kinds = {LEARNERS[name].box for name in flags.algorithms}
     if len(kinds) > 1:
         vectors = ", ".join(name for name, each in LEARNERS.items() if each.box)
@@ -53,37 +45,30 @@ def main(flags: Command) -> int:
             f"same actions, either vectors ({vectors}) or numbers. Use two commands"
         )
     with tempfile.TemporaryDirectory() as folder:
-        rows = Logged(folder, "prepare", flags.rows, box=True in kinds)
-        prepared = _run(sys.executable, "speed_ours", rows)
+        data = f"{folder}/table", f"{folder}/rows.npz"
+        rows = Logged("prepare", *data, flags.rows, box=True in kinds)
+        prepared = logged.run(OURS, rows)
         if isinstance(prepared, Failure):
             process.report(f"failed: {prepared}")
             return 1
-        other = process.python_of("peers", {"peers": flags.python})
-
-        facts = machine.describe().values()
-        print(f"{flags.rows:,} rows of 10 features; {', '.join(map(str, facts))}")
+        print(f"{flags.rows:,} rows of 10 features; {machine.summary()}")
         for name, value in prepared.items():
             print(f"{name:16} {value:,.2f}")
-        failed = [_compare(x, folder, other, flags) for x in flags.algorithms]
+        failed = [_compare(name, data, flags) for name in flags.algorithms]
     return int(any(failed))
 
 
-def _compare(learner: str, folder: str, other: str | None, flags: Command) -> bool:
+def _compare(learner: str, data: tuple[str, str], flags: Command) -> bool:
     """Train one algorithm of both libraries and print its lines; True on a failure."""
 
-    def train(name: str, number: int) -> Result | Failure:
-        process.report(f"{learner} of {name}, pair {number}")
-        if name == OURS:
-            work = Logged(folder, "train", flags.steps, learner)
-            return _run(sys.executable, "speed_ours", work)
-        count = round(flags.steps * LEARNERS[learner].share)
-        return _run(other, "speed_d3rlpy", Logged(folder, "train", count, learner))
+    def train(library: str, number: int) -> Result | Failure:
+        process.report(f"{learner} of {library}, pair {number}")
+        share = 1.0 if library == OURS else LEARNERS[learner].share
+        work = Logged("speed", *data, round(flags.steps * share), learner)
+        return logged.run(library, work, flags.python)
 
     played = process.alternate((OURS, D3RLPY), flags.pairs, train)
-    speeds = {
-        name: [each["steps_per_s"] for each in results]
-        for name, results in played.results.items()
-    }
+    speeds = played.figures("steps_per_s")
     for name, values in speeds.items():
         numbers = ", ".join(f"{x:,.{1 if x < 100 else 0}f}" for x in values)
         print(f"{learner:7} {name:16} {numbers} gradient steps/s", flush=True)
@@ -92,12 +77,6 @@ def _compare(learner: str, folder: str, other: str | None, flags: Command) -> bo
     ratios = [a / b for a, b in zip(*speeds.values(), strict=True)]
     print(f"{learner:7} {'ratio':16} {statistics.median(ratios):.3g}, median of pairs")
     return False
-
-
-def _run(python: str | None, module: str, work: Logged) -> Result | Failure:
-    """Run a module of ``benchmarks.logged``."""
-    module = f"benchmarks.logged.{module}"
-    return process.run(module, work, DEADLINE, python or sys.executable)
 
 
 if __name__ == "__main__":

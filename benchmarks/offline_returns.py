@@ -8,21 +8,18 @@ episodes with the same first states. Each mean return has its standard error.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 import statistics
-import sys
 import tempfile
+from typing import Literal
 
 from benchmarks.logged import arrays
-from benchmarks.measure import command, process
+from benchmarks.measure import command, logged, process
 from benchmarks.measure.process import Failure, Result
-from benchmarks.work.logged import D3RLPY, LEARNERS, OURS, Played
-from tfagents_batch import config
+from benchmarks.work.logged import D3RLPY, OURS, Logged, Name
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-
-DEADLINE = 3600  # seconds of a training
-MODULES = {OURS: "returns_ours", D3RLPY: "returns_d3rlpy"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +29,10 @@ class Command:
     rows: str = option("", "timeline with --n_step=1, for d3rlpy")
     table: str = option("", "timeline for ours; empty: the same")
     env: str = option("CartPole-v1", "environment to play, in episodes of 200 steps")
-    algorithms: tuple[str, ...] = option(
-        ("dqn",), f"algorithms to train, of {', '.join(LEARNERS)}"
+    algorithms: tuple[Name, ...] = option(("dqn",), "algorithms to train")
+    libraries: tuple[Literal["tfagents_batch", "d3rlpy"], ...] = option(
+        (OURS, D3RLPY), "libraries to train"
     )
-    libraries: tuple[str, ...] = option((OURS, D3RLPY), "libraries to train")
     steps: int = option(50_000, "gradient steps of each training", least=1)
     seeds: int = option(5, "trainings of each, with seeds from 1", least=1)
     episodes: int = option(50, "episodes to play", least=2)
@@ -48,25 +45,19 @@ def main(flags: Command) -> int:
     """Train and play, and print a line for each library; 1 if something failed."""
     if not flags.rows:
         raise UserError("rows is empty; expected the folder of a timeline")
-    for name in {*flags.algorithms} - {*LEARNERS}:
-        raise UserError(config.unknown("algorithms", name, LEARNERS))
-    for name in {*flags.libraries} - {*MODULES}:
-        raise UserError(config.unknown("libraries", name, MODULES))
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.npz")
         arrays.write(pathlib.Path(flags.rows), path)
-        for name in flags.algorithms:
-            for library in flags.libraries:
-                results = _trainings(name, library, str(path), flags)
-                if isinstance(results, Failure):
-                    process.report(f"failed: {results}")
-                    return 1
-                numbers = ", ".join(
-                    f"{x['mean_return']:.0f} ± {x['standard_error']:.0f}"
-                    for x in results
-                )
-                mean = statistics.fmean(x["mean_return"] for x in results)
-                print(f"{name:8} {library:14} {numbers}; mean {mean:.0f}", flush=True)
+        for name, library in itertools.product(flags.algorithms, flags.libraries):
+            results = _trainings(name, library, str(path), flags)
+            if isinstance(results, Failure):
+                process.report(f"failed: {results}")
+                return 1
+            numbers = ", ".join(
+                f"{x['mean_return']:.0f} ± {x['standard_error']:.0f}" for x in results
+            )
+            mean = statistics.fmean(x["mean_return"] for x in results)
+            print(f"{name:8} {library:14} {numbers}; mean {mean:.0f}", flush=True)
     return 0
 
 
@@ -74,15 +65,12 @@ def _trainings(
     name: str, library: str, data: str, flags: Command
 ) -> list[Result] | Failure:
     """Train an algorithm of a library with each seed; return what it found."""
-    python = sys.executable
-    if library == D3RLPY:
-        python = process.python_of("peers", {"peers": flags.python})
+    table = flags.table or flags.rows
+    work = Logged("returns", table, data, flags.steps, name, env=flags.env)
+    work = dataclasses.replace(work, episodes=flags.episodes)
     results = []
     for seed in range(1, flags.seeds + 1):
-        how = name, flags.steps, seed, flags.env, flags.episodes
-        work = Played(data, flags.table or flags.rows, *how)
-        module = f"benchmarks.logged.{MODULES[library]}"
-        found = process.run(module, work, DEADLINE, python)
+        found = logged.run(library, dataclasses.replace(work, seed=seed), flags.python)
         if isinstance(found, Failure):
             return found
         results.append(found)

@@ -105,17 +105,10 @@ def read(wheel: str, policy: str, campaign: str) -> dict[str, np.ndarray]:
 def prepare(
     log: dict[str, np.ndarray], other: dict[str, np.ndarray], uniform: bool
 ) -> dict[str, np.ndarray]:
-    """Return a log with probabilities and a reward model of every action.
+    """Return a log with ``policy`` and ``model [n, A]``, and ``thresholds [21]``.
 
-    Args:
-      log: rows of the logging policy.
-      other: rows of the evaluated policy.
-      uniform: the evaluated policy is uniform; otherwise its probabilities are the
-        frequencies of the items in each position of its log.
-
-    Returns:
-      The log with ``policy`` and ``model``, f64 ``[n, A]``, and ``thresholds``,
-      f64 ``[21]``.
+    Unless the evaluated policy is uniform, its probabilities are the frequencies of the
+    items in each position of its log, ``other``.
     """
     count = 1 + max(log["action"].max(), other["action"].max())
     shape = (POSITIONS, count)

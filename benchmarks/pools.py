@@ -32,7 +32,7 @@ class Command:
 
 def main(flags: Command) -> int:
     """Measure, and print a line for each figure; 1 if something failed."""
-    print(", ".join(map(str, machine.describe().values())))
+    print(machine.summary())
     pythons = {OURS: sys.executable}
     if rllib := process.python_of(RLLIB, {RLLIB: flags.python}):
         pythons[RLLIB] = rllib

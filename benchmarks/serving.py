@@ -19,11 +19,10 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from benchmarks.measure import command, process, results
-from benchmarks.measure.process import Failure, Result
+from benchmarks.measure.process import Failure, Played, Result
 from benchmarks.work import machine
 from benchmarks.work.serving import Load
 from tfagents_batch.config import option
@@ -42,66 +41,69 @@ class Command:
     clients: tuple[int, ...] = option((1, 8, 64), "numbers of clients")
     pairs: int = option(8, "alternating pairs", least=1)
     seconds: float = option(2.0, "seconds of each part", above=0)
-    export: str = option("", "ONNX export; empty: a small network of the tests")
     loads: bool = option(True, "also measure while exports of 50 MB are loaded")
     python: str = option("", "interpreter with FastAPI; empty: that of the peers")
     record: bool = option(True, "append to benchmarks/results/serving.jsonl")
 
 
 def main(flags: Command) -> int:
-    """Measure, and print a line for each number of clients; 1 if something failed."""
+    """Measure, and print a line for each side; 1 if something failed."""
+    from tests.serving import exports
+
     context, lines, failed = results.context(), [], False
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        export = flags.export or _export(pathlib.Path(folder) / "export")
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(name)
+        export = str(exports.discrete(folder / "export", hidden=64))
         # The one that is not asked takes no time, so both run throughout.
         ports = {
-            name: stack.enter_context(_served(name, flags, str(export), folder))
+            name: stack.enter_context(_served(name, flags, export, folder))
             for name in (OURS, FASTAPI)
         }
         for clients in flags.clients:
-            process.report(f"{clients} clients")
-            works = {x: Load(ports[x], clients, flags.seconds) for x in ports}
 
-            def ask(name: str, number: int, works=works) -> Result | Failure:
-                limit = flags.seconds + DEADLINE
-                found = process.run("benchmarks.inside.http_load", works[name], limit)
-                if isinstance(found, Failure):
-                    return found._replace(contender=name)
-                return {key: found[key] for key in FIGURES}
+            def ask(name: str, number: int, clients=clients) -> Result | Failure:
+                return _asked(Load(ports[name], clients, flags.seconds))
 
+            row = f"{clients} clients"
             played = process.alternate((OURS, FASTAPI), flags.pairs, ask)
-            failed = failed or bool(played.failures)
             lines += [
-                {"row": _row(clients), "contender": name, "pair": pair, **found}
-                for name, rounds in played.results.items()
-                for pair, found in enumerate(rounds, 1)
+                {"row": row, "contender": name, **line} for name, line in _shown(played)
             ]
+            failed |= bool(played.failures)
+            rates = played.figures("requests_per_s").values()
+            ratios = [ours / theirs for ours, theirs in zip(*rates, strict=False)]
+            print(f"{row}: ratio {statistics.median(ratios or [0]):.2f}, of pairs")
         if flags.loads and not failed:
-            more = _while_loading(flags, ports[OURS], pathlib.Path(folder))
-            failed = not more
-            lines += more
-    if flags.record and lines:
+            played = _while_loading(flags, ports[OURS], folder)
+            lines += [
+                {"row": row, "contender": OURS, **line} for row, line in _shown(played)
+            ]
+            failed |= bool(played.failures)
+    if flags.record:
         results.append(results.FOLDER / "serving.jsonl", context, lines)
-    print(", ".join(map(str, machine.describe().values())))
-    for clients in flags.clients:
-        _show(clients, lines)
-    for row in (QUIET, LOADING):
-        _show_one(row, lines)
-    return 1 if failed else 0
+    print(machine.summary())
+    return int(failed)
 
 
-def _export(folder: pathlib.Path) -> pathlib.Path:
-    from tests.serving import exports
+def _asked(work: Load, exports: Sequence[str] = ()) -> Result | Failure:
+    """Run clients, while exports take over in turn, if any; return their figures."""
+    with process.started("benchmarks.inside.http_load", work) as result:
+        count, end = 0, time.monotonic() + work.warm_up_seconds + work.seconds
+        while exports and time.monotonic() < end:
+            body = json.dumps({"export": exports[count % len(exports)]}).encode()
+            url = f"http://{work.host}:{work.port}/v1/model"
+            with urllib.request.urlopen(url, body, timeout=DEADLINE) as answer:
+                answer.read()
+            count += 1
+            time.sleep(PAUSE_SECONDS)
+        found = result(work.seconds + DEADLINE)
+    if isinstance(found, Failure):
+        return found
+    return {key: found[key] for key in FIGURES} | {"exports": count}
 
-    return exports.discrete(folder, hidden=64)
 
-
-def _row(clients: int) -> str:
-    return f"{clients} clients"
-
-
-def _while_loading(flags: Command, port: int, folder: pathlib.Path) -> list[dict]:
-    """Return lines of 64 clients, in turn with and without exports that take over."""
+def _while_loading(flags: Command, port: int, folder: pathlib.Path) -> Played:
+    """Measure 64 clients, in turn with and without exports that take over."""
     from tests.serving import exports
 
     # Of the same speed as the served one; most of their weights are not used.
@@ -112,39 +114,15 @@ def _while_loading(flags: Command, port: int, folder: pathlib.Path) -> list[dict
     work = Load(port, 64, 2 * flags.seconds)
 
     def ask(row: str, number: int) -> Result | Failure:
-        process.report(row)
-        limit = work.seconds + DEADLINE
-        with process.started("benchmarks.inside.http_load", work) as result:
-            count, end = 0, time.monotonic() + work.warm_up_seconds + work.seconds
-            while row == LOADING and time.monotonic() < end:
-                _load(port, large[count % 2])
-                count += 1
-                time.sleep(PAUSE_SECONDS)
-            found = result(limit)
-        if isinstance(found, Failure):
-            return found
-        return {key: found[key] for key in FIGURES} | {"exports": count}
+        return _asked(work, large if row == LOADING else [])
 
-    played = process.alternate((QUIET, LOADING), max(1, flags.pairs // 2), ask)
-    if played.failures:
-        return []
-    return [
-        {"row": row, "contender": OURS, "pair": pair, **found}
-        for row, rounds in played.results.items()
-        for pair, found in enumerate(rounds, 1)
-    ]
-
-
-def _load(port: int, export: str) -> None:
-    """Let an export take over."""
-    body = json.dumps({"export": export}).encode()
-    url = f"http://127.0.0.1:{port}/v1/model"
-    with urllib.request.urlopen(url, body, timeout=DEADLINE) as answer:
-        answer.read()
+    return process.alternate((QUIET, LOADING), max(1, flags.pairs // 2), ask)
 
 
 @contextlib.contextmanager
-def _served(name: str, flags: Command, export: str, folder: str) -> Iterator[int]:
+def _served(
+    name: str, flags: Command, export: str, folder: pathlib.Path
+) -> Iterator[int]:
     """Yield the port of a server that is ended with the context."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -171,7 +149,7 @@ def _served(name: str, flags: Command, export: str, folder: str) -> Iterator[int
         server.wait(DEADLINE)
 
 
-def _wait(port: int, server: Any) -> None:
+def _wait(port: int, server: subprocess.Popen) -> None:
     """Wait until a server accepts connections."""
     end = time.monotonic() + DEADLINE
     while True:
@@ -184,40 +162,20 @@ def _wait(port: int, server: Any) -> None:
         time.sleep(0.1)
 
 
-def _show(clients: int, lines: list[dict]) -> None:
-    """Print the medians of both, and the ratio of pairs."""
-    rates = {}
-    for name in (OURS, FASTAPI):
-        mine = [
-            x
-            for x in lines
-            if (x["row"], x["contender"]) == (f"{clients} clients", name)
-        ]
-        if not mine:
-            return
-        rates[name] = [x["requests_per_s"] for x in mine]
-        middle = {x: statistics.median(each[x] for each in mine) for x in FIGURES}
-        print(
-            f"{clients:3} clients, {name:15} {middle['requests_per_s']:7,.0f} "
-            f"requests/s, p50 {middle['p50_ms']:.2f}, p99 {middle['p99_ms']:.2f} ms, "
-            f"{sum(x['errors'] for x in mine)} errors"
-        )
-    ratios = [a / b for a, b in zip(*rates.values(), strict=False)]
-    print(
-        f"{clients:3} clients, ratio {statistics.median(ratios):.2f}, median of pairs"
-    )
-
-
-def _show_one(row: str, lines: list[dict]) -> None:
-    """Print the medians of a row of ours."""
-    mine = [x for x in lines if x["row"] == row]
-    if mine:
-        middle = {x: statistics.median(each[x] for each in mine) for x in FIGURES}
-        print(
-            f"{row:25} p50 {middle['p50_ms']:.2f}, p99 {middle['p99_ms']:.2f}, "
-            f"largest {middle['max_ms']:.1f} ms, {sum(x['exports'] for x in mine)} "
-            f"exports, {sum(x['errors'] for x in mine)} errors"
-        )
+def _shown(played: Played) -> Iterator[tuple[str, Result]]:
+    """Print the medians of each name, and yield its numbered results."""
+    for name, rounds in played.results.items():
+        if rounds:
+            middle = {x: statistics.median(each[x] for each in rounds) for x in FIGURES}
+            print(
+                f"{name:25} {middle['requests_per_s']:7,.0f} requests/s, "
+                f"p50 {middle['p50_ms']:.2f}, p99 {middle['p99_ms']:.2f}, "
+                f"largest {middle['max_ms']:.1f} ms, "
+                f"{sum(x['errors'] for x in rounds)} errors, "
+                f"{sum(x['exports'] for x in rounds)} exports"
+            )
+        for pair, found in enumerate(rounds, 1):
+            yield name, {"pair": pair, **found}
 
 
 if __name__ == "__main__":

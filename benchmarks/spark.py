@@ -37,8 +37,7 @@ def main(flags: Command) -> int:
         wide_rows.write(
             str(rows), flags.rows, flags.features, flags.features, length=100
         )
-        facts = machine.describe().values()
-        print(f"{flags.rows:,} rows; {', '.join(map(str, facts))}")
+        print(f"{flags.rows:,} rows; {machine.summary()}")
         for run in range(flags.runs):
             for engine in ("spark", "duckdb"):
                 arguments = [f"--engine={engine}", f"--spark_master={flags.master}"]

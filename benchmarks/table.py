@@ -36,15 +36,7 @@ def main(flags: Command) -> int:
 
 
 def replaced(page: str, written: Mapping[str, str]) -> str:
-    """Return the text of a page with new tables between their marks.
-
-    Args:
-      page: its text, with ``<!-- table: name -->`` and ``<!-- end -->`` for each table.
-      written: tables by name.
-
-    Raises:
-      UserError: if the marks of a table are missing.
-    """
+    """Return the text of a page with new tables between their marks."""
     for name, text in written.items():
         mark, end = f"<!-- table: {name} -->", "<!-- end -->"
         pattern = re.compile(f"{re.escape(mark)}.*?{end}", re.DOTALL)

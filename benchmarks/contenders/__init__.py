@@ -112,7 +112,6 @@ for _name in ("dqn", "sac", "td3"):
     _add(f"{_name}_ours", OURS, "off_policy_ours", _name.upper())
     _add(f"{_name}_sb3", SB3, "sb3", _NUMBERS, _THREADS, "peers")
     _add(f"{_name}_sbx", SBX, "sbx", _NUMBERS, _THREADS, "peers")
-_add("dqn_ours_tf", OURS, "off_policy_ours", "DQN", _GRAPH, in_graph=True)
 # Asynchronous training.
 _ASYNCHRONOUS = "asynchronous_ours"
 _add("ga3c_ours", OURS, _ASYNCHRONOUS, "GA3C", mode="ga3c")
@@ -123,7 +122,8 @@ _SF = "sample_factory"
 _add("appo_sample_factory", SAMPLE_FACTORY, _SF, "APPO", interpreter=_SF)
 # Learning up to a threshold.
 _add("learn_ours", OURS, "learn_ours", "preset")
-_add("learn_sb3", SB3, "learn_sb3", _VECTORS, _THREADS, "peers")
+_cores = machine.cores()
+_add("learn_sb3", SB3, "learn_sb3", "preset of the zoo", "", "peers", threads=_cores)
 
 
 def settings(prefix: str) -> tuple[str, ...]:

@@ -17,14 +17,11 @@ _RESTARTS = 0.15  # largest share of rows in which an episode restarts
 
 
 def start(work: Asynchronous, mode: str = "ga3c", **options: Any) -> trained.Trained:
-    """Return a session.
+    """Return a session in a mode, with further options of ``train``.
 
-    Args:
-      work: what to train on.
-      mode: "ga3c"; "a3c", in which each agent predicts for itself and learns from its
-        own steps; "first", A2C that waits for the first environments; "lockstep", A2C
-        that waits for all.
-      **options: further options of ``train``, such as ``device``.
+    Modes are "ga3c"; "a3c", in which each agent predicts for itself and learns from its
+    own steps; "first", A2C that waits for the first environments; "lockstep", A2C that
+    waits for all.
     """
     right = work.length if mode == "a3c" else work.train_rows
 
@@ -48,7 +45,7 @@ def start(work: Asynchronous, mode: str = "ga3c", **options: Any) -> trained.Tra
 
 
 def config(work: Asynchronous, mode: str, **options: Any) -> Any:
-    """Return the config of the run; arguments as of ``start``."""
+    """Return the config of the run."""
     algorithm, workers, rows = "ga3c", work.num_workers, work.train_rows
     # An update takes one rollout of all agents, which has no more rows than it should.
     queue: dict[str, Any] = {"length": work.length, "train_batch": 1}

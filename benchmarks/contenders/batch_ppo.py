@@ -33,18 +33,12 @@ def load(**_: Any) -> None:
 class Agent:
     """Agent of batch-ppo; a block is a training phase: all episodes, then the update.
 
-    Args:
-      work: what to train on.
-      threads: threads of TensorFlow's pools; None for its default.
+    ``threads`` are those of TensorFlow's pools; None for its default.
     """
 
     differs = DIFFERS
 
-    def __init__(
-        self,
-        work: PresetTraining,
-        threads: int | None = None,
-    ):
+    def __init__(self, work: PresetTraining, threads: int | None = None):
         from agents import tools
         from agents.scripts import configs, train, utility
 
@@ -96,8 +90,9 @@ class Agent:
             "cut off": "the value after a time limit is taken to be 0",
             "seeds": "of weights and actions; environments draw their own",
         }
-        packages = "batch-ppo", "tensorflow-cpu", "tensorflow-probability"
-        self.versions = versions(*packages)
+        self.versions = versions(
+            "batch-ppo", "tensorflow-cpu", "tensorflow-probability"
+        )
 
     @property
     def same(self) -> dict[str, Any]:
@@ -143,12 +138,7 @@ class Agent:
 
 
 def settings(work: PresetTraining, env: Callable[[], Any]) -> dict[str, Any]:
-    """Return the entries of its configuration that the work determines.
-
-    Args:
-      work: what to train on.
-      env: function that creates one environment with gym's interface.
-    """
+    """Return the entries of its configuration that the work determines."""
     return {
         "env": env,
         "max_length": work.rollout_length,
@@ -158,15 +148,8 @@ def settings(work: PresetTraining, env: Callable[[], Any]) -> dict[str, Any]:
         "update_epochs": work.epochs,
         "batch_size": work.chunks,
         "chunk_length": work.chunk_length,
-        "learning_rate": work.learning_rate,
-        "discount": work.gamma,
         "policy_layers": tuple(work.hidden),
         "value_layers": tuple(work.hidden),
-        "init_std": work.init_std,
-        "kl_target": work.kl_target,
-        "kl_cutoff_factor": work.kl_cutoff_factor,
-        "kl_cutoff_coef": work.kl_cutoff_scale,
-        "kl_init_penalty": work.kl_init_penalty,
     }
 
 

@@ -29,7 +29,7 @@ Tower = list[tuple[Array, Array]]  # kernel and bias of each layer
 
 
 class Poles(NamedTuple):
-    """States of B CartPoles."""
+    """B CartPoles."""
 
     state: Array  # f32 [B, 4]: position, velocity, angle, angular velocity
     age: Array  # i32 [B], steps of the episode so far
@@ -49,7 +49,7 @@ class Steps(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Rows ``[rows, ...]`` of a gradient step."""
+    """Rows of a gradient step."""
 
     observation: Array
     action: Array
@@ -87,15 +87,9 @@ def fresh(key: Array, shape: tuple[int, ...]) -> Array:
 
 
 def step(poles: Poles, action: Array, restart: Array) -> tuple[Poles, dict[str, Array]]:
-    """Step all poles; a finished episode restarts in the same step.
+    """Step all poles; return their states and some fields of ``Steps``.
 
-    Args:
-      poles: states before the step.
-      action: i32 ``[B]``.
-      restart: f32 ``[B, 4]``, first states of episodes that may start now.
-
-    Returns:
-      the states after the step, and some fields of ``Steps``.
+    A finished episode restarts in the same step, with a state of ``restart [B, 4]``.
     """
     state, age, return_ = push(poles.state, action), poles.age + 1, poles.return_ + 1.0
     terminated = (jnp.abs(state[:, 0]) > FAR) | (jnp.abs(state[:, 2]) > TILTED)
@@ -115,10 +109,7 @@ def step(poles: Poles, action: Array, restart: Array) -> tuple[Poles, dict[str, 
 
 
 def tower(key: Array, sizes: list[int], last_scale: float) -> Tower:
-    """Return layers of given sizes with orthogonal kernels and zero biases.
-
-    The last kernel has the scale ``last_scale``; the others have sqrt(2).
-    """
+    """Return layers with orthogonal kernels of scale sqrt(2), and ``last_scale``."""
     layers = []
     for i, shape in enumerate(itertools.pairwise(sizes)):
         scale = last_scale if i + 2 == len(sizes) else math.sqrt(2)
@@ -142,13 +133,7 @@ def log_prob(logits: Array, action: Array) -> Array:
 
 
 def advantages(work: Training, steps: Steps, value: Array, next_value: Array) -> Array:
-    """Return GAE, f32 ``[T, B]``; a truncated episode uses the value of its last state.
-
-    Args:
-      work: work with ``gamma`` and ``gae_lambda``.
-      steps: steps of a rollout.
-      value, next_value: f32 ``[T, B]``, values of both observations.
-    """
+    """Return GAE ``[T, B]``; a truncated episode uses the value of its last state."""
     future = jnp.where(steps.terminated, 0.0, next_value)
     error = steps.reward + work.gamma * future - value
     decay = jnp.where(steps.over, 0.0, work.gamma * work.gae_lambda)
@@ -179,16 +164,8 @@ class Loop:
     """Session of PPO on CartPole; a block is one call of the compiled iteration."""
 
     def __init__(self, work: Training, threads: int = 1):
-        if work.env != "CartPole-v1" or work.env_kwargs or work.network != "mlp":
-            raise ValueError(
-                f"work has {work.network!r} networks in {work.env!r} with arguments "
-                f"{work.env_kwargs}; expected 'mlp' and CartPole-v1 without arguments"
-            )
-        if work.batch % work.minibatch_size:
-            raise ValueError(
-                f"minibatch_size {work.minibatch_size} does not divide the "
-                f"{work.batch} transitions of an iteration"
-            )
+        if work.env != "CartPole-v1" or work.batch % work.minibatch_size:
+            raise ValueError(f"expected CartPole-v1 and equal minibatches, not {work}")
         self._work, self._iterations = work, 0
         self._returns: list[float] = []
         self._traced: set[int] = set()  # numbers of rows of the traced minibatches
@@ -227,7 +204,6 @@ class Loop:
         pass
 
     def _start(self) -> Learner:
-        """Return the state before the first iteration."""
         key, policy, value, poles = jax.random.split(jax.random.key(self._work.seed), 4)
         sizes, count = [4, *self._work.hidden], self._work.num_envs
         parameters = {

@@ -1,7 +1,7 @@
 """Stable-Baselines3's PPO to a threshold, with the presets of rl-baselines3-zoo.
 
 The numbers are those of its ``hyperparams/ppo.yml``; HalfCheetah's were published for
-v4. The evaluations and files of the zoo are left out.
+v4. The files of the zoo are left out.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-from benchmarks.inside import sb3, watch
-from benchmarks.work.works import make, versions
+from benchmarks.inside import learned, sb3, session
+from benchmarks.work.works import Learning, make
 
 
 class Linear(NamedTuple):
@@ -88,68 +88,51 @@ PRESETS = {
 }
 
 
-class Over(Exception):
-    """The watch has ended the run."""
-
-
 def load(**_):
     import stable_baselines3  # noqa: F401
 
 
-def train(work, watched, threads=1, vectorisation="dummy"):
+def start(work, threads=1, vectorisation="dummy"):
     import torch
     from stable_baselines3 import PPO
-    from stable_baselines3.common import vec_env
+    from stable_baselines3.common import callbacks, vec_env
     from torch import nn
 
-    preset = PRESETS[work.env]
     torch.set_num_threads(threads)
-    network = preset.network
+    preset, network = PRESETS[work.env], PRESETS[work.env].network
     if network is not None:
         network = network | {"activation_fn": getattr(nn, network["activation_fn"])}
 
-    class Watched(PPO):
-        def train(self):
-            super().train()
-            if watched.iteration(self.num_timesteps, act):
-                raise Over
+    def make_envs(count, vectorisation, **normalized):
+        constructor = functools.partial(make, work.env, {})
+        envs = sb3.vectorised(constructor, count, vectorisation, monitor=True)
+        if preset.normalize:  # with the preset's discount factor, as in the zoo
+            gamma = preset.settings["gamma"]
+            envs = vec_env.VecNormalize(envs, gamma=gamma, **normalized)
+        return envs
 
-    constructor = functools.partial(make, work.env, {})
-    envs = sb3.vectorised(constructor, preset.num_envs, vectorisation, monitor=True)
-    if preset.normalize:  # with the preset's discount factor, as in the zoo
-        envs = vec_env.VecNormalize(envs, gamma=preset.settings["gamma"])
-    try:
-        model = Watched(
-            "MlpPolicy",
-            envs,
-            policy_kwargs=network,
-            seed=work.seed,
-            device="cpu",
-            **preset.settings,
+    def learn():
+        envs = make_envs(preset.num_envs, vectorisation)
+        evaluated = make_envs(work.episodes, "dummy", training=False, norm_reward=False)
+        watch = callbacks.EvalCallback(
+            evaluated,
+            callbacks.StopTrainingOnRewardThreshold(work.threshold),
+            n_eval_episodes=work.episodes,
+            eval_freq=max(1, work.eval_every // preset.num_envs),  # calls of the batch
+            verbose=0,
         )
+        settings = {"policy_kwargs": network, "seed": work.seed, **preset.settings}
+        model = PPO("MlpPolicy", envs, device="cpu", **settings)
+        model.learn(preset.steps, watch)
+        for each in (envs, evaluated):
+            each.close()
+        reached = watch.best_mean_reward >= work.threshold
+        return model.num_timesteps if reached else None
 
-        def act(observations):
-            if preset.normalize:
-                observations = envs.normalize_obs(observations)
-            return model.predict(observations, deterministic=True)[0]
-
-        watched.phase("construction")
-        try:
-            # Without schedules, more steps do not change the training.
-            scheduled = any(isinstance(x, Linear) for x in preset.settings.values())
-            model.learn(preset.steps if scheduled else max(work.steps, preset.steps))
-        except Over:
-            pass
-    finally:
-        envs.close()
-    own = {
-        "preset": f"rl-baselines3-zoo, {work.env}",
-        "num_envs": preset.num_envs,
-        "threads": threads,
-        "vectorisation": vectorisation,
-    }
-    return {"own": own, "versions": versions("stable-baselines3", "torch")}
+    own = {"preset": f"rl-baselines3-zoo, {work.env}", "num_envs": preset.num_envs}
+    own |= {"threads": threads, "vectorisation": vectorisation}
+    return learned.Learned(work, learn, own, "stable-baselines3", "torch")
 
 
 if __name__ == "__main__":
-    watch.main(load, train)
+    session.main(load, start, Learning)

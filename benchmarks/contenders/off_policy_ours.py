@@ -9,30 +9,16 @@ from typing import Any
 from benchmarks.inside import session, trained
 from benchmarks.work.off_policy import OffPolicy
 
-IN_GRAPH = "its rules are TensorFlow, inside the program"
 _ROUNDS = 2**31 - 1  # of a call, which ends with its steps
 
 
-def start(work: OffPolicy, in_graph: bool = False, **options: Any) -> trained.Trained:
-    """Return a session.
-
-    Args:
-      work: what to train on.
-      in_graph: use the environment of the same name that is written in TensorFlow.
-      **options: further options of ``train``, such as ``device``.
-    """
-    run = config(work, in_graph, **options)
-
-    def same(algorithm: Any) -> dict[str, Any]:
-        fields = _same(work, algorithm)
-        return fields | {"environment": described(run)} if in_graph else fields
-
+def start(work: OffPolicy, **options: Any) -> trained.Trained:
+    """Return a session; further options are those of ``train``, such as ``device``."""
     contender = trained.Trained(
-        run,
-        same,
+        config(work, **options),
+        lambda algorithm: _same(work, algorithm),
         lambda *counts: check(work, *counts),
         lambda step: (step + (work.block_steps if step else work.first_block), _ROUNDS),
-        differs={"environment": IN_GRAPH} if in_graph else {},
     )
     contender.own["num_envs"] = work.num_envs
     contender.own["env_steps_between_trainings"] = work.num_envs * work.rollout_steps
@@ -42,13 +28,9 @@ def start(work: OffPolicy, in_graph: bool = False, **options: Any) -> trained.Tr
 def check(
     work: OffPolicy, before: int, after: int, rounds: int, metrics: Mapping[str, float]
 ) -> None:
-    """Refuse a call with another number of updates than that of the work.
+    """Refuse a call from step ``before`` to ``after`` with wrong numbers of updates.
 
-    Args:
-      work: what to train on.
-      before, after: environment steps before and after the call.
-      rounds: its rounds; metrics are means over them.
-      metrics: its metrics.
+    Metrics are means over its rounds.
     """
     updates = round(float(metrics.get("grad/updates", 0.0)) * rounds)
     right = work.updates_due(before, after)
@@ -74,42 +56,30 @@ def _same(work: OffPolicy, algorithm: Any) -> dict[str, Any]:
         trained.parameters(*networks),
         updates,
         settings.train_every,
-        settings.batch_size,
-        settings.target_every * delay,
-        {
-            "learning_rate": settings.learning_rate.value,
-            "gamma": settings.gamma,
-            "target_tau": settings.target_tau,
-            "target_entropy": getattr(settings, "target_entropy", None),
-            "n_step": settings.n_step,
-            "double_q": getattr(settings, "target", "max") != "max",
-        },
+        samples_an_update=settings.batch_size,
+        updates_between_targets=settings.target_every * delay,
+        learning_rate=settings.learning_rate.value,
+        gamma=settings.gamma,
+        target_tau=settings.target_tau,
+        target_entropy=getattr(settings, "target_entropy", None),
+        n_step=settings.n_step,
+        double_q=getattr(settings, "target", "max") != "max",
     )
 
 
-def config(work: OffPolicy, in_graph: bool = False, **options: Any) -> Any:
-    """Return the config of the run; arguments as of ``start``."""
-    if in_graph:  # a function of ``work.env`` has the name of the game as an argument
-        name = work.env_kwargs.get("game", work.env)
-        options |= {"env": f"tf/{name}", "env_kwargs": {}, "num_workers": None}
-    replay = {"capacity": work.capacity, "steps": work.rollout_steps}
-    return trained.config(
-        work, work.algorithm, _settings(work), replay=replay, **options
-    )
-
-
-def _settings(work: OffPolicy) -> dict[str, Any]:
+def config(work: OffPolicy, **options: Any) -> Any:
+    """Return the config of the run."""
     from tfagents_batch.schedules import Linear
 
     names = [
         *("gamma", "learning_rate", "batch_size", "train_every", "train_updates"),
         *("warmup_steps", "target_tau"),
     ]
-    own: dict[str, Any] = {"network": {"hidden": work.hidden}}
-    own["optimizer_epsilon"] = work.adam_epsilon
-    own["max_gradient_norm"] = work.gradient_norm
-    if work.network == "small_cnn":
-        own["network"] = {"cnn": "small"}
+    own: dict[str, Any] = {
+        "network": {"hidden": work.hidden},
+        "optimizer_epsilon": work.adam_epsilon,
+        "max_gradient_norm": work.gradient_norm,
+    }
     if work.algorithm == "dqn":
         names.append("target_every")
         own |= {"n_step": 1, "target": "max", "loss": "huber"}
@@ -118,16 +88,9 @@ def _settings(work: OffPolicy) -> dict[str, Any]:
         names.append("target_entropy")
     else:
         names += ["policy_delay", "noise"]
-    return {name: getattr(work, name) for name in names} | own
-
-
-def described(run: Any) -> dict[str, Any]:
-    """Describe an environment in the graph, as ``works.describe`` does."""
-    from tfagents_batch.envs.tf import names
-
-    limit = names.make(run.env, run.env_kwargs).max_episode_steps
-    own = {"id": run.env, "kwargs": run.env_kwargs}
-    return own | {"wrappers": [], "time_limit": limit}
+    settings = {name: getattr(work, name) for name in names} | own
+    replay = {"capacity": work.capacity, "steps": work.rollout_steps}
+    return trained.config(work, work.algorithm, settings, replay=replay, **options)
 
 
 if __name__ == "__main__":

@@ -20,16 +20,10 @@ def start(
     in_graph: bool = False,
     **options: Any,
 ) -> trained.Trained:
-    """Return a session.
+    """Return a session, with the environment that is TensorFlow if ``in_graph``.
 
     For ``PresetTraining``, fixed rollouts replace whole episodes, and shuffled steps
-    replace chunks.
-
-    Args:
-      work: what to train on.
-      precision: precision of convolutions, as in ``--precision``.
-      in_graph: use the environment of the same name that is written in TensorFlow.
-      **options: further options of ``train``, such as ``device``.
+    replace chunks. Further options are those of ``train``, such as ``device``.
     """
     from tfagents_batch.envs import registry
 
@@ -67,10 +61,7 @@ def start(
 def check(work: Training, transitions: float, metrics: Mapping[str, float]) -> None:
     """Refuse a call with another number of gradient steps than that of the work.
 
-    Args:
-      work: what to train on.
-      transitions: transitions of an iteration of the call, their mean.
-      metrics: its metrics, means over iterations.
+    Metrics are means over its iterations, and so is the number of transitions.
     """
     steps, right = metrics["grad/updates"], work.gradient_steps(transitions)
     if steps != right or metrics["grad/skipped"]:
@@ -81,7 +72,7 @@ def check(work: Training, transitions: float, metrics: Mapping[str, float]) -> N
 
 
 def config(work: Training, precision: str, in_graph: bool, **options: Any) -> Any:
-    """Return the config of the run; arguments as of ``start``."""
+    """Return the config of the run."""
     options["precision"] = precision
     if in_graph:
         options |= {"env": f"tf/{work.env}", "num_workers": None}
@@ -89,13 +80,6 @@ def config(work: Training, precision: str, in_graph: bool, **options: Any) -> An
         limit = {"max_episode_steps": work.rollout_length}
         options["env"] = "benchmarks.work.environments:stacked"
         options["env_kwargs"] = {"name": work.env, **limit}
-    rollout = {"length": work.rollout_length}
-    return trained.config(
-        work, work.algorithm, _settings(work), rollout=rollout, **options
-    )
-
-
-def _settings(work: Training) -> dict[str, Any]:
     names = ["gamma", "gae_lambda", "learning_rate", "entropy_scale"]
     network: dict[str, Any] = {"hidden": None if work.network != "mlp" else work.hidden}
     own = {"value_scale": 2 * work.value_scale, "network": network}  # of half the error
@@ -104,16 +88,16 @@ def _settings(work: Training) -> dict[str, Any]:
     if work.algorithm != "a2c":
         names += ["epochs", "minibatch_size"]
     if isinstance(work, PresetTraining):
-        penalty = ("target", "cutoff_factor", "cutoff_scale", "init_penalty")
-        own["kl"] = {name: getattr(work, f"kl_{name}") for name in penalty}
-        network |= {"activation": "relu", "init_std": work.init_std}
+        network |= {"activation": "relu", "init_std": 0.35}
         own["objective"] = "kl"
     else:
         own |= {"normalize_observation": False, "normalize_return": False}
         if work.algorithm == "ppo":
             names.append("clip_ratio")
             own["normalize_advantage"] = True
-    return {name: getattr(work, name) for name in names} | own
+    settings = {name: getattr(work, name) for name in names} | own
+    rollout = {"length": work.rollout_length}
+    return trained.config(work, work.algorithm, settings, rollout=rollout, **options)
 
 
 if __name__ == "__main__":

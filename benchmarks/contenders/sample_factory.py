@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import tempfile
 import time
@@ -26,7 +25,8 @@ class Train:
     """A run of APPO; its processes start and end with the measurement."""
 
     def __init__(self, work: Asynchronous):
-        self._work, self._points = work, []
+        self._work = work
+        self._points: list[tuple[float, int]] = []  # seconds and env steps of updates
         self._parameters = 0
         self.returns = None
         self.own = {"workers": work.num_workers, "policy_workers": 1}
@@ -53,19 +53,15 @@ class Train:
 
     def _run(self, folder: str, seconds: float) -> None:
         from sample_factory.algo.runners.runner import AlgoObserver
-        from sample_factory.algo.utils.context import global_model_factory
         from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
         from sample_factory.envs.env_utils import register_env
         from sample_factory.train import make_runner
 
         os.environ[_WORK] = json.dumps(dataclasses.asdict(self._work))
         register_env(_NAME, make_env)
-        if self._work.network != "mlp":
-            global_model_factory().register_encoder_factory(make_encoder)
         arguments = _arguments(self._work, folder)
         parser, _ = parse_sf_args(arguments)
-        config = parse_full_cfg(parser, arguments)
-        config, runner = make_runner(config)
+        config, runner = make_runner(parse_full_cfg(parser, arguments))
         points = self._points
         points.clear()
 
@@ -89,57 +85,11 @@ def _measured(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
     return [point for point in points if point[0] >= begin] or points[-1:]
 
 
-def _work() -> Asynchronous:
-    """Return the work, also in the processes that were started for it."""
-    return Asynchronous(**json.loads(os.environ[_WORK]))
-
-
 def make_env(full_env_name, cfg=None, env_config=None, render_mode=None):
     """Create an environment; runs in the peer's processes."""
     del full_env_name, cfg, env_config, render_mode
-    return _work().constructors()[0]()
-
-
-def make_encoder(cfg, obs_space):
-    """Create GA3C's convolutions, see ``nn.layers.blocks.ga3c_cnn``."""
-    import torch
-    from sample_factory.model.encoder import Encoder
-    from torch import nn
-
-    stride = 4
-    height, _, channels = obs_space["obs"].shape
-
-    class Convolutions(Encoder):
-        def __init__(self):
-            super().__init__(cfg)
-            first, side = _same(height, 8, stride), math.ceil(height / stride)
-            second = _same(side, 4, 2)
-            self.layers = nn.Sequential(
-                nn.ZeroPad2d(2 * first),
-                nn.Conv2d(channels, 16, 8, stride),
-                nn.ReLU(),
-                nn.ZeroPad2d(2 * second),
-                nn.Conv2d(16, 32, 4, 2),
-                nn.ReLU(),
-                nn.Flatten(),
-                nn.Linear(32 * math.ceil(side / 2) ** 2, 256),
-                nn.ReLU(),
-            )
-
-        def forward(self, observations):
-            frames = observations["obs"].permute(0, 3, 1, 2)
-            return self.layers(frames.to(torch.float32))
-
-        def get_out_size(self):
-            return 256
-
-    return Convolutions()
-
-
-def _same(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Return the padding before and after, as of TensorFlow's "same"."""
-    total = max(0, (math.ceil(size / stride) - 1) * stride + kernel - size)
-    return total // 2, total - total // 2
+    work = Asynchronous(**json.loads(os.environ[_WORK]))
+    return work.constructors()[0]()
 
 
 def _parameters(config: Any) -> int:
@@ -154,7 +104,6 @@ def _parameters(config: Any) -> int:
 
 
 def _arguments(work: Asynchronous, folder: str) -> list[str]:
-    frames = work.network != "mlp"
     options = {
         "algo": "APPO",
         "env": _NAME,
@@ -175,10 +124,8 @@ def _arguments(work: Asynchronous, folder: str) -> list[str]:
         "exploration_loss_coeff": work.entropy_scale,
         "normalize_input": False,
         "normalize_returns": False,
-        "obs_subtract_mean": 128.0 if frames else 0.0,
-        "obs_scale": 128.0 if frames else 1.0,
-        "actor_critic_share_weights": frames,
-        "nonlinearity": "relu" if frames else "tanh",
+        "actor_critic_share_weights": False,
+        "nonlinearity": "tanh",
         "env_frameskip": 1,
         "adaptive_stddev": False,
         "save_every_sec": 10_000,
@@ -186,11 +133,9 @@ def _arguments(work: Asynchronous, folder: str) -> list[str]:
         "decorrelate_experience_max_seconds": 0,
         "train_for_env_steps": 10**12,
     }
+    sizes = [str(size) for size in work.hidden]
     arguments = [f"--{name}={value}" for name, value in options.items()]
-    if not frames:
-        sizes = [str(size) for size in work.hidden]
-        arguments += ["--encoder_mlp_layers", *sizes]
-    return arguments
+    return [*arguments, "--encoder_mlp_layers", *sizes]
 
 
 if __name__ == "__main__":

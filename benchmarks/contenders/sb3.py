@@ -8,8 +8,6 @@ from benchmarks.inside import sb3, session
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.works import Training, versions
 
-_POLICIES = {"mlp": "MlpPolicy", "nature_cnn": "CnnPolicy", "small_cnn": "MlpPolicy"}
-
 
 def load(**_: Any) -> None:
     import stable_baselines3  # noqa: F401
@@ -21,13 +19,9 @@ def start(
     vectorisation: str = "dummy",
     several: bool = True,
 ) -> sb3.Learning:
-    """Return a session.
+    """Return a session, with the work's number of environments if ``several``.
 
-    Args:
-      work: what to train on.
-      threads: number of PyTorch's threads.
-      vectorisation: as in ``sb3.vectorised``.
-      several: use the work's number of environments, else one.
+    ``threads`` are those of PyTorch, and ``vectorisation`` is as of ``sb3.vectorised``.
     """
     import stable_baselines3
     import torch
@@ -36,13 +30,12 @@ def start(
     count = work.num_envs if several else 1
     envs = sb3.vectorised(work.constructor(), count, vectorisation, True)
     arguments = sb3.arguments(work, count)
-    if work.network == "small_cnn":
-        features = {"net_arch": [], "features_extractor_class": _small_cnn()}
-        arguments["policy_kwargs"] |= features
     if work.algorithm == "dqn":
         arguments["max_grad_norm"] = work.gradient_norm
     algorithm = getattr(stable_baselines3, work.algorithm.upper())
-    model = algorithm(_POLICIES[work.network], envs, **arguments)
+    model = algorithm(
+        "MlpPolicy" if work.network == "mlp" else "CnnPolicy", envs, **arguments
+    )
     networks, target_calls = {"values": model.policy}, None
     if work.algorithm == "dqn":
         target_calls = max(model.target_update_interval // count, 1)
@@ -59,7 +52,7 @@ def start(
         parameters,
         lambda: {name: _steps(each) for name, each in optimizers.items()},
         {"workers": workers, "threads": threads},
-        versions("stable-baselines3", "torch", "minatar"),
+        versions("stable-baselines3", "torch"),
         target_calls,
     )
 
@@ -73,30 +66,6 @@ def _parameters(optimizer: Any) -> int:
 def _steps(optimizer: Any) -> int:
     """Return the number of steps that an optimizer has made."""
     return int(next(iter(optimizer.state.values()), {"step": 0})["step"])
-
-
-def _small_cnn() -> type:
-    """Return a class of features: 16 filters of 3 x 3 pixels, and 128 units."""
-    import torch
-    from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-
-    class SmallCNN(BaseFeaturesExtractor):
-        def __init__(self, space):
-            super().__init__(space, 128)
-            rows, columns, channels = space.shape
-            size = 16 * (rows - 2) * (columns - 2)
-            self.layers = torch.nn.Sequential(
-                torch.nn.Conv2d(channels, 16, 3),
-                torch.nn.ReLU(),
-                torch.nn.Flatten(),
-                torch.nn.Linear(size, 128),
-                torch.nn.ReLU(),
-            )
-
-        def forward(self, observations):
-            return self.layers(observations.permute(0, 3, 1, 2))
-
-    return SmallCNN
 
 
 if __name__ == "__main__":

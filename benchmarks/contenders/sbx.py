@@ -8,9 +8,7 @@ from benchmarks.inside import sb3, session
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.works import Training, versions
 
-_PACKAGES = (
-    *("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "torch", "minatar"),
-)
+_PACKAGES = ("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "torch")
 
 
 def load(threads: int = 1, **_: Any) -> None:
@@ -22,19 +20,15 @@ def load(threads: int = 1, **_: Any) -> None:
 def start(
     work: Training | OffPolicy, threads: int = 1, several: bool = True
 ) -> sb3.Learning:
-    """Return a session.
-
-    Args:
-      work: what to train on.
-      threads: 1, or any other number for one per core.
-      several: use the work's number of environments, else one.
-    """
+    """Return a session, with the work's number of environments if ``several``."""
     import jax
     import sbx
 
     count = work.num_envs if several else 1
     envs = sb3.vectorised(work.constructor(), count, "dummy", True)
-    arguments, kind = sb3.arguments(work, count), _policy(work)
+    if work.network != "mlp" or len(work.hidden) != 2 or len({*work.hidden}) != 1:
+        raise ValueError(f"hidden is {work.hidden}; SBX has two equal layers")
+    arguments = sb3.arguments(work, count)
     own: dict[str, Any] = {"threads": threads}
     algorithm = getattr(sbx, work.algorithm.upper())
     if isinstance(work, Training):
@@ -42,9 +36,9 @@ def start(
     else:
         optimizer = _optimizer(work.gradient_norm)
         arguments["policy_kwargs"]["optimizer_class"] = optimizer
-    model = (_td3(work) if work.algorithm == "td3" else algorithm)(
-        kind, envs, **arguments
-    )
+    if work.algorithm == "td3":
+        algorithm = _td3(work)
+    model = algorithm("MlpPolicy", envs, **arguments)
     names = {"ppo": ("vf_state", "actor_state"), "dqn": ("qf_state",)}
     names = names.get(work.algorithm, ("qf_state", "actor_state"))
     states = dict(zip(("values", "actor"), names, strict=False))
@@ -118,54 +112,6 @@ def _optimizer(norm: float | None) -> Any:
         return optax.chain(clip, optax.adam(learning_rate, eps=eps))
 
     return make
-
-
-def _policy(work: Training | OffPolicy) -> Any:
-    if work.network == "mlp":
-        if len(work.hidden) != 2 or len({*work.hidden}) != 1:
-            raise ValueError(f"hidden is {work.hidden}; SBX has two equal layers")
-        return "MlpPolicy"
-    if work.network == "small_cnn":
-        return _small_cnn()
-    raise ValueError(f"network is {work.network!r}; expected mlp or small_cnn")
-
-
-def _small_cnn() -> type:
-    """Return a policy with 16 filters of 3 x 3 pixels, and 128 units."""
-    import flax.linen as nn
-    import jax
-    import jax.numpy as jnp
-    from sbx.common.type_aliases import RLTrainState
-    from sbx.dqn.policies import DQNPolicy
-
-    class Network(nn.Module):
-        actions: int
-
-        @nn.compact
-        def __call__(self, x):
-            x = nn.Conv(16, (3, 3), padding="VALID")(x.astype(jnp.float32))
-            x = nn.relu(x).reshape(x.shape[0], -1)
-            x = nn.relu(nn.Dense(128)(x))
-            return nn.Dense(self.actions)(x)
-
-    class SmallCNNPolicy(DQNPolicy):
-        def build(self, key, lr_schedule):
-            key, own = jax.random.split(key)
-            observation = jnp.array([self.observation_space.sample()])
-            self.qf = Network(int(self.action_space.n))
-            optimizer = self.optimizer_class(
-                learning_rate=lr_schedule(1), **self.optimizer_kwargs
-            )
-            self.qf_state = RLTrainState.create(
-                apply_fn=self.qf.apply,
-                params=self.qf.init(own, observation),
-                target_params=self.qf.init(own, observation),
-                tx=optimizer,
-            )
-            self.qf.apply = jax.jit(self.qf.apply)
-            return key
-
-    return SmallCNNPolicy
 
 
 if __name__ == "__main__":

@@ -11,11 +11,7 @@ from benchmarks.work.works import Stepping, versions
 class Loop:
     """Blocks of steps, each one program; the native backend compiles it with XLA.
 
-    Args:
-      work: what to step.
-      backend: backend of the environments.
-      device: device of the program, "cpu" or "gpu".
-      batched: count steps of the whole batch, instead of its transitions.
+    With ``batched`` it counts steps of the whole batch, instead of its transitions.
     """
 
     def __init__(
@@ -70,8 +66,7 @@ class Loop:
 def _program(env: Any, block: int) -> Any:
     """Return a function ``(carry, actions) -> (carry, transitions)`` of one block.
 
-    The carry contains all that a rollout would read: the state, the last observation,
-    and the sum of the rewards.
+    The carry contains all that a rollout would read.
     """
     import tensorflow as tf
 

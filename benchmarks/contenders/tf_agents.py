@@ -36,9 +36,7 @@ def load(**_: Any) -> None:
 class Agent:
     """Agent of TF-Agents; a block is one collection and one call of ``train``.
 
-    Args:
-      work: what to train on.
-      threads: threads of TensorFlow's pools; None for its default.
+    ``threads`` are those of TensorFlow's pools; None for its default.
     """
 
     differs = DIFFERS
@@ -46,22 +44,23 @@ class Agent:
     def __init__(self, work: Training, threads: int | None = None):
         import tensorflow as tf
         from tf_agents.drivers import dynamic_step_driver
-        from tf_agents.environments import tf_py_environment
+        from tf_agents.environments import batched_py_environment, tf_py_environment
         from tf_agents.replay_buffers import tf_uniform_replay_buffer
 
         if threads is not None:  # before TensorFlow creates its pools
             tf.config.threading.set_intra_op_parallelism_threads(threads)
             tf.config.threading.set_inter_op_parallelism_threads(threads)
         tf.random.set_seed(work.seed)
-        self._work = work
-        env = tf_py_environment.TFPyEnvironment(_batched(work))
+        self._work, self._returns = work, []
+        # One thread steps them in turn; a process for each was half as fast.
+        envs = [_adapted(work, row, self._returns) for row in range(work.num_envs)]
+        batch = batched_py_environment.BatchedPyEnvironment(envs, multithreading=False)
+        env = tf_py_environment.TFPyEnvironment(batch)
         self.close = env.close
         self._agent = agent = _agent(work, env)
         self._buffer = tf_uniform_replay_buffer.TFUniformReplayBuffer(
             agent.collect_data_spec, work.num_envs, max_length=2 * work.rollout_length
         )
-        self._returns: list[float] = []
-        self._sums = np.zeros(work.num_envs)
         driver = dynamic_step_driver.DynamicStepDriver(
             env,
             agent.collect_policy,
@@ -98,39 +97,17 @@ class Agent:
 
     def block(self) -> int:
         self._collect()
-        reward, step_type, next_step_type = (x.numpy() for x in self._train())
+        restart = self._train().numpy() == LAST
         self._buffer.clear()
         self._iterations += 1
-        restart, last = step_type == LAST, next_step_type == LAST
-        self._returns += finished(self._sums, reward, restart, last)
         self._samples = max(self._samples, int((~restart[:, :-1]).sum()))
         return int((~restart).sum())
 
-    def _gather_and_train(self) -> tuple[Any, ...]:
+    def _gather_and_train(self) -> Any:
         # The length of a rollout varies, so it is gathered here, within the program.
         experience = self._buffer.gather_all()
         self._agent.train(experience)
-        return experience.reward, experience.step_type, experience.next_step_type
-
-
-def finished(
-    sums: np.ndarray, reward: np.ndarray, restart: np.ndarray, last: np.ndarray
-) -> list[float]:
-    """Compute the returns of the episodes that ended in a rollout, in order.
-
-    Args:
-      sums: ``[B]``, rewards of unfinished episodes so far; changed in place.
-      reward: ``[B, frames]``.
-      restart: ``[B, frames]``, whether a frame is a restart row, without a reward.
-      last: ``[B, frames]``, whether the next observation is an episode's last.
-    """
-    returns: list[float] = []
-    reward = np.where(restart, 0.0, reward)
-    for column, over in zip(reward.T, (last & ~restart).T, strict=True):
-        sums += column
-        returns += sums[over].tolist()
-        sums[over] = 0.0
-    return returns
+        return experience.step_type
 
 
 def _agent(work: Training, env: Any) -> Any:
@@ -138,7 +115,8 @@ def _agent(work: Training, env: Any) -> Any:
     from tf_agents.agents.ppo import ppo_clip_agent
     from tf_agents.networks import actor_distribution_network, value_network
 
-    observations, layers = env.observation_spec(), tuple(work.hidden)
+    observations = env.observation_spec()
+    layers = {"fc_layer_params": tuple(work.hidden), "activation_fn": tf.nn.tanh}
     agent = ppo_clip_agent.PPOClipAgent(
         env.time_step_spec(),
         env.action_spec(),
@@ -146,14 +124,9 @@ def _agent(work: Training, env: Any) -> Any:
             work.learning_rate, epsilon=work.adam_epsilon
         ),
         actor_net=actor_distribution_network.ActorDistributionNetwork(
-            observations,
-            env.action_spec(),
-            fc_layer_params=layers,
-            activation_fn=tf.nn.tanh,
+            observations, env.action_spec(), **layers
         ),
-        value_net=value_network.ValueNetwork(
-            observations, fc_layer_params=layers, activation_fn=tf.nn.tanh
-        ),
+        value_net=value_network.ValueNetwork(observations, **layers),
         importance_ratio_clipping=work.clip_ratio,
         lambda_value=work.gae_lambda,
         discount_factor=work.gamma,
@@ -171,19 +144,11 @@ def _agent(work: Training, env: Any) -> Any:
     return agent
 
 
-def _batched(work: Training) -> Any:
-    """Return environments that one thread steps in turn.
+def _adapted(work: Training, row: int, returns: list[float]) -> Any:
+    """Return an environment of the work with TF-Agents' interface.
 
-    A process for each environment was half as fast.
+    It appends the returns of its episodes to a list.
     """
-    from tf_agents.environments import batched_py_environment
-
-    envs = [_adapted(work, row) for row in range(work.num_envs)]
-    return batched_py_environment.BatchedPyEnvironment(envs, multithreading=False)
-
-
-def _adapted(work: Training, row: int) -> Any:
-    """Return an environment of the work with TF-Agents' interface."""
     from tf_agents.environments import py_environment
     from tf_agents.specs import array_spec
     from tf_agents.trajectories import time_step
@@ -191,34 +156,35 @@ def _adapted(work: Training, row: int) -> Any:
     def spec(space: gymnasium.Space) -> Any:
         if isinstance(space, gymnasium.spaces.Discrete):
             first = int(space.start)
-            return array_spec.BoundedArraySpec(
-                (), np.int64, first, first + int(space.n) - 1
-            )
-        return array_spec.BoundedArraySpec(
-            space.shape, np.float32, space.low, space.high
-        )
+            last = first + int(space.n) - 1
+            return array_spec.BoundedArraySpec((), np.int64, first, last)
+        bounds = space.low, space.high
+        return array_spec.BoundedArraySpec(space.shape, np.float32, *bounds)
 
     env = work.constructor()()
+    specs = spec(env.observation_space), spec(env.action_space)
 
     class Adapted(py_environment.PyEnvironment):
         def __init__(self):
             super().__init__(handle_auto_reset=True)
             self._seed = work.seed + row  # of its first episode
-            self._specs = spec(env.observation_space), spec(env.action_space)
 
         def observation_spec(self):
-            return self._specs[0]
+            return specs[0]
 
         def action_spec(self):
-            return self._specs[1]
+            return specs[1]
 
         def _reset(self):
             observation, _ = env.reset(seed=self._seed)
-            self._seed = None
+            self._seed, self._return = None, 0.0
             return time_step.restart(np.asarray(observation, np.float32))
 
         def _step(self, action):
             observation, reward, terminated, truncated, _ = env.step(action)
+            self._return += float(reward)
+            if terminated or truncated:
+                returns.append(self._return)
             kind = time_step.truncation if truncated else time_step.transition
             kind = time_step.termination if terminated else kind
             return kind(np.asarray(observation, np.float32), reward)

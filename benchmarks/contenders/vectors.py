@@ -23,12 +23,6 @@ class Loop:
 
     Stable-Baselines3's environments restart in an episode's last step. Those of
     Gymnasium restart in the step after it, which ignores its action.
-
-    Args:
-      work: what to step.
-      vectorisation: of Gymnasium "sync" or "async"; of Stable-Baselines3 as in
-        ``sb3.vectorised``.
-      library: "gymnasium" or "sb3".
     """
 
     def __init__(self, work: Stepping, vectorisation: str, library: str):

@@ -130,4 +130,4 @@ class _Client(asyncio.Protocol):
 
 
 if __name__ == "__main__":
-    session.figures(lambda: None, measure, Load)
+    session.figures(measure, Load)

@@ -63,10 +63,7 @@ def module() -> types.ModuleType:
 
 @contextlib.contextmanager
 def importing() -> Iterator[types.ModuleType]:
-    """Make imports within the context get ``module()`` and Gymnasium as gym.
-
-    Modules imported within it continue to use them. Later imports get the real modules.
-    """
+    """Make imports within the context get ``module()`` and Gymnasium as gym."""
     old = module()
     names = {
         "tensorflow": old,
@@ -104,8 +101,7 @@ def _layers(v1: Any) -> types.SimpleNamespace:
         return outputs if activation_fn is None else activation_fn(outputs)
 
     def scaled(factor: float = 2.0) -> Any:
-        kind = {"mode": "fan_in", "distribution": "truncated_normal"}
-        return v1.variance_scaling_initializer(factor, **kind)
+        return v1.variance_scaling_initializer(factor, "fan_in")
 
     return types.SimpleNamespace(
         fully_connected=fully_connected, variance_scaling_initializer=scaled

@@ -58,4 +58,4 @@ def _import_from(wheel: str) -> Any:
 
 
 if __name__ == "__main__":
-    session.figures(lambda: None, measure, Bandit)
+    session.figures(measure, Bandit)

@@ -117,4 +117,4 @@ def _milliseconds(function: Callable[[], object], count: int) -> float:
 
 
 if __name__ == "__main__":
-    session.figures(lambda: None, measure, Pooled)
+    session.figures(measure, Pooled)

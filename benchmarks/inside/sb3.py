@@ -76,21 +76,18 @@ class Learning:
         target_every = made["values"] / made["actor"] if made["actor"] else 0
         if self._target_calls:
             target_every = self._target_calls * model.n_envs * made["values"] / steps
-        hyperparameters = {
-            "learning_rate": model.learning_rate,
-            "gamma": model.gamma,
-            "target_tau": model.tau,
-            "target_entropy": getattr(model, "target_entropy", None),
-            "n_step": getattr(model, "n_steps", 1),
-            "double_q": False,
-        }
         return work.same(
             self._parameters,
             made,
             steps,
-            model.batch_size,
-            target_every,
-            hyperparameters,
+            samples_an_update=model.batch_size,
+            updates_between_targets=target_every,
+            learning_rate=model.learning_rate,
+            gamma=model.gamma,
+            target_tau=model.tau,
+            target_entropy=getattr(model, "target_entropy", None),
+            n_step=getattr(model, "n_steps", 1),
+            double_q=False,
         )
 
     @property
@@ -115,21 +112,16 @@ class Learning:
 
 
 def arguments(work: Training | OffPolicy, num_envs: int) -> dict[str, Any]:
-    """Return the arguments that the algorithms of SB3 and SBX share.
-
-    Args:
-      work: what to train on.
-      num_envs: number of the contender's environments.
-    """
+    """Return the arguments that the algorithms of SB3 and SBX share."""
+    policy: dict[str, Any] = {"optimizer_kwargs": {"eps": work.adam_epsilon}}
     shared: dict[str, Any] = {
         "learning_rate": work.learning_rate,
         "gamma": work.gamma,
         "seed": work.seed,
         "device": "cpu",
+        "policy_kwargs": policy,
     }
-    optimizer = {"eps": work.adam_epsilon}
     if isinstance(work, Training):
-        policy: dict[str, Any] = {}
         if work.network == "mlp":
             policy["net_arch"] = {"pi": list(work.hidden), "vf": list(work.hidden)}
         shared |= {
@@ -138,30 +130,25 @@ def arguments(work: Training | OffPolicy, num_envs: int) -> dict[str, Any]:
             "ent_coef": work.entropy_scale,
             "vf_coef": work.value_scale,
             "max_grad_norm": work.gradient_norm,
-            "policy_kwargs": policy,
+            "normalize_advantage": work.algorithm == "ppo",
         }
         if work.algorithm == "a2c":
-            own = {"rms_prop_eps": work.adam_epsilon, "normalize_advantage": False}
-            return shared | own
-        policy["optimizer_kwargs"] = optimizer
+            del policy["optimizer_kwargs"]  # it has RMSProp
+            return shared | {"rms_prop_eps": work.adam_epsilon}
         return shared | {
             "batch_size": work.minibatch_size,
             "n_epochs": work.epochs,
             "clip_range": work.clip_ratio,
-            "normalize_advantage": True,
         }
-    calls = work.calls(num_envs)
-    policy = {"optimizer_kwargs": optimizer}
-    if work.network == "mlp":
-        policy["net_arch"] = list(work.hidden)
+    train_freq, gradient_steps = work.calls(num_envs)
+    policy["net_arch"] = list(work.hidden)
     shared |= {
         "buffer_size": work.capacity,
         "learning_starts": work.warmup_steps,
         "batch_size": work.batch_size,
         "tau": work.target_tau,
-        "train_freq": calls.train_freq,
-        "gradient_steps": calls.gradient_steps,
-        "policy_kwargs": policy,
+        "train_freq": train_freq,
+        "gradient_steps": gradient_steps,
     }
     if work.algorithm == "dqn":
         start, end, _ = work.epsilon
@@ -192,12 +179,8 @@ def vectorised(
 ) -> Any:
     """Create a batch of environments, in the same way for every contender.
 
-    Args:
-      constructor: constructor of one environment.
-      count: number of environments.
-      vectorisation: "dummy" for this process, or the start method of one process per
-        environment: "forkserver" or "spawn".
-      monitor: wrap each in a ``Monitor``, which reports returns (see ``make_vec_env``).
+    It is in this process ("dummy"), or in one for each environment that starts by
+    "forkserver". A ``Monitor`` around each reports returns.
     """
     from stable_baselines3.common import vec_env
 
@@ -205,19 +188,14 @@ def vectorised(
         constructor = functools.partial(_monitored, constructor)
     if vectorisation == "dummy":
         return vec_env.DummyVecEnv([constructor] * count)
-    if vectorisation == "forkserver":
-        # Otherwise every process would import PyTorch itself.
-        preload = ["stable_baselines3.common.vec_env.subproc_vec_env"]
-        multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
+    # Otherwise every process would import PyTorch itself.
+    preload = ["stable_baselines3.common.vec_env.subproc_vec_env"]
+    multiprocessing.get_context("forkserver").set_forkserver_preload(preload)
     return vec_env.SubprocVecEnv([constructor] * count, start_method=vectorisation)
 
 
 def choose_jax_threads(threads: int = 1) -> None:
-    """Use one thread, or leave JAX's default of one per core; before its first use.
-
-    Args:
-      threads: 1, which is often faster for small networks, or any other number.
-    """
+    """Use one thread, or leave JAX's default of one per core; before its first use."""
     if threads == 1:
         flag = "--xla_cpu_multi_thread_eigen=false"
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()

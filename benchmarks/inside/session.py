@@ -1,7 +1,7 @@
-"""Main function of a contender's process: work, and print one line of JSON.
+"""Main function of a measured process: work, and print one line of JSON.
 
-A contender's file ends with ``session.main(load, start)``. It is run as
-``python -m benchmarks.contenders.<module> --work=<json> --options=<json>``.
+A contender's file ends with ``session.main(load, start, <types of work>)``. It is run
+as ``python -m benchmarks.contenders.<module> --work=<json> --options=<json>``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-UNIT = "env steps/s"
 _OPTIONAL = ("returns", "differs")  # attributes that not all sessions have
 
 
 class Measured(NamedTuple):
-    """Measured work: env steps, seconds, and steps per second.
+    """Env steps, seconds, and steps per second.
 
     The rate is the sum of the rates if several processes measured separately.
     """
@@ -43,6 +42,7 @@ class Session(Protocol):
 
       measure: function that works for given ``seconds``, or for a number of blocks if
         it is not None, and returns ``Measured``; else ``block`` is repeated.
+      unit: unit of the rate; else env steps per second.
       returns: mean return of the last episodes, None if none ended.
       differs: ``{key of same: reason}`` of the differences in its work; printed.
     """
@@ -63,13 +63,7 @@ class Session(Protocol):
 def repeat(
     block: Callable[[], int], seconds: float, blocks: int | None = None
 ) -> Measured:
-    """Repeat a block of work.
-
-    Args:
-      block: function that does a block and returns its count.
-      seconds: no block starts later.
-      blocks: number of blocks, instead of ``seconds``.
-    """
+    """Repeat a block, which returns its count, for seconds, or a number of blocks."""
     count = done = 0
     started = now = time.perf_counter()
     while now - started < seconds if blocks is None else done < blocks:
@@ -80,12 +74,8 @@ def repeat(
     return Measured(count, elapsed, count / elapsed if elapsed else 0.0)
 
 
-def main(
-    load: Callable[..., Any],
-    start: Callable[..., Session],
-    *works: type,
-) -> None:
-    """Run a contender and print its result as one line of JSON.
+def main(load: Callable[..., Any], start: Callable[..., Session], *works: type) -> None:
+    """Run a contender and print its result.
 
     Args:
       load: function of the contender's options that imports large packages, so that
@@ -108,11 +98,7 @@ def run(
 ) -> dict[str, Any]:
     """Load and start a contender, do its work, and return its result.
 
-    Args:
-      load: function that imports large packages.
-      start: function of the work that returns a session.
-      work: what to do.
-      turn: function that waits, after the warm-up, until this contender may measure.
+    After the warm-up, ``turn`` waits until this contender may measure.
     """
     phases: dict[str, float] = {}
     with _timed(phases, "import"):
@@ -128,14 +114,17 @@ def run(
         # Read before a longer measurement, while all contenders have trained equally.
         more = {x: getattr(session, x) for x in _OPTIONAL if hasattr(session, x)}
         if (rest := work.seconds - steady.seconds) > 0:
-            steady = _sum(steady, measure(rest, None))
+            longer = measure(rest, None)
+            count = steady.count + longer.count
+            seconds = steady.seconds + longer.seconds
+            steady = Measured(count, seconds, count / seconds)
     finally:
         with _timed(phases, "close"):
             session.close()
     phases |= {"warm_up": warm.seconds, "steady": steady.seconds}
     return {
         "value": steady.rate,
-        "unit": UNIT,
+        "unit": getattr(session, "unit", "env steps/s"),
         "count": {"warm_up": warm.count, "steady": steady.count},
         "phases": phases,
         "same": session.same,
@@ -164,12 +153,7 @@ def result_line() -> Iterator[dict[str, Any]]:
 def flags(
     *works: type, arguments: Sequence[str] | None = None
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the work and the options of the command line.
-
-    Args:
-      *works: types of work that ``--work=<json>`` may have.
-      arguments: arguments instead of those of this process.
-    """
+    """Return the work and the options of the command line, or of given arguments."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--work", required=True, type=json.loads)
     parser.add_argument("--options", default={}, type=json.loads)
@@ -178,25 +162,18 @@ def flags(
     return types[given.work.pop("kind")](**given.work), given.options
 
 
-def figures(
-    load: Callable[[], Any], measure: Callable[[Any], dict[str, Any]], work: type
-) -> None:
-    """Measure our own figures for the work of the command line, and print them."""
+def figures(measure: Callable[[Any], dict[str, Any]], work: type) -> None:
+    """Measure figures for the work of the command line, and print them."""
     with result_line() as result:
-        what, _ = flags(work)
-        load()
-        result.update(measure(what))
+        result.update(measure(flags(work)[0]))
 
 
 @contextlib.contextmanager
 def _turns(path: str | None) -> Iterator[Callable[[], None]]:
     """Let processes that start together compile together, and measure in turn.
 
-    Args:
-      path: file that these processes lock; None for a process that runs alone.
-
-    Yields:
-      Function that waits until no other one compiles or measures.
+    They lock the file at ``path``. Yields a function that waits until no other one
+    compiles or measures. Without a path, the process runs alone.
     """
     if path is None:
         yield lambda: None
@@ -206,12 +183,6 @@ def _turns(path: str | None) -> Iterator[Callable[[], None]]:
     with open(path) as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         yield lambda: fcntl.flock(file, fcntl.LOCK_EX)
-
-
-def _sum(first: Measured, second: Measured) -> Measured:
-    """Return the sum of two parts of work by one process."""
-    count, seconds = first.count + second.count, first.seconds + second.seconds
-    return Measured(count, seconds, count / seconds)
 
 
 @contextlib.contextmanager

@@ -26,15 +26,7 @@ def config(
     histograms: bool = True,
     **options: Any,
 ) -> Any:
-    """Return the config of a run that does the work.
-
-    Args:
-      work: what to train on.
-      algorithm: name of the algorithm.
-      settings: its settings that differ from their defaults.
-      histograms: whether its programs make histograms, as they do by default.
-      **options: options of ``train`` that the work does not determine.
-    """
+    """Return the config of a run that does the work, with some settings and options."""
     from tfagents_batch.algorithms import REGISTRY
     from tfagents_batch.config import replace
     from tfagents_batch.training.config import RunConfig, with_options
@@ -61,12 +53,11 @@ class Trained:
     Args:
       run: config of the run.
       same: function of the algorithm that returns what must be equal for all.
-      check: function that raises an error for wrong counts of a block: of the steps
-        before and after it, the rounds and the metrics.
+      check: function that refuses wrong counts of a block: of the steps before and
+        after it, the rounds and the metrics.
       call: function of the steps so far that returns the arguments of the program:
         steps to reach, and the largest number of rounds.
       env: constructors of the environments, if ``run.env`` is not used.
-      differs: declared differences.
     """
 
     def __init__(

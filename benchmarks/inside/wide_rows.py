@@ -10,16 +10,7 @@ from pyarrow import parquet
 def write(
     path: str, rows: int, features: int, present: int, length: int = 10, seed: int = 0
 ) -> None:
-    """Write random rows as Parquet.
-
-    Args:
-      path: the file.
-      rows: number of rows.
-      features: number of ids of features.
-      present: number of them in each row.
-      length: rows of an episode.
-      seed: seed of the values.
-    """
+    """Write random rows as Parquet, with a number of features present in each row."""
     rng = np.random.default_rng(seed)
     ids = [np.sort(rng.permutation(features)[:present]) for _ in range(min(rows, 9973))]
     starts = np.arange(0, rows * present + 1, present, dtype=np.int32)

@@ -9,18 +9,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from benchmarks.work.logged import Played
+from benchmarks.work.logged import Logged
 
 _SEED = 1000  # of the first episode; each next one has the next
 
 
-def play(act: Callable[[np.ndarray], Any], work: Played) -> dict[str, float]:
-    """Return the mean return of an agent and the standard error of the mean.
-
-    Args:
-      act: function of an observation that returns an action.
-      work: environment and episodes to play.
-    """
+def play(act: Callable[[np.ndarray], Any], work: Logged) -> dict[str, float]:
+    """Return the mean return of a function of observations, and its standard error."""
     returns = []
     with gymnasium.make(work.env, max_episode_steps=work.episode_steps) as env:
         for seed in range(_SEED, _SEED + work.episodes):

@@ -10,12 +10,7 @@ from tfagents_batch.scripts import app
 
 
 def run(flags: type, main: Callable[[Any], int]) -> None:
-    """Run a command on the command line, and exit with its status.
-
-    Args:
-      flags: dataclass of its flags.
-      main: function of the flags that returns the status.
-    """
+    """Run ``main`` with the flags of the command line, and exit with its status."""
 
     def parsed(argv: Sequence[str]) -> int:
         command = app.parse(argv, flags)

@@ -21,18 +21,10 @@ class DifferentWork(Exception):
 def probe(
     row: Row, run: Callable[[str], Result | Failure]
 ) -> tuple[Row, dict[str, float]]:
-    """Run every setting of a peer, and select the fastest.
+    """Return the row with the fastest setting of each peer, and the settings' speeds.
 
     The better of its runs counts, because other processes only slow a run down. A peer
-    with one setting is not probed.
-
-    Args:
-      row: row whose rivals with the same peer are settings of that peer.
-      run: function that runs a contender for a short time.
-
-    Returns:
-      The row with one setting of each peer, and the speeds of the probed settings that
-      did not fail.
+    with one setting is not probed, and settings that fail have no speed.
     """
     peers: dict[str, list[str]] = {}
     for name in row.rivals:
@@ -59,15 +51,9 @@ def probe(
 def play(
     row: Row, pairs: int, run: Callable[[str, int], Result | Failure]
 ) -> process.Played:
-    """Run the rounds of a row, and compare the work of its contenders.
+    """Run the rounds of a row; raise ``DifferentWork`` if its contenders' work differs.
 
-    Args:
-      row: row to measure.
-      pairs: number of rounds.
-      run: function that runs a contender once, in the round of a number from 1.
-
-    Raises:
-      DifferentWork: naming what differs.
+    ``run`` runs a contender once, in the round of a number from 1.
     """
     seen: dict[str, Result] = {}
 
@@ -93,14 +79,7 @@ def play(
 
 
 def lines(name: str, row: Row, played: process.Played, **fields: Any) -> list[Result]:
-    """Return the lines to record: one for each rival, with its figures or a failure.
-
-    Args:
-      name: name of the row.
-      row: measured row.
-      played: its results.
-      **fields: further fields of every line.
-    """
+    """Return the lines to record: one for each rival, with its figures or a failure."""
     recorded = []
     for rival in row.rivals:
         contender = CONTENDERS[rival]
@@ -140,47 +119,14 @@ def lines(name: str, row: Row, played: process.Played, **fields: Any) -> list[Re
     return recorded
 
 
-def learned(name: str, row: Row, played: process.Played, cache: str) -> list[Result]:
-    """Return the lines to record of times to a threshold: one for each run.
-
-    Args:
-      name: name of the row.
-      row: measured row.
-      played: its results.
-      cache: "cold" or "warm".
-    """
-    head = {
-        "row": name if cache == "cold" else f"{name}-{cache}",
-        "task": name,
-        "title": row.title,
-        "goal": next(iter(row.goals.values())),
-        "cache": cache,
-    }
-    recorded = []
-    for contender, ran in played.results.items():
-        line = {**head, "contender": contender}
-        for number, result in enumerate(ran, 1):
-            config = dataclasses.replace(row.work, seed=number).config()
-            recorded.append({**line, "round": number, "config": config, **result})
-        if failure := played.failures.get(contender):
-            failed = {"round": len(ran) + 1, "failed": failure._asdict()}
-            recorded.append({**line, **failed})
-    return recorded
-
-
 def parity(
     ours: Sequence[Result], theirs: Sequence[Result], compare: bool = True
 ) -> Result:
-    """Return the learned returns, compared; nothing for work without training.
+    """Return the learned returns; nothing for work without training.
 
-    Args:
-      ours, theirs: results, with ``returns`` if the work is training.
-      compare: whether the returns are meaningful; else they are only recorded.
-
-    Returns:
-      ``subject_returns`` and ``rival_returns``. If every run has a return, also their
-      means with 95 % intervals, ``subject_return`` and ``rival_return``, and
-      ``parity``: whether these overlap (None for a single round, without intervals).
+    If every run has a return, and ``compare`` says that they are meaningful, there are
+    also their means with 95 % intervals, and ``parity``: whether these overlap (None
+    for a single round, without intervals).
     """
     if not all("returns" in result for result in [*ours, *theirs]):
         return {}

@@ -44,6 +44,13 @@ class Played(NamedTuple):
     results: dict[str, list[Result]]
     failures: dict[str, Failure]
 
+    def figures(self, key: str) -> dict[str, list[float]]:
+        """Return one figure of all results, by name."""
+        return {
+            name: [each[key] for each in rounds]
+            for name, rounds in self.results.items()
+        }
+
 
 def alternate(
     names: Sequence[str],
@@ -53,13 +60,8 @@ def alternate(
 ) -> Played:
     """Run rounds A B, B A, A B, ..., so that no contender gains from a drift.
 
-    One that failed does not run again.
-
-    Args:
-      names: what runs once in each round, one at a time.
-      count: number of rounds; each gives one pair of any two contenders.
-      run: function that runs a contender in the round of a number from 1.
-      needed: if this one failed, nothing else runs.
+    ``run`` runs a contender in the round of a number from 1. One that failed does not
+    run again; if ``needed`` failed, nothing else runs.
     """
     played = Played({name: [] for name in names}, {})
     for number in range(1, count + 1):
@@ -78,14 +80,7 @@ def alternate(
 def run_contender(
     name: str, work: Any, deadline: float, pythons: Mapping[str, str] = {}
 ) -> Result | Failure:
-    """Run one of ``CONTENDERS``, in its interpreter and with its options.
-
-    Args:
-      name: name of the contender.
-      work: its work, a dataclass.
-      deadline: time limit in seconds.
-      pythons: chosen paths by interpreter, see ``python_of``.
-    """
+    """Run one of ``CONTENDERS``, in its interpreter and with its options."""
     contender = CONTENDERS[name]
     python = python_of(contender.interpreter, pythons)
     if python is None:
@@ -103,10 +98,7 @@ def run(
     python: str = sys.executable,
     options: Mapping[str, Any] = {},
 ) -> Result | Failure:
-    """Run a module that prints a result; ``deadline`` is its limit in seconds.
-
-    Other arguments as of ``started``.
-    """
+    """Run a module, see ``started``; ``deadline`` is its limit in seconds."""
     with started(module, work, python, options) as result:
         return result(deadline)
 
@@ -120,14 +112,7 @@ def started(
 ) -> Iterator[Callable[[float], Result | Failure]]:
     """Start a module that prints a result; all its processes end with the context.
 
-    Args:
-      module: its full name.
-      work: its work, a dataclass.
-      python: interpreter.
-      options: options of its ``start``.
-
-    Yields:
-      Function that waits for the result, up to seconds after the start.
+    Yields a function that waits for the result, up to seconds after the start.
     """
     name = module.rpartition(".")[2]
     command = [python, "-m", module, *arguments(work, options)]
@@ -184,11 +169,7 @@ def python_of(interpreter: str, wanted: Mapping[str, str] = {}) -> str | None:
     """Return the path of an interpreter: the chosen one, else the installed one.
 
     Without either, peers use this interpreter, because they may be installed here.
-    TF-Agents and batch-ppo cannot be, so they get None.
-
-    Args:
-      interpreter: name in ``Contender``.
-      wanted: chosen paths by interpreter; a missing one or "" uses the installed one.
+    The others cannot be, so they get None.
     """
     if interpreter == "ours":
         return sys.executable

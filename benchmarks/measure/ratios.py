@@ -32,20 +32,12 @@ class Mean(NamedTuple):
 
 
 def of_pairs(subject: Sequence[float], rival: Sequence[float]) -> Interval:
-    """Return the median of ``subject / rival`` over pairs.
-
-    Args:
-      subject, rival: figures of the same rounds, in the same order.
-    """
+    """Return the median of ``subject / rival`` over figures of the same rounds."""
     return median([x / y for x, y in zip(subject, rival, strict=True)])
 
 
 def median(values: Sequence[float] | np.ndarray) -> Interval:
-    """Return the median and a bootstrap interval with the same draws in every call.
-
-    Args:
-      values: at least one value.
-    """
+    """Return the median and a bootstrap interval with the same draws in every call."""
     values = np.asarray(values, np.float64)
     random = np.random.default_rng(0)
     draws = random.choice(values, (_RESAMPLES, len(values)))
@@ -53,27 +45,8 @@ def median(values: Sequence[float] | np.ndarray) -> Interval:
     return Interval(float(np.median(values)), float(low), float(high))
 
 
-def sooner(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """Return the ratio of the medians, with a bootstrap interval over whole rounds.
-
-    Args:
-      ours, theirs: seconds of the same rounds, in the same order.
-    """
-    times = np.array([ours, theirs], np.float64)
-    rounds = times.shape[1]
-    draws = np.random.default_rng(0).integers(rounds, size=(_RESAMPLES, rounds))
-    mine, other = np.median(times[:, draws], axis=2)
-    low, high = np.percentile(other / mine, [2.5, 97.5])
-    mine, other = np.median(times, axis=1)
-    return Interval(float(other / mine), float(low), float(high))
-
-
 def mean(values: Sequence[float]) -> Mean:
-    """Return the mean and Student's t interval, which suits few values.
-
-    Args:
-      values: at least one value.
-    """
+    """Return the mean and Student's t interval, which suits few values."""
     center, count = float(np.mean(values)), len(values)
     if count == 1:
         return Mean(center, None, None)

@@ -24,13 +24,7 @@ def context() -> dict[str, Any]:
 
 
 def append(path: pathlib.Path, run: dict[str, Any], lines: list[dict]) -> None:
-    """Append lines to a file.
-
-    Args:
-      path: path of the file.
-      run: context of the run, for every line.
-      lines: lines of one run.
-    """
+    """Append lines to a file, each with the context of their run."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as file:
         file.writelines(json.dumps({**run, **line}) + "\n" for line in lines)

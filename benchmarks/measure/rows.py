@@ -15,7 +15,6 @@ from benchmarks.contenders import (
     JAX,
     LIMIT,
     LOCKSTEP,
-    OURS,
     SAMPLE_FACTORY,
     SB3,
     SBX,
@@ -49,7 +48,7 @@ class Row(NamedTuple):
     @property
     def file(self) -> str:
         """Name of the file of its results."""
-        names = {Stepping: "environments", Learning: "learning"}
+        names = {Stepping: "environments", Learning: "thresholds"}
         return names.get(type(self.work), "training")
 
     def goal(self, rival: Contender) -> float | None:
@@ -158,26 +157,6 @@ DQN = {
         "dqn_ours",
         {SB3: 3, SBX: None},
     ),
-    # Young and Tian 2019, with Adam.
-    "dqn-breakout-minatar": _row(
-        "DQN, MinAtar Breakout, an update a step, 16 filters and 128 units",
-        OffPolicy(
-            "benchmarks.work.environments:minatar",
-            num_envs=8,
-            batch_size=32,
-            steps=15_000,
-            block=2000,
-            learning_rate=2.5e-4,
-            epsilon=(1.0, 0.1, 7000),
-            target_every=1000,
-            warmup_steps=5000,
-            capacity=100_000,
-            network="small_cnn",
-            env_kwargs={"game": "MinAtar/Breakout-v1"},
-        ),
-        "dqn_ours_tf",
-        {SB3: 5, SBX: 5},
-    ),
 }
 
 # Stable-Baselines3's defaults. In a run on HalfCheetah, each of eight environments has
@@ -232,13 +211,6 @@ ASYNCHRONOUS = {
         )
         for stride in (4, 3, 2, 1)
     },
-    "ga3c-pong-peer": Row(
-        "GA3C, ALE/Pong-v5, 16 agents, batches of 320",
-        dataclasses.replace(_GA3C_PONG, length=20, train_rows=320, steps=16_000),
-        "ga3c_ours",
-        {SAMPLE_FACTORY: 1},
-        ("appo_sample_factory",),
-    ),
     "ga3c-cartpole-peer": Row(
         "GA3C, CartPole-v1, 32 agents, batches of 512",
         Asynchronous(
@@ -336,47 +308,27 @@ TRAINING = {
     **ASYNCHRONOUS,
 }
 
-# Times until an evaluation has a mean return. Goals are ratios of the peer's time to
-# ours; without a peer, our seconds.
-_CARTPOLE = Learning("CartPole-v1", "cartpole", 475, 200_000, 5_000, 20, deadline=1200)
+# Times until an evaluation has a mean return. A start is a threshold that any return
+# reaches.
+_THRESHOLDS = {
+    "cartpole-475": (Learning("CartPole-v1", "cartpole", 475, 5_000, 20), 2),
+    "pendulum-200": (Learning("Pendulum-v1", "pendulum", -200, 10_000, 20), 2),
+    "halfcheetah-2000": (
+        Learning("HalfCheetah-v5", "halfcheetah", 2000, 20_000, 5),
+        4,
+    ),
+    "tf-cartpole-475": (Learning("CartPole-v1", "tf/cartpole", 475, 5_000, 20), 2),
+    "cartpole-start": (Learning("CartPole-v1", "cartpole", 0, 1, 1), None),
+}
 LEARNING = {
-    "cartpole-475": _row(
-        "CartPole-v1, mean return 475", _CARTPOLE, "learn_ours", {SB3: 2}
-    ),
-    "pendulum-200": _row(
-        "Pendulum-v1, mean return -200",
-        Learning("Pendulum-v1", "pendulum", -200, 300_000, 10_000, 20, deadline=1800),
+    name: Row(
+        f"{work.preset}, mean return {work.threshold:g}",
+        work,
         "learn_ours",
-        {SB3: 2},
-    ),
-    "halfcheetah-2000": Row(
-        "HalfCheetah-v5, mean return 2000",
-        Learning(
-            "HalfCheetah-v5",
-            "halfcheetah",
-            threshold=2000,
-            steps=1_500_000,
-            eval_every=20_000,
-            episodes=5,
-            deadline=7200,
-        ),
-        "learn_ours",
-        {SB3: 4},
-        ("learn_sb3", "learn_sb3_cores"),  # the peer's preset has one environment
-    ),
-    "tf-cartpole-475": _row(
-        "CartPole-v1 in the graph, mean return 475",
-        dataclasses.replace(_CARTPOLE, preset="tf/cartpole"),
-        "learn_ours",
-        {OURS: 15},
-    ),
-    # Any return reaches 0, so the run ends with its first iteration.
-    "cartpole-start": _row(
-        "CartPole-v1, first iteration",
-        dataclasses.replace(_CARTPOLE, threshold=0, eval_every=1, episodes=1),
-        "learn_ours",
-        {OURS: 12},
-    ),
+        {SB3: goal},
+        ("learn_sb3",),
+    )
+    for name, (work, goal) in _THRESHOLDS.items()
 }
 
 ROWS = {**ENVIRONMENTS, **TRAINING, **LEARNING}
@@ -389,11 +341,7 @@ def contenders(rows: Mapping[str, Row]) -> list[str]:
 
 
 def select(patterns: Sequence[str], rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rows whose names match a pattern such as ``ppo-*``; all without one.
-
-    Raises:
-      UserError: for a pattern that matches none.
-    """
+    """Return the rows that match a pattern such as ``ppo-*``; all without one."""
     selected: set[str] = set()
     for pattern in patterns:
         matching = fnmatch.filter(rows, pattern)

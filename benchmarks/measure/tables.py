@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from benchmarks.measure import ratios, results
+from benchmarks.measure import results
 
 Line = dict[str, Any]
 Cells = Iterable[str]
-
-PHASES = ("import", "construction", "first_iteration", "training")
 
 
 def comparisons(lines: Sequence[Line]) -> str:
@@ -33,47 +29,14 @@ def comparisons(lines: Sequence[Line]) -> str:
             return f"`{name}`: nothing ran."
         line, config = ran[0], ran[0]["config"]
         steps = f"{config['steps']:,} env steps and " if "steps" in config else ""
-        what = (
-            f"`{name}`: {line['unit']}, {line['pairs']} pairs of {steps}"
-            f"{config['seconds']:g} s at least, ours with "
-            f"{line['subject_own']['workers']} workers"
-        )
+        what = f"`{name}`: {line['unit']}, {line['pairs']} pairs"
+        if config["seconds"]:
+            what += f" of {steps}{config['seconds']:g} s at least"
+        if "workers" in line["subject_own"]:
+            what += f", ours with {line['subject_own']['workers']} workers"
         return results.origin(line, what) + _differences(newest)
 
-    return _table(columns, lines, lambda newest: map(row, newest), origin)
-
-
-def learning(lines: Sequence[Line]) -> str:
-    """Return times to a threshold, with a row for each side."""
-
-    def rows(newest: list[Line]) -> Iterable[Cells]:
-        head, (ours, theirs) = newest[0], _sides(newest)
-        sooner, goal = "", f"within {head['goal']} s"
-        if theirs:
-            sooner, goal = _sooner(ours, theirs), f"{head['goal']:g}"
-        title = f"{head['title']}, {head['cache']} cache"
-        yield title, "ours", *_times(ours), sooner, goal
-        if theirs:
-            yield "", "Stable-Baselines3", *_times(theirs), "", ""
-
-    def origin(name: str, newest: list[Line]) -> str:
-        """Describe where a row was measured, and the median seconds of each phase."""
-        parts = []
-        for side, runs in zip(("ours", "theirs"), _sides(newest), strict=True):
-            if ran := [line for line in runs if "failed" not in line]:
-                own = ran[0]["own"]
-                phases = {x: np.median([y["phases"][x] for y in ran]) for x in PHASES}
-                medians = [f"{x.replace('_', ' ')} {phases[x]:.1f}" for x in PHASES]
-                if "threads" in own:
-                    setting = f"{own['vectorisation']}, {own['threads']} threads"
-                else:
-                    workers = own["workers"]
-                    setting = f"{workers} workers" if workers else "in the graph"
-                parts.append(f"{side} ({setting}) {', '.join(medians)} s")
-        return results.origin(newest[0], f"`{name}`: {'; '.join(parts)}")
-
-    columns = ["task", "", "reached", "median s (all)", "env steps"]
-    return _table([*columns, "sooner (95 %)", "goal"], lines, rows, origin)
+    return _table(columns, lines, row, origin)
 
 
 def gpu(lines: Sequence[Line]) -> str:
@@ -90,20 +53,18 @@ def gpu(lines: Sequence[Line]) -> str:
         return *cells, figure, _compared(line), f"{start:.1f}"
 
     def origin(_: str, newest: list[Line]) -> str:
-        device = newest[0]["machine"]["gpu"]
-        return results.origin(
-            newest[0], f"{device}, TensorFlow {newest[0]['tensorflow']}"
-        )
+        line = newest[0]
+        what = f"{line['machine']['gpu']}, TensorFlow {line['tensorflow']}"
+        return results.origin(line, what)
 
     columns = ["work", "setting", "figure", "compared", "start s"]
-    return _table(columns, lines, lambda newest: map(row, newest), origin)
+    return _table(columns, lines, row, origin)
 
 
 # Tables by the names of the results files, in the order of docs/benchmarks.md.
 WRITERS: dict[str, Callable[[Sequence[Line]], str]] = {
     "environments": comparisons,
     "training": comparisons,
-    "learning": learning,
     "gpu": gpu,
 }
 
@@ -116,23 +77,19 @@ def written(name: str, lines: Sequence[Line]) -> str:
 def _table(
     columns: Sequence[str],
     lines: Sequence[Line],
-    rows: Callable[[list[Line]], Iterable[Cells]],
+    row: Callable[[Line], Cells],
     origin: Callable[[str, list[Line]], str],
 ) -> str:
     """Return a table, and sentences below it about where it was measured.
 
-    Args:
-      columns: titles of the columns.
-      lines: lines of a results file.
-      rows: function of a row's newest lines that returns the cells of its rows.
-      origin: function of a row's name and newest lines that returns its sentence. Equal
-        sentences are printed once.
+    ``row`` returns the cells of a line. ``origin`` returns the sentence of a row's name
+    and newest lines; equal sentences are printed once.
     """
     newest = results.newest(lines)
-    cells = [columns, *(x for row in newest.values() for x in rows(row))]
+    cells = [columns, *(row(line) for each in newest.values() for line in each)]
     shown = [f"| {' | '.join(x)} |" for x in cells]
     shown.insert(1, "|---" * len(columns) + "|")
-    origins = [origin(name, row) for name, row in newest.items()]
+    origins = [origin(name, each) for name, each in newest.items()]
     return "\n".join([*shown, "", *dict.fromkeys(origins)])
 
 
@@ -150,7 +107,8 @@ def _figure(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _interval(value: float, low: float | None, high: float | None) -> str:
+def _interval(interval: Line, center: str) -> str:
+    value, low, high = (interval[name] for name in (center, "low", "high"))
     if low is None:
         return _figure(value)
     return f"{_figure(value)} ({_figure(low)} to {_figure(high)})"
@@ -174,19 +132,15 @@ def _ratio(line: Line) -> Cells:
         reason = f"{line['failed']['contender']} {line['failed']['reason']}"
         return "", against, f"failed: {reason}", "", goal
     ours, theirs = (_figure(line[f"{x}_value"]) for x in ("subject", "rival"))
-    return ours, against, theirs, _interval(**_bounds(line["ratio"], "median")), goal
+    return ours, against, theirs, _interval(line["ratio"], "median"), goal
 
 
 def _returns(line: Line) -> Cells:
     """Return the cells of both mean returns, and whether they are at parity."""
     means = [line.get(f"{side}_return") for side in ("subject", "rival")]
-    cells = [_interval(**_bounds(x, "mean")) if x else "" for x in means]
+    cells = [_interval(each, "mean") if each else "" for each in means]
     parity = {True: "yes", False: "no", None: ""}[line.get("parity")]
     return *cells, f"{parity}*" if line.get("differs") else parity
-
-
-def _bounds(interval: Line, center: str) -> Line:
-    return {"value": interval[center], "low": interval["low"], "high": interval["high"]}
 
 
 def _differences(newest: list[Line]) -> str:
@@ -198,35 +152,3 @@ def _differences(newest: list[Line]) -> str:
     }
     other = "; ".join(f"{contender}: {keys}" for contender, keys in differing.items())
     return f" \\* does other work ({other})." if other else ""
-
-
-def _sides(lines: list[Line]) -> tuple[list[Line], list[Line]]:
-    """Return the lines of our runs, and those of the peer's."""
-    ours = [line for line in lines if line["contender"] == "learn_ours"]
-    return ours, [line for line in lines if line not in ours]
-
-
-def _times(lines: list[Line]) -> Cells:
-    """Return the cells of one side: runs that reached it, seconds, env steps.
-
-    Seconds of a run that did not reach the threshold are marked ``>``.
-    """
-    ran = [line for line in lines if "failed" not in line]
-    if not ran:
-        return f"failed: {lines[0]['failed']['reason']}", "", ""
-    marked = [f"{'' if x['reached'] else '> '}{x['seconds']:.1f}" for x in ran]
-    median = f"{np.median([x['seconds'] for x in ran]):.1f} ({', '.join(marked)})"
-    reached = sum(x["reached"] for x in ran)
-    if 2 * reached <= len(ran):
-        median = f"at least {median}"
-    steps = int(np.median([x["steps"] for x in ran]))
-    return f"{reached} of {len(ran)}", median, f"{steps:,}"
-
-
-def _sooner(ours: list[Line], theirs: list[Line]) -> str:
-    """Return the ratio of both times, unless a run failed or took all of its steps."""
-    if not all(x.get("reached") for x in [*ours, *theirs]) or len(ours) != len(theirs):
-        return "unknown"
-    times = ([x["seconds"] for x in lines] for lines in (ours, theirs))
-    value, low, high = (f"{x:.3g}" for x in ratios.sooner(*times))
-    return f"{value} ({low} to {high})"

@@ -6,18 +6,17 @@ Games import their packages only when they are created.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 
-MINATAR_LIMIT = 5000  # steps of an episode, as in tfagents_batch.envs.tf.minatar
-
 
 class Waiting(gymnasium.Wrapper):
-    """Wait some milliseconds before each step."""
+    """Wait some milliseconds before each step of an environment."""
 
-    def __init__(self, env: gymnasium.Env, milliseconds: float):
-        super().__init__(env)
+    def __init__(self, constructor: Callable[[], gymnasium.Env], milliseconds: float):
+        super().__init__(constructor())
         self._seconds = milliseconds / 1000
 
     def step(self, action):
@@ -27,7 +26,7 @@ class Waiting(gymnasium.Wrapper):
 
 def waiting_cartpole(milliseconds: float) -> gymnasium.Env:
     """Create CartPole-v1 whose steps wait."""
-    return Waiting(gymnasium.make("CartPole-v1"), milliseconds)
+    return Waiting(lambda: gymnasium.make("CartPole-v1"), milliseconds)
 
 
 def atari(game: str, **kwargs: Any) -> gymnasium.Env:
@@ -39,16 +38,6 @@ def atari(game: str, **kwargs: Any) -> gymnasium.Env:
     if game not in gymnasium.registry:
         gymnasium.register_envs(ale_py)
     return atari.make(gymnasium.spec(game), kwargs)
-
-
-def minatar(game: str) -> gymnasium.Env:
-    """Create a game of the ``minatar`` package, with the time limit of ours."""
-    from minatar import gym
-
-    if game not in gymnasium.registry:
-        gym.register_envs()
-    limit = {"max_episode_steps": MINATAR_LIMIT}
-    return gymnasium.make(game, disable_env_checker=True, **limit)
 
 
 def stacked(name: str, max_episode_steps: int) -> gymnasium.Env:

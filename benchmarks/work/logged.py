@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 OURS, D3RLPY = "tfagents_batch", "d3rlpy"
 HIDDEN = 64, 64  # units of the layers of agents that play, in both libraries
+Name = Literal["dqn", "cql", "bcq", "td3_bc", "iql", "cql_box"]
 
 
 class Learner(NamedTuple):
-    """An algorithm of ours and the same one of d3rlpy.
+    """An algorithm of ours and the same one of d3rlpy."""
 
-    Attributes:
-      algorithm: name of ours.
-      d3rlpy: name of d3rlpy's config.
-      settings: settings of ours that differ from the defaults.
-      box: whether its actions are vectors.
-      hidden: units of the layers when speeds are compared, in both libraries.
-      batch: rows of a batch, in both libraries.
-      share: gradient steps of d3rlpy for one of ours when speeds are compared; fewer
-        keep the comparison short.
-    """
-
-    algorithm: str
-    d3rlpy: str
-    settings: Mapping[str, Any] = {}
-    box: bool = False
-    hidden: tuple[int, ...] = HIDDEN
-    batch: int = 32
+    algorithm: str  # name of ours
+    d3rlpy: str  # name of d3rlpy's config
+    settings: Mapping[str, Any] = {}  # of ours that differ from the defaults
+    box: bool = False  # whether its actions are vectors
+    hidden: tuple[int, ...] = HIDDEN  # of both libraries when speeds are compared
+    batch: int = 32  # rows of a batch, in both libraries
+    # Gradient steps of d3rlpy for one of ours when speeds are compared; fewer keep the
+    # comparison short.
     share: float = 0.1
 
 
 # Both libraries have these sizes as defaults.
 _BOX: Mapping[str, Any] = {"box": True, "hidden": (256, 256), "batch": 256}
-LEARNERS = {
+LEARNERS: dict[str, Learner] = {
     "dqn": Learner("dqn", "DoubleDQNConfig"),
     "cql": Learner("dqn", "DiscreteCQLConfig", {"cql_scale": 1.0}),
     "bcq": Learner("bcq", "DiscreteBCQConfig", {"imitator": {"hidden": HIDDEN}}),
@@ -47,38 +39,18 @@ LEARNERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Logged:
-    """A folder of rows, and what to do there."""
+    """Rows to prepare, or gradient steps on them and what to measure."""
 
-    folder: str
-    action: str  # "prepare" or "train"
+    action: str  # "prepare", "speed" or "returns"
+    table: str  # folder of the timeline
+    arrays: str  # path of its samples as arrays, an .npz file
     count: int  # rows to prepare, or gradient steps
-    learner: str = "dqn"
-    box: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Played:
-    """Gradient steps on a timeline, and episodes of the trained agent.
-
-    Attributes:
-      arrays: path of the timeline's samples as arrays, an .npz file.
-      table: folder of the timeline.
-      learner: name in ``LEARNERS``.
-      steps: gradient steps.
-      seed: seed of the training.
-      env: name of the environment.
-      episodes: episodes to play.
-      episode_steps: their largest number of steps.
-    """
-
-    arrays: str
-    table: str
-    learner: str
-    steps: int
-    seed: int
-    env: str
-    episodes: int
-    episode_steps: int = 200
+    learner: str = "dqn"  # name in ``LEARNERS``
+    box: bool = False  # whether actions of prepared rows are vectors
+    seed: int = 1
+    env: str = ""  # to play, with the number of episodes
+    episodes: int = 0
+    episode_steps: int = 200  # largest number of steps of an episode
 
 
 @dataclasses.dataclass(frozen=True)

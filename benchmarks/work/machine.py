@@ -28,6 +28,11 @@ def describe() -> dict[str, Any]:
     }
 
 
+def summary() -> str:
+    """Return the same in one line, for commands that record nothing."""
+    return ", ".join(map(str, describe().values()))
+
+
 def commit() -> str | None:
     """Return the commit, with ``+`` if files differ from it; None without git."""
     try:

@@ -8,16 +8,9 @@ from __future__ import annotations
 import dataclasses
 import fractions
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from benchmarks.work.works import Learned, described
-
-
-class Calls(NamedTuple):
-    """Settings of a peer that counts calls of its batch of environments."""
-
-    train_freq: int  # calls between trainings
-    gradient_steps: int  # updates of a training
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,11 +67,10 @@ class OffPolicy(Learned):
         part = min(1.0, step / length)
         return (1 - part) * start + part * end
 
-    def calls(self, num_envs: int) -> Calls:
-        """Return the settings of a peer that give the same updates per step.
+    def calls(self, num_envs: int) -> tuple[int, int]:
+        """Return a peer's calls of its batch between trainings, and their updates.
 
-        Raises:
-          ValueError: if no whole numbers do, with its number of environments.
+        They give the same updates per step, or no whole numbers do (``ValueError``).
         """
         every, updates = self.train_every, self.train_updates
         between = max(every, num_envs)
@@ -87,14 +79,12 @@ class OffPolicy(Learned):
                 f"{num_envs} environments cannot train {updates} times in {every} "
                 f"steps, in blocks of {self.block}"
             )
-        return Calls(between // num_envs, updates * between // every)
+        return between // num_envs, updates * between // every
 
     def target_steps(self, num_envs: int) -> int:
         """Return DQN's environment steps between copies to the target network.
 
-        Raises:
-          ValueError: if no whole number of calls of its environments has as many
-            updates.
+        ``ValueError`` if no whole number of calls has as many updates.
         """
         steps, rest = divmod(self.target_every * self.train_every, self.train_updates)
         if rest or steps % num_envs:
@@ -109,9 +99,7 @@ class OffPolicy(Learned):
         parameters: int,
         updates: Mapping[str, int | fractions.Fraction],
         env_steps: int,
-        samples: float,
-        target_every: float,
-        hyperparameters: Mapping[str, Any],
+        **fields: Any,
     ) -> dict[str, Any]:
         """Return what must be equal for every contender.
 
@@ -122,10 +110,7 @@ class OffPolicy(Learned):
             are those of the "values", and of "actor" and "temperature" if there are
             any. A contender whose transitions are no multiple of ``train_every`` must
             check its counts against ``updates_due`` itself.
-          samples: number of transitions of an update.
-          target_every: updates between moves of the target networks.
-          hyperparameters: learning_rate, gamma, target_tau, target_entropy, n_step and
-            double_q in use.
+          **fields: hyperparameters in use.
         """
         loss = "huber" if self.algorithm == "dqn" else "squared"
         norm = self.gradient_norm
@@ -134,10 +119,8 @@ class OffPolicy(Learned):
         return described(
             self.constructor(),
             updates_per_env_step=rates,
-            samples_an_update=samples,
             parameters=parameters,
-            updates_between_targets=target_every,
-            **hyperparameters,
+            **fields,
             loss=f"{loss}, gradients {clipping}",
             replay=f"{self.capacity} transitions, uniform",
             precision="float32",

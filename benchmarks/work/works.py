@@ -157,15 +157,11 @@ class Training(Learned):
         samples: int,
         constructor: Callable[[], gymnasium.Env] | None = None,
     ) -> dict[str, Any]:
-        """Return what must be equal for every contender.
+        """Return what must be equal: trainable numbers, steps, rows of a minibatch.
 
-        Args:
-          parameters: number of trainable numbers, counted in the networks in use.
-          gradient_steps: gradient steps of an iteration with ``batch`` transitions.
-            A contender that leaves out restart rows has fewer transitions, and must
-            check its counts against ``self.gradient_steps`` itself.
-          samples: number of rows of a minibatch in the loss.
-          constructor: constructor of the environments in use; None: the work's.
+        A contender that leaves out restart rows has fewer than ``batch`` transitions in
+        an iteration, and must check its counts against ``gradient_steps`` itself. The
+        constructor is that of the environments in use; None: the work's.
         """
         a2c = self.algorithm == "a2c"
         return described(
@@ -185,10 +181,9 @@ class Training(Learned):
 class PresetTraining(Training):
     """``Training`` as in batch-ppo's presets: iterations of whole episodes.
 
-    Episodes have ``rollout_length`` steps. The objective is not clipped: a KL penalty
-    adapts to ``kl_target``, and a cutoff starts at ``kl_cutoff_factor`` times that.
-    Environments have BatchPPO's standard stack, which scales ranges to [-1, 1].
-    Observations and rewards are normalised by running statistics.
+    Episodes have ``rollout_length`` steps. The objective is not clipped: it has an
+    adaptive KL penalty with a cutoff. Environments have BatchPPO's standard stack, which
+    scales ranges to [-1, 1]. Running statistics normalise observations and rewards.
     """
 
     learning_rate: float = 1e-4
@@ -198,11 +193,6 @@ class PresetTraining(Training):
     adam_epsilon: float = 1e-8
     hidden: tuple[int, ...] = (200, 100)
     chunk_length: int = 50  # steps of an episode that stay together in a minibatch
-    kl_target: float = 0.01
-    kl_cutoff_factor: float = 2.0
-    kl_cutoff_scale: float = 1000.0
-    kl_init_penalty: float = 1.0
-    init_std: float = 0.35  # of the policy at the start
 
     @property
     def episodes(self) -> int:
@@ -242,7 +232,7 @@ class Asynchronous(Learned):
         one = self.constructor()
         if not self.wait:
             return [one] * self.num_envs
-        return [functools.partial(_waiting, one, each) for each in self.wait]
+        return [functools.partial(Waiting, one, each) for each in self.wait]
 
     def same(self, parameters: int, rows: int) -> dict[str, Any]:
         """Return what must be equal, with the parameters and the rows of an update."""
@@ -259,43 +249,32 @@ class Asynchronous(Learned):
 
 @dataclasses.dataclass(frozen=True)
 class Learning:
-    """Training until greedy episodes have a mean return of ``threshold``.
+    """Training with a preset until an evaluation has the mean return ``threshold``.
 
-    Training uses the preset's environment: ``env``, or its version in the graph.
-    Schedules do not depend on ``steps``.
+    Evaluations are those of each library, and count.
     """
 
-    env: str  # Gymnasium id for evaluations
+    env: str  # Gymnasium id
     preset: str  # our preset; the peer has its own for the id
-    threshold: float  # mean return of an evaluation that ends the run
-    steps: int  # env steps that end the run anyway; a preset may have fewer
-    eval_every: int  # env steps between evaluations, after an iteration; 0: none
+    threshold: float
+    eval_every: int  # env steps between evaluations
     episodes: int  # of an evaluation
-    # Seconds from the launch, with evaluations. The iteration that reaches them is the
-    # last, even if the threshold is not reached.
-    deadline: float
-    seed: int = 1  # of the run and of the evaluations' episodes
-    seconds: float | None = None  # to train after the first iteration, for ``steps``
-    cache_home: str = ""  # folder for our caches; "" for the user's
-    launched: float = 0.0  # ``time.time()`` when the process was launched
+    seed: int = 1
+    seconds: float = 0.0
+    blocks: int = 1
 
-    def episode_seeds(self) -> list[int]:
-        """Return the seeds of an evaluation's episodes, different for every run."""
-        return [10_000 * self.seed + i for i in range(self.episodes)]
-
-    def config(self) -> dict[str, Any]:
-        """Return the fields to publish, without those of this machine."""
-        fields = dataclasses.asdict(self)
-        return {k: v for k, v in fields.items() if k not in ("cache_home", "launched")}
+    def same(self) -> dict[str, Any]:
+        """Return what must be equal for every contender."""
+        return described(
+            functools.partial(make, self.env, {}),
+            threshold=self.threshold,
+            eval_every=self.eval_every,
+            episodes=self.episodes,
+        )
 
 
 def make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
-    """Create an environment without Gymnasium's checker, which no contender needs.
-
-    Args:
-      name: Gymnasium id, or ``module:function``.
-      kwargs: arguments of the environment.
-    """
+    """Create an environment without Gymnasium's checker, which no contender needs."""
     module, colon, kind = name.partition(":")
     if colon:
         return getattr(importlib.import_module(module), kind)(**kwargs)
@@ -308,13 +287,16 @@ def described(
     """Return what must be equal for every contender: environment, versions, fields."""
     env = constructor()
     try:
-        packages = versions("gymnasium", "numpy", *_packages(env))
-        return {"environment": describe(env), **fields, "versions": packages}
+        modules = " ".join(kind.__module__ for kind in type(env.unwrapped).__mro__)
+        engines = {"mujoco": "mujoco", "ale_py": "ale-py"}
+        used = [package for name, package in engines.items() if name in modules]
+        packages = versions("gymnasium", "numpy", *used)
+        return {"environment": _describe(env), **fields, "versions": packages}
     finally:
         env.close()
 
 
-def describe(env: gymnasium.Env) -> dict[str, Any]:
+def _describe(env: gymnasium.Env) -> dict[str, Any]:
     """Return id with version, arguments, wrappers and time limit of an environment."""
     spec, layers = env.spec, []
     while isinstance(env, gymnasium.Wrapper):
@@ -343,14 +325,3 @@ def last_mean(returns: Sequence[float]) -> float | None:
     """Return the mean of a run's last returns, given in the order of their ends."""
     count = max(1, round(LAST * len(returns))) if returns else 0
     return sum(returns[-count:]) / count if count else None
-
-
-def _packages(env: gymnasium.Env) -> list[str]:
-    """Return the packages besides Gymnasium that an environment depends on."""
-    modules = " ".join(kind.__module__ for kind in type(env.unwrapped).__mro__)
-    packages = {"mujoco": "mujoco", "ale_py": "ale-py"}
-    return [package for name, package in packages.items() if name in modules]
-
-
-def _waiting(one: Callable[[], gymnasium.Env], milliseconds: float) -> gymnasium.Env:
-    return Waiting(one(), milliseconds)

@@ -3,9 +3,9 @@
 import pytest
 
 from benchmarks.contenders import Contender
-from benchmarks.measure import duel, tables
-from benchmarks.measure.process import Failure, Played
-from benchmarks.measure.rows import LEARNING, Row
+from benchmarks.measure import duel
+from benchmarks.measure.process import Failure
+from benchmarks.measure.rows import Row
 from benchmarks.work.works import Stepping
 
 ROW = Row("two", Stepping("CartPole-v1", 2), "ours", {"Peer": 2.0}, ("slow", "fast"))
@@ -121,29 +121,3 @@ def test_returns_are_at_parity_if_their_intervals_overlap(ours, theirs, parity):
     only_recorded = duel.parity(*ran, compare=False)
     assert only_recorded["parity"] is None and "subject_return" not in only_recorded
     assert duel.parity([result(1)], [result(1)]) == {}  # without training
-
-
-def learned(reached):
-    """Return the table of three rounds of a time to a threshold."""
-    run = {"phases": dict.fromkeys(tables.PHASES, 1.0), "own": {"workers": 2}}
-    ours = [run | {"reached": True, "seconds": x, "steps": 9} for x in (2.0, 2.0, 3.0)]
-    theirs = [
-        run | {"reached": ended, "seconds": 8.0, "steps": 99} for ended in reached
-    ]
-    theirs[0]["own"] = {"vectorisation": "dummy", "threads": 1}
-    played = Played({"learn_ours": ours, "learn_sb3_cores": theirs}, {})
-    lines = duel.learned("task", LEARNING["cartpole-475"], played, "warm")
-    assert [line["config"]["seed"] for line in lines] == [1, 2, 3] * 2
-    assert not {"cache_home", "launched"} & {*lines[0]["config"]}  # not published
-    machine = {"cores": 2, "cpu": "CPU", "load": 0.0}
-    context = {"machine": machine, "commit": "c", "date": "2026-01-01"}
-    return tables.learning([context | line for line in lines])
-
-
-def test_times_to_a_threshold_are_compared_if_all_runs_reach_it():
-    table = learned([True, True, True])
-    assert "| 3 of 3 | 2.0 (2.0, 2.0, 3.0) | 9 | 4 (2.67 to 4) | 2 |" in table
-    assert "`task-warm`: ours (2 workers) import 1.0" in table
-    table = learned([True, False, False])
-    assert "| 1 of 3 | at least 8.0 (8.0, > 8.0, > 8.0) | 99 |" in table
-    assert "| unknown | 2 |" in table

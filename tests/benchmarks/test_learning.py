@@ -1,49 +1,43 @@
 """Contenders that learn up to a threshold."""
 
-import dataclasses
-import time
-
 import pytest
 
 from benchmarks.contenders import learn_ours, learn_sb3
-from benchmarks.inside.watch import Watch
-from benchmarks.measure import rows, tables
+from benchmarks.inside import learned, session
+from benchmarks.measure import rows
 from benchmarks.work.works import Learning
 from tests.support import peers
 from tfagents_batch.configs import PRESETS
 
 
-def short(preset="cartpole"):
-    work = Learning("CartPole-v1", preset, 1.0, 10**6, 1, 2, 600.0)
-    return dataclasses.replace(work, launched=time.time())
+def work(preset="cartpole"):
+    return Learning("CartPole-v1", preset, 1.0, 1, 2)
 
 
 def check(result):
-    assert result["reached"]
-    ((steps, seconds, mean),) = result["curve"]
-    assert steps == result["steps"] > 0
-    assert seconds == pytest.approx(result["seconds"], abs=1e-3)
-    assert 1 <= mean <= 500
-    assert {*result["phases"]} == {*tables.PHASES}
-    assert sum(result["phases"].values()) == pytest.approx(result["seconds"])
+    assert result["count"]["steady"] > 0
+    seconds = result["phases"]["steady"]
+    assert result["value"] == pytest.approx(3600 / seconds)
+    assert seconds > result["phases"]["construction"]
     assert result["same"]["environment"]["id"] == "CartPole-v1"
 
 
 def test_our_learner_trains_evaluates_and_ends(preset):
-    watch = Watch(short(preset))
-    watch.phase("import")
-    learn_ours.train(short(preset), watch)
-    watch.close()
-    check(watch.result())
+    check(session.run(lambda: None, learn_ours.start, work(preset)))
+
+
+def test_a_run_that_ends_below_the_threshold_has_no_figure():
+    ended = learned.Learned(work(), lambda: None, {})
+    with pytest.raises(RuntimeError, match="ended below the threshold"):
+        ended.measure(0.0, 1)
 
 
 def test_the_peers_learner_trains_evaluates_and_ends():
-    check(peers.run("learn_sb3", short()))
+    check(peers.run("learn_sb3", work()))
 
 
-def test_rows_have_presets_of_both_sides_that_are_not_longer():
+def test_rows_have_presets_of_both_sides():
     for row in rows.LEARNING.values():
         preset = PRESETS[row.work.preset]()
         assert preset.env.removeprefix("tf/") == row.work.env
-        assert preset.steps <= row.work.steps
-        assert not row.rivals or row.work.env in learn_sb3.PRESETS
+        assert row.work.env in learn_sb3.PRESETS

@@ -23,7 +23,3 @@ def test_a_mean_has_students_interval():
     assert mean.mean == 3
     assert mean.high - 3 == pytest.approx(2.776 * (2.5 / 5) ** 0.5)
     assert 3 - mean.low == pytest.approx(mean.high - 3)
-
-
-def test_times_have_the_ratio_of_medians_not_the_median_of_ratios():
-    assert ratios.sooner([1, 2, 4], [8, 2, 6]).median == 3

@@ -11,8 +11,8 @@ SIZE = 20e9  # bytes of Parquet
 LIMIT = 2e9  # bytes of resident memory
 PREPARE = """if True:
     import pathlib, sys
-    from benchmarks.logged import speed_ours
-    speed_ours.prepare(pathlib.Path(sys.argv[1]), 1_000_000)
+    from benchmarks.logged import ours
+    ours.prepare(pathlib.Path(sys.argv[1]) / "table", 1_000_000)
 """
 TRAIN = """if True:
     import resource, sys

@@ -1,20 +1,36 @@
-"""Agent of d3rlpy that learns from arrays, with one thread."""
+"""Algorithms of d3rlpy on logged rows, with one thread."""
 
 from __future__ import annotations
 
 import dataclasses
-import pathlib
+import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.work.logged import Learner
+from benchmarks.inside import session
+from benchmarks.logged.play import play
+from benchmarks.work.logged import HIDDEN, LEARNERS, Logged
 
 EPOCH = 10_000  # steps of d3rlpy's default; its logs cost more in longer ones
 
 
-def create(
-    learner: Learner, arrays: pathlib.Path, hidden: tuple[int, ...]
-) -> tuple[Any, Callable[[int], None]]:
+def measure(work: Logged) -> dict[str, float]:
+    """Return gradient steps per second after a warm-up, or the mean return."""
+    import d3rlpy
+
+    if work.action == "speed":
+        _, fit = create(work, LEARNERS[work.learner].hidden)
+        fit(work.count // 10)
+        start = time.perf_counter()
+        fit(work.count)
+        return {"steps_per_s": work.count / (time.perf_counter() - start)}
+    d3rlpy.seed(work.seed)
+    agent, fit = create(work, HIDDEN)
+    fit(work.count)
+    return play(lambda observation: agent.predict(observation[None])[0], work)
+
+
+def create(work: Logged, hidden: tuple[int, ...]) -> tuple[Any, Callable[[int], None]]:
     """Return the agent, and a function that makes gradient steps.
 
     Its settings are d3rlpy's defaults but for the network, the batch, and the scale of
@@ -25,8 +41,8 @@ def create(
     import torch
 
     torch.set_num_threads(1)
-    space = d3rlpy.ActionSpace
-    with np.load(arrays) as rows:
+    learner, space = LEARNERS[work.learner], d3rlpy.ActionSpace
+    with np.load(work.arrays) as rows:
         dataset = d3rlpy.dataset.MDPDataset(
             **rows, action_space=space.CONTINUOUS if learner.box else space.DISCRETE
         )
@@ -52,3 +68,7 @@ def create(
                 )
 
     return agent, fit
+
+
+if __name__ == "__main__":
+    session.figures(measure, Logged)

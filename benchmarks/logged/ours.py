@@ -6,13 +6,15 @@ import math
 import os
 import pathlib
 import resource
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks.inside import session
 from benchmarks.logged import arrays
-from benchmarks.work.logged import LEARNERS, Learner, Logged
+from benchmarks.logged.play import play
+from benchmarks.work.logged import HIDDEN, LEARNERS, Logged
 
 FEATURES, ACTIONS, EPISODE = 10, 4, 20
 NUMBER = "round(random() * 2 - 1, 6)"
@@ -41,15 +43,24 @@ COPY (
 
 
 def measure(work: Logged) -> dict[str, Any]:
-    """Prepare or train."""
-    folder = pathlib.Path(work.folder)
     if work.action == "prepare":
-        return prepare(folder, work.count, work.box)
-    return train(folder, work.count, LEARNERS[work.learner])
+        return prepare(pathlib.Path(work.table), work.count, work.box, work.arrays)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with tempfile.TemporaryDirectory() as folder:
+        return {"speed": speed, "returns": returns}[work.action](work, folder)
 
 
-def prepare(folder: pathlib.Path, count: int, box: bool = False) -> dict[str, Any]:
-    """Write rows and their timeline; return seconds, and rows per second of reading."""
+def prepare(
+    table: pathlib.Path, count: int, box: bool = False, samples: str = ""
+) -> dict[str, Any]:
+    """Write rows and their timeline; return seconds, and rows per second of reading.
+
+    Args:
+      table: folder of the timeline; the rows are beside it.
+      count: number of rows.
+      box: whether actions are vectors.
+      samples: path for the samples as arrays, if any.
+    """
     import duckdb
 
     from tfagents_batch.offline import dense, timeline
@@ -57,40 +68,41 @@ def prepare(folder: pathlib.Path, count: int, box: bool = False) -> dict[str, An
     from tfagents_batch.offline.timeline_config import TimelineConfig
     from tfagents_batch.offline.validator import validate
 
-    path = folder / "rows.parquet"
+    path = table.parent / "rows.parquet"
     query = ROWS.replace("ACTION", BOX if box else DISCRETE)
     duckdb.execute(query.replace("PATH", str(path)), [count])
-    found = {}
     mode = "continuous" if box else "discrete"
     with open_rows(path, mode=mode) as rows:
-        found["validation_s"] = _seconds(lambda: validate(rows).raise_for_errors())
+        validation = _seconds(lambda: validate(rows).raise_for_errors())
     with open_rows(path, mode=mode) as rows:
         config = TimelineConfig(train_share=1.0, eval_share=0.0)
         schema = rows.find_schema()
-        output = folder / "table"
-        build = lambda: timeline.build(rows, schema, config, output)  # noqa: E731
-        found["timeline_s"] = _seconds(build)
-    found["peak_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    start = time.perf_counter()
-    dense.read(dense.partition(output))
-    found["read_rows_per_s"] = count / (time.perf_counter() - start)
-    arrays.write(output, folder / "rows.npz")
-    return found
+        building = _seconds(lambda: timeline.build(rows, schema, config, table))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    reading = _seconds(lambda: dense.read(dense.partition(table)))
+    if samples:
+        arrays.write(table, pathlib.Path(samples))
+    return {
+        "validation_s": validation,
+        "timeline_s": building,
+        "peak_gb": peak,
+        "read_rows_per_s": count / reading,
+    }
 
 
-def train(folder: pathlib.Path, count: int, learner: Learner) -> dict[str, Any]:
+def speed(work: Logged, folder: str) -> dict[str, Any]:
     """Return gradient steps per second with one thread, after compilation."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tfagents_batch as tfb
 
+    learner = LEARNERS[work.learner]
     run = tfb.train_offline(
         learner.algorithm,
-        folder / "table",
-        steps=count,
+        work.table,
+        steps=work.count,
         eval_every=0,
-        log_every=count // 2,
+        log_every=work.count // 2,
         threads=1,
-        logdir=folder / "runs",
+        logdir=folder,
         settings={
             "batch_size": learner.batch,
             "network": {"hidden": learner.hidden},
@@ -101,6 +113,29 @@ def train(folder: pathlib.Path, count: int, learner: Learner) -> dict[str, Any]:
     return {"steps_per_s": run.metrics["time/gradient_steps_per_second"]}
 
 
+def returns(work: Logged, folder: str) -> dict[str, float]:
+    """Return the mean return of the last checkpoint, and its error."""
+    import tfagents_batch as tfb
+
+    run = tfb.train_offline(
+        data=work.table,
+        config=f"rows/{work.learner}",
+        steps=work.count,
+        seed=work.seed,
+        eval_every=0,
+        progress=False,
+        logdir=folder,
+        threads=1,
+        settings={
+            "batch_size": LEARNERS[work.learner].batch,
+            "network": {"hidden": HIDDEN},
+            "histograms": False,
+        },
+    )
+    agent = run.load(env=work.env, checkpoint="newest")
+    return play(lambda observation: agent.predict(observation)[0], work)
+
+
 def _seconds(function: Callable[[], Any]) -> float:
     start = time.perf_counter()
     function()
@@ -108,4 +143,4 @@ def _seconds(function: Callable[[], Any]) -> float:
 
 
 if __name__ == "__main__":
-    session.figures(lambda: None, measure, Logged)
+    session.figures(measure, Logged)
