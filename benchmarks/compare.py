@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.measure import command, duel, process, results, rows, tables
 from benchmarks.measure.process import Failure, Result, report
 from benchmarks.work import machine
-from benchmarks.work.works import Learning, Stepping
+from benchmarks.work.works import Stepping
 from tfagents_batch.config import option, unknown
 from tfagents_batch.errors import UserError
 
@@ -24,9 +24,6 @@ class Command:
     steps: int | None = option(None, "env steps of each run; None: the row's", least=1)
     seconds: float = option(
         10.0, "minimum of measured seconds; a run continues up to it", least=0
-    )
-    probe_seconds: float = option(
-        4.0, "seconds to try each setting of a peer; the best runs", above=0
     )
     num_workers: int | None = option(None, "our workers; None: one per core", least=1)
     contender: str = option("", "run only this contender once; record nothing")
@@ -72,8 +69,6 @@ def main(flags: Command) -> int:
 
 def adapted(work: Any, flags: Command) -> Any:
     """Return a row's work with the flags' steps, seconds and workers."""
-    if isinstance(work, Learning):
-        return work
     workers = min(flags.num_workers or machine.cores(), work.num_envs)
     work = dataclasses.replace(work, seconds=flags.seconds, num_workers=workers)
     if isinstance(work, Stepping):
@@ -92,11 +87,7 @@ def run(name: str, work: Any, flags: Command) -> Result | Failure:
 def measure(name: str, row: rows.Row, flags: Command) -> bool:
     """Measure and record a row; return whether a contender failed."""
     report(f"== {name}: {flags.pairs} rounds")
-    started, values = results.context(), {}
-    if not isinstance(row.work, Stepping):  # of environments, all settings are shown
-        trial = {"seconds": flags.probe_seconds, "blocks": None}
-        short = dataclasses.replace(row.work, **trial)
-        row, values = duel.probe(row, lambda each: run(each, short, flags))
+    started = results.context()
 
     def once(each: str, number: int) -> Result | Failure:
         # Environments alone repeat the same actions in every round.
@@ -104,7 +95,7 @@ def measure(name: str, row: rows.Row, flags: Command) -> bool:
         return run(each, dataclasses.replace(row.work, seed=seed), flags)
 
     played = duel.play(row, flags.pairs, once)
-    recorded = duel.lines(name, row, played, probes=values)
+    recorded = duel.lines(name, row, played)
     results.append(pathlib.Path(flags.folder) / f"{row.file}.jsonl", started, recorded)
     return bool(played.failures)
 

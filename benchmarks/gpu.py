@@ -101,10 +101,7 @@ def gpu() -> str | None:
 
 
 def second_cpu() -> str:
-    """Let a second logical CPU take the place of a GPU in this process.
-
-    XLA refuses a program that touches variables of both, as it does with a GPU.
-    """
+    """Let a second logical CPU take the place of a GPU in this process."""
     fast = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
     os.environ["XLA_FLAGS"] = fast  # to compile three times as fast
     gc.disable()  # spares a tenth of the time of tracing
@@ -137,10 +134,7 @@ def measure(row: Row, flags: Command) -> list[Result | Failure | str]:
 def started(
     row: Row, run: Run, flags: Command, turns: str
 ) -> contextlib.AbstractContextManager[Callable[[float], Any]]:
-    """Return a context, see ``process.started``, of a run that lacks no package.
-
-    In a dry run, our contenders run in this process when their result is asked for.
-    """
+    """Return a context as ``process.started``; a dry run of ours is in this process."""
     contender = CONTENDERS[run.contender]
     options = {**contender.options, **run.options}
     if reason := missing(row, run):
@@ -159,11 +153,11 @@ def started(
 @functools.cache  # tiny works of several rows are equal
 def done(module: str, *arguments: str) -> Result | Failure:
     """Run one of our contenders in this process, with arguments of its process."""
-    work, options = session.flags(*TINY, arguments=arguments)
+    work, options = session.flags(arguments)
     contender = importlib.import_module(f"benchmarks.contenders.{module}")
     try:
         start = functools.partial(contender.start, **options)
-        return session.run(lambda: None, start, work)
+        return session.run(start, work)
     except Exception as error:
         return Failure(module, f"raised {error!r}", traceback.format_exc())
 

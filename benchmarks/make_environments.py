@@ -24,14 +24,15 @@ PEERS = (
     *("gymnasium[mujoco]", "ale-py", "opencv-python-headless"),
     *("fastapi", "onnxruntime", "uvicorn[standard]"),
 )
-SHARED = ("gymnasium", "numpy", "mujoco", "ale-py", "opencv-python-headless")
-_INSTALLED = versions(*SHARED)
+_INSTALLED = versions(
+    "gymnasium", "numpy", "mujoco", "ale-py", "opencv-python-headless"
+)
+_SAME = [f"{name}=={_INSTALLED[name]}" for name in _INSTALLED if name != "python"]
 # This interpreter's Gymnasium, whose requirements the others have. Only
 # typing-extensions, which TF-Agents pins, is older than required; it suffices.
-_GYMNASIUM = (
-    *("--no-deps", f"gymnasium=={_INSTALLED['gymnasium']}", "Farama-Notifications"),
-)
+_GYMNASIUM = ("--no-deps", _SAME[0], "Farama-Notifications")
 _TENSORFLOW = "tensorflow-cpu==2.15.1"  # the newest with both old interfaces
+_OLD = (_TENSORFLOW, "numpy<2", "psutil")
 _PYTHONS = ((3, 9), (3, 11))  # its oldest and newest Python
 # Old packages have metadata that newer build tools refuse.
 _BUILD = ("setuptools<66", "wheel<0.40")
@@ -42,37 +43,27 @@ _D3RLPY = (
     *("colorama", "h5py", "scikit-learn", "scipy", "joblib", "threadpoolctl"),
     *("tqdm", "click", "narwhals"),
 )
-# Arguments of pip for each environment, in order.
+# What pip installs in each environment, step by step.
 STEPS = {
-    "peers": (
-        (*PEERS, *(f"{x}=={_INSTALLED[x]}" for x in SHARED if x in _INSTALLED)),
-        _D3RLPY,
-    ),
+    "peers": ((*PEERS, *_SAME), _D3RLPY),
     "tf_agents": (
         _BUILD,
-        (
-            *("--no-build-isolation", "tf-agents==0.19.0", _TENSORFLOW),
-            *("gym==0.23.0", "numpy<2", "psutil"),
-        ),
+        ("--no-build-isolation", "tf-agents==0.19.0", "gym==0.23.0", *_OLD),
         _GYMNASIUM,
     ),
+    # Its imports; TensorFlow Probability replaces parts of TensorFlow 1, and Gymnasium
+    # replaces gym.
     "batch_ppo": (
         _BUILD,
-        # Its imports; TensorFlow Probability replaces parts of TensorFlow 1.
-        (
-            *(_TENSORFLOW, "tensorflow-probability==0.23.0", "ruamel.yaml"),
-            *("numpy<2", "psutil"),
-        ),
-        # Without its requirement of gym, which Gymnasium replaces at import.
+        ("tensorflow-probability==0.23.0", "ruamel.yaml", *_OLD),
         ("--no-deps", "--no-build-isolation", "batch-ppo==1.4.0"),
         _GYMNASIUM,
     ),
-    # It asks for an older Gymnasium, but steps environments of the newer one too.
+    # These two ask for an older Gymnasium, but step environments of the newer one too.
     "sample_factory": (
         ("sample-factory==2.1.1", "psutil", "ale-py", "opencv-python-headless"),
         _GYMNASIUM,
     ),
-    # It asks for an older Gymnasium, too.
     "rllib": (("ray[rllib]==2.60.0", "psutil"), _GYMNASIUM),
     # Requirements of the modules that benchmarks.open_bandit imports from a wheel.
     "obp": (("numpy<2", "pandas<3", "scikit-learn<2", "scipy<2"),),

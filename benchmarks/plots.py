@@ -43,10 +43,7 @@ def main(flags: Command) -> int:
     newest = results.newest(results.read(path))
     rows = {name: [x for x in row if "failed" not in x] for name, row in newest.items()}
     if not any(rows.values()):
-        raise UserError(
-            f"{path} has no results to draw; measure some with "
-            "python -m benchmarks.compare"
-        )
+        raise UserError(f"{path} has no results to draw; run benchmarks.compare")
     out = pathlib.Path(flags.out) / "benchmarks.png"
     out.parent.mkdir(parents=True, exist_ok=True)
     speeds(rows, str(out))

@@ -1,6 +1,6 @@
 """Contenders: the module, the options and the interpreter of each.
 
-Each setting of a peer is a separate contender. In training, only its fastest one runs.
+Each setting of a peer is a separate contender.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Contender(NamedTuple):
     ``benchmarks.make_environments`` creates the interpreters other than "ours".
     """
 
-    peer: str  # library, or another group of settings of which the fastest runs
+    peer: str  # library, or another group of settings
     kind: str  # kind of vectorisation, or of what is measured
     setting: str = ""  # difference from the other contenders of its kind
     module: str = ""  # of this package
@@ -79,26 +79,33 @@ def _add(
 
 
 # Environments alone.
-for _name, _how in (("native", "a compiled loop"), ("portable", "a graph's loop")):
-    _kind = f"{_name} backend"
-    _add(_name, OURS, "stepping_ours", _kind, f"in {_how}", backend=_name)
-for _name, _kind in (("async", ASYNC), ("sync", SYNC)):
-    _options = {"library": "gymnasium", "vectorisation": _name}
-    _add(f"gymnasium_{_name}", GYMNASIUM, "vectors", _kind, **_options)
-for _end, (_kind, _options) in zip(
-    ("dummy", "subproc"), _VECTORS.values(), strict=True
-):
-    _options = {"library": "sb3", "interpreter": "peers", **_options}
-    _add(f"sb3_{_end}", SB3, "vectors", _kind, **_options)
+_add(
+    "native",
+    OURS,
+    "stepping_ours",
+    "native backend",
+    "in a compiled loop",
+    backend="native",
+)
+_add(
+    "portable",
+    OURS,
+    "stepping_ours",
+    "portable backend",
+    "in a graph's loop",
+    backend="portable",
+)
+_add("gymnasium_async", GYMNASIUM, "vectors", ASYNC, vectorisation=ASYNC)
+_add("gymnasium_sync", GYMNASIUM, "vectors", SYNC, vectorisation=SYNC)
+_add("sb3_dummy", SB3, "vectors", DUMMY, "", "peers", vectorisation="dummy")
+_add("sb3_subproc", SB3, "vectors", SUBPROC, "", "peers", vectorisation=_FORK)
 _add("bare", LIMIT, "bare", "bare environments", "a process per core")
 # Training on policy.
 _GRAPH = "environment in TensorFlow"
-_HALF = {"precision": "mixed_bfloat16"}
+_HALF = "mixed_bfloat16"
 _add("ppo_ours", OURS, "ppo_ours", "PPO")
 _add("ppo_ours_tf", OURS, "ppo_ours", "PPO", _GRAPH, in_graph=True)
-_add(
-    "ppo_ours_bfloat16", OURS, "ppo_ours", "PPO", "bfloat16", precision="mixed_bfloat16"
-)
+_add("ppo_ours_bfloat16", OURS, "ppo_ours", "PPO", "bfloat16", precision=_HALF)
 _add("ppo_ours_preset", OURS, "ppo_ours", "PPO")
 _add("a2c_ours", OURS, "ppo_ours", "A2C")
 _add("ppo_sb3", SB3, "sb3", _VECTORS, _THREADS, "peers")
@@ -120,10 +127,6 @@ _add("a2c_first", OURS, _ASYNCHRONOUS, "A2C, first of all", mode="first")
 _add("a2c_lockstep", LOCKSTEP, _ASYNCHRONOUS, "A2C", mode="lockstep")
 _SF = "sample_factory"
 _add("appo_sample_factory", SAMPLE_FACTORY, _SF, "APPO", interpreter=_SF)
-# Learning up to a threshold.
-_add("learn_ours", OURS, "learn_ours", "preset")
-_cores = machine.cores()
-_add("learn_sb3", SB3, "learn_sb3", "preset of the zoo", "", "peers", threads=_cores)
 
 
 def settings(prefix: str) -> tuple[str, ...]:

@@ -74,4 +74,4 @@ def config(work: Asynchronous, mode: str, **options: Any) -> Any:
 
 
 if __name__ == "__main__":
-    session.main(trained.load, start, Asynchronous)
+    session.main(start, *trained.PACKAGES)

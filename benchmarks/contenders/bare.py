@@ -7,11 +7,14 @@ their speeds is the speed of the environments themselves.
 from __future__ import annotations
 
 import multiprocessing
-from multiprocessing.connection import Connection
+from collections.abc import Callable
+from concurrent import futures
 
 from benchmarks.inside import session
 from benchmarks.work import machine
 from benchmarks.work.works import Stepping
+
+_BLOCKS: list[Callable[[], int]] = []  # of this process
 
 
 class Bare:
@@ -24,32 +27,24 @@ class Bare:
         self.versions: dict[str, str] = {}
         bounds = [work.num_envs * i // count for i in range(count + 1)]
         context = multiprocessing.get_context("spawn")
-        self._pipes, self._processes = [], []
-        for i in range(count):
-            mine, its = context.Pipe()
-            arguments = its, work, bounds[i], bounds[i + 1]
-            process = context.Process(target=serve, args=arguments)
-            process.start()
-            its.close()  # so that the end of the process is noticed
-            self._pipes.append(mine)
-            self._processes.append(process)
-        for pipe in self._pipes:
-            pipe.recv()
+        self._pools = [
+            futures.ProcessPoolExecutor(1, context, prepare, (work, *bounds[i : i + 2]))
+            for i in range(count)
+        ]
+        self.measure(0.0, 0)  # which waits for the processes
 
     def measure(self, seconds: float, blocks: int | None) -> session.Measured:
-        for pipe in self._pipes:
-            pipe.send((seconds, blocks))
-        counts, times, rates = zip(*[x.recv() for x in self._pipes], strict=True)
+        found = [pool.submit(step, seconds, blocks) for pool in self._pools]
+        counts, times, rates = zip(*[each.result() for each in found], strict=True)
         return session.Measured(sum(counts), max(times), sum(rates))
 
     def close(self) -> None:
-        for pipe, process in zip(self._pipes, self._processes, strict=True):
-            pipe.close()
-            process.join()
+        for pool in self._pools:
+            pool.shutdown()
 
 
-def serve(pipe: Connection, work: Stepping, first: int, end: int) -> None:
-    """Step the rows from ``first`` to before ``end`` for each received duration."""
+def prepare(work: Stepping, first: int, end: int) -> None:
+    """Create the environments from row ``first`` to before ``end`` in a process."""
     envs = [work.constructor()() for _ in range(first, end)]
     for row, env in enumerate(envs, first):
         env.reset(seed=work.seed + row)
@@ -66,15 +61,13 @@ def serve(pipe: Connection, work: Stepping, first: int, end: int) -> None:
                     reset()
         return len(actions) * len(pairs)
 
-    pipe.send("ready")
-    try:
-        while True:
-            pipe.send(session.repeat(block, *pipe.recv()))
-    except EOFError:
-        pass  # the measurement has ended
-    for env in envs:
-        env.close()
+    _BLOCKS.append(block)
+
+
+def step(seconds: float, blocks: int | None) -> session.Measured:
+    """Step the environments of this process."""
+    return session.repeat(_BLOCKS[0], seconds, blocks)
 
 
 if __name__ == "__main__":
-    session.main(lambda **_: None, Bare, Stepping)
+    session.main(Bare)

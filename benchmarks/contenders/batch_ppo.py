@@ -7,12 +7,11 @@ logs and checkpoints.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks.inside import old_tensorflow, session
-from benchmarks.work.works import OBJECTIVE, PresetTraining, last_mean, versions
+from benchmarks.work.works import OBJECTIVE, PresetTraining, versions
 
 DIFFERS = {
     "advantages": "it standardises them once, before the epochs",
@@ -21,13 +20,6 @@ DIFFERS = {
 }
 # Its wrappers for work that our batch of environments does without a wrapper.
 OF_A_BATCH = ("CacheSpaces", "ConvertTo32Bit")
-
-
-def load(**_: Any) -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    old_tensorflow.load()
-    with old_tensorflow.importing():
-        import agents.scripts.train  # noqa: F401
 
 
 class Agent:
@@ -39,14 +31,15 @@ class Agent:
     differs = DIFFERS
 
     def __init__(self, work: PresetTraining, threads: int | None = None):
-        from agents import tools
-        from agents.scripts import configs, train, utility
+        old_tensorflow.load()
+        with old_tensorflow.importing():
+            from agents import tools
+            from agents.scripts import configs, train, utility
 
         self._tf = tf = old_tensorflow.module()
         self._work = work
-        preset = configs.pendulum()
         given = settings(work, lambda: old_tensorflow.OldEnv(work.constructor()()))
-        config = tools.AttrDict({**preset, **given})
+        config = tools.AttrDict({**configs.pendulum(), **given})
         with config.unlocked:
             config.algorithm = _counting(tf, config.algorithm)
         self._layers = _layers(train._create_environment(config))
@@ -79,14 +72,12 @@ class Agent:
         utility.initialize_variables(self._session, None, None)
         self._step = 0
         self._iterations = 0
-        self._returns: list[float] = []
-        changed = [name for name in given if preset.get(name) != given[name]]
+        self.episodes: list[float] = []
         self.own = {
             "workers": 0,
             "threads": threads or "TensorFlow's default",
             "autoreset": "before the next step; no step is lost",
             "preset": "pendulum",
-            "changed in the preset": sorted(changed),
             "cut off": "the value after a time limit is taken to be 0",
             "seeds": "of weights and actions; environments draw their own",
         }
@@ -120,10 +111,6 @@ class Agent:
             "minibatches": f"{work.chunks} chunks of {work.chunk_length} steps",
         }
 
-    @property
-    def returns(self) -> float | None:
-        return last_mean(self._returns)
-
     def close(self) -> None:
         self._env.close()  # ``same`` still reads the session, which the process ends
 
@@ -131,7 +118,7 @@ class Agent:
         target = self._step + self._work.batch
         for score in self._loop.run(self._session, None, target):
             # It reports the mean of a phase, which counts for each of its episodes.
-            self._returns += [float(score)] * self._work.episodes
+            self.episodes += [float(score)] * self._work.num_envs
         before, self._step = self._step, int(self._session.run(self._graph.step))
         self._iterations += 1
         return self._step - before
@@ -144,7 +131,7 @@ def settings(work: PresetTraining, env: Callable[[], Any]) -> dict[str, Any]:
         "max_length": work.rollout_length,
         "num_agents": work.num_envs,
         "normalize_ranges": True,
-        "update_every": work.episodes,
+        "update_every": work.num_envs,
         "update_epochs": work.epochs,
         "batch_size": work.chunks,
         "chunk_length": work.chunk_length,
@@ -183,4 +170,4 @@ def _layers(env: Any) -> list[str]:
 
 
 if __name__ == "__main__":
-    session.main(load, Agent, PresetTraining)
+    session.main(Agent)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from benchmarks.inside import sb3, session
-from benchmarks.work.works import Training, last_mean, versions
+from benchmarks.work.works import Training, versions
 
 GRAVITY, FORCE, SECONDS = 9.8, 10.0, 0.02  # m/s^2, N, s per step
 CART, POLE, HALF_LENGTH = 1.0, 0.1, 0.5  # kg, kg, m
@@ -25,46 +25,8 @@ LIMIT = 500  # time limit in steps
 ACTIONS = 2  # push to the left, push to the right
 
 Array = jax.Array
+Arrays = dict[str, Array]
 Tower = list[tuple[Array, Array]]  # kernel and bias of each layer
-
-
-class Poles(NamedTuple):
-    """B CartPoles."""
-
-    state: Array  # f32 [B, 4]: position, velocity, angle, angular velocity
-    age: Array  # i32 [B], steps of the episode so far
-    return_: Array  # f32 [B], of the episode so far
-
-
-class Steps(NamedTuple):
-    """Steps ``[T, B]`` of a rollout."""
-
-    observation: Array  # f32 [T, B, 4], before the step
-    action: Array  # i32 [T, B]
-    reward: Array  # f32 [T, B]
-    next_observation: Array  # f32 [T, B, 4], after the step and before a restart
-    terminated: Array  # bool [T, B], whether the state is terminal
-    over: Array  # bool [T, B], terminated or truncated
-    return_: Array  # f32 [T, B], return of an episode that ended here, else 0
-
-
-class Samples(NamedTuple):
-    """Rows of a gradient step."""
-
-    observation: Array
-    action: Array
-    log_prob: Array
-    advantage: Array
-    target: Array
-
-
-class Learner(NamedTuple):
-    """State that an iteration changes."""
-
-    poles: Poles
-    parameters: dict[str, Tower]
-    optimizer: optax.OptState
-    key: Array
 
 
 def push(state: Array, action: Array) -> Array:
@@ -86,25 +48,36 @@ def fresh(key: Array, shape: tuple[int, ...]) -> Array:
     return jax.random.uniform(key, (*shape, 4), minval=-NEAR, maxval=NEAR)
 
 
-def step(poles: Poles, action: Array, restart: Array) -> tuple[Poles, dict[str, Array]]:
-    """Step all poles; return their states and some fields of ``Steps``.
+def step(poles: Arrays, action: Array, restart: Array) -> tuple[Arrays, Arrays]:
+    """Step all poles; a finished episode restarts in the same step.
 
-    A finished episode restarts in the same step, with a state of ``restart [B, 4]``.
+    Args:
+      poles: "state" f32 ``[B, 4]``; "age" i32 ``[B]`` and "return" f32 ``[B]`` of the
+        episode so far.
+      action: i32 ``[B]``.
+      restart: f32 ``[B, 4]``, first states of episodes that may start now.
+
+    Returns:
+      The poles after the step, and what it gave. "over" is whether the episode has
+      ended, "return" its return, and "next_observation" is before a restart.
     """
-    state, age, return_ = push(poles.state, action), poles.age + 1, poles.return_ + 1.0
+    state, age = push(poles["state"], action), poles["age"] + 1
+    total = poles["return"] + 1.0
     terminated = (jnp.abs(state[:, 0]) > FAR) | (jnp.abs(state[:, 2]) > TILTED)
     over = terminated | (age >= LIMIT)
-    after = Poles(
-        jnp.where(over[:, None], restart, state),
-        jnp.where(over, 0, age),
-        jnp.where(over, 0.0, return_),
-    )
+    after = {
+        "state": jnp.where(over[:, None], restart, state),
+        "age": jnp.where(over, 0, age),
+        "return": jnp.where(over, 0.0, total),
+    }
     return after, {
-        "reward": jnp.ones_like(return_),
+        "observation": poles["state"],
+        "action": action,
+        "reward": jnp.ones_like(total),
         "next_observation": state,
         "terminated": terminated,
         "over": over,
-        "return_": jnp.where(over, return_, 0.0),
+        "return": jnp.where(over, total, 0.0),
     }
 
 
@@ -132,11 +105,11 @@ def log_prob(logits: Array, action: Array) -> Array:
     return jnp.take_along_axis(every, action[..., None], -1)[..., 0]
 
 
-def advantages(work: Training, steps: Steps, value: Array, next_value: Array) -> Array:
+def advantages(work: Training, steps: Arrays, value: Array, next_value: Array) -> Array:
     """Return GAE ``[T, B]``; a truncated episode uses the value of its last state."""
-    future = jnp.where(steps.terminated, 0.0, next_value)
-    error = steps.reward + work.gamma * future - value
-    decay = jnp.where(steps.over, 0.0, work.gamma * work.gae_lambda)
+    future = jnp.where(steps["terminated"], 0.0, next_value)
+    error = steps["reward"] + work.gamma * future - value
+    decay = jnp.where(steps["over"], 0.0, work.gamma * work.gae_lambda)
 
     def add(sum_, now):
         sum_ = now[0] + now[1] * sum_
@@ -146,15 +119,16 @@ def advantages(work: Training, steps: Steps, value: Array, next_value: Array) ->
     return jax.lax.scan(add, zero, (error, decay), reverse=True, unroll=8)[1]
 
 
-def loss(parameters: dict[str, Tower], work: Training, rows: Samples) -> Array:
+def loss(parameters: dict[str, Tower], work: Training, rows: Arrays) -> Array:
     """Return the loss of one minibatch: clipped objective, value error and entropy."""
-    logits = apply(parameters["policy"], rows.observation)
-    value = apply(parameters["value"], rows.observation)[..., 0]
-    standard = (rows.advantage - rows.advantage.mean()) / (rows.advantage.std() + 1e-8)
-    ratio = jnp.exp(log_prob(logits, rows.action) - rows.log_prob)
+    logits = apply(parameters["policy"], rows["observation"])
+    value = apply(parameters["value"], rows["observation"])[..., 0]
+    advantage = rows["advantage"]
+    standard = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    ratio = jnp.exp(log_prob(logits, rows["action"]) - rows["log_prob"])
     clipped = jnp.clip(ratio, 1 - work.clip_ratio, 1 + work.clip_ratio)
     objective = jnp.minimum(ratio * standard, clipped * standard).mean()
-    value_error = jnp.square(value - rows.target).mean()
+    value_error = jnp.square(value - rows["target"]).mean()
     every = jax.nn.log_softmax(logits)
     entropy = -(jnp.exp(every) * every).sum(-1).mean()
     return work.value_scale * value_error - objective - work.entropy_scale * entropy
@@ -164,16 +138,33 @@ class Loop:
     """Session of PPO on CartPole; a block is one call of the compiled iteration."""
 
     def __init__(self, work: Training, threads: int = 1):
+        # JAX reads it in its first operation, not when it is imported.
+        sb3.choose_jax_threads(threads)
         if work.env != "CartPole-v1" or work.batch % work.minibatch_size:
             raise ValueError(f"expected CartPole-v1 and equal minibatches, not {work}")
         self._work, self._iterations = work, 0
-        self._returns: list[float] = []
+        self.episodes: list[float] = []
         self._traced: set[int] = set()  # numbers of rows of the traced minibatches
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(work.gradient_norm),
             optax.adam(work.learning_rate, eps=work.adam_epsilon),
         )
-        self._learner = self._start()
+        key, policy, value, poles = jax.random.split(jax.random.key(work.seed), 4)
+        sizes, count = [4, *work.hidden], work.num_envs
+        parameters = {
+            "policy": tower(policy, [*sizes, ACTIONS], 0.01),
+            "value": tower(value, [*sizes, 1], 1.0),
+        }
+        self._learner = {
+            "poles": {
+                "state": fresh(poles, (count,)),
+                "age": jnp.zeros(count, jnp.int32),
+                "return": jnp.zeros(count),
+            },
+            "parameters": parameters,
+            "optimizer": self._optimizer.init(parameters),
+            "key": key,
+        }
         self._iterate = jax.jit(self._iteration, donate_argnums=0)
         self.differs = {"environment": "its physics are JAX, inside the program"}
         self.own = {"workers": 0, "autoreset": "same step", "threads": threads}
@@ -182,88 +173,72 @@ class Loop:
 
     @property
     def same(self) -> dict[str, Any]:
-        count = sum(leaf.size for leaf in jax.tree.leaves(self._learner.parameters))
-        steps = int(self._learner.optimizer[1][0].count) // self._iterations
+        count = sum(leaf.size for leaf in jax.tree.leaves(self._learner["parameters"]))
+        steps = int(self._learner["optimizer"][1][0].count) // self._iterations
         (rows,) = self._traced
         environment = {"id": "CartPole-v1 in JAX, f32", "time_limit": LIMIT}
         return self._work.same(count, steps, rows) | {"environment": environment}
-
-    @property
-    def returns(self) -> float | None:
-        return last_mean(self._returns)
 
     def block(self) -> int:
         self._learner, (total, count) = self._iterate(self._learner)
         # Only the sum of an iteration's returns is known, so all count as their mean.
         if count := int(count):
-            self._returns += [float(total) / count] * count
+            self.episodes += [float(total) / count] * count
         self._iterations += 1
         return self._work.batch
 
     def close(self) -> None:
         pass
 
-    def _start(self) -> Learner:
-        key, policy, value, poles = jax.random.split(jax.random.key(self._work.seed), 4)
-        sizes, count = [4, *self._work.hidden], self._work.num_envs
-        parameters = {
-            "policy": tower(policy, [*sizes, ACTIONS], 0.01),
-            "value": tower(value, [*sizes, 1], 1.0),
-        }
-        ages, zeros = jnp.zeros(count, jnp.int32), jnp.zeros(count)
-        poles = Poles(fresh(poles, (count,)), ages, zeros)
-        return Learner(poles, parameters, self._optimizer.init(parameters), key)
-
-    def _iteration(self, learner: Learner) -> tuple[Learner, tuple[Array, Array]]:
+    def _iteration(self, learner: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         """Collect and update; also return the sum and number of finished returns."""
-        key, rollout_key, update_key = jax.random.split(learner.key, 3)
+        key, rollout_key, update_key = jax.random.split(learner["key"], 3)
         poles, steps = self._rollout(learner, rollout_key)
-        rows = self._rows(learner.parameters, steps)
-        state = (learner.parameters, learner.optimizer)
+        rows = self._rows(learner["parameters"], steps)
         epoch = functools.partial(self._epoch, rows)
         keys = jax.random.split(update_key, self._work.epochs)
+        state = learner["parameters"], learner["optimizer"]
         (parameters, optimizer), _ = jax.lax.scan(epoch, state, keys)
-        ended = steps.return_.sum(), steps.over.sum()
-        return Learner(poles, parameters, optimizer, key), ended
+        changed = {"poles": poles, "parameters": parameters, "optimizer": optimizer}
+        return {**changed, "key": key}, (steps["return"].sum(), steps["over"].sum())
 
-    def _rollout(self, learner: Learner, key: Array) -> tuple[Poles, Steps]:
+    def _rollout(self, learner: dict[str, Any], key: Array) -> tuple[Arrays, Arrays]:
         # All random numbers are drawn before the loop, in two large arrays.
         noise_key, restart_key = jax.random.split(key)
         shape = (self._work.rollout_length, self._work.num_envs)
         noise = jax.random.gumbel(noise_key, (*shape, ACTIONS))
-        policy = learner.parameters["policy"]
+        policy = learner["parameters"]["policy"]
 
-        def act(poles: Poles, drawn: tuple[Array, Array]) -> tuple[Poles, Steps]:
+        def act(poles: Arrays, drawn: tuple[Array, Array]) -> tuple[Arrays, Arrays]:
             noise, restart = drawn
-            action = jnp.argmax(apply(policy, poles.state) + noise, -1)
-            after, known = step(poles, action, restart)
-            return after, Steps(observation=poles.state, action=action, **known)
+            action = jnp.argmax(apply(policy, poles["state"]) + noise, -1)
+            return step(poles, action, restart)
 
-        return jax.lax.scan(act, learner.poles, (noise, fresh(restart_key, shape)))
+        return jax.lax.scan(act, learner["poles"], (noise, fresh(restart_key, shape)))
 
-    def _rows(self, parameters: dict[str, Tower], steps: Steps) -> Samples:
+    def _rows(self, parameters: dict[str, Tower], steps: Arrays) -> Arrays:
         """Return the rollout as rows ``[T * B, ...]``."""
-        value = apply(parameters["value"], steps.observation)[..., 0]
-        next_value = apply(parameters["value"], steps.next_observation)[..., 0]
+        value = apply(parameters["value"], steps["observation"])[..., 0]
+        next_value = apply(parameters["value"], steps["next_observation"])[..., 0]
         advantage = advantages(self._work, steps, value, next_value)
-        logits = apply(parameters["policy"], steps.observation)
-        rows = Samples(
-            observation=steps.observation,
-            action=steps.action,
-            log_prob=log_prob(logits, steps.action),
-            advantage=advantage,
-            target=advantage + value,
-        )
+        logits = apply(parameters["policy"], steps["observation"])
+        rows = {
+            "observation": steps["observation"],
+            "action": steps["action"],
+            "log_prob": log_prob(logits, steps["action"]),
+            "advantage": advantage,
+            "target": advantage + value,
+        }
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
 
-    def _epoch(self, rows: Samples, state: Any, key: Array) -> tuple[Any, None]:
+    def _epoch(self, rows: Arrays, state: Any, key: Array) -> tuple[Any, None]:
         order = jax.random.permutation(key, self._work.batch)
         order = order.reshape(-1, self._work.minibatch_size)
         shuffled = jax.tree.map(lambda x: x[order], rows)
         return jax.lax.scan(self._minibatch, state, shuffled)
 
-    def _minibatch(self, state: Any, rows: Samples) -> tuple[Any, None]:
-        self._traced.add(rows.observation.shape[0])
+    def _minibatch(self, state: Any, rows: Arrays) -> tuple[Any, None]:
+        self._traced.add(rows["observation"].shape[0])
         parameters, optimizer = state
         gradient = jax.grad(loss)(parameters, self._work, rows)
         change, optimizer = self._optimizer.update(gradient, optimizer, parameters)
@@ -271,5 +246,4 @@ class Loop:
 
 
 if __name__ == "__main__":
-    # JAX reads the number of threads in its first operation, not when it is imported.
-    session.main(sb3.choose_jax_threads, Loop, Training)
+    session.main(Loop)

@@ -94,4 +94,4 @@ def config(work: OffPolicy, **options: Any) -> Any:
 
 
 if __name__ == "__main__":
-    session.main(trained.load, start, OffPolicy)
+    session.main(start, *trained.PACKAGES)

@@ -101,4 +101,4 @@ def config(work: Training, precision: str, in_graph: bool, **options: Any) -> An
 
 
 if __name__ == "__main__":
-    session.main(trained.load, start, Training, PresetTraining)
+    session.main(start, *trained.PACKAGES)

@@ -17,10 +17,6 @@ _NAME = "benchmark"
 _WORK = "TFAGENTS_BATCH_BENCHMARK_WORK"  # environment variable with the work
 
 
-def load(**_: Any) -> None:
-    import sample_factory  # noqa: F401
-
-
 class Train:
     """A run of APPO; its processes start and end with the measurement."""
 
@@ -28,7 +24,7 @@ class Train:
         self._work = work
         self._points: list[tuple[float, int]] = []  # seconds and env steps of updates
         self._parameters = 0
-        self.returns = None
+        self.episodes: list[float] = []
         self.own = {"workers": work.num_workers, "policy_workers": 1}
         self.own["autoreset"] = "same step"
         self.versions = versions("sample-factory", "torch", "gymnasium")
@@ -139,4 +135,4 @@ def _arguments(work: Asynchronous, folder: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    session.main(load, Train, Asynchronous)
+    session.main(Train, "sample_factory")

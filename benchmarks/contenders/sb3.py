@@ -9,10 +9,6 @@ from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.works import Training, versions
 
 
-def load(**_: Any) -> None:
-    import stable_baselines3  # noqa: F401
-
-
 def start(
     work: Training | OffPolicy,
     threads: int = 1,
@@ -69,4 +65,4 @@ def _steps(optimizer: Any) -> int:
 
 
 if __name__ == "__main__":
-    session.main(load, start, Training, OffPolicy)
+    session.main(start, "stable_baselines3")

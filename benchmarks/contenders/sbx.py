@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from benchmarks.inside import sb3, session
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.works import Training, versions
 
+DIFFERS = {  # by algorithm: what it does instead, and why it cannot be equal
+    "dqn": {"loss": ("huber, gradients not clipped", "it has no clipping")},
+    "td3": {"updates_between_targets": (1, "its targets move in every update")},
+}
 _PACKAGES = ("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "torch")
-
-
-def load(threads: int = 1, **_: Any) -> None:
-    """Import SBX, with one thread of JAX, or its default of one per core."""
-    sb3.choose_jax_threads(threads)
-    import sbx  # noqa: F401
 
 
 def start(
     work: Training | OffPolicy, threads: int = 1, several: bool = True
 ) -> sb3.Learning:
     """Return a session, with the work's number of environments if ``several``."""
+    sb3.choose_jax_threads(threads)
     import jax
     import sbx
 
@@ -29,15 +26,7 @@ def start(
     if work.network != "mlp" or len(work.hidden) != 2 or len({*work.hidden}) != 1:
         raise ValueError(f"hidden is {work.hidden}; SBX has two equal layers")
     arguments = sb3.arguments(work, count)
-    own: dict[str, Any] = {"threads": threads}
     algorithm = getattr(sbx, work.algorithm.upper())
-    if isinstance(work, Training):
-        own["gradient norm"] = "clipped for each network by itself"
-    else:
-        optimizer = _optimizer(work.gradient_norm)
-        arguments["policy_kwargs"]["optimizer_class"] = optimizer
-    if work.algorithm == "td3":
-        algorithm = _td3(work)
     model = algorithm("MlpPolicy", envs, **arguments)
     names = {"ppo": ("vf_state", "actor_state"), "dqn": ("qf_state",)}
     names = names.get(work.algorithm, ("qf_state", "actor_state"))
@@ -55,64 +44,13 @@ def start(
         model,
         sum(x.size for x in jax.tree.leaves(trained)),
         updates,
-        own,
+        {"threads": threads},
         versions(*_PACKAGES),
         # SBX has divided the steps by the number of environments.
         model.target_update_interval if work.algorithm == "dqn" else None,
+        DIFFERS.get(work.algorithm, {}),
     )
 
 
-def _td3(work: OffPolicy) -> type:
-    """Return SBX's TD3 with the work of the paper and of the other contenders.
-
-    In SBX, target networks move in every update, and the actor follows the smaller of
-    both critics. Here they move with the actor, and it follows the first critic.
-    """
-    import jax
-    import sbx
-    from sbx.common.policies import VectorCritic
-
-    first = VectorCritic(net_arch=work.hidden, n_critics=1)
-
-    class TD3(sbx.TD3):
-        @staticmethod
-        def soft_update(tau, qf_state, actor_state):
-            return jax.lax.cond(
-                qf_state.step % work.policy_delay == 0,
-                sbx.TD3.soft_update,
-                lambda _, *states: states,
-                tau,
-                qf_state,
-                actor_state,
-            )
-
-        @staticmethod
-        def update_actor(actor_state, qf_state, observations, key):
-            one = qf_state.replace(
-                apply_fn=first.apply,
-                params=jax.tree.map(lambda x: x[:1], qf_state.params),
-            )
-            actor_state, _, *rest = sbx.TD3.update_actor(
-                actor_state, one, observations, key
-            )
-            return actor_state, qf_state, *rest
-
-    return TD3
-
-
-def _optimizer(norm: float | None) -> Any:
-    """Return a constructor of Adam with clipping, which SBX leaves out."""
-    import optax
-
-    if norm is None:
-        return optax.adam
-
-    def make(learning_rate, eps):
-        clip = optax.clip_by_global_norm(norm)
-        return optax.chain(clip, optax.adam(learning_rate, eps=eps))
-
-    return make
-
-
 if __name__ == "__main__":
-    session.main(load, start, Training, OffPolicy)
+    session.main(start)

@@ -64,7 +64,7 @@ class Loop:
 
 
 def _program(env: Any, block: int) -> Any:
-    """Return a function ``(carry, actions) -> (carry, transitions)`` of one block.
+    """Return a function of carry and actions that returns carry and transitions.
 
     The carry contains all that a rollout would read.
     """
@@ -87,4 +87,4 @@ def _program(env: Any, block: int) -> Any:
 start = Loop
 
 if __name__ == "__main__":
-    session.main(trained.load, start, Stepping)
+    session.main(start, *trained.PACKAGES)

@@ -6,14 +6,13 @@ steps the same Gymnasium environments as all contenders, behind TF-Agents' inter
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import gymnasium
 import numpy as np
 
 from benchmarks.inside import session
-from benchmarks.work.works import Training, last_mean, versions
+from benchmarks.work.works import Training, versions
 
 LAST = 2  # the step type of an episode's last observation
 
@@ -23,14 +22,6 @@ DIFFERS = {
     "advantages": "it standardises them once, before the epochs",
     "versions": "its TensorFlow needs an older NumPy",
 }
-
-
-def load(**_: Any) -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tf_agents.agents.ppo.ppo_clip_agent
-    import tf_agents.drivers.dynamic_step_driver
-    import tf_agents.environments.tf_py_environment
-    import tf_agents.replay_buffers.tf_uniform_replay_buffer  # noqa: F401
 
 
 class Agent:
@@ -51,9 +42,9 @@ class Agent:
             tf.config.threading.set_intra_op_parallelism_threads(threads)
             tf.config.threading.set_inter_op_parallelism_threads(threads)
         tf.random.set_seed(work.seed)
-        self._work, self._returns = work, []
+        self._work, self.episodes = work, []
         # One thread steps them in turn; a process for each was half as fast.
-        envs = [_adapted(work, row, self._returns) for row in range(work.num_envs)]
+        envs = [_adapted(work, row, self.episodes) for row in range(work.num_envs)]
         batch = batched_py_environment.BatchedPyEnvironment(envs, multithreading=False)
         env = tf_py_environment.TFPyEnvironment(batch)
         self.close = env.close
@@ -90,10 +81,6 @@ class Agent:
         return work.same(count, steps, self._samples) | {
             "advantages": "standardised over the rollout"
         }
-
-    @property
-    def returns(self) -> float | None:
-        return last_mean(self._returns)
 
     def block(self) -> int:
         self._collect()
@@ -196,4 +183,4 @@ def _adapted(work: Training, row: int, returns: list[float]) -> Any:
 
 
 if __name__ == "__main__":
-    session.main(load, Agent, Training)
+    session.main(Agent, "tf_agents.agents.ppo.ppo_clip_agent")

@@ -12,6 +12,8 @@ import re
 import time
 from typing import Any
 
+import numpy as np
+
 from benchmarks.inside import session
 from benchmarks.work.serving import Load
 
@@ -21,14 +23,10 @@ _END = b"\r\n\r\n"
 
 def measure(work: Load) -> dict[str, Any]:
     """Return requests per second and durations of answers in milliseconds."""
-    import random
-
     import uvloop
 
-    draw = random.Random(work.seed)
-    bodies = [
-        [round(draw.uniform(-1, 1), 4) for _ in range(work.numbers)] for _ in range(64)
-    ]
+    draw = np.random.default_rng(work.seed)
+    bodies = draw.uniform(-1, 1, (64, work.numbers)).round(4).tolist()
     requests = [_request(work, observation) for observation in bodies]
     warm_up = dataclasses.replace(work, seconds=work.warm_up_seconds)
     uvloop.run(_load(warm_up, requests))
@@ -130,4 +128,4 @@ class _Client(asyncio.Protocol):
 
 
 if __name__ == "__main__":
-    session.figures(measure, Load)
+    session.figures(measure)

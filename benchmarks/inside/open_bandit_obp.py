@@ -58,4 +58,4 @@ def _import_from(wheel: str) -> Any:
 
 
 if __name__ == "__main__":
-    session.figures(measure, Bandit)
+    session.figures(measure)

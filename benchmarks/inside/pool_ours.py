@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -17,7 +16,6 @@ SMALL, LARGE = 25_000, 12_500_000  # float32 values: 100 KB and 50 MB
 
 def measure(work: Pooled) -> dict[str, float]:
     """Measure what the work names."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     return {"rollouts": rollouts, "calls": calls, "jobs": jobs}[work.what](work)
 
 
@@ -117,4 +115,4 @@ def _milliseconds(function: Callable[[], object], count: int) -> float:
 
 
 if __name__ == "__main__":
-    session.figures(measure, Pooled)
+    session.figures(measure)

@@ -47,4 +47,4 @@ def measure(work: Pooled) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    session.figures(measure, Pooled)
+    session.figures(measure)

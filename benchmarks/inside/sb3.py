@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 
 from benchmarks.work.off_policy import OffPolicy
-from benchmarks.work.works import Training, last_mean
+from benchmarks.work.works import Training
 
 
 class Learning:
@@ -30,6 +30,7 @@ class Learning:
       versions: versions of the contender's own packages.
       target_calls: DQN's calls of the environments between copies to the target
         network; else target networks move with every step of the actor.
+      differs: ``{key of same: (value, reason)}`` of declared differences.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Learning:
         own: Mapping[str, Any],
         versions: Mapping[str, str],
         target_calls: int | None = None,
+        differs: Mapping[str, tuple[Any, str]] = {},
     ):
         from stable_baselines3.common.logger import Logger
 
@@ -48,6 +50,8 @@ class Learning:
         self.versions = dict(versions)
         self._work, self._model, self._parameters = work, model, parameters
         self._updates, self._target_calls = updates, target_calls
+        self._changed = {key: value for key, (value, _) in differs.items()}
+        self.differs = {key: why for key, (_, why) in differs.items()}
         # Both count the blocks after the first one.
         self._steps, self._made = 0, collections.Counter[str]()
         model.set_logger(Logger(None, []))
@@ -76,7 +80,7 @@ class Learning:
         target_every = made["values"] / made["actor"] if made["actor"] else 0
         if self._target_calls:
             target_every = self._target_calls * model.n_envs * made["values"] / steps
-        return work.same(
+        fields = work.same(
             self._parameters,
             made,
             steps,
@@ -89,11 +93,11 @@ class Learning:
             n_step=getattr(model, "n_steps", 1),
             double_q=False,
         )
+        return fields | self._changed
 
     @property
-    def returns(self) -> float | None:
-        episodes = self._model.ep_info_buffer
-        return last_mean([float(episode["r"]) for episode in episodes])
+    def episodes(self) -> list[float]:
+        return [float(episode["r"]) for episode in self._model.ep_info_buffer]
 
     def block(self) -> int:
         model, work = self._model, self._work

@@ -1,7 +1,7 @@
 """Main function of a measured process: work, and print one line of JSON.
 
-A contender's file ends with ``session.main(load, start, <types of work>)``. It is run
-as ``python -m benchmarks.contenders.<module> --work=<json> --options=<json>``.
+A contender's file ends with ``session.main(start, <large packages>)``. It is run as
+``python -m benchmarks.contenders.<module> --work=<json> --options=<json>``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib
 import json
 import os
 import sys
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-_OPTIONAL = ("returns", "differs")  # attributes that not all sessions have
+LAST = 0.2  # last fraction of a run's episodes, for the compared returns
 
 
 class Measured(NamedTuple):
@@ -42,8 +43,7 @@ class Session(Protocol):
 
       measure: function that works for given ``seconds``, or for a number of blocks if
         it is not None, and returns ``Measured``; else ``block`` is repeated.
-      unit: unit of the rate; else env steps per second.
-      returns: mean return of the last episodes, None if none ended.
+      episodes: returns of the episodes that have ended, in order.
       differs: ``{key of same: reason}`` of the differences in its work; printed.
     """
 
@@ -74,35 +74,33 @@ def repeat(
     return Measured(count, elapsed, count / elapsed if elapsed else 0.0)
 
 
-def main(load: Callable[..., Any], start: Callable[..., Session], *works: type) -> None:
+def main(start: Callable[..., Session], *packages: str) -> None:
     """Run a contender and print its result.
 
     Args:
-      load: function of the contender's options that imports large packages, so that
-        imports are timed separately.
       start: function of the work and the contender's options that returns a session.
-      *works: types of work that it can do; the ``--work`` flag names its type.
+      *packages: packages to import before, so that this is timed separately.
     """
     with result_line() as result, contextlib.ExitStack() as stack:
-        work, options = flags(*works)
+        work, options = flags()
         turn = stack.enter_context(_turns(options.pop("turns", None)))
-        load = functools.partial(load, **options)
-        result.update(run(load, functools.partial(start, **options), work, turn))
+        result.update(run(functools.partial(start, **options), work, packages, turn))
 
 
 def run(
-    load: Callable[[], Any],
     start: Callable[[Any], Session],
     work: Any,
+    packages: Sequence[str] = (),
     turn: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Load and start a contender, do its work, and return its result.
+    """Start a contender, do its work, and return its result.
 
     After the warm-up, ``turn`` waits until this contender may measure.
     """
     phases: dict[str, float] = {}
     with _timed(phases, "import"):
-        load()
+        for name in packages:
+            importlib.import_module(name)
     with _timed(phases, "construction"):
         session = start(work)
     measure = getattr(session, "measure", None)
@@ -112,7 +110,8 @@ def run(
         turn()
         steady = measure(work.seconds, work.blocks)
         # Read before a longer measurement, while all contenders have trained equally.
-        more = {x: getattr(session, x) for x in _OPTIONAL if hasattr(session, x)}
+        trained = hasattr(session, "episodes")
+        more = {"returns": last_mean(session.episodes)} if trained else {}
         if (rest := work.seconds - steady.seconds) > 0:
             longer = measure(rest, None)
             count = steady.count + longer.count
@@ -124,14 +123,21 @@ def run(
     phases |= {"warm_up": warm.seconds, "steady": steady.seconds}
     return {
         "value": steady.rate,
-        "unit": getattr(session, "unit", "env steps/s"),
+        "unit": "env steps/s",
         "count": {"warm_up": warm.count, "steady": steady.count},
         "phases": phases,
         "same": session.same,
         "own": session.own,
         "versions": session.versions,
+        "differs": getattr(session, "differs", {}),
         **more,
     }
+
+
+def last_mean(returns: Sequence[float]) -> float | None:
+    """Return the mean of a run's last returns, given in the order of their ends."""
+    count = max(1, round(LAST * len(returns))) if returns else 0
+    return sum(returns[-count:]) / count if count else None
 
 
 @contextlib.contextmanager
@@ -150,22 +156,21 @@ def result_line() -> Iterator[dict[str, Any]]:
     print(json.dumps(result), flush=True)
 
 
-def flags(
-    *works: type, arguments: Sequence[str] | None = None
-) -> tuple[Any, dict[str, Any]]:
+def flags(arguments: Sequence[str] | None = None) -> tuple[Any, dict[str, Any]]:
     """Return the work and the options of the command line, or of given arguments."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--work", required=True, type=json.loads)
     parser.add_argument("--options", default={}, type=json.loads)
     given = parser.parse_args(arguments)
-    types = {each.__name__: each for each in works}
-    return types[given.work.pop("kind")](**given.work), given.options
+    module, name = given.work.pop("kind")
+    kind = getattr(importlib.import_module(module), name)
+    return kind(**given.work), given.options
 
 
-def figures(measure: Callable[[Any], dict[str, Any]], work: type) -> None:
+def figures(measure: Callable[[Any], dict[str, Any]]) -> None:
     """Measure figures for the work of the command line, and print them."""
     with result_line() as result:
-        result.update(measure(flags(work)[0]))
+        result.update(measure(flags()[0]))
 
 
 @contextlib.contextmanager

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmarks.work.works import Work, last_mean, versions
+from benchmarks.work.works import Work, versions
 
+PACKAGES = ("tensorflow", "tfagents_batch.envs.make")
 FOREVER = 2**62  # env steps
-
-
-def load(**_: Any) -> None:
-    """Import TensorFlow and our environments."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import tensorflow  # noqa: F401
-
-    import tfagents_batch.envs.make  # noqa: F401
 
 
 def config(
@@ -91,11 +83,7 @@ class Trained:
         self.differs = dict(differs)
         self.versions = versions("tensorflow", "keras")
         self._check, self._call = check, call
-        self._returns: list[float] = []
-
-    @property
-    def returns(self) -> float | None:
-        return last_mean(self._returns)
+        self.episodes: list[float] = []
 
     def block(self) -> int:
         from tfagents_batch.metrics import Interval
@@ -107,6 +95,6 @@ class Trained:
         metrics = interval.summary()
         # Only the sum of a call's returns is known, so all count as their mean.
         if count := int(metrics["episode/count"]):
-            self._returns += [metrics["episode/return_mean"]] * count
+            self.episodes += [metrics["episode/return_mean"]] * count
         self._check(before, program.step, program.rounds, metrics)
         return program.step - before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import pathlib
 import resource
 import tempfile
@@ -45,7 +44,6 @@ COPY (
 def measure(work: Logged) -> dict[str, Any]:
     if work.action == "prepare":
         return prepare(pathlib.Path(work.table), work.count, work.box, work.arrays)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with tempfile.TemporaryDirectory() as folder:
         return {"speed": speed, "returns": returns}[work.action](work, folder)
 
@@ -143,4 +141,4 @@ def _seconds(function: Callable[[], Any]) -> float:
 
 
 if __name__ == "__main__":
-    session.figures(measure, Logged)
+    session.figures(measure)

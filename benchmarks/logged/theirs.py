@@ -71,4 +71,4 @@ def create(work: Logged, hidden: tuple[int, ...]) -> tuple[Any, Callable[[int], 
 
 
 if __name__ == "__main__":
-    session.figures(measure, Logged)
+    session.figures(measure)

@@ -4,48 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import process, ratios
 from benchmarks.measure.process import Failure, Result, report
 from benchmarks.measure.rows import Row
 
-PROBES = 2  # runs of each setting; the better one counts
-
 
 class DifferentWork(Exception):
     """Two contenders did different work, so their figures cannot be compared."""
-
-
-def probe(
-    row: Row, run: Callable[[str], Result | Failure]
-) -> tuple[Row, dict[str, float]]:
-    """Return the row with the fastest setting of each peer, and the settings' speeds.
-
-    The better of its runs counts, because other processes only slow a run down. A peer
-    with one setting is not probed, and settings that fail have no speed.
-    """
-    peers: dict[str, list[str]] = {}
-    for name in row.rivals:
-        peers.setdefault(CONTENDERS[name].peer, []).append(name)
-
-    def shown(name: str, _: int) -> Result | Failure:
-        result = run(name)
-        if not isinstance(result, Failure):
-            report(f"probe: {name}: {result['value']:,.0f} {result['unit']}")
-        return result
-
-    probed = [name for names in peers.values() if len(names) > 1 for name in names]
-    played = process.alternate(probed, PROBES, shown)
-    values = {
-        name: max(result["value"] for result in ran)
-        for name, ran in played.results.items()
-        if name not in played.failures
-    }
-    # If all settings failed, the first one is selected and fails again.
-    best = {max(names, key=lambda x: values.get(x, 0.0)) for names in peers.values()}
-    return row._replace(rivals=tuple(x for x in row.rivals if x in best)), values
 
 
 def play(
@@ -78,7 +45,7 @@ def play(
     return process.alternate(names, pairs, compared, needed=row.subject)
 
 
-def lines(name: str, row: Row, played: process.Played, **fields: Any) -> list[Result]:
+def lines(name: str, row: Row, played: process.Played) -> list[Result]:
     """Return the lines to record: one for each rival, with its figures or a failure."""
     recorded = []
     for rival in row.rivals:
@@ -92,7 +59,6 @@ def lines(name: str, row: Row, played: process.Played, **fields: Any) -> list[Re
             **{key: getattr(contender, key) for key in ("peer", "kind", "setting")},
             "goal": row.goal(contender),
             "config": dataclasses.asdict(row.work),
-            **fields,
         }
         recorded.append(line)
         failure = played.failures.get(row.subject, played.failures.get(rival))

@@ -125,6 +125,7 @@ def started(
             stdout=out,
             stderr=err,
             cwd=ROOT,
+            env={"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ},
             start_new_session=True,
         )
 
@@ -160,7 +161,8 @@ def started(
 
 def arguments(work: Any, options: Mapping[str, Any] = {}) -> list[str]:
     """Return the arguments of a process, which ``session.flags`` reads."""
-    fields = {"kind": type(work).__name__, **dataclasses.asdict(work)}
+    kind = type(work).__module__, type(work).__name__
+    fields = {"kind": kind, **dataclasses.asdict(work)}
     given = [f"--work={json.dumps(fields)}"]
     return [*given, f"--options={json.dumps(dict(options))}"] if options else given
 

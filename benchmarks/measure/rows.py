@@ -26,7 +26,6 @@ from benchmarks.contenders import (
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.works import (
     Asynchronous,
-    Learning,
     PresetTraining,
     Stepping,
     Training,
@@ -40,7 +39,7 @@ class Row(NamedTuple):
     """One comparison."""
 
     title: str  # in tables
-    work: Work | Learning  # of every contender
+    work: Work  # of every contender
     subject: str  # contender that is compared to the rivals
     goals: Mapping[str, float | None]  # minimum ratios by the peer or kind of rivals
     rivals: tuple[str, ...]
@@ -48,20 +47,17 @@ class Row(NamedTuple):
     @property
     def file(self) -> str:
         """Name of the file of its results."""
-        names = {Stepping: "environments", Learning: "thresholds"}
-        return names.get(type(self.work), "training")
+        return "environments" if isinstance(self.work, Stepping) else "training"
 
     def goal(self, rival: Contender) -> float | None:
         """Return the minimum ratio to a rival; None if there is no goal."""
         return self.goals.get(rival.kind, self.goals.get(rival.peer))
 
 
-_VECTORS = ("gymnasium_async", "gymnasium_sync", "sb3_subproc", "sb3_dummy")
-
-
 def _stepping(env: str, num_envs: int, goals: Mapping[str, float] = {}) -> Row:
     """Return a row of environments alone."""
-    rivals = ("bare", "portable", *_VECTORS)
+    gymnasium = "gymnasium_async", "gymnasium_sync"
+    rivals = "bare", "portable", *gymnasium, "sb3_subproc", "sb3_dummy"
     return Row(f"{num_envs} {env}", Stepping(env, num_envs), "native", goals, rivals)
 
 
@@ -188,22 +184,19 @@ ACTOR_CRITIC = {
     )
 }
 
-# The paper's network, and its larger ones by the stride of the first convolution.
-_GA3C_PONG = Asynchronous(
-    "benchmarks.work.environments:atari",
-    num_envs=16,
-    length=5,
-    train_rows=80,
-    steps=4000,
-    env_kwargs={"game": "ALE/Pong-v5", "preprocess": "ga3c"},
-    network="ga3c",
-)
 ASYNCHRONOUS = {
+    # The paper's network, and its larger ones by the stride of the first convolution.
     **{
         f"ga3c-pong-stride{stride}": Row(
             f"GA3C, ALE/Pong-v5, 16 agents, stride {stride}",
-            dataclasses.replace(
-                _GA3C_PONG, network="ga3c" if stride == 4 else f"ga3c_stride{stride}"
+            Asynchronous(
+                "benchmarks.work.environments:atari",
+                num_envs=16,
+                length=5,
+                train_rows=80,
+                steps=4000,
+                env_kwargs={"game": "ALE/Pong-v5", "preprocess": "ga3c"},
+                network="ga3c" if stride == 4 else f"ga3c_stride{stride}",
             ),
             "ga3c_ours",
             {A3C: 1.2},
@@ -308,30 +301,7 @@ TRAINING = {
     **ASYNCHRONOUS,
 }
 
-# Times until an evaluation has a mean return. A start is a threshold that any return
-# reaches.
-_THRESHOLDS = {
-    "cartpole-475": (Learning("CartPole-v1", "cartpole", 475, 5_000, 20), 2),
-    "pendulum-200": (Learning("Pendulum-v1", "pendulum", -200, 10_000, 20), 2),
-    "halfcheetah-2000": (
-        Learning("HalfCheetah-v5", "halfcheetah", 2000, 20_000, 5),
-        4,
-    ),
-    "tf-cartpole-475": (Learning("CartPole-v1", "tf/cartpole", 475, 5_000, 20), 2),
-    "cartpole-start": (Learning("CartPole-v1", "cartpole", 0, 1, 1), None),
-}
-LEARNING = {
-    name: Row(
-        f"{work.preset}, mean return {work.threshold:g}",
-        work,
-        "learn_ours",
-        {SB3: goal},
-        ("learn_sb3",),
-    )
-    for name, (work, goal) in _THRESHOLDS.items()
-}
-
-ROWS = {**ENVIRONMENTS, **TRAINING, **LEARNING}
+ROWS = {**ENVIRONMENTS, **TRAINING}
 
 
 def contenders(rows: Mapping[str, Row]) -> list[str]:

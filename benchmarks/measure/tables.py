@@ -29,11 +29,11 @@ def comparisons(lines: Sequence[Line]) -> str:
             return f"`{name}`: nothing ran."
         line, config = ran[0], ran[0]["config"]
         steps = f"{config['steps']:,} env steps and " if "steps" in config else ""
-        what = f"`{name}`: {line['unit']}, {line['pairs']} pairs"
-        if config["seconds"]:
-            what += f" of {steps}{config['seconds']:g} s at least"
-        if "workers" in line["subject_own"]:
-            what += f", ours with {line['subject_own']['workers']} workers"
+        what = (
+            f"`{name}`: {line['unit']}, {line['pairs']} pairs of {steps}"
+            f"{config['seconds']:g} s at least, ours with "
+            f"{line['subject_own']['workers']} workers"
+        )
         return results.origin(line, what) + _differences(newest)
 
     return _table(columns, lines, row, origin)
@@ -99,12 +99,8 @@ def _joined(*parts: str) -> str:
 
 def _figure(value: float) -> str:
     """Format a number with three digits."""
-    if value <= -1000:
-        return f"-{_figure(-value)}"
-    if value >= 1000:
-        digits = 10 ** (len(str(int(value))) - 3)
-        return f"{round(value / digits) * digits:,}"
-    return f"{value:.3g}"
+    value = float(f"{value:.3g}")
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
 def _interval(interval: Line, center: str) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -19,7 +19,6 @@ import numpy as np
 
 from benchmarks.work.environments import Waiting
 
-LAST = 0.2  # last fraction of a run's episodes, for the compared returns
 OBJECTIVE = "importance weighting, adaptive KL penalty with a cutoff"
 
 
@@ -59,15 +58,10 @@ class Stepping(Work):
         They are drawn before the clock starts, so that only environments are measured.
         """
         env = self.constructor()()
-        space = env.action_space
+        spaces = gymnasium.vector.utils.batch_space(env.action_space, self.num_envs)
         env.close()
-        random, shape = np.random.default_rng(self.seed), (self.block, self.num_envs)
-        if isinstance(space, gymnasium.spaces.Discrete):
-            return random.integers(space.start, space.start + space.n, shape)
-        if isinstance(space, gymnasium.spaces.Box):
-            size = (*shape, *space.shape)
-            return random.uniform(space.low, space.high, size).astype(space.dtype)
-        raise TypeError(f"actions of {space} cannot be drawn; expected Discrete or Box")
+        spaces.seed(self.seed)
+        return np.stack([spaces.sample() for _ in range(self.block)])
 
     def same(
         self,
@@ -182,8 +176,8 @@ class PresetTraining(Training):
     """``Training`` as in batch-ppo's presets: iterations of whole episodes.
 
     Episodes have ``rollout_length`` steps. The objective is not clipped: it has an
-    adaptive KL penalty with a cutoff. Environments have BatchPPO's standard stack, which
-    scales ranges to [-1, 1]. Running statistics normalise observations and rewards.
+    adaptive KL penalty with a cutoff. Environments have BatchPPO's standard stack.
+    Running statistics normalise observations and rewards.
     """
 
     learning_rate: float = 1e-4
@@ -193,11 +187,6 @@ class PresetTraining(Training):
     adam_epsilon: float = 1e-8
     hidden: tuple[int, ...] = (200, 100)
     chunk_length: int = 50  # steps of an episode that stay together in a minibatch
-
-    @property
-    def episodes(self) -> int:
-        """Number of episodes of an iteration."""
-        return self.batch // self.rollout_length
 
     @property
     def chunks(self) -> int:
@@ -247,32 +236,6 @@ class Asynchronous(Learned):
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Learning:
-    """Training with a preset until an evaluation has the mean return ``threshold``.
-
-    Evaluations are those of each library, and count.
-    """
-
-    env: str  # Gymnasium id
-    preset: str  # our preset; the peer has its own for the id
-    threshold: float
-    eval_every: int  # env steps between evaluations
-    episodes: int  # of an evaluation
-    seed: int = 1
-    seconds: float = 0.0
-    blocks: int = 1
-
-    def same(self) -> dict[str, Any]:
-        """Return what must be equal for every contender."""
-        return described(
-            functools.partial(make, self.env, {}),
-            threshold=self.threshold,
-            eval_every=self.eval_every,
-            episodes=self.episodes,
-        )
-
-
 def make(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
     """Create an environment without Gymnasium's checker, which no contender needs."""
     module, colon, kind = name.partition(":")
@@ -319,9 +282,3 @@ def versions(*packages: str) -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return installed
-
-
-def last_mean(returns: Sequence[float]) -> float | None:
-    """Return the mean of a run's last returns, given in the order of their ends."""
-    count = max(1, round(LAST * len(returns))) if returns else 0
-    return sum(returns[-count:]) / count if count else None

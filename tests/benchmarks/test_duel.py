@@ -86,25 +86,6 @@ def test_a_contender_that_fails_is_recorded_and_not_run_again():
 
 
 @pytest.mark.parametrize(
-    ("speeds", "rival", "probed"),
-    [
-        ({"slow": [4, 1], "fast": [2, 3]}, "slow", {"slow": 4, "fast": 3}),
-        ({"slow": [1, 1], "fast": [9, FAILURE]}, "slow", {"slow": 1}),
-        ({"slow": [FAILURE], "fast": [FAILURE]}, "slow", {}),  # it fails again
-    ],
-)
-def test_the_fastest_setting_of_a_peer_in_the_better_of_two_probes_is_selected(
-    speeds, rival, probed
-):
-    def run(name):
-        speed = speeds[name].pop(0)
-        return speed if isinstance(speed, Failure) else result(speed)
-
-    row, values = duel.probe(ROW, run)
-    assert (row.rivals, values) == ((rival,), probed)
-
-
-@pytest.mark.parametrize(
     ("ours", "theirs", "parity"),
     [
         ([10.0, 12.0, 11.0], [11.0, 13.0, 12.0], True),

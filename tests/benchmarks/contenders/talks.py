@@ -15,7 +15,7 @@ class Work:
 
 
 if __name__ == "__main__":
-    work, _ = session.flags(Work)
+    work, _ = session.flags()
     print("the last words", file=sys.stderr, flush=True)
     if work.end == "fails":
         sys.exit(3)
