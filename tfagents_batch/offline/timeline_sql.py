@@ -28,6 +28,7 @@ _KEYS = float(2**60)  # number of values of mdp_key
 _METRICS = types("discrete")["metrics"]
 _ORDER = "PARTITION BY episode ORDER BY sequence_number, is_end"
 _OF_EPISODE = "episode", "mdp_key", "split", "ending", "length", "first"
+_OF_LOGGERS = "request_id", "model_version", "policy"  # not columns of ``ROWS``
 _OF_SAMPLE = "action_probability", "action_log_density", "reward", "metrics"
 # Names that a further column cannot have; nor can it begin as these do.
 _RESERVED = {
@@ -101,29 +102,25 @@ class Generator:
 FROM {INPUT}"""
         return self.dialect.gathered(rows)
 
-    def without_duplicates(self, columns: Mapping[str, str]) -> str:
+    def without_duplicates(self) -> str:
         """Return a query of the first or last row of each key.
 
         ``ds`` decides, then the MD5 of all columns that have a meaning, so that all
         engines agree.
-
-        Args:
-          columns: all columns of ``ROWS`` with their types.
         """
         down = " DESC" if self.config.on_duplicate == "last" else ""
-        name = self.dialect.name
-        known = types(self.schema.mode)
         texts = ", ".join(
-            self.dialect.canonical(name(x), known[x])
-            for x in sorted(known.keys() & columns.keys())
+            self.dialect.canonical(self.dialect.name(name), kind)
+            for name, kind in sorted(types(self.schema.mode).items())
+            if name not in _OF_LOGGERS
         )
-        return f"""SELECT {", ".join(map(name, columns))} FROM (
+        return f"""SELECT * FROM (
   SELECT *, row_number() OVER (
     PARTITION BY mdp_id, sequence_number
     ORDER BY ds{down}, md5(concat_ws('|', {texts})){down}
-  ) AS place
+  ) AS frame_place
   FROM {ROWS}
-) WHERE place = 1"""
+) WHERE frame_place = 1"""
 
     def episodes(self, view: str | None = None) -> str:
         """Return a query of each episode: its key, split, length, bounds and ending.
