@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import UserError
 from tfagents_batch.offline import manifest, publish
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.layout import layout
@@ -125,7 +125,7 @@ def build(
         config = work.config  # with its end_ds
         target = publish.partition(output, config.end_ds)
         manifest.check_change(output, schema, config)
-        with _saving(output), publish.staging(target) as staged:
+        with publish.staging(target) as staged:
             work.write(staged)
             rows.check_unchanged()
             if config.validation_sql is not None:
@@ -141,17 +141,6 @@ def build(
             work.tell(0.95, "publishing")
         work.tell(1.0, "publishing")
     return summary
-
-
-@contextlib.contextmanager
-def _saving(output: Path) -> Iterator[None]:
-    """Turn errors of the file system into a SaveError."""
-    try:
-        yield
-    except SaveError:
-        raise
-    except OSError as error:
-        raise SaveError(f"{output} cannot be written: {error}") from error
 
 
 class _Work:

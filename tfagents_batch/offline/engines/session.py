@@ -50,9 +50,7 @@ def started(master: str = "local[*]", memory: str = "2g") -> Iterator[Any]:
         return
     check_java()
     check_python()
-    scratch = Scratch()
-    with contextlib.ExitStack() as stack:
-        stack.callback(scratch.cleanup)
+    with contextlib.closing(Scratch()) as scratch:
         with _quiet("py4j"):  # a Ctrl-C meanwhile
             gateway, session = _start(sql, master, memory, Path(scratch.name))
         try:
