@@ -62,7 +62,7 @@ def test_several_inputs_and_options_are_flags(tmp_path, capsys):
         (["--input=a", "--mod=discrete"], "unknown flag --mod; did you mean --mode"),
         (
             ["--input=a", "--schema=no.json"],
-            "schema=no.json cannot be read: No such file",
+            "no.json cannot be read: No such file",
         ),
     ],
 )

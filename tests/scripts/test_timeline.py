@@ -125,8 +125,8 @@ def test_a_given_schema_orders_the_actions(run, tmp_path):
             "engine=hive: expected duckdb or spark",
         ),
         (["--input=a", "--output=t", "--nstep=2"], "did you mean --n_step"),
-        (["--input=a", "--output=t", "--horizon=no.json"], r"^no.json does not exist"),
-        (["--input=a", "--output=t", "--schema=no.json"], r"^no.json does not exist"),
+        (["--input=a", "--output=t", "--horizon=no.json"], "^no.json cannot be read"),
+        (["--input=a", "--output=t", "--schema=no.json"], "^no.json cannot be read"),
     ],
 )
 def test_bad_flags_are_user_errors(arguments, message, tmp_path, monkeypatch):
@@ -136,7 +136,7 @@ def test_bad_flags_are_user_errors(arguments, message, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text, message", [("{", "is not JSON"), ("[]", "is not a JSON")]
+    "text, message", [("{", "is no JSON"), ("[]", "is no JSON object")]
 )
 def test_a_horizon_file_must_be_an_object(run, tmp_path, text, message):
     path = tmp_path / "horizon.json"
