@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
+from tfagents_batch.suggest import unknown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +161,10 @@ def from_horizon(given: Mapping[str, Any]) -> FromHorizon:
     keys = _flat(given)
     unused = {key: why for key, why in _WITHOUT_EFFECT.items() if key in keys}
     used = {key: value for key, value in keys.items() if key not in unused}
-    found = config.check(config.replace(_Horizon(), used, "horizon."), "horizon.")
+    known = {field.name for field in dataclasses.fields(_Horizon)} | {*_WITHOUT_EFFECT}
+    for key in used.keys() - known:
+        raise UserError(unknown("key of Horizon", key, known))
+    found = config.check(config.replace(_Horizon(), used))
     if others := set(found.rewardColumns) - _REWARDS:
         raise UserError(
             f"rewardColumns has {', '.join(sorted(others))}; expected reward and "
