@@ -373,7 +373,7 @@ def test_json_has_rule_severity_count_and_examples(tmp_path):
 def test_the_table_lists_errors_first(tmp_path):
     rows = made.episode(3, reward=NAN)[:2]
     lines = check(made.write(tmp_path / "a.jsonl", rows)).table().splitlines()
-    assert lines[0].startswith("error number_in_reward (2): reward is NaN, inf")
+    assert lines[0].startswith("error number_in_reward (2): a number in reward")
     assert lines[1].endswith("a.jsonl, row 1: nan")
     assert lines[3].startswith("warning no_terminal (1): ")
     assert lines[-1] == "2 rows: 1 error, 1 warning"
