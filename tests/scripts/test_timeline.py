@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -135,23 +133,3 @@ def test_bad_flags_are_user_errors(arguments, message, tmp_path, monkeypatch):
         timeline.main(arguments)
 
 
-@pytest.mark.parametrize(
-    "text, message", [("{", "is no JSON"), ("[]", "is no JSON object")]
-)
-def test_a_horizon_file_must_be_an_object(run, tmp_path, text, message):
-    path = tmp_path / "horizon.json"
-    path.write_text(text)
-    with pytest.raises(UserError, match=message):
-        run(made.episode(3), f"--horizon={path}")
-
-
-def test_the_command_does_not_import_tensorflow(tmp_path):
-    path = made.write(tmp_path / "a.jsonl", made.episode(30))
-    code = (
-        "import sys; from tfagents_batch.scripts import app, timeline; "
-        f"sys.argv = ['timeline', '--input={path}', '--output={tmp_path}/table']; "
-        "status = app.run(timeline.main, tensorflow=False); "
-        "sys.exit(status or 'tensorflow' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], timeout=120)
-    assert done.returncode == 0
