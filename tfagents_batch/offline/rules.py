@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tfagents_batch.offline.engines.dialect import DUCKDB, weighted
 from tfagents_batch.offline.report import ERROR, WARNING
 from tfagents_batch.offline.schema import Mode
-from tfagents_batch.offline.sql import identifier, literal, literals, weighted
+from tfagents_batch.offline.sql import identifier, literal, literals
 
 # Names of all rules that are warnings, those of the validator included.
 WARNINGS = (
@@ -108,7 +109,7 @@ def rules(
         ),
     ]
     if weights:
-        terms = weighted("metrics", weights)
+        terms = weighted(DUCKDB, weights)
         found.append(
             Rule(
                 "reward_of_metrics",

@@ -19,6 +19,7 @@ from tfagents_batch.offline import text_files
 
 Mode = Literal["discrete", "parametric", "continuous"]
 FEATURES = "MAP(BIGINT, DOUBLE)"
+METRICS = "MAP(VARCHAR, DOUBLE)"
 # Type of an action in DuckDB's words: a name, or features of what was chosen.
 ACTION: dict[str, str] = {
     "discrete": "VARCHAR",
@@ -37,7 +38,7 @@ _TYPES = {
     "action_log_density": "DOUBLE",
     "reward": "DOUBLE",
     "possible_actions": "{action}[]",
-    "metrics": "MAP(VARCHAR, DOUBLE)",
+    "metrics": METRICS,
     "terminated": "BOOLEAN",
     "truncated": "BOOLEAN",
     "final_state_features": FEATURES,

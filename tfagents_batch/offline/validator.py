@@ -17,7 +17,7 @@ from tfagents_batch.offline.reader import Rows
 from tfagents_batch.offline.reading.conversion import OTHER_KEY
 from tfagents_batch.offline.report import ERROR, WARNING, Example, Finding, Report
 from tfagents_batch.offline.rules import WARNINGS, marker, rules
-from tfagents_batch.offline.schema import FEATURES, Schema, types
+from tfagents_batch.offline.schema import FEATURES, METRICS, Schema, types
 from tfagents_batch.offline.sql import literal, literals
 from tfagents_batch.suggest import closest, unknown
 
@@ -31,7 +31,7 @@ _EXPECTED = {
     "DOUBLE": "a number",
     "BOOLEAN": "true or false",
     FEATURES: 'a map from whole numbers to numbers, such as {"0": 1.5}',
-    "MAP(VARCHAR, DOUBLE)": 'a map from names to numbers, such as {"click": 1}',
+    METRICS: 'a map from names to numbers, such as {"click": 1}',
     "VARCHAR[]": "a list of names",
     f"{FEATURES}[]": 'a list of maps, such as [{"0": 1.5}]',
 }

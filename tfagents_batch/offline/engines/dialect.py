@@ -6,7 +6,7 @@ everywhere, such as ``MAP(BIGINT, DOUBLE)``; ``type`` translates them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tfagents_batch.offline.engines.spark_sql import Spark
 from tfagents_batch.offline.sql import identifier, literal
@@ -134,3 +134,12 @@ class DuckDB:
 
 Dialect = DuckDB | Spark
 DUCKDB = DuckDB()
+
+
+def weighted(dialect: Dialect, weights: Mapping[str, float]) -> str:
+    """Return the sum of metrics times their weights; a missing one is 0."""
+    terms = []
+    for name, weight in weights.items():
+        value = dialect.lookup("metrics", dialect.text(name))
+        terms.append(f"{dialect.number(weight)} * coalesce({value}, 0)")
+    return " + ".join(terms) or dialect.number(0)

@@ -9,10 +9,9 @@ import duckdb
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading.conversion import converted
-from tfagents_batch.offline.schema import ACTION, FEATURES, Mode
+from tfagents_batch.offline.schema import ACTION, FEATURES, METRICS, Mode
 from tfagents_batch.offline.sql import identifier
 
-METRICS = "MAP(VARCHAR, DOUBLE)"
 MASK = "_mask"  # suffix of a list of flags of ReAgent: which actions are possible
 POSSIBLE = "possible_actions" + MASK
 _PRESENCE = "_presence"  # the same: which entries of a list are present

@@ -9,10 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.engines.dialect import DUCKDB
-from tfagents_batch.offline.samples.columns import MASK, METRICS, OF_NEXT
-from tfagents_batch.offline.schema import ACTION, FEATURES, Mode
+from tfagents_batch.offline.samples.columns import MASK, OF_NEXT
+from tfagents_batch.offline.schema import ACTION, FEATURES, METRICS, Mode
 from tfagents_batch.offline.sql import identifier, literal, literals
 from tfagents_batch.offline.timeline_config import TimelineConfig
+from tfagents_batch.offline.timeline_sql import key_of_episode, power, split
 
 _NO_METRICS, _NO_FEATURES = f"MAP {{}}::{METRICS}", f"MAP {{}}::{FEATURES}"
 _NAMES = (
@@ -47,10 +48,11 @@ def query(
     by_time = config.discount == "time"
     value.setdefault("step", "1")
     exponent = value["time_diff" if by_time else "step"]
-    value.setdefault("discount", _power(exponent, config))
+    value.setdefault("discount", power(exponent, config))
     value |= _without_null(value, mode)
     value.setdefault("not_terminal", _not_terminal(value, mode))
-    value |= _split(value, config)
+    value.setdefault("mdp_key", key_of_episode(config))
+    value.setdefault("split", split(value["mdp_key"], config))
     value.setdefault("ds", "NULL::VARCHAR")
     names = [*_NAMES]
     if mode == "continuous":
@@ -78,7 +80,7 @@ def reduced(
     exponent = "i - 1"
     if config.discount == "time":
         exponent = "CASE WHEN i = 1 THEN 0 ELSE time_diff[i - 1] END"
-    factor = _power(exponent, config)
+    factor = power(exponent, config)
 
     def summed(value: str) -> str:
         return DUCKDB.sum("len(reward)", "i", f"{factor} * {value}")
@@ -111,13 +113,6 @@ def action_names(value: Mapping[str, str], names: Sequence[str]) -> dict[str, st
             numbers = f"list_filter(range(1, {len(names)} + 1), lambda k: {flag})"
             found[name] = f"list_transform({numbers}, lambda k: {listed}[k])"
     return found
-
-
-def _power(exponent: str, config: TimelineConfig) -> str:
-    """Return gamma to the power of steps, or of time in its unit."""
-    if config.discount == "time":
-        exponent = f"({exponent}) / {float(config.time_unit)!r}"
-    return f"pow({config.gamma!r}, {exponent})"
 
 
 def _times(value: Mapping[str, str]) -> dict[str, str]:
@@ -160,18 +155,6 @@ def _not_terminal(value: Mapping[str, str], mode: Mode) -> str:
     if mode == "discrete":
         return f"{value['next_action']} <> ''"
     return f"cardinality({value['next_action']}) > 0"
-
-
-def _split(value: Mapping[str, str], config: TimelineConfig) -> dict[str, str]:
-    """Return the hash of an episode, and its split."""
-    salted = f"concat({literal(config.salt)}, mdp_id)"
-    key = value.get("mdp_key", DUCKDB.key(salted))
-    share = f"{key} / {float(2**60)!r}"
-    split = (
-        f"CASE WHEN {share} < {config.train_share!r} THEN 'train' "
-        f"WHEN {share} >= {1 - config.eval_share!r} THEN 'eval' END"
-    )
-    return {"mdp_key": key, "split": value.get("split", split)}
 
 
 def _choices(
