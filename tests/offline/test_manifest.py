@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from tests.offline import made
@@ -24,7 +22,7 @@ def test_a_manifest_describes_its_partition(tmp_path):
     config = found.pop("config")
     assert config["n_step"] == 2
     assert config["end_ds"] == "2026-01-02"
-    schema = Schema.from_json(json.dumps(found.pop("schema")))
+    schema = Schema.from_dict(found.pop("schema"))
     assert schema == manifest.schema(summary.folder)
     assert schema.actions == ("drop", "send")
     assert schema.features == (0, 3)

@@ -1,6 +1,5 @@
 """Tests that a partition is replaced as a whole, whenever the process is killed."""
 
-import os
 import pathlib
 import signal
 import subprocess
@@ -32,19 +31,6 @@ def test_a_partition_appears_at_the_end_of_the_block(tmp_path):
     assert target.name == "ds=2026-01-01"
     assert contents(target) == {"new"}
     assert {x.name for x in target.parent.iterdir()} == {".lock", target.name}
-
-
-@pytest.mark.parametrize("swaps", [True, False])
-def test_a_partition_is_replaced_with_all_its_files(tmp_path, monkeypatch, swaps):
-    if not swaps:
-        monkeypatch.setattr(publish, "_swap", lambda one, other: False)
-    target = publish.partition(tmp_path, "1")
-    for text in ("old", "new"):
-        with publish.staging(target) as staged:
-            (staged / text).touch()
-            fill(staged, text)
-    assert {path.name for path in target.iterdir()} == {"new", *FILES}
-    assert {x.name for x in tmp_path.iterdir()} == {".lock", target.name}
 
 
 def test_an_error_leaves_the_old_partition(tmp_path):
@@ -143,14 +129,3 @@ def whole(folder):
     names, (text,) = {path.name for path in folder.iterdir()}, contents(folder) - {""}
     assert names == {text, *FILES}
     return text
-
-
-def test_the_swap_is_one_step_where_the_system_has_it(tmp_path):
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    fill(tmp_path / "a", "a")
-    fill(tmp_path / "b", "b")
-    if not publish._swap(tmp_path / "a", tmp_path / "b"):
-        pytest.skip(f"{os.uname().sysname} cannot exchange folders here")
-    assert contents(tmp_path / "a") == {"b"}
-    assert contents(tmp_path / "b") == {"a"}

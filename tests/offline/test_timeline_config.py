@@ -79,14 +79,18 @@ def test_a_file_of_the_last_horizon_is_read():
     [
         ({"startDS": "1"}, "unknown key of Horizon 'startDS'; did you mean 'startDs'?"),
         ({"query": {"tableSampel": 1}}, "did you mean 'tableSample'?"),
+        ([], "is no JSON object"),
         ({"query": 3}, "query is 3; expected an object"),
-        ({"tableSample": 0}, "tableSample is 0; expected more than 0"),
+        ({"tableSample": 0}, "tableSample is 0.0; expected more than 0"),
         ({"tableSample": "all"}, "tableSample is 'all'; expected a number"),
-        ({"addTerminalStateRow": 1}, "addTerminalStateRow is 1; expected bool"),
-        ({"actions": "ab"}, "actions is 'ab'; expected a list of names"),
+        (
+            {"addTerminalStateRow": 1},
+            "addTerminalStateRow is 1; expected true or false",
+        ),
+        ({"actions": "ab"}, "actions is 'ab'; expected a .*list"),
         ({"rewardColumns": ["slate_reward"]}, "rewardColumns has slate_reward"),
         ({"steps": 0}, "n_step is 0; expected at least 1"),
-        ({"steps": "2"}, "n_step is '2'; expected a whole number"),
+        ({"steps": "2"}, "steps is '2'; expected a whole number"),
     ],
 )
 def test_a_wrong_key_of_horizon_is_refused(given, text):

@@ -19,19 +19,16 @@ KILLED = """if True:
     import os, signal, sys
     from tests.offline import made
     from tests.support import logged
-    from tfagents_batch.offline import manifest, publish, timeline
+    from tfagents_batch.offline import publish, timeline
 
     module, name = sys.argv[2].rsplit(".", 1)
     kill = lambda *arguments, **options: os.kill(os.getpid(), signal.SIGKILL)
-    setattr({"manifest": manifest, "publish": publish, "work": timeline._Work}[module],
-            name, kill)
+    setattr({"publish": publish, "work": timeline._Work}[module], name, kill)
     logged.build(made.episode(9), sys.argv[1])
 """
 
 
-@pytest.mark.parametrize(
-    "where", ["work.summary", "manifest.write", "publish._sync", "publish.replace"]
-)
+@pytest.mark.parametrize("where", ["work.summary", "publish.replace"])
 def test_a_killed_timeline_leaves_the_old_partition(tmp_path, where):
     summary, before = logged.build(made.episode(3), tmp_path)
     command = [sys.executable, "-c", KILLED, str(tmp_path), where]

@@ -86,10 +86,18 @@ def test_the_timeline_publishes_a_specification(path, tmp_path, capsys):
         timeline.main(given)
 
 
-def test_the_command_does_not_import_tensorflow(path, tmp_path):
-    code = (
-        "import sys; from tfagents_batch.scripts import features; "
-        f"features.main(['--input={path}', '--report={tmp_path}/page.html']); "
-        "sys.exit('tensorflow' in sys.modules)"
-    )
+def test_commands_on_rows_do_not_import_tensorflow(path, tmp_path):
+    code = f"""if True:
+        import sys
+        from tfagents_batch.scripts import app, features, rows, timeline
+
+        for command, *flags in (
+            (rows,),
+            (features, "--report={tmp_path}/page.html"),
+            (timeline, "--output={tmp_path}/table"),
+        ):
+            sys.argv = ["command", "--input={path}", *flags]
+            assert not app.run(command.main, tensorflow=False)
+        sys.exit("tensorflow" in sys.modules)
+    """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

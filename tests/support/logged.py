@@ -41,14 +41,20 @@ def _opened(rows):
     from tfagents_batch.offline.reading import spark_rows
 
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder, "rows.parquet")
-        selected = 'SELECT * EXCLUDE (file, "row", unread) FROM rows'
-        rows.connection.execute(f"COPY ({selected}) TO '{path}'")
+        path = write_parquet(rows, pathlib.Path(folder, "rows.parquet"))
         extra = rows.extra_columns
         with spark_rows.open_rows(
             _spark[-1], path, rows.mode, extra_columns=extra
         ) as opened:
             yield opened
+
+
+def write_parquet(rows, path):
+    """Write open rows to a Parquet file, and return its path."""
+    path.parent.mkdir(exist_ok=True)
+    selected = 'SELECT * EXCLUDE (file, "row", unread) FROM rows'
+    rows.connection.execute(f"COPY ({selected}) TO '{path}'")
+    return path
 
 
 def samples(folder):

@@ -20,6 +20,7 @@ from tfagents_batch.offline.sql import literal, literals
 
 TRAIN, EVALUATE = "train", "eval"  # values of the column split
 _ALIGNMENT = 64  # bytes
+_BY_TIME = "ORDER BY mdp_key, sequence_number_ordinal"
 UNKNOWN = -1  # number of a next action that was not taken
 _POSSIBLE = {"mask": "possible_actions", "next_mask": "possible_next_actions"}
 _CANDIDATES = {
@@ -53,6 +54,11 @@ class Partition(NamedTuple):
         """Text that no other timeline has: the names of files are random."""
         text = json.dumps(self.manifest, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def table(self) -> str:
+        """SQL of all rows."""
+        return f"read_parquet({literals(self.files)})"
 
     @property
     def files(self) -> list[str]:
@@ -155,8 +161,7 @@ def read(
     where = "" if split is None else f" WHERE split = {literal(split)}"
     with _reading(found):
         if block is None:
-            files = f"read_parquet({literals(found.files)})"
-            return _select(found, files + where, missing=missing)
+            return _select(found, found.table + where, missing=missing)
         # One row group at a time: as Arrow, rows take several times the memory.
         parts = (
             _select(found, f"rows{where}", _groups(Block((group,), 0)), missing)
@@ -223,8 +228,7 @@ def _select(
     columns = {name: _array(table.column(name)) for name in _scalars(found)}
     for name, (_, ids) in sparse.items():
         fill = missing if name.endswith("state") else 0.0
-        with _narrowing(found):
-            columns[name] = maps.dense(table.column(name), ids, fill)
+        columns[name] = maps.dense(table.column(name), ids, fill)
     for name, parts in vectors.items():
         arrays = [table.column(f"{name}.{i}") for i in range(len(parts))]
         columns[name] = _vector(arrays, table.num_rows, name)
@@ -248,24 +252,11 @@ def _reading(found: Partition) -> Iterator[None]:
             f"{lost[0]} is gone: the timeline was made again while it was read. Start "
             "again to learn from the new rows, and write others to another --output"
         ) from error
-    except duckdb.ConversionException as error:
-        raise _too_large(found, first_line(error)) from error
-
-
-@contextlib.contextmanager
-def _narrowing(found: Partition) -> Iterator[None]:
-    """Add the partition to an error about a number beyond float32."""
-    try:
-        yield
-    except UserError as error:
-        raise _too_large(found, str(error)) from None
-
-
-def _too_large(found: Partition, why: str) -> UserError:
-    return UserError(
-        f"a number of {found.folder} is beyond float32 ({why}); make the timeline "
-        "again with smaller numbers: see its --custom_reward"
-    )
+    except (duckdb.ConversionException, OverflowError) as error:
+        raise UserError(
+            f"a number of {found.folder} is beyond float32 ({first_line(error)}); make "
+            "the timeline again with smaller numbers: see its --custom_reward"
+        ) from error
 
 
 def _groups(block: Block, columns: list[str] | None = None) -> Any:
@@ -305,20 +296,18 @@ def _scalars(found: Partition) -> dict[str, str]:
 
 def _vectors(schema: Schema) -> dict[str, list[str]]:
     """Return SQL of each number of the columns of several numbers, by name."""
-    found: dict[str, list[str]] = {}
     if schema.mode == "discrete":
-        for part, column in _POSSIBLE.items():
-            found[part] = [
-                f"list_contains({column}, {literal(name)})" for name in schema.actions
-            ]
-        return found
-    if schema.mode == "parametric":
-        for part, column in _CANDIDATES.items():
-            found[part] = [
-                f"list_transform({column}, lambda x: {_number('x', i)})"
-                for i in schema.action_features
-            ]
-    return found
+        return {
+            part: [f"list_contains({column}, {literal(x)})" for x in schema.actions]
+            for part, column in _POSSIBLE.items()
+        }
+    if schema.mode == "continuous":
+        return {}
+    numbers = [_number("x", i) for i in schema.action_features]
+    return {
+        part: [f"list_transform({column}, lambda x: {number})" for number in numbers]
+        for part, column in _CANDIDATES.items()
+    }
 
 
 def _maps(schema: Schema) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -427,14 +416,13 @@ def of_split(found: Partition, split: str, most: int, missing: float = 0.0) -> C
       most: number of rows, at most.
       missing: as of ``read``.
     """
-    files = f"read_parquet({literals(found.files)})"
     where, limit = f"WHERE split = {literal(split)}", f"LIMIT {int(most)}"
     # Whole rows are sorted only up to the last of these episodes, to save memory.
-    first = f"SELECT mdp_key FROM {files} {where} ORDER BY mdp_key {limit}"
+    first = f"SELECT mdp_key FROM {found.table} {where} ORDER BY mdp_key {limit}"
     where += f" AND mdp_key <= (SELECT max(mdp_key) FROM ({first}))"
-    order = "ORDER BY mdp_key, sequence_number_ordinal"
+    origin = f"{found.table} {where} {_BY_TIME} {limit}"
     with _reading(found):
-        return _select(found, f"{files} {where} {order} {limit}", missing=missing)
+        return _select(found, origin, missing=missing)
 
 
 def episodes(found: Partition, where: str, missing: float = 0.0) -> Columns:
@@ -448,10 +436,9 @@ def episodes(found: Partition, where: str, missing: float = 0.0) -> Columns:
       where: SQL condition of the rows.
       missing: as of ``read``.
     """
-    origin = f"read_parquet({literals(found.files)}) WHERE {where}"
-    order = "ORDER BY mdp_key, sequence_number_ordinal"
+    origin = f"{found.table} WHERE {where} {_BY_TIME}"
     with _reading(found):
-        return _select(found, f"{origin} {order}", missing=missing, metrics=True)
+        return _select(found, origin, missing=missing, metrics=True)
 
 
 def training_rows(found: Partition, block: Block) -> int:
@@ -490,13 +477,13 @@ def action_bounds(found: Partition) -> tuple[np.ndarray, np.ndarray]:
 def facts(found: Partition, *sql: str) -> tuple:
     """Return values that are computed over all rows, once in a process."""
     with _reading(found):
-        return _computed(literals(found.files), *sql)
+        return _computed(found.table, *sql)
 
 
 @functools.lru_cache(maxsize=64)  # a file of another timeline has another name
-def _computed(files: str, *sql: str) -> tuple:
+def _computed(table: str, *sql: str) -> tuple:
     import duckdb
 
-    text = f"SELECT {', '.join(sql)} FROM read_parquet({files})"
+    text = f"SELECT {', '.join(sql)} FROM {table}"
     with duckdb.connect() as connection:
         return connection.execute(text).fetchone()

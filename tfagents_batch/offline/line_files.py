@@ -32,7 +32,6 @@ class LineFiles:
       lines_per_file, bytes_per_file: size at which a file is complete.
 
     Attributes:
-      lines: number of lines in the current file.
       recovered: number of lines of files that a killed process left behind.
 
     Raises:
@@ -52,7 +51,7 @@ class LineFiles:
         self._limits = lines_per_file, bytes_per_file
         self._lock = threading.RLock()
         self._part: Path | None = None
-        self._descriptor = self.lines = self._bytes = 0
+        self._descriptor = self._lines = self._bytes = 0
         self._closed = False
         with _reported(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -68,19 +67,16 @@ class LineFiles:
           SaveError: if the disk is full, for example.
         """
         text = "".join(f"{line}\n" for line in lines).encode()
-        with self._lock:
+        with self._lock, _reported(self.folder):
             if self._closed:
                 raise UserError("the logger is closed; create another one")
-            try:
-                if self._part is None:
-                    self._open()
-                self._write(text)
-                self.lines += len(lines)
-                self._bytes += len(text)
-                if self.lines >= self._limits[0] or self._bytes >= self._limits[1]:
-                    self._complete()
-            except OSError as error:
-                raise _save_error(self.folder, error) from error
+            if self._part is None:
+                self._open()
+            self._write(text)
+            self._lines += len(lines)
+            self._bytes += len(text)
+            if self._lines >= self._limits[0] or self._bytes >= self._limits[1]:
+                self._complete()
 
     def rotate(self) -> None:
         """Complete the current file, so that readers see its lines.
@@ -108,7 +104,7 @@ class LineFiles:
             if part.exists():  # else another logger has taken it for an abandoned one
                 break
             os.close(self._descriptor)
-        self._part, self.lines, self._bytes = part, 0, 0
+        self._part, self._lines, self._bytes = part, 0, 0
 
     def _write(self, text: bytes) -> None:
         """Write all of a text; after a failure the file is as it was."""
@@ -178,11 +174,7 @@ def _reported(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _save_error(folder, error) from error
-
-
-def _save_error(folder: Path, error: OSError) -> SaveError:
-    return SaveError(
-        f"rows cannot be written to {folder}: {error.strerror or error}; rows of "
-        "earlier calls are intact"
-    )
+        raise SaveError(
+            f"rows cannot be written to {folder}: {error.strerror or error}; rows of "
+            "earlier calls are intact"
+        ) from error

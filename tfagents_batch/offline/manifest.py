@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -36,7 +37,7 @@ def write(
             {"name": path.name, "bytes": path.stat().st_size}
             for path in sorted(folder.glob("part-*.parquet"))
         ],
-        "schema": json.loads(schema.to_json()),
+        "schema": dataclasses.asdict(schema),
         "config": settings,
         "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
     }
@@ -73,7 +74,7 @@ def newest(output: Path) -> Path | None:
 
 def schema(folder: Path) -> Schema:
     """Return the schema of a partition."""
-    return Schema.from_json(json.dumps(read(folder)["schema"]))
+    return Schema.from_dict(read(folder)["schema"])
 
 
 def check_change(output: Path, found: Schema, config: TimelineConfig) -> None:

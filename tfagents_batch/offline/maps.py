@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tfagents_batch.errors import UserError
-
 
 def dense(column: Any, ids: Sequence[int], missing: float = 0.0) -> np.ndarray:
     """Return the values of some keys, f32 ``[N, len(ids)]``.
@@ -21,7 +19,7 @@ def dense(column: Any, ids: Sequence[int], missing: float = 0.0) -> np.ndarray:
       missing: value where the key, or its value, is not there.
 
     Raises:
-      UserError: for a finite number beyond float32.
+      OverflowError: for a finite number beyond float32.
     """
     found = np.full([len(column), len(ids)], missing, np.float32)
     keys, start = np.asarray(ids, np.int64), 0
@@ -46,5 +44,5 @@ def _narrow(values: np.ndarray) -> np.ndarray:
         found = values.astype(np.float32)
     beyond = np.isinf(found) & np.isfinite(values)
     if beyond.any():
-        raise UserError(f"{values[beyond][0]!r} is beyond float32")
+        raise OverflowError(repr(values[beyond][0]))
     return found

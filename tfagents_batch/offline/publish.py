@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import SaveError, UserError
 
 _HERE, _SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _OLD = "-old"
@@ -32,20 +32,26 @@ def staging(target: Path) -> Iterator[Path]:
 
     Raises:
       UserError: if another process is writing to the same table.
+      SaveError: if a file cannot be written.
     """
     output = target.parent
-    output.mkdir(parents=True, exist_ok=True)
-    with _only_writer(output):
-        _tidy(output)
-        staged = output / f".{target.name}-{os.getpid()}"
-        staged.mkdir()
-        try:
-            yield staged
-            _sync(staged)
-            replace(staged, target)
-            _sync_folder(output)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with _only_writer(output):
+            _tidy(output)
+            staged = output / f".{target.name}-{os.getpid()}"
+            staged.mkdir()
+            try:
+                yield staged
+                _sync(staged)
+                replace(staged, target)
+                _sync_folder(output)
+            finally:
+                shutil.rmtree(staged, ignore_errors=True)
+    except SaveError:
+        raise
+    except OSError as error:
+        raise SaveError(f"{output} cannot be written: {error}") from error
 
 
 def replace(staged: Path, target: Path) -> None:

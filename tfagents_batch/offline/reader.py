@@ -70,7 +70,7 @@ class Rows:
     def close(self) -> None:
         """Close the connection and delete temporary files; may be called again."""
         self.connection.close()
-        self._folder.cleanup()
+        self._folder.close()
 
     def fetch(self, query: str) -> list[tuple]:
         """Return the result of a query.
@@ -144,6 +144,8 @@ def open_rows(
       UserError: if there is no file, a file cannot be read or changes meanwhile, or a
         column has a type without a reading.
     """
+    if isinstance(data, (list, tuple)) and len(data) == 1 and isinstance(data[0], str):
+        (data,) = data  # also minari:<name>
     if schema is not None:
         mode, extra_columns = schema.mode, schema.extra_columns
     extra = tuple(extra_columns)

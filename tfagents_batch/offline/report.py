@@ -68,21 +68,18 @@ class Report:
         """Findings that may be intended."""
         return tuple(each for each in self.findings if each.severity == WARNING)
 
-    def headline(self) -> str:
-        """Return one line: the number of rows and of findings."""
-        counts = f"{_count(len(self.errors), ERROR)}, "
-        counts += _count(len(self.warnings), WARNING)
-        return f"{_count(self.rows, 'row')}: {counts}"
-
     def table(self) -> str:
-        """Return the findings with their examples, and the headline at the end."""
+        """Return the findings with their examples, and how many there are."""
         lines = []
         for each in self.findings:
             lines.append(f"{each.severity} {each.rule} ({each.count:,}): {each.text}")
             for file, row, value in each.examples:
                 place = "" if file is None else f"{file}, row {row:,}: "
                 lines.append(f"    {place}{_short(value)}")
-        return "\n".join([*lines, self.headline()])
+        errors = _count(len(self.errors), ERROR)
+        warnings = _count(len(self.warnings), WARNING)
+        lines.append(f"{_count(self.rows, 'row')}: {errors}, {warnings}")
+        return "\n".join(lines)
 
     def to_json(self) -> str:
         """Return a list of objects with the attributes of the findings."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tfagents_batch.offline.engines.dialect import DUCKDB, weighted
 from tfagents_batch.offline.report import ERROR, WARNING
 from tfagents_batch.offline.schema import Mode
-from tfagents_batch.offline.sql import identifier, literal, literals, weighted
+from tfagents_batch.offline.sql import identifier, literal, literals
 
 # Names of all rules that are warnings, those of the validator included.
 WARNINGS = (
@@ -108,7 +109,7 @@ def rules(
         ),
     ]
     if weights:
-        terms = weighted("metrics", weights)
+        terms = weighted(DUCKDB, weights)
         found.append(
             Rule(
                 "reward_of_metrics",
@@ -122,21 +123,17 @@ def rules(
 
 
 def _missing(mode: Mode) -> list[Rule]:
-    found = []
-    for name in _ALWAYS + _OF_DECISIONS:
-        condition = _is_missing(name)
-        if name in _OF_DECISIONS:
-            condition += f" AND NOT {marker(mode)}"
-        found.append(
-            Rule(
-                f"missing_{name}",
-                ERROR,
-                condition,
-                "NULL::VARCHAR",
-                f"{name} is missing; every decision needs it",
-            )
+    decision = f" AND NOT {marker(mode)}"
+    return [
+        Rule(
+            f"missing_{name}",
+            ERROR,
+            _is_missing(name) + (decision if name in _OF_DECISIONS else ""),
+            "NULL::VARCHAR",
+            f"{name} is missing; every decision needs it",
         )
-    return found
+        for name in _ALWAYS + _OF_DECISIONS
+    ]
 
 
 def _is_missing(name: str) -> str:
@@ -156,44 +153,26 @@ def _beyond(value: str) -> str:
 
 
 def _numbers(mode: Mode) -> list[Rule]:
-    columns = {"state_features": "", "final_state_features": "", "metrics": ""}
+    maps = ["state_features", "final_state_features", "metrics"]
     if mode != "discrete":
-        columns["action"] = ""
-    found = [
-        Rule(
-            f"number_in_{name}",
-            ERROR,
-            _bad(f"map_values({name})"),
-            f"{name}::VARCHAR",
-            f"a value of {name} is NULL, NaN, infinite or beyond float32; leave out "
-            "the key of a value that is not known",
-        )
-        for name in columns
-    ]
+        maps.append("action")
+    conditions = {name: _bad(f"map_values({name})") for name in maps}
     lists = ("possible_actions", "final_possible_actions")
     for name in lists if mode == "parametric" else ():
         values = f"flatten(list_transform({name}, lambda a: map_values(a)))"
-        found.append(
-            Rule(
-                f"number_in_{name}",
-                ERROR,
-                _bad(values),
-                f"{name}::VARCHAR",
-                f"a feature of an action in {name} is NULL, NaN, infinite or beyond "
-                "float32; leave out the key of a value that is not known",
-            )
+        conditions[name] = _bad(values)
+    conditions |= {name: _beyond(name) for name in ("reward", "action_log_density")}
+    return [
+        Rule(
+            f"number_in_{name}",
+            ERROR,
+            condition,
+            f"{name}::VARCHAR",
+            f"a number in {name} is NULL, NaN, infinite or beyond float32; expected "
+            "finite numbers: leave out what is not known",
         )
-    for name in ("reward", "action_log_density"):
-        found.append(
-            Rule(
-                f"number_in_{name}",
-                ERROR,
-                _beyond(name),
-                f"{name}::VARCHAR",
-                f"{name} is NaN, infinite or beyond float32; expected a finite number",
-            )
-        )
-    return found
+        for name, condition in conditions.items()
+    ]
 
 
 def _possible_actions(mode: Mode) -> list[Rule]:

@@ -11,12 +11,15 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline import text_files
 
 Mode = Literal["discrete", "parametric", "continuous"]
 FEATURES = "MAP(BIGINT, DOUBLE)"
+METRICS = "MAP(VARCHAR, DOUBLE)"
 # Type of an action in DuckDB's words: a name, or features of what was chosen.
 ACTION: dict[str, str] = {
     "discrete": "VARCHAR",
@@ -35,7 +38,7 @@ _TYPES = {
     "action_log_density": "DOUBLE",
     "reward": "DOUBLE",
     "possible_actions": "{action}[]",
-    "metrics": "MAP(VARCHAR, DOUBLE)",
+    "metrics": METRICS,
     "terminated": "BOOLEAN",
     "truncated": "BOOLEAN",
     "final_state_features": FEATURES,
@@ -69,23 +72,21 @@ class Schema:
     extra_columns: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """Return text that ``from_json`` reads, for manifests and checkpoints."""
+        """Return the text of a file that ``read`` reads."""
         return json.dumps(dataclasses.asdict(self), indent=2)
 
     @classmethod
-    def from_json(cls, text: str) -> Schema:
-        """Return the schema of a text.
+    def from_dict(cls, given: Any) -> Schema:
+        """Return the schema of what ``to_json`` has written, as JSON gives it.
 
         Raises:
-          UserError: if the text is not one of ``to_json``.
+          UserError: if it is something else.
         """
         try:
-            found = json.loads(text)
-            found = {
-                k: tuple(x) if isinstance(x, list) else x for k, x in found.items()
-            }
-            schema = cls(**found)
-        except (ValueError, TypeError, AttributeError) as error:
+            schema = cls(
+                **{k: tuple(x) if isinstance(x, list) else x for k, x in given.items()}
+            )
+        except (TypeError, AttributeError) as error:
             raise UserError(f"this is no schema of logged rows: {error}") from error
         if schema.mode not in get_args(Mode):
             raise UserError(
@@ -115,6 +116,15 @@ class Schema:
                     + (f" gained {came}" if came else "")
                 )
         return "; ".join(parts)
+
+
+def read(path: str | Path) -> Schema:
+    """Return the schema of a file.
+
+    Raises:
+      UserError: if it cannot be read, or has no schema.
+    """
+    return Schema.from_dict(text_files.read_json(path))
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:

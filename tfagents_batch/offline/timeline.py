@@ -15,9 +15,9 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import UserError
 from tfagents_batch.offline import manifest, publish
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.layout import layout
@@ -38,20 +38,12 @@ from tfagents_batch.offline.timeline_sql import (
     Generator,
 )
 
+if TYPE_CHECKING:
+    from tfagents_batch.offline.reader import Rows
+    from tfagents_batch.offline.reading.spark_rows import SparkRows
+
 ROW_GROUP = 65536  # rows
 Progress = Callable[[float, str], None]
-
-
-class Rows(Protocol):
-    """Rows to read, see ``reader.Rows`` and ``reading.spark_rows``."""
-
-    engine: Any  # an ``engines.engine.Engine``
-    view: str
-    mode: str
-    notices: list[str]
-
-    def check_unchanged(self) -> None:
-        """Raise a UserError if a file has changed since it was opened."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +83,7 @@ class Summary:
 
 
 def build(
-    rows: Rows,
+    rows: Rows | SparkRows,
     schema: Schema,
     config: TimelineConfig,
     output: str | os.PathLike[str],
@@ -133,7 +125,7 @@ def build(
         config = work.config  # with its end_ds
         target = publish.partition(output, config.end_ds)
         manifest.check_change(output, schema, config)
-        with _saving(output), publish.staging(target) as staged:
+        with publish.staging(target) as staged:
             work.write(staged)
             rows.check_unchanged()
             if config.validation_sql is not None:
@@ -151,22 +143,15 @@ def build(
     return summary
 
 
-@contextlib.contextmanager
-def _saving(output: Path) -> Iterator[None]:
-    """Turn errors of the file system into a SaveError."""
-    try:
-        yield
-    except SaveError:
-        raise
-    except OSError as error:
-        raise SaveError(f"{output} cannot be written: {error}") from error
-
-
 class _Work:
     """The steps of one timeline, on temporary tables of an engine."""
 
     def __init__(
-        self, rows: Rows, schema: Schema, config: TimelineConfig, tell: Progress
+        self,
+        rows: Rows | SparkRows,
+        schema: Schema,
+        config: TimelineConfig,
+        tell: Progress,
     ):
         self.config, self.tell = config, tell
         self._rows, self._engine, self._schema = rows, rows.engine, schema
@@ -307,8 +292,7 @@ class _Work:
     def _find_episodes(self) -> None:
         texts = self._texts()
         if self.config.on_duplicate != "error":
-            columns = self._engine.columns(ROWS)
-            self._engine.table(ROWS, texts.without_duplicates(columns))
+            self._engine.table(ROWS, texts.without_duplicates())
             self._duplicates = self._read - self._value(f"SELECT count(*) FROM {ROWS}")
         self._engine.table(EPISODES, texts.episodes(self._later))
         check_rows(self._engine, self._schema, self.config)

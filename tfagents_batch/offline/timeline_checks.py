@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines.engine import Engine
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS
 from tfagents_batch.suggest import unknown
+
+if TYPE_CHECKING:
+    from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
+    from tfagents_batch.offline.engines.spark_engine import SparkEngine
+
+    Engine = DuckDBEngine | SparkEngine
 
 _PLACEHOLDERS = {
     "{input}": INPUT,

@@ -63,7 +63,8 @@ class TimelineConfig:
 # Settings that change what the columns of a sample mean.
 OF_SAMPLES = ("n_step", "gamma", "discount", "time_unit", "last_row", "form")
 
-_HORIZON = {
+# Keys of Horizon that are settings under another name.
+_SETTINGS = {
     "startDs": "start_ds",
     "endDs": "end_ds",
     "steps": "n_step",
@@ -111,6 +112,25 @@ def checked(given: TimelineConfig) -> TimelineConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Horizon:
+    """Keys of Horizon that have an effect."""
+
+    startDs: str | None = None
+    endDs: str | None = None
+    steps: int | None = None
+    outlierEpisodeLengthPercentile: float | None = None
+    timeWindowLimit: int | None = None
+    validationSql: str | None = None
+    addTerminalStateRow: bool = False
+    actionDiscrete: bool | None = None
+    evalTableName: str | None = None
+    tableSample: float = option(100.0, "share of the episodes", above=0, most=100)
+    actions: tuple[str, ...] = ()
+    rewardColumns: tuple[str, ...] = ()
+    extraFeatureColumns: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class FromHorizon:
     """A configuration of Horizon in this package's words.
 
@@ -139,43 +159,37 @@ def from_horizon(given: Mapping[str, Any]) -> FromHorizon:
       UserError: for an unknown key, or a value that is not supported.
     """
     keys = _flat(given)
-    known = {
-        *_HORIZON,
-        *_WITHOUT_EFFECT,
-        *("addTerminalStateRow", "actionDiscrete", "evalTableName", "tableSample"),
-        *("actions", "rewardColumns", "extraFeatureColumns"),
-    }
-    for key in keys:
-        if key not in known:
-            raise UserError(unknown("key of Horizon", key, known))
-    keep = _typed(keys, "addTerminalStateRow", bool, False)
-    settings: dict[str, Any] = {
-        "last_row": "horizon_keep" if keep else "drop",
-        **{name: keys[key] for key, name in _HORIZON.items() if key in keys},
-        **_shares(keys),
-    }
-    others = set(_names(keys, "rewardColumns")) - _REWARDS
-    if others:
+    unused = {key: why for key, why in _WITHOUT_EFFECT.items() if key in keys}
+    used = {key: value for key, value in keys.items() if key not in unused}
+    known = {field.name for field in dataclasses.fields(_Horizon)} | {*_WITHOUT_EFFECT}
+    for key in used.keys() - known:
+        raise UserError(unknown("key of Horizon", key, known))
+    found = config.check(config.replace(_Horizon(), used))
+    if others := set(found.rewardColumns) - _REWARDS:
         raise UserError(
             f"rewardColumns has {', '.join(sorted(others))}; expected reward and "
             "metrics, the only columns of rewards that the timeline sums"
         )
-    discrete = _typed(keys, "actionDiscrete", bool, None)
+    evaluated = 0.0 if found.evalTableName is None else 0.2
+    settings = {
+        "last_row": "horizon_keep" if found.addTerminalStateRow else "drop",
+        "train_share": found.tableSample / 100 * (1 - evaluated),
+        "eval_share": found.tableSample / 100 * evaluated,
+        **{name: keys[key] for key, name in _SETTINGS.items() if key in keys},
+    }
     return FromHorizon(
         checked(config.replace(TimelineConfig(), settings)),
-        {True: "discrete", False: "parametric", None: None}[discrete],
-        _names(keys, "actions"),
-        _names(keys, "extraFeatureColumns"),
-        tuple(
-            f"{key} has no effect: {why}"
-            for key, why in _WITHOUT_EFFECT.items()
-            if key in keys
-        ),
+        {True: "discrete", False: "parametric", None: None}[found.actionDiscrete],
+        found.actions,
+        found.extraFeatureColumns,
+        tuple(f"{key} has no effect: {why}" for key, why in unused.items()),
     )
 
 
 def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of "timeline" and "query" beside those outside."""
+    if not isinstance(given, Mapping):
+        raise UserError(f"{given!r:.80} is no JSON object; expected keys of Horizon")
     found = {k: v for k, v in given.items() if k not in ("timeline", "query")}
     for part in ("timeline", "query"):
         inner = given.get(part, {})
@@ -183,32 +197,3 @@ def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(f"{part} is {inner!r}; expected an object of settings")
         found |= inner
     return found
-
-
-def _shares(keys: Mapping[str, Any]) -> dict[str, float]:
-    """Return the shares of a sample in percent, 80:20 where there is an evalTable."""
-    sample = keys.get("tableSample", 100)
-    if isinstance(sample, bool) or not isinstance(sample, (int, float)):
-        raise UserError(f"tableSample is {sample!r}; expected a number, in percent")
-    if not 0 < sample <= 100:
-        raise UserError(f"tableSample is {sample}; expected more than 0, at most 100")
-    share = sample / 100
-    if "evalTableName" not in keys:
-        return {"train_share": share, "eval_share": 0.0}
-    return {"train_share": share * 0.8, "eval_share": share * 0.2}
-
-
-def _typed(keys: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
-    value = keys.get(key, default)
-    if value is not default and not isinstance(value, kind):
-        raise UserError(f"{key} is {value!r}; expected {kind.__name__}")
-    return value
-
-
-def _names(keys: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    names = keys.get(key, [])
-    if not isinstance(names, (list, tuple)) or not all(
-        isinstance(name, str) for name in names
-    ):
-        raise UserError(f"{key} is {names!r}; expected a list of names")
-    return tuple(names)

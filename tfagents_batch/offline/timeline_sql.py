@@ -15,8 +15,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines.dialect import DUCKDB, Dialect
-from tfagents_batch.offline.schema import ACTION, FEATURES, Schema, types
+from tfagents_batch.offline.engines.dialect import DUCKDB, Dialect, weighted
+from tfagents_batch.offline.schema import ACTION, FEATURES, METRICS, Schema, types
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
 INPUT = "timeline_input"  # rows between start_ds and end_ds
@@ -25,9 +25,9 @@ EPISODES = "timeline_episodes"  # a row for each episode, with how it ends
 OUTPUT = "timeline_output"  # samples that were written
 
 _KEYS = float(2**60)  # number of values of mdp_key
-_METRICS = types("discrete")["metrics"]
 _ORDER = "PARTITION BY episode ORDER BY sequence_number, is_end"
 _OF_EPISODE = "episode", "mdp_key", "split", "ending", "length", "first"
+_OF_LOGGERS = "request_id", "model_version", "policy"  # not columns of ``ROWS``
 _OF_SAMPLE = "action_probability", "action_log_density", "reward", "metrics"
 # Names that a further column cannot have; nor can it begin as these do.
 _RESERVED = {
@@ -101,29 +101,25 @@ class Generator:
 FROM {INPUT}"""
         return self.dialect.gathered(rows)
 
-    def without_duplicates(self, columns: Mapping[str, str]) -> str:
+    def without_duplicates(self) -> str:
         """Return a query of the first or last row of each key.
 
         ``ds`` decides, then the MD5 of all columns that have a meaning, so that all
         engines agree.
-
-        Args:
-          columns: all columns of ``ROWS`` with their types.
         """
         down = " DESC" if self.config.on_duplicate == "last" else ""
-        name = self.dialect.name
-        known = types(self.schema.mode)
         texts = ", ".join(
-            self.dialect.canonical(name(x), known[x])
-            for x in sorted(known.keys() & columns.keys())
+            self.dialect.canonical(self.dialect.name(name), kind)
+            for name, kind in sorted(types(self.schema.mode).items())
+            if name not in _OF_LOGGERS
         )
-        return f"""SELECT {", ".join(map(name, columns))} FROM (
+        return f"""SELECT * FROM (
   SELECT *, row_number() OVER (
     PARTITION BY mdp_id, sequence_number
     ORDER BY ds{down}, md5(concat_ws('|', {texts})){down}
-  ) AS place
+  ) AS frame_place
   FROM {ROWS}
-) WHERE place = 1"""
+) WHERE frame_place = 1"""
 
     def episodes(self, view: str | None = None) -> str:
         """Return a query of each episode: its key, split, length, bounds and ending.
@@ -143,14 +139,12 @@ FROM {INPUT}"""
 LEFT JOIN (
   SELECT DISTINCT mdp_id AS later_id FROM {view} WHERE ds > {ds}
 ) AS later ON mdp_id = later_id"""
-        text, number = self.dialect.text, self.dialect.number
-        ending = text(_UNFLAGGED[self.config.last_row])
+        ending = self.dialect.text(_UNFLAGGED[self.config.last_row])
         if self.config.last_row != "horizon_keep":
             ending = f"CASE WHEN {continues} THEN 'open' ELSE {ending} END"
         known = "final_state_features IS NOT NULL"
         if self.schema.mode == "parametric":  # no candidates, no value of that state
             known += f" AND NOT ({self.dialect.is_empty('final_possible_actions')})"
-        key = self.dialect.key(f"concat({text(self.config.salt)}, mdp_id)")
         numbers = "NULL"
         if self.config.on_duplicate == "error":
             numbers = "count(DISTINCT sequence_number)"
@@ -158,10 +152,7 @@ LEFT JOIN (
   *,
   {continues} AS continues,
   {self.dialect.group("mdp_id")} AS episode,
-  CASE
-    WHEN mdp_key / {number(_KEYS)} < {number(self.config.train_share)} THEN 'train'
-    WHEN mdp_key / {number(_KEYS)} >= {number(1 - self.config.eval_share)} THEN 'eval'
-  END AS split,
+  {split("mdp_key", self.config, self.dialect)} AS split,
   CASE
     WHEN markers > 0 THEN 'marker'
     WHEN terminated THEN 'terminal'
@@ -172,7 +163,7 @@ LEFT JOIN (
 FROM (
   SELECT
     mdp_id,
-    {key} AS mdp_key,
+    {key_of_episode(self.config, self.dialect)} AS mdp_key,
     count(*) FILTER (WHERE NOT is_end) AS length,
     min(sequence_number) FILTER (WHERE NOT is_end) AS first,
     max(sequence_number) FILTER (WHERE NOT is_end) AS last,
@@ -305,16 +296,16 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
                 found[_next(name)] = self._if_next(value, absent)
             time = self._if_next(time, "0")
         found["time_diff"] = time
-        found["metrics"] = f"coalesce(metrics, {self.dialect.map([], [], _METRICS)})"
+        found["metrics"] = f"coalesce(metrics, {self.dialect.map([], [], METRICS)})"
         if self.config.n_step > 1:
             found["reward"] = self._sum(self.dialect.at("frame_reward", "i"))
             names = [*map(self.dialect.text, self.schema.metrics)]
             each = self.dialect.at("frame_metrics", "i")
             values = (self.dialect.lookup(each, x) for x in names)
             sums = [self._sum(f"coalesce({value}, 0)") for value in values]
-            found["metrics"] = self.dialect.map(names, sums, _METRICS)
-        by_time = self.config.discount == "time"
-        found["discount"] = self._power(time if by_time else "steps")
+            found["metrics"] = self.dialect.map(names, sums, METRICS)
+        exponent = time if self.config.discount == "time" else "steps"
+        found["discount"] = power(exponent, self.config, self.dialect)
         return found
 
     def _if_next(self, value: str, otherwise: str) -> str:
@@ -335,14 +326,9 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
     def _sum(self, value: str) -> str:
         """Return the discounted sum of a value of the i-th rewarded row, from 1."""
         time = f"{self.dialect.at('frame_sequence_number', 'i')} - sequence_number"
-        factor = self._power(time if self.config.discount == "time" else "i - 1")
+        exponent = time if self.config.discount == "time" else "i - 1"
+        factor = power(exponent, self.config, self.dialect)
         return self.dialect.sum("greatest(steps, 1)", "i", f"{factor} * {value}")
-
-    def _power(self, exponent: str) -> str:
-        """Return gamma to the power of steps, or of time in its unit."""
-        if self.config.discount == "time":
-            exponent = f"({exponent}) / {self.dialect.number(self.config.time_unit)}"
-        return f"pow({self.dialect.number(self.config.gamma)}, {exponent})"
 
     def _reward(self) -> str:
         """Return the reward of one row."""
@@ -350,11 +336,7 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
             return f"coalesce(CAST(({self.config.custom_reward}) AS DOUBLE), 0)"
         if self.config.metric_weights is None:
             return "reward"
-        terms = []
-        for name, weight in self.config.metric_weights.items():
-            value = self.dialect.lookup("metrics", self.dialect.text(name))
-            terms.append(f"{self.dialect.number(weight)} * coalesce({value}, 0)")
-        return " + ".join(terms) or self.dialect.number(0)
+        return weighted(self.dialect, self.config.metric_weights)
 
     def _carried(self) -> dict[str, str]:
         """Return what a sample has of its next row, and what stands for none."""
@@ -390,6 +372,27 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
     def _all_actions(self) -> str:
         names = map(self.dialect.text, self.schema.actions)
         return self.dialect.list(names, f"{ACTION[self.schema.mode]}[]")
+
+
+def power(exponent: str, config: TimelineConfig, dialect: Dialect = DUCKDB) -> str:
+    """Return gamma to the power of steps, or of time in its unit."""
+    if config.discount == "time":
+        exponent = f"({exponent}) / {dialect.number(config.time_unit)}"
+    return f"pow({dialect.number(config.gamma)}, {exponent})"
+
+
+def key_of_episode(config: TimelineConfig, dialect: Dialect = DUCKDB) -> str:
+    """Return the ``mdp_key`` of a row."""
+    return dialect.key(f"concat({dialect.text(config.salt)}, mdp_id)")
+
+
+def split(key: str, config: TimelineConfig, dialect: Dialect = DUCKDB) -> str:
+    """Return the split of an episode with a key; NULL if it is in none."""
+    share = f"{key} / {dialect.number(_KEYS)}"
+    return f"""CASE
+    WHEN {share} < {dialect.number(config.train_share)} THEN 'train'
+    WHEN {share} >= {dialect.number(1 - config.eval_share)} THEN 'eval'
+  END"""
 
 
 def _next(column: str) -> str:

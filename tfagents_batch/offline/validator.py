@@ -16,8 +16,8 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reader import Rows
 from tfagents_batch.offline.reading.conversion import OTHER_KEY
 from tfagents_batch.offline.report import ERROR, WARNING, Example, Finding, Report
-from tfagents_batch.offline.rules import WARNINGS, Rule, marker, rules
-from tfagents_batch.offline.schema import FEATURES, Schema, types
+from tfagents_batch.offline.rules import WARNINGS, marker, rules
+from tfagents_batch.offline.schema import FEATURES, METRICS, Schema, types
 from tfagents_batch.offline.sql import literal, literals
 from tfagents_batch.suggest import closest, unknown
 
@@ -31,7 +31,7 @@ _EXPECTED = {
     "DOUBLE": "a number",
     "BOOLEAN": "true or false",
     FEATURES: 'a map from whole numbers to numbers, such as {"0": 1.5}',
-    "MAP(VARCHAR, DOUBLE)": 'a map from names to numbers, such as {"click": 1}',
+    METRICS: 'a map from names to numbers, such as {"click": 1}',
     "VARCHAR[]": "a list of names",
     f"{FEATURES}[]": 'a list of maps, such as [{"0": 1.5}]',
 }
@@ -123,7 +123,7 @@ def _single(
         )
         (examples,) = rows.fetch(f"SELECT {shown} FROM {rows.view}")
         found += [
-            _finding(rule, number, some)
+            Finding(rule.name, rule.severity, number, rule.text, _shown(some))
             for (rule, number), some in zip(failed, examples, strict=True)
         ]
     return count, found
@@ -152,7 +152,7 @@ def _unread(rows: Rows) -> list[Finding]:
         else:
             rule = "wrong_type"
             text = f"{name} cannot be read; expected {_EXPECTED[known[name]]}"
-        found.append(_finding(Rule(rule, ERROR, "", "", text), count, some))
+        found.append(Finding(rule, ERROR, count, text, _shown(some)))
     return found
 
 
@@ -209,7 +209,7 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
             continue
         is_error = name == "early_end" or (name, chosen) == ("duplicate_key", "error")
         severity = ERROR if is_error else WARNING
-        found.append(_finding(Rule(name, severity, "", "", texts[name]), count, some))
+        found.append(Finding(name, severity, count, texts[name], _shown(some)))
     if not terminals and not options.continuing_task:
         text = (
             "no row has terminated and there is no end marker, so nothing is known "
@@ -282,6 +282,5 @@ def _examples(value: str) -> str:
     return f"min({{'file': file, 'row': row, 'value': {value}}}, {_EXAMPLES})"
 
 
-def _finding(rule: Rule, count: int, examples: Sequence[Mapping]) -> Finding:
-    some = tuple(Example(**each) for each in examples)
-    return Finding(rule.name, rule.severity, count, rule.text, some)
+def _shown(examples: Sequence[Mapping]) -> tuple[Example, ...]:
+    return tuple(Example(**each) for each in examples)

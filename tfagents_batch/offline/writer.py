@@ -32,11 +32,8 @@ from tfagents_batch.suggest import unknown
 class RowLogger:
     """Logger of rows; a context manager that several threads may use.
 
-    A file appears under its name, ``<prefix>-<time>-<random>.jsonl``, when it is
-    complete. Until then it is hidden from readers. Each call of ``log`` hands its rows
-    to the operating system, so they survive if the process is killed. The next logger
-    of the folder completes what a killed one left behind. Only a file that is complete
-    is sure to survive a power failure.
+    Files appear when they are complete, and rows of a killed process survive, see
+    ``line_files.LineFiles``.
 
     Args:
       folder: folder of the files, created if it does not exist; several loggers, also
@@ -103,11 +100,7 @@ class RowLogger:
         self._files.write(lines)
 
     def rotate(self) -> None:
-        """Complete the current file, so that readers see its rows.
-
-        Raises:
-          SaveError: if it cannot be written.
-        """
+        """Complete the current file, so that readers see its rows."""
         self._files.rotate()
 
     def close(self) -> None:
@@ -115,9 +108,13 @@ class RowLogger:
         self._files.close()
 
     def _line(self, row: Mapping[str, Any]) -> str:
-        if not isinstance(row, Mapping):
-            return to_line(row)  # raises
-        row = {name: value for name, value in row.items() if value is not None}
+        if isinstance(row, Mapping):  # ``to_line`` refuses all others
+            row = {name: value for name, value in row.items() if value is not None}
+            self._check(row)
+        return to_line(row, finite=True)
+
+    def _check(self, row: Mapping[str, Any]) -> None:
+        """Check that a row has the needed columns and no unknown one."""
         for name in row:
             if name not in self._columns:
                 text = unknown("column", name, self._columns)
@@ -125,4 +122,3 @@ class RowLogger:
         missing = [name for name in NEEDED if name not in row]
         if missing:
             raise UserError(f"a row lacks {', '.join(missing)}; every row needs it")
-        return to_line(row, finite=True)

@@ -7,12 +7,13 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from tfagents_batch import config
 from tfagents_batch.config import option
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import text_files
 from tfagents_batch.offline.features import horizon_form, specification
+from tfagents_batch.offline.features.layout import some
 from tfagents_batch.offline.features.settings import FeatureSettings
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.schema import Mode
@@ -69,21 +70,16 @@ def _search(command: Command, settings: FeatureSettings) -> int:
     from tfagents_batch.offline.features.page import page
     from tfagents_batch.offline.reader import open_rows
 
-    data = command.input[0] if len(command.input) == 1 else list(command.input)
-    with open_rows(data, command.mode, extra_columns=command.extra_columns) as rows:
+    with open_rows(
+        command.input, command.mode, extra_columns=command.extra_columns
+    ) as rows:
         search = find(rows, settings)
     if command.report is not None:
-        text = page(search, ", ".join(command.input))
-        try:
-            Path(command.report).write_text(text)
-        except OSError as error:
-            raise SaveError(f"{command.report} cannot be written: {error}") from error
+        text_files.write(page(search, ", ".join(command.input)), command.report)
     for each in search.features:
-        for odd in each.suspicions:
-            if odd.name != "infinite":
-                print(
-                    f"note: feature {each.id}: {odd.name}: {odd.text}", file=sys.stderr
-                )
+        for name, text in each.suspicions:
+            if name != "infinite":
+                print(f"note: feature {each.id}: {name}: {text}", file=sys.stderr)
     if search.problem:
         print(f"error: {search.problem}", file=sys.stderr)
         return app.EXIT_DATA
@@ -100,13 +96,8 @@ def _write(command: Command, found: Specification) -> None:
     for kind in specification.TYPES:
         ids = [i for i, x in found.features.items() if x.feature_type == kind]
         if ids:
-            app.show(f"{kind:17} {len(ids):>6,}  {_some(ids)}")
+            app.show(f"{kind:17} {len(ids):>6,}  {some(ids)}")
     app.show(f"sha256 {found.sha256}")
-
-
-def _some(ids: list[int]) -> str:
-    more = ", ..." if len(ids) > 10 else ""
-    return ", ".join(map(str, ids[:10])) + more
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from tfagents_batch import config
 from tfagents_batch.config import option
-from tfagents_batch.errors import SaveError, UserError
-from tfagents_batch.offline.schema import Mode, Schema
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import schema as schemas
+from tfagents_batch.offline import text_files
+from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import app
 
 
@@ -47,34 +48,17 @@ def main(argv: Sequence[str]) -> int:
     options = config.replace(Options(), given[1])
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")
-    schema = None if command.schema is None else _read(command.schema)
-    data = command.input[0] if len(command.input) == 1 else list(command.input)
+    schema = None if command.schema is None else schemas.read(command.schema)
     with open_rows(
-        data, command.mode, schema, extra_columns=command.extra_columns
+        command.input, command.mode, schema, extra_columns=command.extra_columns
     ) as rows:
         report = validate(rows, schema, options)
         if command.write_schema is not None:
-            _write(command.write_schema, rows.find_schema())
+            text_files.write(rows.find_schema().to_json(), command.write_schema)
         for notice in rows.notices:
             print(f"notice: {notice}", file=sys.stderr)
     app.show(report.to_json() if command.json else report.table())
     return app.EXIT_DATA if report.errors else 0
-
-
-def _read(path: str) -> Schema:
-    try:
-        text = Path(path).read_text()
-    except OSError as error:
-        raise UserError(f"--schema={path} cannot be read: {error.strerror}") from error
-    return Schema.from_json(text)
-
-
-def _write(path: str, schema: Schema) -> None:
-    try:
-        Path(path).write_text(schema.to_json())
-    except OSError as error:
-        text = f"--write_schema={path} cannot be written: {error.strerror}"
-        raise SaveError(text) from error
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any, Literal
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import manifest
+from tfagents_batch.offline import manifest, text_files
+from tfagents_batch.offline import schema as schemas
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.schema import Mode, Schema
 from tfagents_batch.offline.timeline_config import (
@@ -76,7 +76,9 @@ def main(argv: Sequence[str]) -> int:
         raise UserError("no rows are given; pass --input=<file or folder>")
     if command.output is None:
         raise UserError("no folder is given for the table; pass --output=<folder>")
-    horizon = from_horizon({} if command.horizon is None else _json(command.horizon))
+    horizon = from_horizon(
+        {} if command.horizon is None else text_files.read_json(command.horizon)
+    )
     base = TimelineConfig() if command.horizon is None else horizon.config
     settings = config.replace(base, given[1])
     return _run(command, settings, horizon)
@@ -112,7 +114,6 @@ def _opened(
     command: Command, mode: Mode, expected: Schema | None, extra: tuple[str, ...]
 ) -> Iterator[Any]:
     """Yield the rows, open in the engine."""
-    data = _data(command)
     if command.engine == "spark":
         from tfagents_batch.offline.engines import session
         from tfagents_batch.offline.reading import spark_rows
@@ -120,14 +121,14 @@ def _opened(
         with (
             session.started(command.spark_master, command.spark_memory) as spark,
             spark_rows.open_rows(
-                spark, data, mode, expected, extra_columns=extra
+                spark, command.input, mode, expected, extra_columns=extra
             ) as rows,
         ):
             yield rows
         return
     from tfagents_batch.offline.reader import open_rows
 
-    with open_rows(data, mode, expected, extra_columns=extra) as rows:
+    with open_rows(command.input, mode, expected, extra_columns=extra) as rows:
         yield rows
 
 
@@ -163,23 +164,19 @@ def _import(
     from tfagents_batch.offline.samples import partition
 
     if command.schema is not None:
-        actions = Schema.from_json(_text(command.schema)).actions
+        actions = schemas.read(command.schema).actions
     folder, count = partition.write(
-        _data(command), command.output or "", settings, mode, actions
+        command.input, command.output or "", settings, mode, actions
     )
     app.show(f"samples  {count:,}")
     app.show(str(folder))
     return 0
 
 
-def _data(command: Command) -> Any:
-    return command.input[0] if len(command.input) == 1 else list(command.input)
-
-
 def _expected(command: Command, settings: TimelineConfig) -> Schema | None:
     """Return the schema that rows must have: the given one, or that of the table."""
     if command.schema is not None:
-        return Schema.from_json(_text(command.schema))
+        return schemas.read(command.schema)
     newest = manifest.newest(Path(command.output or ""))
     if newest is None or settings.on_change == "accept":
         return None
@@ -189,26 +186,6 @@ def _expected(command: Command, settings: TimelineConfig) -> Schema | None:
 def _found(rows: Any, actions: tuple[str, ...]) -> Schema:
     schema = rows.find_schema()
     return dataclasses.replace(schema, actions=actions) if actions else schema
-
-
-def _json(path: str) -> dict[str, Any]:
-    text = _text(path)
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{path} is not a JSON object; expected keys of Horizon")
-    return found
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text()
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist; expected a JSON file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
 
 
 if __name__ == "__main__":

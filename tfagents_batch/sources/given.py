@@ -42,8 +42,7 @@ def table(
 
     timeline = config.replace(TimelineConfig(), dict(settings or {}), "timeline.")
     with contextlib.ExitStack() as stack:
-        scratch = Scratch()
-        stack.callback(scratch.cleanup)
+        scratch = stack.enter_context(contextlib.closing(Scratch()))
         target = Path(folder or Path(scratch.name, "table")).expanduser()
         _write(data, mode, timeline, target)
         yield target

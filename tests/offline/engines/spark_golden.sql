@@ -16,13 +16,13 @@ SELECT
   coalesce(action = '' OR size(possible_actions) = 0, false) AS is_end
 FROM timeline_input;
 
-SELECT `ds`, `mdp_id`, `reward`, `ids`, `metrics`, `possible_actions` FROM (
+SELECT * FROM (
   SELECT *, row_number() OVER (
     PARTITION BY mdp_id, sequence_number
-    ORDER BY ds, md5(concat_ws('|', coalesce(CAST(`ds` AS STRING), 'null'), coalesce(CAST(`mdp_id` AS STRING), 'null'), coalesce('{' || array_join(transform(array_sort(map_entries(`metrics`)), pair -> coalesce(CAST(pair.key AS STRING), 'null') || ':' || coalesce(CASE WHEN pair.value IS NOT NULL THEN replace(replace(lower(format_string('%a', pair.value)), '.0p', 'p'), 'infinity', 'inf') END, 'null')), ',') || '}', 'null'), coalesce('[' || array_join(transform(`possible_actions`, item -> coalesce(CAST(item AS STRING), 'null')), ',') || ']', 'null'), coalesce(CASE WHEN `reward` IS NOT NULL THEN replace(replace(lower(format_string('%a', `reward`)), '.0p', 'p'), 'infinity', 'inf') END, 'null')))
-  ) AS place
+    ORDER BY ds, md5(concat_ws('|', coalesce(CAST(`action` AS STRING), 'null'), coalesce(CASE WHEN `action_log_density` IS NOT NULL THEN replace(replace(lower(format_string('%a', `action_log_density`)), '.0p', 'p'), 'infinity', 'inf') END, 'null'), coalesce(CASE WHEN `action_probability` IS NOT NULL THEN replace(replace(lower(format_string('%a', `action_probability`)), '.0p', 'p'), 'infinity', 'inf') END, 'null'), coalesce(CAST(`ds` AS STRING), 'null'), coalesce('[' || array_join(transform(`final_possible_actions`, item -> coalesce(CAST(item AS STRING), 'null')), ',') || ']', 'null'), coalesce('{' || array_join(transform(array_sort(map_entries(`final_state_features`)), pair -> coalesce(CAST(pair.key AS STRING), 'null') || ':' || coalesce(CASE WHEN pair.value IS NOT NULL THEN replace(replace(lower(format_string('%a', pair.value)), '.0p', 'p'), 'infinity', 'inf') END, 'null')), ',') || '}', 'null'), coalesce(CAST(`mdp_id` AS STRING), 'null'), coalesce('{' || array_join(transform(array_sort(map_entries(`metrics`)), pair -> coalesce(CAST(pair.key AS STRING), 'null') || ':' || coalesce(CASE WHEN pair.value IS NOT NULL THEN replace(replace(lower(format_string('%a', pair.value)), '.0p', 'p'), 'infinity', 'inf') END, 'null')), ',') || '}', 'null'), coalesce('[' || array_join(transform(`possible_actions`, item -> coalesce(CAST(item AS STRING), 'null')), ',') || ']', 'null'), coalesce(CASE WHEN `reward` IS NOT NULL THEN replace(replace(lower(format_string('%a', `reward`)), '.0p', 'p'), 'infinity', 'inf') END, 'null'), coalesce(CAST(`sequence_number` AS STRING), 'null'), coalesce('{' || array_join(transform(array_sort(map_entries(`state_features`)), pair -> coalesce(CAST(pair.key AS STRING), 'null') || ':' || coalesce(CASE WHEN pair.value IS NOT NULL THEN replace(replace(lower(format_string('%a', pair.value)), '.0p', 'p'), 'infinity', 'inf') END, 'null')), ',') || '}', 'null'), coalesce(CAST(`terminated` AS STRING), 'null'), coalesce(CAST(`truncated` AS STRING), 'null')))
+  ) AS frame_place
   FROM timeline_rows
-) WHERE place = 1;
+) WHERE frame_place = 1;
 
 SELECT
   *,

@@ -21,12 +21,10 @@ def test_the_text_of_one_timeline_is_that_of_the_golden_file():
         metric_weights={"m": 2},
     )
     texts = Generator(schema, config, SPARK)
-    columns = {"ds": "string", "mdp_id": "string", "reward": "double", "ids": "string"}
-    columns |= {"metrics": "map<string,double>", "possible_actions": "array<string>"}
     found = [
         texts.input("logged_rows"),
         texts.rows(),
-        texts.without_duplicates(columns),
+        texts.without_duplicates(),
         texts.episodes("logged_rows"),
         texts.samples(7.5),
         contents.query("logged_rows", "parametric", SPARK),

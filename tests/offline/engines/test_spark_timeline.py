@@ -77,11 +77,8 @@ def test_two_golden_cases_hold_in_spark(spark, tmp_path):
 
 def test_a_dataframe_gives_the_weights_of_its_parquet_files(spark, tmp_path):
     rows = timelines.walks(200)
-    path = tmp_path / "rows.parquet"
     with reader.open_rows(rows) as opened:
-        opened.connection.execute(
-            f"COPY (SELECT * EXCLUDE (file, \"row\", unread) FROM rows) TO '{path}'"
-        )
+        path = logged.write_parquet(opened, tmp_path / "rows.parquet")
     table = timelines.build(tmp_path / "table", path)
     frame = spark.read.parquet(str(path)).where("sequence_number >= 0")
     samples = spark.read.parquet(f"{manifest.newest(table)}/*.parquet")
@@ -102,12 +99,8 @@ def test_a_dataframe_gives_the_weights_of_its_parquet_files(spark, tmp_path):
 
 def test_a_folder_of_a_partition_gives_the_ds_of_its_rows(spark, tmp_path):
     for name in ("ds=2026-01-05", "others"):
-        path = tmp_path / name / "rows.parquet"
-        path.parent.mkdir()
         with reader.open_rows(timelines.walks(2)) as opened:
-            opened.connection.execute(
-                f"COPY (SELECT * EXCLUDE (file, \"row\", unread) FROM rows) TO '{path}'"
-            )
+            logged.write_parquet(opened, tmp_path / name / "rows.parquet")
     with spark_rows.open_rows(spark, tmp_path) as rows:
         query = f"SELECT DISTINCT file, ds FROM {rows.view} ORDER BY ds DESC"
         found = rows.engine.fetch(query)
@@ -218,12 +211,9 @@ def test_random_rows_give_equal_samples_in_both_engines(spark, mode, tmp_path):
     given = random_rows(100_000, mode, seed=7)
     settings = {"on_duplicate": "last", "max_length_percentile": 0.9} | SETTINGS[mode]
     config = TimelineConfig(gamma=0.9, train_share=0.7, **settings)
-    path = tmp_path / "rows.parquet"
     with reader.open_rows(given, mode) as rows:
         schema = rows.find_schema()
-        rows.connection.execute(
-            f"COPY (SELECT * EXCLUDE (file, \"row\", unread) FROM rows) TO '{path}'"
-        )
+        path = logged.write_parquet(rows, tmp_path / "rows.parquet")
     summaries = []
     with reader.open_rows(path, mode) as rows:
         summaries.append(timeline.build(rows, schema, config, tmp_path / "duckdb"))

@@ -17,13 +17,10 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_the_statistics_are_those_of_scipy(name):
+def test_the_statistic_is_that_of_scipy(name):
     x = SAMPLES[name]
     expected = stats.normaltest(x).statistic
     assert normality.omnibus(x) == pytest.approx(expected, rel=1e-9)
-    for power in (-2.0, 0.0, 0.3, 1.0, 2.5):
-        expected = stats.boxcox_llf(power, x)
-        assert normality.log_likelihood(power, x) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -32,7 +29,7 @@ def test_lambda_is_that_of_scipy_or_more_likely(name):
     expected = stats.boxcox_normmax(x, method="mle")  # exact to about 1e-8
     found = normality.box_cox(x)
     assert found.power == pytest.approx(expected, abs=1e-6)
-    mine, its = (normality.log_likelihood(p, x) for p in (found.power, expected))
+    mine, its = (stats.boxcox_llf(p, x) for p in (found.power, expected))
     assert mine >= its - 1e-9 * abs(its)
     transformed = stats.boxcox(x, lmbda=found.power)
     np.testing.assert_allclose(found.transformed, transformed, rtol=1e-9, atol=1e-9)

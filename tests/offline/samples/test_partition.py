@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.offline.samples.imported import H19, lines, write
+from tests.offline.samples.imported import ARRAYS, H19, lines, write
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import dense
 
@@ -54,3 +54,16 @@ def test_logged_rows_are_no_samples(tmp_path):
     row = {k: x for k, x in H19[0].items() if not k.startswith("next")}
     with pytest.raises(UserError, match="the samples lack next_state_features"):
         write(lines(tmp_path, [row]), tmp_path)
+
+
+@pytest.mark.parametrize("discount", ["step", "time"])
+def test_arrays_are_reduced_as_the_timeline_does_it(tmp_path, discount):
+    (found,), _ = write(lines(tmp_path, [ARRAYS]), tmp_path, discount=discount)
+    by_time = discount == "time"
+    factors = [1, 0.5**2, 0.5**5] if by_time else [1, 0.5, 0.25]
+    assert found["reward"] == factors[0] + 2 * factors[1] + 4 * factors[2]
+    assert found["metrics"] == {"m": 10 + 20 * factors[1]}
+    assert found["next_state_features"] == {1: 4.0}
+    assert found["next_action"] == "b" and found["time_diff"] == 6
+    assert found["possible_next_actions"] == ["a", "b"] and found["not_terminal"]
+    assert found["step"] == 3 and found["discount"] == (0.5**6 if by_time else 0.125)

@@ -1,107 +1,30 @@
-"""Expressions whose words differ between SQL engines.
+"""Expressions whose words differ between SQL engines: ``DuckDB`` and ``Spark``.
 
-Types are written in the words of DuckDB everywhere, such as ``MAP(BIGINT, DOUBLE)``;
-``Dialect.type`` translates them.
+Both have the same methods, which return SQL. Types are written in the words of DuckDB
+everywhere, such as ``MAP(BIGINT, DOUBLE)``; ``type`` translates them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Mapping
 
+from tfagents_batch.offline.engines.spark_sql import Spark
 from tfagents_batch.offline.sql import identifier, literal
-
-
-class Dialect(Protocol):
-    """Words of an engine; all methods return SQL."""
-
-    def name(self, text: str) -> str:
-        """Return a quoted name of a column or a table."""
-
-    def text(self, text: str) -> str:
-        """Return a string."""
-
-    def number(self, value: float) -> str:
-        """Return a finite number."""
-
-    def type(self, kind: str) -> str:
-        """Return a type."""
-
-    def map(self, keys: Iterable[str], values: Iterable[str], kind: str) -> str:
-        """Return a map of a type, from expressions of its keys and values."""
-
-    def list(self, values: Iterable[str], kind: str) -> str:
-        """Return a list of a type."""
-
-    def is_empty(self, value: str) -> str:
-        """Return whether a list has no elements."""
-
-    def is_empty_map(self, value: str) -> str:
-        """Return whether a map has no keys."""
-
-    def first(self, value: str, count: str) -> str:
-        """Return the first elements of a list."""
-
-    def at(self, value: str, index: str) -> str:
-        """Return an element of a list, counted from 1."""
-
-    def lookup(self, value: str, key: str) -> str:
-        """Return the value of a key in a map, NULL if it is not there."""
-
-    def each(self, value: str, item: str, result: str) -> str:
-        """Return the list of ``result`` for each ``item``."""
-
-    def counted(self, values: str, view: str) -> str:
-        """Return a query of the elements of lists: ``name`` and ``number``."""
-
-    def sum(self, count: str, index: str, summand: str) -> str:
-        """Return the sum of ``summand`` for an index from 1 to ``count``."""
-
-    def frame(self, value: str, window: str) -> str:
-        """Return the values of a window's frame as a list, NULL included."""
-
-    def later(self, value: str, count: int, window: str, frame: str) -> str:
-        """Return a value of the row that is ``count`` later, or else of the last row.
-
-        Args:
-          value: the column.
-          count: number of rows.
-          window: window of all rows in their order.
-          frame: the same from the current row to the ``count`` following ones.
-        """
-
-    def percentile(self, value: str, share: float) -> str:
-        """Return the exact percentile of a column, interpolated linearly."""
-
-    def key(self, text: str) -> str:
-        """Return the first 60 bits of the MD5 of a text, as a BIGINT."""
-
-    def canonical(self, value: str, kind: str) -> str:
-        """Return a text of a value that is the same in all engines."""
-
-    def group(self, column: str) -> str:
-        """Return a value that tells apart the groups of ``GROUP BY column``."""
-
-    def gathered(self, query: str) -> str:
-        """Return a query of the same rows, placed where they will be grouped."""
-
-    def shuffled(self, *columns: str) -> str:
-        """Return the clauses of an order that depends on columns and means nothing."""
 
 
 class DuckDB:
     """Words of DuckDB."""
 
     def name(self, text: str) -> str:
-        """Return a name in double quotes."""
+        """Return the name of a column or a table, quoted."""
         return identifier(text)
 
     def text(self, text: str) -> str:
-        """Return a string in single quotes."""
+        """Return a string, quoted."""
         return literal(text)
 
     def number(self, value: float) -> str:
-        """Return a number."""
+        """Return a finite number."""
         return repr(float(value))
 
     def type(self, kind: str) -> str:
@@ -156,7 +79,14 @@ class DuckDB:
         return f"coalesce(list({value}) OVER {window}, [])"  # no row gives NULL
 
     def later(self, value: str, count: int, window: str, frame: str) -> str:
-        """Return a value of a later row, or else of the last row."""
+        """Return a value of the row that is ``count`` later, or else of the last row.
+
+        Args:
+          value: the column.
+          count: number of rows.
+          window: window of all rows in their order.
+          frame: the same from the current row to the ``count`` following ones.
+        """
         del count, window
         return f"last_value({value}) OVER {frame}"
 
@@ -186,12 +116,15 @@ class DuckDB:
         return f"coalesce({found}, 'null')"
 
     def group(self, column: str) -> str:
-        """Return the number of the group: sorting by it is faster than by a text."""
+        """Return a value that tells apart the groups of ``GROUP BY column``.
+
+        Sorting by a number is faster than by a text.
+        """
         del column
         return "row_number() OVER ()"
 
     def gathered(self, query: str) -> str:
-        """Return the query."""
+        """Return a query of the same rows, placed where they will be grouped."""
         return query
 
     def shuffled(self, *columns: str) -> str:
@@ -199,4 +132,14 @@ class DuckDB:
         return f"ORDER BY hash({', '.join(columns)})"
 
 
+Dialect = DuckDB | Spark
 DUCKDB = DuckDB()
+
+
+def weighted(dialect: Dialect, weights: Mapping[str, float]) -> str:
+    """Return the sum of metrics times their weights; a missing one is 0."""
+    terms = []
+    for name, weight in weights.items():
+        value = dialect.lookup("metrics", dialect.text(name))
+        terms.append(f"{dialect.number(weight)} * coalesce({value}, 0)")
+    return " + ".join(terms) or dialect.number(0)

@@ -18,10 +18,16 @@ _PART_BYTES = 2**29
 
 
 class DuckDBEngine:
-    """Connection of DuckDB; an ``engine.Engine``.
+    """Connection of DuckDB with views and temporary tables of its own.
+
+    ``SparkEngine`` has the same methods.
 
     Args:
       connection: the connection.
+
+    Attributes:
+      dialect: words of the engine.
+      version: name and version, such as "duckdb v1.4.0".
     """
 
     dialect = DUCKDB
@@ -38,17 +44,12 @@ class DuckDBEngine:
         """Return the result of a query."""
         return self._connection.execute(query).fetchall()
 
-    def columns(self, name: str) -> dict[str, str]:
-        """Return the columns of a table with their types."""
-        table = self._connection.table(name)
-        return dict(zip(table.columns, map(str, table.types), strict=True))
-
     def table(self, name: str, query: str) -> None:
         """Create or replace a temporary table."""
         self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS\n{query}")
 
     def rows(self, name: str, query: str) -> None:
-        """Create or replace a temporary table."""
+        """Create or replace a table or a view of rows that many queries read."""
         self.table(name, query)
 
     def view(self, name: str, query: str) -> None:
@@ -67,7 +68,17 @@ class DuckDBEngine:
                 self._connection.execute(f"DROP {what} {name}")
 
     def write(self, query: str, folder: Path, prefix: str, group_rows: int) -> None:
-        """Write the result of a query, see ``Engine``."""
+        """Write the result of a query as Parquet files into a folder.
+
+        Args:
+          query: SQL of the rows.
+          folder: an empty folder.
+          prefix: beginning of the names of the files.
+          group_rows: rows of a row group.
+
+        Raises:
+          OSError: if a file cannot be written.
+        """
         copy = (
             f"COPY ({query}) TO {literal(str(folder))} (FORMAT parquet, "
             f"ROW_GROUP_SIZE {group_rows}, FILE_SIZE_BYTES {_PART_BYTES}, "
@@ -83,12 +94,17 @@ class DuckDBEngine:
         self.view(name, f"SELECT * FROM read_parquet({literals(files)})")
 
     def run(self, work: Callable[[], None], tell: Callable[[float], None]) -> None:
-        """Run statements, see ``interruptible.run``."""
+        """Run statements; an exception in the calling thread ends them.
+
+        Args:
+          work: function that executes statements.
+          tell: called with the part that is done, 0 to 1, where it is known.
+        """
         interruptible.run(self._connection, work, tell)
 
     @contextlib.contextmanager
     def failing(self, what: str) -> Iterator[None]:
-        """Turn DuckDB's errors into a UserError."""
+        """Turn DuckDB's errors into a UserError that begins with ``what``."""
         try:
             yield
         except duckdb.InterruptException:

@@ -28,7 +28,7 @@ class Scratch:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         new.rename(new.with_name(_LOCK))  # others find it only when it is locked
 
-    def cleanup(self) -> None:
+    def close(self) -> None:
         """Remove the folder; may be called again."""
         self._folder.cleanup()
         self._lock.close()

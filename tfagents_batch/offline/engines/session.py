@@ -50,9 +50,7 @@ def started(master: str = "local[*]", memory: str = "2g") -> Iterator[Any]:
         return
     check_java()
     check_python()
-    scratch = Scratch()
-    with contextlib.ExitStack() as stack:
-        stack.callback(scratch.cleanup)
+    with contextlib.closing(Scratch()) as scratch:
         with _quiet("py4j"):  # a Ctrl-C meanwhile
             gateway, session = _start(sql, master, memory, Path(scratch.name))
         try:
@@ -67,11 +65,7 @@ def started(master: str = "local[*]", memory: str = "2g") -> Iterator[Any]:
 
 
 def check_java() -> None:
-    """Check that Java 17 or later is there.
-
-    Raises:
-      UserError: with the version that was found, if any.
-    """
+    """Check that Java 17 or later is there; raise a UserError with what is found."""
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home, "bin/java")) if home else shutil.which("java")
     what = f"Spark needs Java {_JAVA} or later"
@@ -89,11 +83,7 @@ def check_java() -> None:
 
 
 def check_python() -> None:
-    """Check that Spark's processes of Python have the version of this one.
-
-    Raises:
-      UserError: if ``PYSPARK_PYTHON`` has another version, or cannot be run.
-    """
+    """Check that ``PYSPARK_PYTHON``, if it is set, has the version of this process."""
     command = os.environ.get("PYSPARK_PYTHON")
     if not command:
         return
@@ -109,11 +99,7 @@ def check_python() -> None:
 
 
 def _import() -> Any:
-    """Import PySpark.
-
-    Raises:
-      UserError: if it is missing or too old.
-    """
+    """Import PySpark, which must be there and new enough."""
     try:
         # It is for users of pandas in Spark, and comes again with each late import.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
@@ -187,7 +173,8 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
     conf = SparkConf(loadDefaults=False)
     for name, value in settings.items():
         conf.set(name, value)
-    before = _interrupt_handler()
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if is_main else None
     log = folder / "stderr.txt"
     try:
         with log.open("w") as errors:
@@ -240,13 +227,6 @@ def _forget(gateway: Any) -> None:
         process.kill()
         process.wait()
     SparkContext._gateway = SparkContext._jvm = None
-
-
-def _interrupt_handler() -> Any:
-    """Return the handler of Ctrl-C; None if this thread cannot set one."""
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    return signal.getsignal(signal.SIGINT)
 
 
 @contextlib.contextmanager

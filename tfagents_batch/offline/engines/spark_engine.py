@@ -26,7 +26,7 @@ _PLAIN = {
 
 
 class SparkEngine:
-    """Session of Spark; an ``engine.Engine``.
+    """Session of Spark; methods without a text are as of ``DuckDBEngine``.
 
     Args:
       session: a ``SparkSession``.
@@ -40,12 +40,7 @@ class SparkEngine:
         self.version = f"spark {session.version}"
 
     def fetch(self, query: str) -> list[tuple[Any, ...]]:
-        """Return the result of a query."""
         return [tuple(row) for row in self._session.sql(query).collect()]
-
-    def columns(self, name: str) -> dict[str, str]:
-        """Return the columns of a table with their types."""
-        return dict(self._session.table(name).dtypes)
 
     def table(self, name: str, query: str) -> None:
         """Compute a query and keep its result, in memory or on the disk."""
@@ -68,11 +63,9 @@ class SparkEngine:
             self.table(name, query)
 
     def view(self, name: str, query: str) -> None:
-        """Create or replace a temporary view."""
         self._session.sql(query).createOrReplaceTempView(name)
 
     def drop(self, *names: str) -> None:
-        """Remove tables and views that exist."""
         for name in names:
             self._session.catalog.dropTempView(name)
             frame = self._kept.pop(name, None)
@@ -80,7 +73,6 @@ class SparkEngine:
                 frame.unpersist()
 
     def write(self, query: str, folder: Path, prefix: str, group_rows: int) -> None:
-        """Write the result of a query, see ``Engine``."""
         from pyspark.errors import PySparkException
 
         frame = self._session.sql(query)
@@ -93,7 +85,6 @@ class SparkEngine:
             raise OSError(_line(error)) from error
 
     def read(self, name: str, files: list[str]) -> None:
-        """Create or replace a view of Parquet files."""
         paths = [spark_frames.address(Path(file)) for file in files]
         self._session.read.parquet(*paths).createOrReplaceTempView(name)
 
@@ -105,7 +96,6 @@ class SparkEngine:
 
     @contextlib.contextmanager
     def failing(self, what: str) -> Iterator[None]:
-        """Turn Spark's errors into a UserError."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 

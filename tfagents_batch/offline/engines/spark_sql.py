@@ -8,7 +8,7 @@ _TYPES = {"VARCHAR": "STRING"}
 
 
 class Spark:
-    """Words of Spark in ANSI mode; a ``dialect.Dialect``.
+    """Words of Spark in ANSI mode; methods without a text are as of ``DuckDB``.
 
     Args:
       one_partition: whether rows are grouped in one partition, by one thread.
@@ -39,36 +39,28 @@ class Spark:
         return _TYPES.get(kind, kind)
 
     def map(self, keys: Iterable[str], values: Iterable[str], kind: str) -> str:
-        """Return a map of a type, from expressions of its keys and values."""
         pairs = (x for pair in zip(keys, values, strict=True) for x in pair)
         return f"CAST(map({', '.join(pairs)}) AS {self.type(kind)})"
 
     def list(self, values: Iterable[str], kind: str) -> str:
-        """Return a list of a type."""
         return f"CAST(array({', '.join(values)}) AS {self.type(kind)})"
 
     def is_empty(self, value: str) -> str:
-        """Return whether a list has no elements."""
         return f"size({value}) = 0"
 
     def is_empty_map(self, value: str) -> str:
-        """Return whether a map has no keys."""
         return f"size({value}) = 0"
 
     def first(self, value: str, count: str) -> str:
-        """Return the first elements of a list."""
         return f"slice({value}, 1, CAST({count} AS INT))"
 
     def at(self, value: str, index: str) -> str:
-        """Return an element of a list, counted from 1."""
         return f"try_element_at({value}, CAST({index} AS INT))"
 
     def lookup(self, value: str, key: str) -> str:
-        """Return the value of a key in a map, NULL if it is not there."""
         return f"try_element_at({value}, {key})"
 
     def each(self, value: str, item: str, result: str) -> str:
-        """Return the list of ``result`` for each ``item``."""
         return f"transform({value}, {item} -> {result})"
 
     def counted(self, values: str, view: str) -> str:
@@ -81,12 +73,10 @@ class Spark:
         return f"SELECT name, sum(lists) AS number FROM ({elements}) GROUP BY name"
 
     def sum(self, count: str, index: str, summand: str) -> str:
-        """Return the sum of ``summand`` for an index from 1 to ``count``."""
         numbers = f"sequence(CAST(1 AS BIGINT), CAST({count} AS BIGINT))"
         return f"aggregate({numbers}, 0D, (total, {index}) -> total + {summand})"
 
     def frame(self, value: str, window: str) -> str:
-        """Return the values of a window's frame as a list, NULL included."""
         # collect_list leaves out NULL, but not a struct of NULL.
         return f"(collect_list(struct({value} AS v)) OVER {window}).v"
 
@@ -100,15 +90,12 @@ class Spark:
         return f"last_value({value}) OVER {frame}"
 
     def percentile(self, value: str, share: float) -> str:
-        """Return the exact percentile of a column, interpolated linearly."""
         return f"percentile({value}, {share!r}D)"
 
     def key(self, text: str) -> str:
-        """Return the first 60 bits of the MD5 of a text, as a BIGINT."""
         return f"CAST(conv(substr(md5({text}), 1, 15), 16, 10) AS BIGINT)"
 
     def canonical(self, value: str, kind: str) -> str:
-        """Return a text of a value that is the same in all engines."""
         if kind.endswith("[]"):
             texts = self.each(value, "item", self.canonical("item", kind[:-2]))
             found = f"'[' || array_join({texts}, ',') || ']'"

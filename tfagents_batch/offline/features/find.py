@@ -144,6 +144,7 @@ def _found(
         normalized = twin.normalize(only, shown[:, np.newaxis])
     importance = facts.share * mutual_information(*sample) if len(shown) else 0.0
     odd = suspicions(facts, feature, sample.values, normalized, settings.min_samples)
+    odd = tuple(odd)
     return Found(i, facts, feature, normality, importance, odd, shown, normalized)
 
 

@@ -5,17 +5,13 @@ Files whose names end in ``.gz`` are compressed, as Horizon's are.
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
-from tfagents_batch.errors import SaveError, UserError
-from tfagents_batch.offline.features.specification import (
-    Specification,
-    from_entry,
-    of_features,
-    to_entry,
-)
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import text_files
+from tfagents_batch.offline.features import specification
+from tfagents_batch.offline.features.specification import Specification
 
 _GATE = "fixed"  # the only one that Horizon has
 
@@ -26,29 +22,16 @@ def read(path: str | Path) -> Specification:
     Raises:
       UserError: if it cannot be read, or is in another form.
     """
-    path = Path(path)
+    given = text_files.read_json(path)
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-        given = json.loads(text)
-    except (OSError, EOFError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
-    if not isinstance(given, dict) or not all(
-        isinstance(x, str) for x in given.values()
-    ):
+        features = {name: json.loads(entry) for name, entry in given.items()}
+    except (AttributeError, TypeError, ValueError) as error:
         raise UserError(
-            f'{path} is not in Horizon\'s form; expected {{"<id>": "<JSON of the '
-            'feature>"}, as its normalization writes it'
-        )
-    features = {}
-    for name, entry in given.items():
-        where = f"{path}: feature {name}"
-        try:
-            content = json.loads(entry)
-        except ValueError as error:
-            raise UserError(f"{where} is no JSON: {error}") from None
-        features[name] = from_entry(content, where)
-    return of_features(features, str(path), 0, _GATE)
+            f'{path} is not in Horizon\'s form ({error}); expected {{"<id>": "<JSON of '
+            'the feature>"}, as its normalization writes it'
+        ) from None
+    content = {"version": specification.VERSION, "gate": _GATE, "features": features}
+    return specification.from_dict(content, str(path))
 
 
 def write(given: Specification, path: str | Path) -> None:
@@ -57,10 +40,6 @@ def write(given: Specification, path: str | Path) -> None:
     Raises:
       SaveError: if the file cannot be written.
     """
-    path = Path(path)
-    entries = {str(i): json.dumps(to_entry(x)) for i, x in given.features.items()}
-    data = json.dumps(entries, indent=2).encode()
-    try:
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    except OSError as error:
-        raise SaveError(f"{path} cannot be written: {error.strerror}") from error
+    features = specification.to_dict(given)["features"]
+    entries = {name: json.dumps(entry) for name, entry in features.items()}
+    text_files.write(json.dumps(entries, indent=2), path)

@@ -54,13 +54,10 @@ class Normality(NamedTuple):
     Attributes:
       k2: K^2 of the sample, see ``normality.omnibus``.
       k2_box_cox: K^2 after the transform; NaN if it is not used.
-      power, shift: of the transform.
     """
 
     k2: float
     k2_box_cox: float
-    power: float
-    shift: float
 
 
 def identify(
@@ -83,16 +80,11 @@ def identify(
     override = settings.feature_overrides.get(str(feature), settings.default_override)
     sample = np.asarray(sample, np.float64)
     bounds = {"min_value": facts.minimum, "max_value": facts.maximum}
-    if override is not None:
-        found = _parameters(feature, override, facts, sample, settings)
-        return dataclasses.replace(found, **bounds), None
-    kind = _simple(facts, settings)
-    if kind is not None:
-        found = _parameters(feature, kind, facts, sample, settings)
-        return dataclasses.replace(found, **bounds), None
-    if facts.maximum - facts.minimum < _NARROW:
-        return Feature("CONTINUOUS", mean=0.0, stddev=1.0, **bounds), None
-    kind, normality = _continuous(sample, settings)
+    kind, normality = override or _simple(facts, settings), None
+    if kind is None:
+        if facts.maximum - facts.minimum < _NARROW:
+            return Feature("CONTINUOUS", mean=0.0, stddev=1.0, **bounds), None
+        kind, normality = _continuous(sample, settings)
     found = _parameters(feature, kind, facts, sample, settings)
     return dataclasses.replace(found, **bounds), normality
 
@@ -110,19 +102,18 @@ def _simple(facts: Facts, settings: FeatureSettings) -> str | None:
 
 def _continuous(sample: np.ndarray, settings: FeatureSettings) -> tuple[str, Normality]:
     """Return BOXCOX, QUANTILE or CONTINUOUS, and why."""
-    shift = -float(sample.min())
-    k2_after, power = float("nan"), 1.0
+    k2_after = float("nan")
     if sample.max() == sample.min():  # only values outside of the sample differ
-        return "CONTINUOUS", Normality(k2_after, k2_after, power, shift)
+        return "CONTINUOUS", Normality(k2_after, k2_after)
     n, k2 = len(sample), omnibus(sample)
     if not settings.skip_box_cox:
-        power, after = box_cox(np.maximum(sample + shift, _BOX_COX_MARGIN))
+        power, after = box_cox(np.maximum(sample - sample.min(), _BOX_COX_MARGIN))
         with np.errstate(over="ignore", invalid="ignore"):
             std = after.std(ddof=1)
         low, high = _NEAR_ONE
         if _SMALLEST_STD < std < _LARGEST_STD and not low <= power <= high:
             k2_after = omnibus(after)
-    found = Normality(k2, k2_after, power, shift)
+    found = Normality(k2, k2_after)
     per_sample = settings.gate == "per_sample"
     # K^2 grows with n: with fixed limits, a type would depend on the number of rows.
     if per_sample:

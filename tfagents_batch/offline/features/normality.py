@@ -1,6 +1,6 @@
 """How far numbers are from a normal distribution, and the power that brings them near.
 
-The numbers are those of SciPy's ``normaltest`` and ``boxcox_llf``.
+The numbers are those of SciPy's ``normaltest`` and ``boxcox``.
 """
 
 from __future__ import annotations
@@ -75,19 +75,6 @@ def box_cox(x: np.ndarray) -> BoxCox:
         power = math.copysign(_SMALL, power)
     with np.errstate(over="ignore"):
         return BoxCox(power, np.expm1(power * logs) / power)
-
-
-def log_likelihood(power: float, x: np.ndarray) -> float:
-    """Return the logarithm of the likelihood of lambda, without its constant.
-
-    Args:
-      power: lambda.
-      x: ``[n]``, positive numbers.
-    """
-    logs = np.log(np.asarray(x, np.float64))
-    mean = logs.mean()
-    variance = _powers(power, logs - mean)[0].var()
-    return float(-len(logs) * (mean + 0.5 * np.log(variance)))
 
 
 def _powers(power: float, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,11 +11,13 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import text_files
+from tfagents_batch.offline.schema import is_integer
 from tfagents_batch.suggest import unknown
 
 VERSION = 1
@@ -85,20 +87,15 @@ class Specification:
 
 
 def to_dict(given: Specification) -> dict[str, Any]:
-    """Return the content of a specification's file."""
+    """Return the content of a specification's file; None in a feature is null."""
+    features = {str(i): dataclasses.asdict(x) for i, x in given.features.items()}
     return {
         "version": VERSION,
         "n": given.n,
         "gate": given.gate,
         "missing_as_zero": given.missing_as_zero,
-        "features": {str(i): to_entry(x) for i, x in given.features.items()},
+        "features": features,
     }
-
-
-def to_entry(feature: Feature) -> dict[str, Any]:
-    """Return a feature's entry in a file: all keys, null for None."""
-    found = dataclasses.asdict(feature)
-    return {k: list(x) if isinstance(x, tuple) else x for k, x in found.items()}
 
 
 def from_dict(given: Any, where: str = "the specification") -> Specification:
@@ -112,102 +109,73 @@ def from_dict(given: Any, where: str = "the specification") -> Specification:
       UserError: for an unknown key, another version, or parameters that a type lacks
         or cannot use.
     """
-    keys = ("version", "n", "gate", "missing_as_zero", "features")
-    given = _object(given, where)
-    _check_keys(given, keys, f"key of {where}")
+    kinds = {"n": int, "gate": str, "missing_as_zero": bool}
+    given = _object(given, where, ("version", "features", *kinds))
     if given.get("version") != VERSION:
         raise UserError(
             f"{where} has version {given.get('version')!r}; expected {VERSION}: run "
             "tfagents-batch features again"
         )
-    n, gate = given.get("n", 0), given.get("gate", "per_sample")
-    as_zero = given.get("missing_as_zero", False)
-    for name, value, kind in (
-        ("n", n, int),
-        ("gate", gate, str),
-        ("missing_as_zero", as_zero, bool),
-    ):
-        if type(value) is not kind:
-            raise UserError(f"{where}: {name} is {value!r}; expected {kind.__name__}")
-    entries = _object(given.get("features"), f"{where}: features")
-    return of_features(
-        {i: from_entry(entry, f"{where}: feature {i}") for i, entry in entries.items()},
-        where,
-        *(n, gate, as_zero),
-    )
-
-
-def of_features(
-    features: Mapping[Any, Feature], where: str, *others: Any
-) -> Specification:
-    """Return the specification of features, whose ids may be text.
-
-    Raises:
-      UserError: if an id is no whole number, or if there is no feature.
-    """
-    found = {}
-    for name, feature in features.items():
-        try:
-            found[int(name)] = feature
-        except ValueError:
+    others = {name: given[name] for name in kinds if name in given}
+    for name, value in others.items():
+        if type(value) is not kinds[name]:
+            raise UserError(
+                f"{where}: {name} is {value!r}; expected {kinds[name].__name__}"
+            )
+    features = {}
+    for name, entry in _object(given.get("features"), f"{where}: features").items():
+        if not is_integer(name):
             raise UserError(
                 f"{where}: {name!r} is no id of a feature; expected a whole number"
-            ) from None
-    if not found:
+            )
+        features[int(name)] = _feature(entry, f"{where}: feature {name}")
+    if not features:
         raise UserError(f"{where} has no features; expected at least one")
-    return Specification(dict(sorted(found.items())), *others)
+    return Specification(dict(sorted(features.items())), **others)
 
 
-def from_entry(given: Any, where: str) -> Feature:
-    """Return the feature of an entry of a file.
-
-    Raises:
-      UserError: see ``from_dict``.
-    """
-    given = _object(given, where)
-    _check_keys(given, [x.name for x in dataclasses.fields(Feature)], f"key of {where}")
+def _feature(given: Any, where: str) -> Feature:
+    """Return the feature of an entry of a file, checked."""
+    given = _object(given, where, [x.name for x in dataclasses.fields(Feature)])
     kind = given.get("feature_type")
     if kind not in TYPES:
         raise UserError(f"{where}: {unknown('feature_type', str(kind), TYPES)}")
-    found: dict[str, Any] = {"feature_type": kind}
-    for name, value in given.items():
-        if name == "feature_type" or value is None:
-            continue
-        is_list = name in ("possible_values", "quantiles")
-        numbers = value if is_list and isinstance(value, list) else [value]
-        if is_list != isinstance(value, list) or not all(map(_is_number, numbers)):
-            what = "a list of numbers" if is_list else "a number"
-            raise UserError(f"{where}: {name} is {value!r:.80}; expected {what}")
-        kinds = int if name == "possible_values" else float
-        if kinds is int and any(x != int(x) for x in numbers):
-            raise UserError(
-                f"{where}: possible_values is {value!r:.80}; expected whole numbers"
-            )
-        found[name] = tuple(map(kinds, numbers)) if is_list else float(value)
-    feature = Feature(**found)
-    check(feature, where)
-    return feature
-
-
-def check(feature: Feature, where: str) -> None:
-    """Check that a feature has what its type needs.
-
-    Raises:
-      UserError: naming the parameter.
-    """
-    for name, (is_right, expected) in _NEEDED.get(feature.feature_type, {}).items():
+    found = {
+        name: _parameter(value, f"{where}: {name}", name in _LISTS)
+        for name, value in given.items()
+        if name != "feature_type" and value is not None
+    }
+    values = found.get("possible_values", ())
+    if any(x != int(x) for x in values):
+        raise UserError(
+            f"{where}: possible_values is {list(values)}; expected whole numbers"
+        )
+    if values:
+        found["possible_values"] = tuple(map(int, values))
+    feature = Feature(kind, **found)
+    for name in _NEEDED.get(kind, ()):
+        is_right, expected = _LIMITS.get(name, (lambda x: True, "a number"))
         value = getattr(feature, name)
         if value is None or not is_right(value):
             raise UserError(
-                f"{where}: {name} of {feature.feature_type} is {value!r:.80}; expected "
-                f"{expected}"
+                f"{where}: {name} of {kind} is {value!r:.80}; expected {expected}"
             )
     low, high = feature.min_value, feature.max_value
-    if feature.feature_type == "CONTINUOUS_ACTION" and low >= high:
+    if kind == "CONTINUOUS_ACTION" and low >= high:
         raise UserError(
             f"{where}: min_value is {low} and max_value {high}; expected a smaller "
             "min_value"
         )
+    return feature
+
+
+def _parameter(value: Any, where: str, is_list: bool) -> Any:
+    """Return a finite number, or a tuple of them."""
+    numbers = value if is_list and isinstance(value, list) else [value]
+    if is_list != isinstance(value, list) or not all(map(_is_number, numbers)):
+        what = "a list of numbers" if is_list else "a number"
+        raise UserError(f"{where} is {value!r:.80}; expected {what}")
+    return tuple(map(float, value)) if is_list else float(value)
 
 
 def read(path: str | Path) -> Specification:
@@ -216,51 +184,33 @@ def read(path: str | Path) -> Specification:
     Raises:
       UserError: if it cannot be read, see ``from_dict``.
     """
-    try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UserError(f"{path} cannot be read: {why}") from None
-    try:
-        given = json.loads(text)
-    except ValueError as error:
-        raise UserError(f"{path} is no JSON: {error}") from None
-    return from_dict(given, str(path))
-
-
-def to_text(given: Specification) -> str:
-    """Return the text of a specification's file: a line for each feature."""
-    content = to_dict(given)
-    features = content.pop("features")
-    head = [f"  {json.dumps(k)}: {json.dumps(x)}," for k, x in content.items()]
-    lines = [f"    {json.dumps(i)}: {json.dumps(x)}" for i, x in features.items()]
-    return (
-        "\n".join(["{", *head, '  "features": {', ",\n".join(lines), "  }", "}"]) + "\n"
-    )
+    return from_dict(text_files.read_json(path), str(path))
 
 
 def write(given: Specification, path: str | Path) -> None:
-    """Write a specification to a file.
+    """Write a specification to a file, with a line for each feature.
 
     Raises:
       SaveError: if it cannot be written.
     """
-    try:
-        Path(path).write_text(to_text(given))
-    except OSError as error:
-        raise SaveError(f"{path} cannot be written: {error.strerror}") from error
+    content = to_dict(given)
+    features = content.pop("features")
+    head = [f"  {json.dumps(k)}: {json.dumps(x)}," for k, x in content.items()]
+    lines = [f"    {json.dumps(i)}: {json.dumps(x)}" for i, x in features.items()]
+    parts = ["{", *head, '  "features": {', ",\n".join(lines), "  }", "}", ""]
+    text_files.write("\n".join(parts), path)
 
 
-def _object(given: Any, where: str) -> dict[str, Any]:
+def _object(
+    given: Any, where: str, known: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Return an object of JSON, checked; ``known`` are its keys, None for any."""
     if not isinstance(given, dict):
         raise UserError(f"{where} is {given!r:.80}; expected an object with keys")
-    return given
-
-
-def _check_keys(given: Mapping[str, Any], known: Any, what: str) -> None:
     for key in given:
-        if key not in known:
-            raise UserError(unknown(what, key, known))
+        if known is not None and key not in known:
+            raise UserError(unknown(f"key of {where}", key, known))
+    return given
 
 
 def _is_number(value: Any) -> bool:
@@ -272,24 +222,21 @@ def _ascend(values: tuple[float, ...]) -> bool:
     return bool(values) and all(a < b for a, b in itertools.pairwise(values))
 
 
-Test = tuple[Callable[[Any], bool], str]
-_ANY: Test = (lambda x: True, "a number")
-_POSITIVE: Test = (lambda x: x > 0, "more than 0")
-_LAMBDA: Test = (
-    lambda x: abs(x) > SMALLEST_LAMBDA,
-    f"a number above {SMALLEST_LAMBDA} or below -{SMALLEST_LAMBDA}",
-)
-_DISTINCT: Test = (lambda x: x and len(set(x)) == len(x), "numbers that differ")
-_ASCENDING: Test = (_ascend, "ascending numbers")
-_NEEDED: dict[str, dict[str, Test]] = {
-    "CONTINUOUS": {"mean": _ANY, "stddev": _POSITIVE},
-    "BOXCOX": {
-        "boxcox_lambda": _LAMBDA,
-        "boxcox_shift": _ANY,
-        "mean": _ANY,
-        "stddev": _POSITIVE,
-    },
-    "ENUM": {"possible_values": _DISTINCT},
-    "QUANTILE": {"quantiles": _ASCENDING},
-    "CONTINUOUS_ACTION": {"min_value": _ANY, "max_value": _ANY},
+_LISTS = "possible_values", "quantiles"
+_NEEDED = {
+    "CONTINUOUS": ("mean", "stddev"),
+    "BOXCOX": ("boxcox_lambda", "boxcox_shift", "mean", "stddev"),
+    "ENUM": ("possible_values",),
+    "QUANTILE": ("quantiles",),
+    "CONTINUOUS_ACTION": ("min_value", "max_value"),
+}
+# What the value of a parameter must be, and its text.
+_LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "stddev": (lambda x: x > 0, "more than 0"),
+    "boxcox_lambda": (
+        lambda x: abs(x) > SMALLEST_LAMBDA,
+        f"a number above {SMALLEST_LAMBDA} or below -{SMALLEST_LAMBDA}",
+    ),
+    "possible_values": (lambda x: len(set(x)) == len(x) > 0, "numbers that differ"),
+    "quantiles": (_ascend, "ascending numbers"),
 }

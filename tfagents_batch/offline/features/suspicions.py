@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from tfagents_batch.offline.features.specification import Feature
 
 _RARE = 0.01  # share of rows
 _FEW = 5  # values that are probably categories
+_MAY_BE_FEW = "BINARY", "ENUM", "DO_NOT_PREPROCESS", "DISCRETE_ACTION"
 _FAR = 20  # widths of the middle 98 % of the values
 _CLAMPED = 0.01  # share of normalized numbers at their limit
 
@@ -34,8 +36,8 @@ def suspicions(
     sample: np.ndarray,
     normalized: np.ndarray,
     min_samples: int,
-) -> tuple[Suspicion, ...]:
-    """Return what is suspicious about a feature.
+) -> Iterator[Suspicion]:
+    """Yield what is suspicious about a feature.
 
     Args:
       facts: facts on all of its values.
@@ -44,55 +46,31 @@ def suspicions(
       normalized: ``[n, columns]``, the same, normalized.
       min_samples: number of values below which it is left out.
     """
-    found = []
     if facts.infinite:
-        found.append(
-            Suspicion(
-                "infinite",
-                f"{facts.infinite:,} values are infinite or beyond float32; correct "
-                "the rows",
-            )
-        )
+        text = f"{facts.infinite:,} values are infinite or beyond float32"
+        yield Suspicion("infinite", f"{text}; correct the rows")
+        return
     if feature is None:
-        if not facts.infinite:
-            found.append(
-                Suspicion(
-                    "too few",
-                    f"only {facts.count:,} rows have a value, and {min_samples} are "
-                    "needed; it is left out",
-                )
-            )
-        return tuple(found)
+        text = f"only {facts.count:,} rows have a value, and {min_samples} are needed"
+        yield Suspicion("too few", f"{text}; it is left out")
+        return
+    kind = feature.feature_type
     if facts.minimum == facts.maximum:
-        found.append(
-            Suspicion(
-                "constant",
-                f"every value is {facts.minimum:g}; it says only whether it is present",
-            )
-        )
-    elif _FEW >= len(facts.values) > 0 and feature.feature_type not in (
-        *("BINARY", "ENUM", "DO_NOT_PREPROCESS", "DISCRETE_ACTION"),
-    ):
+        text = f"every value is {facts.minimum:g}; it says only whether it is present"
+        yield Suspicion("constant", text)
+    elif _FEW >= len(facts.values) > 0 and kind not in _MAY_BE_FEW:
         values = ", ".join(f"{x:g}" for x in facts.values)
-        found.append(
-            Suspicion(
-                "few values",
-                f"only {len(facts.values)} values: {values}. If these are categories, "
-                "log them as 0, 1, 2, ...",
-            )
-        )
+        text = f"only {len(facts.values)} values: {values}. If these are categories, "
+        yield Suspicion("few values", text + "log them as 0, 1, 2, ...")
     if far := _outliers(sample):
-        found.append(Suspicion("outliers", far))
-    if feature.feature_type not in ("PROBABILITY", "BINARY", "ENUM") and len(
-        normalized
-    ):
+        yield Suspicion("outliers", far)
+    if kind not in ("PROBABILITY", "BINARY", "ENUM") and len(normalized):
         share = float(np.mean(np.abs(normalized) >= LARGEST - 1e-3))
         if share > _CLAMPED:
             text = f"{share:.1%} of the normalized values are at the limit {LARGEST}"
-            found.append(Suspicion("clamped", text))
+            yield Suspicion("clamped", text)
     if facts.share < _RARE:
-        found.append(Suspicion("rare", f"only {facts.share:.2%} of the rows have it"))
-    return tuple(found)
+        yield Suspicion("rare", f"only {facts.share:.2%} of the rows have it")
 
 
 def _outliers(sample: np.ndarray) -> str:

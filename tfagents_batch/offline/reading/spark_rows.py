@@ -18,8 +18,13 @@ from tfagents_batch.offline.schema import Mode, Schema, types
 VIEW = "logged_rows"
 _ALIAS = "propensity"  # name of action_probability in SQL of Horizon
 _PRESENCE = "_presence"  # suffix of the flags beside lists of features (ReAgent)
-_NUMBERS = "tinyint", "smallint", "int", "bigint", "float", "double", "decimal"
-_WHOLE = "tinyint", "smallint", "int", "bigint"
+_WHOLE = "tinyint", "smallint", "int", "bigint", "string"
+# Types of Spark that a cast reads without loss.
+_READABLE = {
+    "BIGINT": _WHOLE,
+    "DOUBLE": (*_WHOLE, "float", "double", "decimal"),
+    "BOOLEAN": ("boolean", "string"),
+}
 
 
 class SparkRows:
@@ -194,14 +199,9 @@ def _converted(value: str, source: str, kind: str, column: str, flags: str) -> s
     Raises:
       UserError: if the type has no reading.
     """
-    base = source.partition("(")[0]
     if kind == "VARCHAR" and "<" not in source:
         return value
-    if kind == "BIGINT" and base in (*_WHOLE, "string"):
-        return value
-    if kind == "DOUBLE" and base in (*_NUMBERS, "string"):
-        return value
-    if kind == "BOOLEAN" and base in ("boolean", "string"):
+    if source.partition("(")[0] in _READABLE.get(kind, ()):
         return value
     if kind.endswith("[]") and source.startswith("array<"):
         item = _converted("item", source[6:-1], kind[:-2], column, "")

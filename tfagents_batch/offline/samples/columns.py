@@ -9,15 +9,18 @@ import duckdb
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading.conversion import converted
-from tfagents_batch.offline.samples import lists
-from tfagents_batch.offline.schema import ACTION, FEATURES, Mode
+from tfagents_batch.offline.schema import ACTION, FEATURES, METRICS, Mode
 from tfagents_batch.offline.sql import identifier
 
-METRICS = "MAP(VARCHAR, DOUBLE)"
+MASK = "_mask"  # suffix of a list of flags of ReAgent: which actions are possible
+POSSIBLE = "possible_actions" + MASK
+_PRESENCE = "_presence"  # the same: which entries of a list are present
+_MISSING = -1337.1337  # value of ReAgent for a missing feature
+_NEAR = 1e-4  # more than the error of that value as a float32
 NEEDED = "mdp_id", "state_features", "action", "reward", "next_state_features"
 OF_NEXT = "next_state_features", "next_action", "possible_next_actions", "time_diff"
 # Columns that have an entry for each reward where samples have several.
-SEVERAL = ("reward", "metrics", *OF_NEXT)
+_SEVERAL = ("reward", "metrics", *OF_NEXT)
 _TYPES = {
     "ds": "VARCHAR",
     "mdp_id": "VARCHAR",
@@ -90,15 +93,30 @@ def typed(columns: Mapping[str, Any], mode: Mode, several: bool) -> str:
     """
     selected = []
     for name, kind in types(columns, mode).items():
-        if several and name in SEVERAL:
+        if several and name in _SEVERAL:
             kind += "[]"
-        flags, value = name + lists.PRESENCE, identifier(name)
+        flags, value = name + _PRESENCE, identifier(name)
         present = identifier(flags) if flags in columns else ""
         source = columns[name]
         if str(source) == "JSON" and (kind.startswith("MAP") or "[]" in kind):
             source, value = duckdb.type("VARCHAR"), f"{value}::VARCHAR"
         found = converted(value, source, kind, name, present)
         if FEATURES in kind:
-            found = lists.without_missing(found, kind)
+            found = _without_missing(found, kind)
         selected.append(f"{found} AS {identifier(name)}")
     return ", ".join(selected)
+
+
+def _without_missing(value: str, kind: str) -> str:
+    """Return features without those that have ReAgent's value for a missing one.
+
+    Args:
+      value: expression of a map from ids to numbers, or of lists of maps.
+      kind: its type.
+    """
+    if kind.endswith("[]"):
+        inner = _without_missing("features", kind[:-2])
+        return f"list_transform({value}, lambda features: {inner})"
+    is_there = f"coalesce(abs(pair.value - {_MISSING}) > {_NEAR}, true)"
+    pairs = f"list_filter(map_entries({value}), lambda pair: {is_there})"
+    return f"map_from_entries({pairs})::{kind}"

@@ -1,8 +1,8 @@
 """Samples that another program made, as a partition of a table.
 
 Horizon and ReAgent write one row for each sample: the decision with its next row, in
-maps as in logged rows, in arrays for several rewards (``arrays``), or as dense lists
-with flags of presence (``lists``).
+maps as in logged rows, in arrays for several rewards, or as dense lists with flags of
+presence.
 """
 
 from __future__ import annotations
@@ -10,24 +10,26 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from tfagents_batch.errors import SaveError, UserError, first_line
+from tfagents_batch.errors import UserError
 from tfagents_batch.offline import interruptible, manifest, publish
 from tfagents_batch.offline.engines import contents
 from tfagents_batch.offline.engines.dialect import DUCKDB
+from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
 from tfagents_batch.offline.engines.scratch import Scratch
-from tfagents_batch.offline.samples import arrays, columns, lists, source
-from tfagents_batch.offline.samples.query import query
+from tfagents_batch.offline.reading import files
+from tfagents_batch.offline.samples import columns
+from tfagents_batch.offline.samples.query import action_names, query, reduced
 from tfagents_batch.offline.schema import Mode, Schema
-from tfagents_batch.offline.sql import literal, literals
+from tfagents_batch.offline.sql import identifier, literals
 from tfagents_batch.offline.timeline_config import TimelineConfig, checked
 
 _GIVEN, _TYPED, _SAMPLES = "samples_given", "samples_typed", "samples"
+_ROW_GROUP = 65536  # rows
 
 
 def write(
@@ -40,8 +42,8 @@ def write(
     """Write samples as a partition of a table.
 
     Args:
-      data: path, glob or folder of JSON lines or Parquet, a list of them, a table of
-        Arrow, or a DataFrame of Spark.
+      data: path, glob or folder of JSON lines or Parquet, a list of them, or a table of
+        Arrow.
       output: folder of the table. The partition is ``end_ds``, or the last ``ds``.
       config: ``gamma``, ``discount`` and ``time_unit`` reduce arrays and give the
         factor of the next value; the shares split episodes where samples do not say it.
@@ -55,77 +57,56 @@ def write(
       UserError: if a column is missing or has no reading, or for an unknown action.
       SaveError: if a file cannot be written.
     """
-    config, scratch = checked(config), Scratch()
+    config = checked(config)
     with (
-        _cleaned(scratch),
+        contextlib.closing(Scratch()) as scratch,
         duckdb.connect(config={"temp_directory": scratch.name}) as connection,
-        _reading(),
     ):
-        work = _Work(connection, config, mode, actions)
-        interruptible.run(connection, lambda: work.read(data, Path(scratch.name)))
-        schema = work.schema()
-        found = dataclasses.replace(config, form="rows", end_ds=work.end_ds())
-        found = dataclasses.replace(found, n_step=max(work.most_steps(), 1))
-        target = publish.partition(Path(output), found.end_ds or "")
-        manifest.check_change(Path(output), schema, found)
-        try:
+        engine = DuckDBEngine(connection)
+        with engine.failing("samples cannot be read"):
+            work = _Work(engine, config, mode, actions)
+            interruptible.run(connection, lambda: work.read(connection, data))
+            schema, facts = work.schema(), work.facts()
+            end = config.end_ds or facts["max_ds"] or "samples"
+            most = max(int(facts.pop("most_steps")), 1)
+            found = dataclasses.replace(config, form="rows", end_ds=end, n_step=most)
+            target = publish.partition(Path(output), end)
+            manifest.check_change(Path(output), schema, found)
             with publish.staging(target) as staged:
-                interruptible.run(connection, lambda: work.copy(staged))
-                facts = work.facts(found)
-                manifest.write(staged, schema, found, facts)
-        except (OSError, duckdb.IOException) as error:
-            raise SaveError(f"{output} cannot be written: {error}") from error
+                interruptible.run(connection, lambda: work.write(staged))
+                manifest.write(staged, schema, found, {"ds": end, **facts})
     return target, facts["rows"]
 
 
-@contextlib.contextmanager
-def _cleaned(scratch: Scratch) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        scratch.cleanup()
-
-
-@contextlib.contextmanager
-def _reading() -> Iterator[None]:
-    try:
-        yield
-    except duckdb.InterruptException:
-        raise
-    except duckdb.Error as error:
-        raise UserError(f"samples cannot be read: {first_line(error)}") from error
-
-
 class _Work:
-    """The steps of one import, on views of a connection."""
+    """The steps of one import, on views of an engine."""
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        engine: DuckDBEngine,
         config: TimelineConfig,
         mode: Mode,
         actions: tuple[str, ...],
     ):
-        self._connection, self._config = connection, config
+        self._engine, self._config = engine, config
         self._mode, self._actions = mode, actions
 
-    def read(self, data: Any, folder: Path) -> None:
+    def read(self, connection: duckdb.DuckDBPyConnection, data: Any) -> None:
         """Create the table of samples."""
-        origin, given = source.origin(self._connection, data, folder)
+        given = _open(connection, data)
         columns.check(given)
-        self._view(_GIVEN, f"SELECT * FROM {origin}")
         several = self._has_arrays(given["reward"])
         typed = columns.typed(given, self._mode, several)
-        self._view(_TYPED, f"SELECT {typed} FROM {_GIVEN}")
+        self._engine.view(_TYPED, f"SELECT {typed} FROM {_GIVEN}")
         value = {name: name for name in columns.types(given, self._mode)}
         if several:
             names = self._metric_names() if "metrics" in value else ()
-            value |= arrays.reduced(value, self._config, names)
-        if self._mode == "discrete" and lists.POSSIBLE in value:
+            value |= reduced(value, self._config, names)
+        if self._mode == "discrete" and columns.POSSIBLE in value:
             self._actions = self._actions or self._numbers()
-            value |= lists.action_names(value, self._actions)
+            value |= action_names(value, self._actions)
         text = query(_TYPED, value, self._mode, self._config, self._actions)
-        self._connection.execute(f"CREATE TABLE {_SAMPLES} AS {text}")
+        self._engine.table(_SAMPLES, text)
         self._check()
 
     def schema(self) -> Schema:
@@ -133,8 +114,8 @@ class _Work:
         final = "next_state_features AS final_state_features"
         if self._mode != "continuous":
             final += ", possible_next_actions AS final_possible_actions"
-        self._view("ends", f"SELECT *, {final} FROM {_SAMPLES}")
-        found = self._fetch(contents.query("ends", self._mode, DUCKDB))
+        self._engine.view("ends", f"SELECT *, {final} FROM {_SAMPLES}")
+        found = self._engine.fetch(contents.query("ends", self._mode, DUCKDB))
         schema = contents.schema_of(contents.sorted_contents(found), self._mode, ())
         if self._mode != "discrete" or not self._actions:
             return schema
@@ -145,53 +126,50 @@ class _Work:
             )
         return dataclasses.replace(schema, actions=self._actions)
 
-    def end_ds(self) -> str:
-        """Return the name of the partition."""
-        ((last,),) = self._fetch(f"SELECT max(ds) FROM {_SAMPLES}")
-        return self._config.end_ds or last or "samples"
-
-    def most_steps(self) -> int:
-        """Return the largest number of rewards in a sample."""
-        ((most,),) = self._fetch(f"SELECT max(step) FROM {_SAMPLES}")
-        return int(most)
-
-    def copy(self, folder: Path) -> None:
-        """Write the samples into a folder."""
-        order = DUCKDB.shuffled("mdp_key", "sequence_number")
-        name = f"part-{secrets.token_hex(4)}-0.parquet"
-        self._connection.execute(
-            f"COPY (SELECT * EXCLUDE (ds) FROM {_SAMPLES} {order}) TO "
-            f"{literal(str(folder / name))} (FORMAT parquet, ROW_GROUP_SIZE 65536)"
-        )
-
-    def facts(self, config: TimelineConfig) -> dict[str, Any]:
-        """Return entries of the manifest."""
-        ((rows, episodes, ends, low, high),) = self._fetch(
-            "SELECT count(*), count(DISTINCT mdp_id), "
-            "count(DISTINCT mdp_id) FILTER (WHERE NOT not_terminal), min(ds), max(ds) "
+    def facts(self) -> dict[str, Any]:
+        """Return entries of the manifest, and ``most_steps`` of a sample."""
+        ((rows, episodes, ends, low, high, most),) = self._engine.fetch(
+            "SELECT count(*), count(DISTINCT mdp_id), count(DISTINCT mdp_id) "
+            "FILTER (WHERE NOT not_terminal), min(ds), max(ds), max(step) "
             f"FROM {_SAMPLES}"
         )
-        found = {"ds": config.end_ds, "rows": rows, "episodes": episodes}
-        found |= {"terminals": ends, "rows_read": rows, "dropped": {}}
-        ((version,),) = self._fetch("SELECT version()")
-        return found | {"min_ds": low, "max_ds": high, "engine": f"duckdb {version}"}
+        return {
+            "rows": rows,
+            "episodes": episodes,
+            "terminals": ends,
+            "rows_read": rows,
+            "dropped": {},
+            "min_ds": low,
+            "max_ds": high,
+            "engine": self._engine.version,
+            "most_steps": most,
+        }
+
+    def write(self, folder: Path) -> None:
+        """Write the samples into a folder."""
+        order = DUCKDB.shuffled("mdp_key", "sequence_number")
+        rows = f"SELECT * EXCLUDE (ds) FROM {_SAMPLES} {order}"
+        prefix = f"part-{secrets.token_hex(4)}-"
+        self._engine.write(rows, folder, prefix, _ROW_GROUP)
 
     # ---- parts of ``read``
 
     def _has_arrays(self, reward: Any) -> bool:
-        first = None
-        if str(reward) == "JSON":
-            found = self._fetch(f"SELECT json_type(reward) FROM {_GIVEN} LIMIT 1")
-            first = found[0][0] if found else None
-        return arrays.are_given(reward, first)
+        """Return whether samples have lists of rewards."""
+        if str(reward) != "JSON":
+            return reward.id == "list"
+        first = f"SELECT json_type(reward) FROM {_GIVEN} LIMIT 1"
+        return self._engine.fetch(first) == [("ARRAY",)]
 
     def _metric_names(self) -> tuple[str, ...]:
-        found = self._fetch(arrays.metric_names(_TYPED))
+        keys = "flatten(list_transform(metrics, lambda one: map_keys(one)))"
+        found = self._engine.fetch(f"SELECT DISTINCT unnest({keys}) FROM {_TYPED}")
         return tuple(sorted(x for (x,) in found if x is not None))
 
     def _numbers(self) -> tuple[str, ...]:
         """Return the numbers of actions as names."""
-        ((size,),) = self._fetch(f"SELECT max(len({lists.POSSIBLE})) FROM {_TYPED}")
+        most = f"SELECT max(len({columns.POSSIBLE})) FROM {_TYPED}"
+        ((size,),) = self._engine.fetch(most)
         return tuple(map(str, range(size or 0)))
 
     def _check(self) -> None:
@@ -211,7 +189,8 @@ class _Work:
                 f"NOT list_contains({known}, next_action)"
             )
         counts = ", ".join(f"count_if({x})" for x in faults.values())
-        ((total, *found),) = self._fetch(f"SELECT count(*), {counts} FROM {_SAMPLES}")
+        found = self._engine.fetch(f"SELECT count(*), {counts} FROM {_SAMPLES}")
+        ((total, *found),) = found
         if not total:
             raise UserError("there are no samples; expected at least one")
         for count, text in zip(found, faults, strict=True):
@@ -221,8 +200,31 @@ class _Work:
                     "make samples from the logged rows"
                 )
 
-    def _view(self, name: str, text: str) -> None:
-        self._connection.execute(f"CREATE OR REPLACE VIEW {name} AS {text}")
 
-    def _fetch(self, text: str) -> list[tuple]:
-        return self._connection.execute(text).fetchall()
+def _open(connection: duckdb.DuckDBPyConnection, data: Any) -> dict[str, Any]:
+    """Create the view of the given samples; return its columns with their types."""
+    found = files.find(data)
+    if found is None:
+        connection.register("given", data)
+        origin = "given"
+    else:
+        origin = _of_files(connection, found)
+    connection.execute(f"CREATE VIEW {_GIVEN} AS SELECT * FROM {origin}")
+    relation = connection.table(_GIVEN)
+    return dict(zip(relation.columns, relation.types, strict=True))
+
+
+def _of_files(connection: duckdb.DuckDBPyConnection, found: list[Path]) -> str:
+    paths = literals(map(str, found))
+    lines = [x for x in found if files.kind(x) in files.JSON]
+    if not lines:
+        return f"read_parquet({paths}, union_by_name=true, hive_types_autocast=false)"
+    if len(lines) < len(found):
+        raise UserError(
+            "the samples are in JSON and Parquet files; expected files of one kind"
+        )
+    # Columns stay JSON: DuckDB would guess a struct where the schema has a map.
+    keys = f"unnest(json_keys(json)) FROM read_ndjson_objects({paths})"
+    names = connection.execute(f"SELECT DISTINCT {keys}").fetchall()
+    listed = ", ".join(f"{identifier(x)}: 'JSON'" for (x,) in names)
+    return f"read_json({paths}, format='newline_delimited', columns={{{listed}}})"

@@ -5,15 +5,15 @@ Columns that Horizon and ReAgent do not write follow from those that are there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.engines.dialect import DUCKDB
-from tfagents_batch.offline.samples.columns import METRICS
-from tfagents_batch.offline.samples.discount import power
-from tfagents_batch.offline.schema import ACTION, FEATURES, Mode
+from tfagents_batch.offline.samples.columns import MASK, OF_NEXT
+from tfagents_batch.offline.schema import ACTION, FEATURES, METRICS, Mode
 from tfagents_batch.offline.sql import identifier, literal, literals
 from tfagents_batch.offline.timeline_config import TimelineConfig
+from tfagents_batch.offline.timeline_sql import key_of_episode, power, split
 
 _NO_METRICS, _NO_FEATURES = f"MAP {{}}::{METRICS}", f"MAP {{}}::{FEATURES}"
 _NAMES = (
@@ -51,7 +51,8 @@ def query(
     value.setdefault("discount", power(exponent, config))
     value |= _without_null(value, mode)
     value.setdefault("not_terminal", _not_terminal(value, mode))
-    value |= _split(value, config)
+    value.setdefault("mdp_key", key_of_episode(config))
+    value.setdefault("split", split(value["mdp_key"], config))
     value.setdefault("ds", "NULL::VARCHAR")
     names = [*_NAMES]
     if mode == "continuous":
@@ -63,6 +64,55 @@ def query(
         names += choices
     listed = ", ".join(f"{value[x]} AS {identifier(x)}" for x in names)
     return f"SELECT * FROM (SELECT {listed} FROM {view}) WHERE split IS NOT NULL"
+
+
+def reduced(
+    names: Collection[str], config: TimelineConfig, metrics: Sequence[str]
+) -> dict[str, str]:
+    """Return the sums of rewards and metrics, and the last entries of other arrays.
+
+    Args:
+      names: columns that are there.
+      config: its ``gamma``, ``discount`` and ``time_unit`` are those of the sums.
+      metrics: names of the metrics.
+    """
+    found = {name: f"{name}[-1]" for name in OF_NEXT if name in names}
+    exponent = "i - 1"
+    if config.discount == "time":
+        exponent = "CASE WHEN i = 1 THEN 0 ELSE time_diff[i - 1] END"
+    factor = power(exponent, config)
+
+    def summed(value: str) -> str:
+        return DUCKDB.sum("len(reward)", "i", f"{factor} * {value}")
+
+    found["reward"] = summed("reward[i]")
+    sums = [summed(f"coalesce(metrics[i][{literal(x)}], 0)") for x in metrics]
+    found["metrics"] = DUCKDB.map(map(literal, metrics), sums, METRICS)
+    if "step" not in names:
+        found["step"] = "len(reward)"
+    return found
+
+
+def action_names(value: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return expressions of names of actions instead of their numbers and masks.
+
+    Args:
+      value: expressions of the columns.
+      names: names of the actions in the order of their numbers.
+    """
+    listed, found = literals(names), {}
+    for name in {"action", "next_action"} & value.keys():
+        number = f"TRY_CAST({value[name]} AS INTEGER)"
+        found[name] = (  # the number after the last is no action
+            f"CASE WHEN {number} = {len(names)} THEN '' ELSE "
+            f"coalesce({listed}[{number} + 1], {value[name]}) END"
+        )
+    for name in ("possible_actions", "possible_next_actions"):
+        if name + MASK in value:
+            flag = f"{name}{MASK}[k] = 1"
+            numbers = f"list_filter(range(1, {len(names)} + 1), lambda k: {flag})"
+            found[name] = f"list_transform({numbers}, lambda k: {listed}[k])"
+    return found
 
 
 def _times(value: Mapping[str, str]) -> dict[str, str]:
@@ -105,18 +155,6 @@ def _not_terminal(value: Mapping[str, str], mode: Mode) -> str:
     if mode == "discrete":
         return f"{value['next_action']} <> ''"
     return f"cardinality({value['next_action']}) > 0"
-
-
-def _split(value: Mapping[str, str], config: TimelineConfig) -> dict[str, str]:
-    """Return the hash of an episode, and its split."""
-    salted = f"concat({literal(config.salt)}, mdp_id)"
-    key = value.get("mdp_key", DUCKDB.key(salted))
-    share = f"{key} / {float(2**60)!r}"
-    split = (
-        f"CASE WHEN {share} < {config.train_share!r} THEN 'train' "
-        f"WHEN {share} >= {1 - config.eval_share!r} THEN 'eval' END"
-    )
-    return {"mdp_key": key, "split": value.get("split", split)}
 
 
 def _choices(

@@ -1,0 +1,42 @@
+"""Small files of text: JSON that is read, and texts that are written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from tfagents_batch.errors import SaveError, UserError
+
+
+def read_json(path: str | Path) -> Any:
+    """Return the content of a JSON file, compressed if its name ends in ``.gz``.
+
+    Raises:
+      UserError: if it cannot be read, or is no JSON.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"{path} cannot be read: {why}") from None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON: {error}") from None
+
+
+def write(text: str, path: str | Path) -> None:
+    """Write a text to a file, compressed if its name ends in ``.gz``.
+
+    Raises:
+      SaveError: if it cannot be written.
+    """
+    path, data = Path(path), text.encode()
+    try:
+        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    except OSError as error:
+        raise SaveError(f"{path} cannot be written: {error.strerror}") from error
