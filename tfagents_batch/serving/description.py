@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.features import specification
-from tfagents_batch.serving import json_spaces
 
 FILE, PARITY, PARITY_ROWS = "export.json", "parity.json", "parity.npz"
 FEATURES = "features.json"  # specification by which the model normalizes features
@@ -97,6 +96,20 @@ class Description:
     def start(self) -> int:
         """Number of the first Discrete action."""
         return self.action_space["start"] if self.is_discrete else 0
+
+    @functools.cached_property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of all Discrete actions in the order of their numbers."""
+        if self.actions is not None or not self.is_discrete:
+            return self.actions or ()
+        return tuple(str(self.start + k) for k in range(self.action_space["n"]))
+
+    @functools.cached_property
+    def is_by_id(self) -> bool:
+        """Whether an observation is numbers by id, besides mask and presence."""
+        if self.features is None or len(self.numbers) != 1:
+            return False
+        return self.numbers[0].shape == (len(self.features),)
 
     @functools.cached_property
     def numbers(self) -> tuple[Array, ...]:
@@ -187,8 +200,6 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
     json.dumps(data, ensure_ascii=False).encode()  # rows and answers have its texts
     optional = {name: data.get(name) for name in ("actions", "features")}
     space = data["action_space"]
-    for name in ("observation_space", "action_space"):
-        json_spaces.check(data[name], name)
     if space["type"] not in ACTIONS:
         raise ValueError(f"action_space {space['type']!r}")
     names = data.get("actions")

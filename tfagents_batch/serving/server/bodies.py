@@ -6,12 +6,11 @@ import json
 import sys
 from typing import Any
 
-import numpy as np
-
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.description import Description
+from tfagents_batch.serving.inputs import memory
 from tfagents_batch.serving.server import rows
-from tfagents_batch.serving.server.observations import Decision, Reader, to_array
+from tfagents_batch.serving.server.observations import Decision, Reader
 from tfagents_batch.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.
@@ -146,7 +145,8 @@ def _decision(
 ) -> Decision:
     observed = reader.read(body["observation"], body.get("possible_actions"))
     if description.is_recurrent:
-        observed.arrays.update(_memory(body, description))
+        asked = body.get("state"), body.get("episode_start")
+        observed.arrays.update(memory(description, *asked))
     elif body.get("state") is not None:
         raise UserError("state is given, but this policy has none; leave it out")
     mdp_id, number = body.get("mdp_id"), body.get("sequence_number")
@@ -160,33 +160,6 @@ def _decision(
         if mdp_id is None:
             raise UserError("sequence_number needs an mdp_id, the episode's name")
     return Decision(observed, mdp_id, number)
-
-
-def _memory(body: dict[str, Any], description: Description) -> dict[str, np.ndarray]:
-    """Return the arrays of a recurrent policy's memory."""
-    state, start = body.get("state"), body.get("episode_start")
-    (first,) = description.with_role("episode_start")
-    arrays = description.with_role("state")
-    if start not in (None, True, False) or isinstance(
-        start, (int, float)
-    ) != isinstance(start, bool):
-        raise UserError(f"episode_start is {start!r:.80}; expected true or false")
-    if state is None:
-        if start is False:
-            raise UserError(
-                "episode_start is false, but there is no state; send the state of the "
-                "answer before"
-            )
-        found = {x.name: np.zeros(x.shape, x.dtype) for x in arrays}
-        return found | {first.name: np.asarray(True)}
-    if not isinstance(state, list) or len(state) != len(arrays):
-        raise UserError(
-            f"state is no list of {len(arrays)} arrays; send the state of the answer "
-            "before as it is"
-        )
-    pairs = enumerate(zip(arrays, state, strict=True))
-    found = {x.name: to_array(value, x, f"state[{k}]") for k, (x, value) in pairs}
-    return found | {first.name: np.asarray(bool(start))}
 
 
 def _check_keys(body: dict[str, Any], known: set[str]) -> None:

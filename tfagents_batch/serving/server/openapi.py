@@ -8,7 +8,6 @@ from typing import Any
 
 import tfagents_batch
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.server.rows import names
 
 Json = dict[str, Any]
 _ERRORS = {
@@ -158,7 +157,7 @@ def _paths(description: Description) -> Json:
 
 
 def _asked(description: Description) -> Json:
-    if description.features is not None and len(description.numbers) == 1:
+    if description.is_by_id:
         numbers = {str(x): {"type": "number"} for x in description.features}
         observation: Json = {
             "type": "object",
@@ -176,7 +175,7 @@ def _asked(description: Description) -> Json:
     if description.mask is not None and description.is_discrete:
         start = description.start
         numbers = [start + k for k in range(description.action_space["n"])]
-        items = {"enum": [*names(description), *numbers]}
+        items = {"enum": [*description.action_names, *numbers]}
         found["possible_actions"] = {"type": "array", "items": items, "minItems": 1}
     if description.is_recurrent:
         found |= {"episode_start": {"type": "boolean"}, "state": {"type": "array"}}
