@@ -271,7 +271,7 @@ def test_feedback_is_logged_beside_the_decisions(serve, simple, tmp_path):
             "metrics.x is -1000",
         ),
         ({"request_id": "a", "reward": 1, "done": True}, "unknown key 'done'"),
-        ({"request_id": "a", "reward": 1, "metrics": {"x": None}}, "metrics.x is None"),
+        ({"request_id": "a", "reward": 1, "metrics": {"x": None}}, "metrics.x is null"),
         ({"request_id": "a", "reward": 1, "terminated": 1}, "terminated is 1"),
         (
             {"request_id": "a", "reward": 1, "terminated": True, "truncated": True},

@@ -245,5 +245,5 @@ def test_lines_of_json_are_predicted_in_order(named, tmp_path, monkeypatch, caps
     with pytest.raises(UserError, match="line 2: observation has the unknown feature"):
         script.main([f"--export={named}"])
     monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
-    with pytest.raises(UserError, match="line 1 is no JSON"):
+    with pytest.raises(UserError, match="line 1: the body is no JSON"):
         script.main([f"--export={named}"])

@@ -69,7 +69,7 @@ class Structure:
             if self._batch or leaf is None or leaf.name != self._mask
         }
         expected = f"{'an object' if is_dict else 'a list'} with {_joined(readers)}"
-        kinds = Mapping if is_dict else (list, tuple)
+        kinds = (dict, Mapping) if is_dict else (list, tuple)
 
         def read(value: Any, arrays: Arrays) -> None:
             if not isinstance(value, kinds):
@@ -174,6 +174,15 @@ def to_array(value: Any, each: Array, where: str, *, batch: bool = False) -> np.
     return found
 
 
+def finite(value: Any, where: str, most: float) -> float:
+    """Return a number; refuse anything else, and numbers that are larger than most."""
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    # A comparison, because whole numbers of any length arrive here, and NaN.
+    if not plain or not abs(value) <= most:
+        raise UserError(f"{where} is {text(value)}; expected a finite number")
+    return value
+
+
 def text(value: Any) -> str:
     """Return a value in at most 80 characters."""
     value = value.tolist() if isinstance(value, np.ndarray) else value
@@ -234,15 +243,15 @@ def _check_bounds(array: np.ndarray, bounds: tuple[Any, Any], where: str) -> Non
 
 
 def _check_mask(array: np.ndarray, where: str) -> None:
-    other = (array != 0) & (array != 1)
-    if other.any():
+    valid = array.astype(bool)
+    if not (array == valid).all():
         raise UserError(
-            f"{_first(array, other, where)}; expected 1 for each possible action and 0 "
-            "for others"
+            f"{_first(array, array != valid, where)}; expected 1 for each possible "
+            "action and 0 for others"
         )
-    none = ~array.any(-1)
-    if none.any():
-        row = np.argwhere(none)[0].tolist()
+    possible = valid.any(-1)
+    if not possible.all():
+        row = np.argwhere(~possible)[0].tolist()
         raise UserError(
             f"{where}{row or ''} is all zeros; expected at least one possible action"
         )

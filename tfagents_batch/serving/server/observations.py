@@ -8,9 +8,10 @@ import numpy as np
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.inputs import Arrays, Structure, text
+from tfagents_batch.serving.inputs import Arrays, Structure, finite, text
 from tfagents_batch.suggest import hint
 
+_LARGEST = 3e38  # number of a feature, which is float32
 _LIMIT = 20  # names of features in an error
 
 
@@ -46,9 +47,13 @@ class Reader:
 
     Args:
       description: of the export.
+
+    Attributes:
+      description: as given.
     """
 
     def __init__(self, description: Description):
+        self.description = description
         self._by_id = description.is_by_id
         self._structure = Structure(description, batch=False)
         self.ids = {str(x): k for k, x in enumerate(description.features or ())}
@@ -103,7 +108,7 @@ class Reader:
                     f"observation has the unknown feature {name!r:.50}; known: "
                     f"{', '.join(known)}{rest}"
                 )
-            found[index] = _finite(number, f"observation[{name!r}]")
+            found[index] = finite(number, f"observation[{name!r}]", _LARGEST)
         arrays[self._vector.name] = found
         if self._presence is not None:  # 1 for the features that were given
             present = np.zeros(len(self.ids), self._presence.dtype)
@@ -136,10 +141,3 @@ class Reader:
                 )
             found[self._places[each]] = 1
         arrays[self._mask.name] = found
-
-
-def _finite(value: Any, where: str) -> float:
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not plain or not abs(value) < 3e38:  # also not NaN
-        raise UserError(f"{where} is {text(value)}; expected a finite number")
-    return value
