@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.features import specification
 
 FILE, PARITY, PARITY_ROWS = "export.json", "parity.json", "parity.npz"
 FEATURES = "features.json"  # specification by which the model normalizes features
@@ -27,19 +26,20 @@ class Array(NamedTuple):
 
     Attributes:
       name: name in the model.
-      role: of an input "observation", "episode_start", "state" or "noise".
-      path: keys of the observation that lead to it; () for a plain space.
+      role: "observation", "episode_start", "state" or "noise"; of outputs, the name
+        without a number.
       shape: shape of one value, without the batch axis.
       dtype: name of the NumPy dtype.
-      distribution: of the noise, "uniform" in [0, 1) or "normal"; else None.
+      path: keys of the observation that lead to it; () for a plain space.
+      distribution: of noise, "uniform" in [0, 1) or standard "normal".
     """
 
     name: str
     role: str
-    path: tuple[str | int, ...]
     shape: tuple[int, ...]
     dtype: str
-    distribution: str | None = None
+    path: tuple[str | int, ...] = ()
+    distribution: str = ""
 
     @property
     def size(self) -> int:
@@ -165,11 +165,11 @@ def read(folder: str | Path, call: Call = directly) -> Description:
         hashes = dict(data["sha256"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _broken(folder, f"{FILE} lacks or misstates {error}") from None
-    if data["model"] not in hashes:
-        raise _broken(folder, f"{FILE} has no sha256 of {data['model']}")
+    for name in (data["model"], PARITY_ROWS):
+        if name not in hashes:
+            raise _broken(folder, f"{FILE} has no sha256 of {name}")
     for name, expected in hashes.items():
         _check_hash(folder, name, expected, call)
-    _check_features(folder, data.get("features_sha256"))
     return description
 
 
@@ -227,11 +227,11 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
 def _array(data: dict[str, Any]) -> Array:
     return Array(
         str(data["name"]),
-        str(data.get("role", "output")),
-        tuple(data.get("path", ())),
+        str(data["role"]),
         tuple(int(size) for size in data["shape"]),
         str(data["dtype"]),
-        data.get("distribution"),
+        tuple(data.get("path", ())),
+        data.get("distribution", ""),
     )
 
 
@@ -248,18 +248,6 @@ def _check_hash(folder: Path, name: str, expected: str, call: Call) -> None:
             folder,
             f"{name} ({size:,} bytes) is truncated or was changed: its sha256 is "
             f"{found[:12]}..., and {FILE} says {expected[:12]}...",
-        )
-
-
-def _check_features(folder: Path, expected: str | None) -> None:
-    """Check that the specification of features is the one of the model."""
-    if expected is None:
-        return
-    found = specification.read(folder / FEATURES).sha256
-    if found != expected:
-        raise UserError(
-            f"{folder / FEATURES} has the hash {found[:12]}..., but the model "
-            f"normalizes by {expected[:12]}... ({FILE}); export again"
         )
 
 

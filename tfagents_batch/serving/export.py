@@ -35,8 +35,9 @@ from tfagents_batch.serving.description import (
     PARITY_ROWS,
     PRESENCE,
     SCHEMA,
+    Array,
 )
-from tfagents_batch.serving.signature import Field, Signature
+from tfagents_batch.serving.signature import Signature
 from tfagents_batch.types import EnvSpec
 
 Format = Literal["onnx", "saved_model", "litert"]
@@ -176,7 +177,7 @@ def _interface(signature: Signature, spec: EnvSpec, origin: Origin) -> dict[str,
     }
 
 
-def _described(field: Field) -> dict[str, Any]:
+def _described(field: Array) -> dict[str, Any]:
     found = field._asdict() | {"shape": list(field.shape), "path": list(field.path)}
     if field.role != "observation":
         del found["path"]

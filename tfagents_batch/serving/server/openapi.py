@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 import tfagents_batch
 from tfagents_batch.serving.description import Description
 
 Json = dict[str, Any]
+_OF_A_DRAW = "propensity", "log_density"  # outputs that predictions do not have
 _ERRORS = {
     "401": "the token is missing or wrong",
     "408": "the request did not arrive in time",
@@ -79,50 +83,37 @@ def schema(space: Json) -> Json:
     if kind == "Discrete":
         start = space["start"]
         return {"type": "integer", "minimum": start, "maximum": start + space["n"] - 1}
-    whole = kind != "Box" or "int" in space["dtype"]
-    found: Json = {"type": "integer" if whole else "number"}
-    shape = space["shape"] if kind == "Box" else _shape(space)
+    if kind == "Box":
+        return _array(space["shape"], space["dtype"])
+    size = space["n"] if kind == "MultiBinary" else np.shape(space["nvec"])
+    return _array(np.atleast_1d(size).tolist(), "int")
+
+
+def _array(shape: Sequence[int], dtype: str) -> Json:
+    found: Json = {"type": "integer" if "int" in dtype else "number"}
     for size in reversed(shape):
         found = {"type": "array", "items": found, "minItems": size, "maxItems": size}
     return found
 
 
-def _shape(space: Json) -> list[int]:
-    if space["type"] == "MultiBinary":
-        return space["n"] if isinstance(space["n"], list) else [space["n"]]
-    found, level = [], space["nvec"]
-    while isinstance(level, list):
-        found.append(len(level))
-        level = level[0]
-    return found
-
-
 def _paths(description: Description) -> Json:
-    action = schema(description.action_space)
-    answer = {
-        "action": action,
-        "action_name": {"type": "string"},
-        "propensity": {"type": "number"},
-        "log_density": {"type": "number"},
-        "request_id": {"type": "string"},
-        "model_version": {"type": "string"},
-        "state": {"type": "array"},
+    action, text = schema(description.action_space), {"type": "string"}
+    known: Json = {"action": action}
+    if description.actions is not None:
+        known["action_name"] = text
+    if description.is_recurrent:
+        known["state"] = {"type": "array"}
+    outputs = {
+        x.name: _array(x.shape, x.dtype)
+        for x in description.outputs
+        if x.name not in known and x.role != "next_state"
     }
-    known = {"action", "request_id", "model_version"}
-    known |= {x.name for x in description.outputs}
-    known |= {"action_name"} if description.actions is not None else set()
-    known |= {"state"} if description.is_recurrent else set()
-    answer = {k: x for k, x in answer.items() if k in known}
-    knows = {"action", "action_name", "model_version", "state"} & answer.keys()
-    prediction = {k: answer[k] for k in answer if k in knows}
-    for name in ("probabilities", "values"):
-        if name in known:
-            prediction[name] = {"type": "array", "items": {"type": "number"}}
-    if "value" in known:
-        prediction["value"] = {"type": "number"}
+    drawn = {k: outputs[k] for k in ("sample", *_OF_A_DRAW) if k in outputs}
+    answer = known | drawn | {"request_id": text, "model_version": text}
+    prediction = known | {k: x for k, x in outputs.items() if k not in _OF_A_DRAW}
     asked = _asked(description)
     feedback = {
-        "request_id": {"type": "string"},
+        "request_id": text,
         "reward": {"type": "number"},
         "terminated": {"type": "boolean"},
         "truncated": {"type": "boolean"},
@@ -130,12 +121,15 @@ def _paths(description: Description) -> Json:
         "final_observation": asked["observation"],
         "final_possible_actions": {"type": "array"},
     }
-    logged = {"request_id": {"type": "string"}, "logged": {"type": "boolean"}}
-    export = {"export": {"type": "string"}}
+    logged = {"request_id": text, "logged": {"type": "boolean"}}
     return {
         "/v1/act": {"post": _operation("Draw an action and log it", asked, answer)},
         "/v1/predict": {
-            "post": _operation("Return the greedy action and values", asked, prediction)
+            "post": _operation(
+                "Return the greedy action and values",
+                asked,
+                prediction | {"model_version": text},
+            )
         },
         "/v1/feedback": {
             "post": _operation(
@@ -147,7 +141,7 @@ def _paths(description: Description) -> Json:
         },
         "/v1/model": {
             "get": _operation("Describe the export that answers"),
-            "post": _operation("Let another export take over", export),
+            "post": _operation("Let another export take over", {"export": text}),
         },
         "/v1/rollback": {"post": _operation("Let the previous export take over")},
         "/healthz": {"get": _operation("Say that the process lives")},
