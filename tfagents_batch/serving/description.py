@@ -18,6 +18,7 @@ FEATURES = "features.json"  # specification by which the model normalizes featur
 PRESENCE = "presence"  # key of an observation: 0 where a feature is missing
 SCHEMA = 1  # version of the format
 ABSOLUTE, RELATIVE = 1e-4, 1e-5  # differences that a check allows; either is enough
+TIME_DIGITS = 14  # of a request id: hexadecimal microseconds since 1970
 ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
 
 

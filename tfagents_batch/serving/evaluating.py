@@ -61,7 +61,7 @@ def evaluate_offline(
     normalize = _normalize(found)
     with _candidate(policy, found, exploration, checkpoint) as candidate:
         result = evaluate.evaluate(
-            found, candidate, checked, fitted_q.fit, normalize, say
+            found, candidate, checked, fitted_q.Fit, normalize, say
         )
     facts = {"exploration": exploration, "step": getattr(candidate, "step", None)}
     return dataclasses.replace(result, facts=facts | dict(result.facts))

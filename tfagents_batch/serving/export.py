@@ -7,22 +7,17 @@ compared with the policy.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import json
 import os
-import secrets
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import tensorflow as tf
 
 from tfagents_batch import spaces
-from tfagents_batch.errors import SaveError, UserError, first_line
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
@@ -119,7 +114,7 @@ def write(
         )
     signature = Signature(policy, spec, step, exploration)
     module = importlib.import_module(f"tfagents_batch.serving.formats.{format}")
-    with _staged(target) as folder:
+    with publish.folder(target) as folder:
         name = module.write(signature.decide, signature.specs(), folder)
         given = parity.inputs(signature, spec.observation_space)
         result, expected = parity.compare(signature, module.load(folder / name), given)
@@ -184,21 +179,6 @@ def _described(field: Array) -> dict[str, Any]:
     if not field.distribution:
         del found["distribution"]
     return found
-
-
-@contextlib.contextmanager
-def _staged(target: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of ``target`` at the end."""
-    staged = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staged.mkdir()
-        yield staged
-        publish.replace(staged, target)
-    except (OSError, tf.errors.OpError) as error:
-        raise SaveError(f"{target} cannot be written: {first_line(error)}") from error
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -212,7 +211,9 @@ def _edges(leaf: spaces.Leaf) -> np.ndarray:
     else:
         low, high = (np.float64(x) for x in _integers(leaf))
     middle = np.clip(0.0, low, high)
-    return np.stack([low, high, middle, *_mixed(low, high)])
+    even = np.arange(low.size).reshape(low.shape) % 2 == 0
+    mixed = np.where(even, low, high), np.where(even, high, low)
+    return np.stack([low, high, middle, *mixed])
 
 
 def _integers(leaf: spaces.Leaf) -> list[np.ndarray]:
@@ -224,13 +225,6 @@ def _integers(leaf: spaces.Leaf) -> list[np.ndarray]:
         least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     bounds = leaf.space.low, leaf.space.high
     return [np.clip(np.asarray(x, object), least, most) for x in bounds]
-
-
-def _mixed(low: np.ndarray, high: np.ndarray) -> Sequence[np.ndarray]:
-    """Return two values with both bounds in them."""
-    even = np.arange(low.size).reshape(low.shape) % 2 == 0
-    pairs = itertools.permutations((low, high))
-    return [np.where(even, one, other) for one, other in pairs]
 
 
 def _other(x: Array, size: int, generator: np.random.Generator) -> np.ndarray:

@@ -195,7 +195,7 @@ def _diagnostics(found: Partition, fitted: Fitted, totals: Totals) -> Diagnostic
         largest_share=totals.largest / total if total else 1.0,
         capped=float(totals["capped"]) / episodes,
         rare=float(totals["rare"]) / rows,
-        reach=min(cells.reach(fitted.model), 1.0),
+        reach=fitted.reach,
         exact_cells=fitted.cells.exact,
         cells=fitted.cells.count,
         surprise=surprise / length,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import functools
+import itertools
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import SaveError
-from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.request_ids import RequestIds
+from tfagents_batch.serving.description import TIME_DIGITS, Description
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.observations import Decision
@@ -37,7 +38,8 @@ class Acting:
 
     def __init__(self, models: Models, log: DecisionLog | None):
         self._models, self._log = models, log
-        self._ids = RequestIds()
+        # Ids of requests are those of no other process, and in the order of time.
+        self._process, self._count = secrets.token_hex(4), itertools.count()
         self._next_number = 0
         self.missing = self.unlogged = 0
 
@@ -69,9 +71,9 @@ class Acting:
         if not rows:
             return found
         now = time.time_ns() // 1000
-        make_id = self._ids.at(now)
+        begin = f"{now:0{TIME_DIGITS}x}-{self._process}-"
         for answer, decision in zip(answers, decisions, strict=True):
-            answer["request_id"] = make_id()
+            answer["request_id"] = f"{begin}{next(self._count):x}"
             self.missing += decision.observed.missing
         if self._log is not None:
             ds = _day(now // _DAY)

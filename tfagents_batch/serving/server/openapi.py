@@ -13,6 +13,7 @@ import tfagents_batch
 from tfagents_batch.serving.description import Description
 
 Json = dict[str, Any]
+_REQUIRED = "request_id", "reward", "export"  # entries of bodies; others are optional
 _OF_A_DRAW = "propensity", "log_density"  # outputs that predictions do not have
 _ERRORS = {
     "401": "the token is missing or wrong",
@@ -122,32 +123,23 @@ def _paths(description: Description) -> Json:
         "final_possible_actions": {"type": "array"},
     }
     logged = {"request_id": text, "logged": {"type": "boolean"}}
-    return {
-        "/v1/act": {"post": _operation("Draw an action and log it", asked, answer)},
-        "/v1/predict": {
-            "post": _operation(
-                "Return the greedy action and values",
-                asked,
-                prediction | {"model_version": text},
-            )
-        },
-        "/v1/feedback": {
-            "post": _operation(
-                "Log what followed a decision",
-                feedback,
-                logged,
-                required=["request_id", "reward"],
-            )
-        },
-        "/v1/model": {
-            "get": _operation("Describe the export that answers"),
-            "post": _operation("Let another export take over", {"export": text}),
-        },
-        "/v1/rollback": {"post": _operation("Let the previous export take over")},
-        "/healthz": {"get": _operation("Say that the process lives")},
-        "/readyz": {"get": _operation("Say that requests are taken")},
-        "/metrics": {"get": _operation("Return measures as Prometheus text")},
-    }
+    prediction |= {"model_version": text}
+    export = {"export": text}
+    rows = [
+        ("/v1/act", "post", "Draw an action and log it", asked, answer),
+        ("/v1/predict", "post", "Return greedy actions and values", asked, prediction),
+        ("/v1/feedback", "post", "Log what followed a decision", feedback, logged),
+        ("/v1/model", "get", "Describe the export that answers", None, None),
+        ("/v1/model", "post", "Let another export take over", export, None),
+        ("/v1/rollback", "post", "Let the previous export take over", None, None),
+        ("/healthz", "get", "Say that the process lives", None, None),
+        ("/readyz", "get", "Say that requests are taken", None, None),
+        ("/metrics", "get", "Return measures as Prometheus text", None, None),
+    ]
+    found: Json = {}
+    for path, method, *operation in rows:
+        found.setdefault(path, {})[method] = _operation(*operation)
+    return found
 
 
 def _asked(description: Description) -> Json:
@@ -176,27 +168,18 @@ def _asked(description: Description) -> Json:
     return found
 
 
-def _operation(
-    summary: str,
-    asked: Json | None = None,
-    answer: Json | None = None,
-    required: list[str] | None = None,
-) -> Json:
-    found: Json = {"summary": summary}
-    if asked is not None:
-        body: Json = {
-            "type": "object",
-            "properties": asked,
-            "additionalProperties": False,
-        }
-        if required:
-            body["required"] = required
-        found["requestBody"] = {"content": {"application/json": {"schema": body}}}
+def _operation(summary: str, asked: Json | None, answer: Json | None) -> Json:
     good: Json = {"description": "done"}
     if answer is not None:
-        inner = {"type": "object", "properties": answer}
-        good["content"] = {"application/json": {"schema": inner}}
-    responses = {"200": good}
+        good |= _content({"type": "object", "properties": answer})
+    found: Json = {"summary": summary, "responses": {"200": good}}
     if asked is not None:
-        responses |= {k: {"description": x} for k, x in _ERRORS.items()}
-    return found | {"responses": responses}
+        body = {"type": "object", "properties": asked, "additionalProperties": False}
+        body["required"] = [x for x in asked if x in _REQUIRED]
+        found["requestBody"] = _content(body)
+        found["responses"] |= {k: {"description": x} for k, x in _ERRORS.items()}
+    return found
+
+
+def _content(inner: Json) -> Json:
+    return {"content": {"application/json": {"schema": inner}}}
