@@ -126,7 +126,7 @@ def prepare(
     policy = tables[log["position"] - 1]
     weight = policy[rows, log["action"]] / log["propensity"]
     prepared = {"policy": policy, "model": model}
-    return {**log, **prepared, "thresholds": one_step.thresholds(weight)}
+    return {**log, **prepared, "thresholds": one_step.candidates(weight)}
 
 
 def estimates(rows: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -135,17 +135,19 @@ def estimates(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     reward, model = rows["reward"], rows["model"]
     weight = rows["policy"][index] / rows["propensity"]
     expected = (rows["policy"] * model).sum(1)
-    given = reward, weight, model[index], expected
+    columns = (x[:, np.newaxis] for x in (reward, model[index], expected))
+    reward, logged, expected = columns
+    given = reward, weight, logged, expected, rows["thresholds"]
+    terms = one_step.decisions(np.arange(len(weight)), *given)
+    sums = one_step.Decisions(*(x.sum(0) for x in terms))
+    found = {name: rule(sums) for name, rule in one_step.ESTIMATORS.items()}
     return {
-        "DM": one_step.direct_method(expected).mean(),
-        "IPS": one_step.ips(reward, weight).mean(),
-        "SNIPS": one_step.snips(reward, weight).estimate(),
-        "DR": one_step.doubly_robust(*given).mean(),
-        "self-normalized DR": one_step.normalized_doubly_robust(*given).estimate(),
-        "switch-DR": [
-            one_step.switch_doubly_robust(*given, threshold).mean()
-            for threshold in rows["thresholds"]
-        ],
+        "DM": found["dm"].item(),
+        "IPS": found["ips"].item(),
+        "SNIPS": found["snips"].item(),
+        "DR": found["dr"].item(),
+        "self-normalized DR": found["sndr"].item(),
+        "switch-DR": found["switch_dr"],
     }
 
 

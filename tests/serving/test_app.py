@@ -93,17 +93,17 @@ def test_continuous_actions_are_vectors_with_densities(serve, tmp_path):
     assert "possible_actions" not in row
 
 
-@pytest.mark.parametrize("kind", ["simple", "named", "continuous"])
-def test_logged_lines_are_rows_of_the_schema(serve, request, tmp_path, kind):
-    if kind == "continuous":
-        export, observation = exports.continuous(tmp_path / "a"), [0.5, 1e-7]
-    else:
-        export = request.getfixturevalue(kind)
-        observation = X if kind == "simple" else {"3": 1e-7, "0": 5}
-    app = serve(export, log=str(tmp_path / "log"))
+@pytest.mark.parametrize(
+    ("make", "observation", "mode"),
+    [
+        (exports.discrete, X, "discrete"),
+        (exports.continuous, [0.5, 1e-7], "continuous"),
+    ],
+)
+def test_logged_lines_are_rows_of_the_schema(serve, tmp_path, make, observation, mode):
+    app = serve(make(tmp_path / "a"), log=str(tmp_path / "log"))
     assert app.ask("/v1/act", {"observation": observation}).status == 200
     rows = lines(tmp_path / "log")
-    mode = "continuous" if kind == "continuous" else "discrete"
     with RowLogger(tmp_path / "again", mode) as logger:
         logger.log(*rows)
     assert lines(tmp_path / "again") == rows
@@ -130,10 +130,7 @@ def test_a_recurrent_state_is_sent_back_by_the_client(serve, tmp_path, name):
         ({"observation": [1.0], "state": []}, "state is no list of 1 arrays"),
         ({"observation": [1.0], "state": [[NAN]]}, "state[0][0] is nan"),
         ({"observation": [1.0], "episode_start": False}, "there is no state"),
-        (
-            {"observation": [1.0], "episode_start": 1},
-            "episode_start is 1; expected true",
-        ),
+        ({"observation": [1.0], "state": [[0]], "episode_start": "x"}, "is 'x'"),
     ],
 )
 def test_a_wrong_state_is_named(serve, tmp_path, body, message):
@@ -142,7 +139,6 @@ def test_a_wrong_state_is_named(serve, tmp_path, body, message):
     assert answer.status == 422 and message in answer.body["error"]
 
 
-@pytest.mark.parametrize("path", ["/v1/act", "/v1/predict"])
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -166,24 +162,9 @@ def test_a_wrong_state_is_named(serve, tmp_path, body, message):
         ({"observation": X, "state": [[0]]}, "this policy has none"),
     ],
 )
-def test_wrong_bodies_are_422_and_named(serve, simple, path, body, message):
-    answer = serve(simple).ask(path, body)
+def test_wrong_bodies_are_422_and_named(serve, simple, body, message):
+    answer = serve(simple).ask("/v1/act", body)
     assert answer.status == 422 and message in answer.body["error"]
-
-
-def test_wrong_features_and_a_mask_of_zeros_are_422(serve, named, tmp_path):
-    app = serve(named)
-    for body, message in (
-        ({"observation": {"5": 1}}, "unknown feature '5'"),
-        ({"observation": {}, "possible_actions": []}, "at least one action"),
-        ({"observation": {"0": NAN}}, "observation['0'] is nan"),
-    ):
-        answer = app.ask("/v1/act", body)
-        assert answer.status == 422 and message in answer.body["error"]
-    app = serve(exports.discrete(tmp_path / "a", masked=True))
-    body = {"observation": {"state": X, "action_mask": [0, 0]}}
-    answer = app.ask("/v1/act", body)
-    assert answer.status == 422 and "all zeros" in answer.body["error"]
 
 
 def test_a_long_body_is_413(serve, simple):
@@ -274,7 +255,7 @@ def test_feedback_is_logged_beside_the_decisions(serve, simple, tmp_path):
             "metrics.x is -1000",
         ),
         ({"request_id": "a", "reward": 1, "done": True}, "unknown key 'done'"),
-        ({"request_id": "a", "reward": 1, "metrics": {"x": None}}, "metrics.x is None"),
+        ({"request_id": "a", "reward": 1, "metrics": {"x": None}}, "metrics.x is null"),
         ({"request_id": "a", "reward": 1, "terminated": 1}, "terminated is 1"),
         (
             {"request_id": "a", "reward": 1, "terminated": True, "truncated": True},

@@ -158,7 +158,7 @@ def test_a_watched_folder_is_loaded_after_it_changed(tmp_path, monkeypatch):
     found = watching.first(str(folder))
     models = Models(str(folder), 1)
     settings = Settings(export=str(folder), watch=True)
-    ticks = run.Ticks(settings, models, None, found, set(), said.append)
+    ticks = run.Ticks(settings, models, None, found, None, said.append)
     first = models.current
     try:
         asyncio.run(ticks._look_for_exports())

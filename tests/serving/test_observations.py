@@ -102,7 +102,7 @@ def test_possible_actions_need_a_mask(simple):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"state": X, "action_mask": [0, 0]}, "observation_action_mask is all zeros"),
+        ({"state": X, "action_mask": [0, 0]}, "observation.action_mask is all zeros"),
         ({"state": X, "action_mask": [1, 2]}, "expected 1 for each possible action"),
         ({"state": X, "action_mask": [1, 0.5]}, "expected 2 int8 numbers"),
         ({"state": X, "mask": [1, 1]}, "unknown key 'mask'; "),

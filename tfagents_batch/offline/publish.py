@@ -7,12 +7,13 @@ import ctypes
 import errno
 import fcntl
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import SaveError, UserError, first_line
 
 _HERE, _SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _OLD = "-old"
@@ -52,6 +53,25 @@ def staging(target: Path) -> Iterator[Path]:
         raise
     except OSError as error:
         raise SaveError(f"{output} cannot be written: {error}") from error
+
+
+@contextlib.contextmanager
+def folder(target: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces ``target`` at the end; if the block raises,
+    ``target`` is unchanged.
+
+    Raises:
+      SaveError: if a file cannot be written.
+    """
+    staged = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
+    try:
+        staged.mkdir(parents=True)
+        yield staged
+        replace(staged, target)
+    except OSError as error:
+        raise SaveError(f"{target} cannot be written: {first_line(error)}") from error
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
 
 
 def replace(staged: Path, target: Path) -> None:

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.features import specification
-from tfagents_batch.serving import json_spaces
 
 FILE, PARITY, PARITY_ROWS = "export.json", "parity.json", "parity.npz"
 FEATURES = "features.json"  # specification by which the model normalizes features
 PRESENCE = "presence"  # key of an observation: 0 where a feature is missing
 SCHEMA = 1  # version of the format
 ABSOLUTE, RELATIVE = 1e-4, 1e-5  # differences that a check allows; either is enough
+TIME_DIGITS = 14  # of a request id: hexadecimal microseconds since 1970
 ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
 
 
@@ -28,19 +27,20 @@ class Array(NamedTuple):
 
     Attributes:
       name: name in the model.
-      role: of an input "observation", "episode_start", "state" or "noise".
-      path: keys of the observation that lead to it; () for a plain space.
+      role: "observation", "episode_start", "state" or "noise"; of outputs, the name
+        without a number.
       shape: shape of one value, without the batch axis.
       dtype: name of the NumPy dtype.
-      distribution: of the noise, "uniform" in [0, 1) or "normal"; else None.
+      path: keys of the observation that lead to it; () for a plain space.
+      distribution: of noise, "uniform" in [0, 1) or standard "normal".
     """
 
     name: str
     role: str
-    path: tuple[str | int, ...]
     shape: tuple[int, ...]
     dtype: str
-    distribution: str | None = None
+    path: tuple[str | int, ...] = ()
+    distribution: str = ""
 
     @property
     def size(self) -> int:
@@ -99,6 +99,20 @@ class Description:
         return self.action_space["start"] if self.is_discrete else 0
 
     @functools.cached_property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of all Discrete actions in the order of their numbers."""
+        if self.actions is not None or not self.is_discrete:
+            return self.actions or ()
+        return tuple(str(self.start + k) for k in range(self.action_space["n"]))
+
+    @functools.cached_property
+    def is_by_id(self) -> bool:
+        """Whether an observation is numbers by id, besides mask and presence."""
+        if self.features is None or len(self.numbers) != 1:
+            return False
+        return self.numbers[0].shape == (len(self.features),)
+
+    @functools.cached_property
     def numbers(self) -> tuple[Array, ...]:
         """Inputs of the observation without the action mask and the presence."""
         others = self.mask, self.presence
@@ -152,11 +166,11 @@ def read(folder: str | Path, call: Call = directly) -> Description:
         hashes = dict(data["sha256"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _broken(folder, f"{FILE} lacks or misstates {error}") from None
-    if data["model"] not in hashes:
-        raise _broken(folder, f"{FILE} has no sha256 of {data['model']}")
+    for name in (data["model"], PARITY_ROWS):
+        if name not in hashes:
+            raise _broken(folder, f"{FILE} has no sha256 of {name}")
     for name, expected in hashes.items():
         _check_hash(folder, name, expected, call)
-    _check_features(folder, data.get("features_sha256"))
     return description
 
 
@@ -187,8 +201,6 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
     json.dumps(data, ensure_ascii=False).encode()  # rows and answers have its texts
     optional = {name: data.get(name) for name in ("actions", "features")}
     space = data["action_space"]
-    for name in ("observation_space", "action_space"):
-        json_spaces.check(data[name], name)
     if space["type"] not in ACTIONS:
         raise ValueError(f"action_space {space['type']!r}")
     names = data.get("actions")
@@ -216,11 +228,11 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
 def _array(data: dict[str, Any]) -> Array:
     return Array(
         str(data["name"]),
-        str(data.get("role", "output")),
-        tuple(data.get("path", ())),
+        str(data["role"]),
         tuple(int(size) for size in data["shape"]),
         str(data["dtype"]),
-        data.get("distribution"),
+        tuple(data.get("path", ())),
+        data.get("distribution", ""),
     )
 
 
@@ -237,18 +249,6 @@ def _check_hash(folder: Path, name: str, expected: str, call: Call) -> None:
             folder,
             f"{name} ({size:,} bytes) is truncated or was changed: its sha256 is "
             f"{found[:12]}..., and {FILE} says {expected[:12]}...",
-        )
-
-
-def _check_features(folder: Path, expected: str | None) -> None:
-    """Check that the specification of features is the one of the model."""
-    if expected is None:
-        return
-    found = specification.read(folder / FEATURES).sha256
-    if found != expected:
-        raise UserError(
-            f"{folder / FEATURES} has the hash {found[:12]}..., but the model "
-            f"normalizes by {expected[:12]}... ({FILE}); export again"
         )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-
-import numpy as np
 
 from tfagents_batch import config
 from tfagents_batch.offline import dense
@@ -62,7 +61,7 @@ def evaluate_offline(
     normalize = _normalize(found)
     with _candidate(policy, found, exploration, checkpoint) as candidate:
         result = evaluate.evaluate(
-            found, candidate, checked, fitted_q.fit, normalize, say
+            found, candidate, checked, fitted_q.Fit, normalize, say
         )
     facts = {"exploration": exploration, "step": getattr(candidate, "step", None)}
     return dataclasses.replace(result, facts=facts | dict(result.facts))
@@ -90,9 +89,4 @@ def _normalize(found: Partition) -> Normalize | None:
     known = logged.newest(found.folder).preprocessing()
     if known is None:
         return None
-    places = layout(*known)
-
-    def normalize(raw: np.ndarray) -> np.ndarray:
-        return twin.normalize(places, raw)
-
-    return normalize
+    return functools.partial(twin.normalize, layout(*known))

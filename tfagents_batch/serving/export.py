@@ -7,22 +7,17 @@ compared with the policy.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import json
 import os
-import secrets
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import tensorflow as tf
 
 from tfagents_batch import spaces
-from tfagents_batch.errors import SaveError, UserError, first_line
+from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
@@ -35,8 +30,9 @@ from tfagents_batch.serving.description import (
     PARITY_ROWS,
     PRESENCE,
     SCHEMA,
+    Array,
 )
-from tfagents_batch.serving.signature import Field, Signature
+from tfagents_batch.serving.signature import Signature
 from tfagents_batch.types import EnvSpec
 
 Format = Literal["onnx", "saved_model", "litert"]
@@ -118,7 +114,7 @@ def write(
         )
     signature = Signature(policy, spec, step, exploration)
     module = importlib.import_module(f"tfagents_batch.serving.formats.{format}")
-    with _staged(target) as folder:
+    with publish.folder(target) as folder:
         name = module.write(signature.decide, signature.specs(), folder)
         given = parity.inputs(signature, spec.observation_space)
         result, expected = parity.compare(signature, module.load(folder / name), given)
@@ -176,28 +172,13 @@ def _interface(signature: Signature, spec: EnvSpec, origin: Origin) -> dict[str,
     }
 
 
-def _described(field: Field) -> dict[str, Any]:
+def _described(field: Array) -> dict[str, Any]:
     found = field._asdict() | {"shape": list(field.shape), "path": list(field.path)}
     if field.role != "observation":
         del found["path"]
     if not field.distribution:
         del found["distribution"]
     return found
-
-
-@contextlib.contextmanager
-def _staged(target: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of ``target`` at the end."""
-    staged = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        staged.mkdir()
-        yield staged
-        publish.replace(staged, target)
-    except (OSError, tf.errors.OpError) as error:
-        raise SaveError(f"{target} cannot be written: {first_line(error)}") from error
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
 
 
 def _hashes(folder: Path) -> dict[str, str]:

@@ -27,92 +27,52 @@ _CALL = 500  # steps of a call of the program
 _ROWS = 8192  # of a prediction
 
 
-def fit(rows: Sample, folds: tuple[int, ...], settings: EvaluationSettings) -> Fit:
-    """Return networks that were fitted to rows, as ``evaluate`` expects them.
-
-    Args:
-      rows, folds: see ``Fit``.
-      settings: settings with those of the fit.
-
-    Raises:
-      UserError: if a loss is not finite.
-    """
-    return Fit(rows, folds, settings.fit, settings.seed).run()
-
-
 class Fit(tf.Module):
-    """Networks of K folds, and their program.
+    """Networks of K folds, fitted to rows; a ``fitting.Values``.
 
     Args:
       rows: the rows.
       folds: number of rows of each fold, K >= 2; or empty: one network sees all rows.
-      settings: settings.
-      seed: seed of weights and batches.
+      given: settings, with those of the fit.
+
+    Raises:
+      UserError: if a loss is not finite.
 
     Attributes:
       losses: mean loss of each call of the program: ``[calls, 4]`` of values, values of
         the logging policy, rewards and the logging policy.
     """
 
-    def __init__(
-        self,
-        rows: Sample,
-        folds: tuple[int, ...],
-        settings: FitSettings,
-        seed: int,
-    ):
+    def __init__(self, rows: Sample, folds: tuple[int, ...], given: EvaluationSettings):
         super().__init__()
-        self._folds, self._settings, self._seed = folds, settings, seed
+        self._folds, self._settings, self._seed = folds, given.fit, given.seed
+        settings = given.fit
         count, (_, width) = max(len(folds), 1), rows.state.shape
         self._actions, self._heads = rows.mask.shape[1], rows.reward.shape[1]
         self._scale = _scale(rows)
         scaled = rows._replace(reward=(rows.reward / self._scale).astype(np.float32))
-        self._rows = lambda: Sample(*(tf.constant(x) for x in scaled))
         self._size = len(rows.action)
         both = self._actions * self._heads
-        keras.utils.set_random_seed(seed)
+        keras.utils.set_random_seed(given.seed)
         outputs = both, self._heads, both, self._actions
         # Of values, values of the logging policy, next rewards, the logging policy.
         nets = [_network(settings, count, width, units) for units in outputs]
-        self._nets, self._learned = nets, nets[:2]
         targets = [_network(settings, count, width, units) for units in outputs[:2]]
-        self._targets = targets
+        self._nets, self._targets = nets, targets
         trained = [x for net in nets for x in net.trainable_variables]
         self._optimizer = Optimizer(trained, None, 1e-8)
         self._moves = TargetNetwork(
             [x for net in targets for x in net.trainable_variables],
-            [x for net in self._learned for x in net.trainable_variables],
+            [x for net in nets[:2] for x in net.trainable_variables],
             1,
             settings.target_tau,
         )
         self._predicts = tf.function(self._outputs, autograph=False, jit_compile=True)
         self.losses: list[np.ndarray] = []
-
-    def run(self) -> Fit:
-        """Train, and return itself; see ``fit``."""
-        rows = self._rows()
-        program = tf.function(self._steps, autograph=False, jit_compile=True)
-        steps = self._settings.steps
-        for first in range(0, steps, _CALL):
-            count = min(_CALL, steps - first)
-            found = program(rows, tf.constant(first), tf.constant(count)).numpy()
-            self.losses.append(found)
-            if not np.isfinite(found).all():
-                raise UserError(
-                    f"the loss of fitted Q evaluation is {found.tolist()} after "
-                    f"{first + count} steps; expected finite rewards and features. "
-                    "Normalize the features, or take a smaller --fit.learning_rate"
-                )
-        return self
+        self._train(Sample(*(tf.constant(x) for x in scaled)))
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
-        """Return predictions of the networks that have not seen a fold.
-
-        Args:
-          state: f32 ``[N, F]``.
-          mask: bool ``[N, A]``.
-          fold: number of the fold; 0 without folds.
-        """
+        """Return predictions of what has not seen a fold, see ``fitting.Values``."""
         parts = []
         for first in range(0, len(state), _ROWS):
             part = state[first : first + _ROWS], mask[first : first + _ROWS]
@@ -125,6 +85,20 @@ class Fit(tf.Module):
         return Predictions(*scaled, behavior, logged * self._scale)
 
     # ---- parts
+
+    def _train(self, rows: Sample) -> None:
+        program = tf.function(self._steps, autograph=False, jit_compile=True)
+        steps = self._settings.steps
+        for first in range(0, steps, _CALL):
+            count = min(_CALL, steps - first)
+            found = program(rows, tf.constant(first), tf.constant(count)).numpy()
+            self.losses.append(found)
+            if not np.isfinite(found).all():
+                raise UserError(
+                    f"the loss of fitted Q evaluation is {found.tolist()} after "
+                    f"{first + count} steps; expected finite rewards and features. "
+                    "Normalize the features, or take a smaller --fit.learning_rate"
+                )
 
     def _steps(self, rows: Sample, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         def body(index, total):

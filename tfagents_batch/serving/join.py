@@ -8,21 +8,16 @@ counted and left out, so that it does not cost the rest of a log.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
-import secrets
-import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from tfagents_batch.config import option
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import UserError
 from tfagents_batch.offline import publish, schema
-from tfagents_batch.serving.request_ids import TIME_DIGITS
+from tfagents_batch.serving.description import TIME_DIGITS
 
 ROWS, SUMMARY = "rows.parquet", "_summary.json"
 _LINE = {
@@ -121,7 +116,7 @@ def join(
     output = Path(output).expanduser()
     _check_output(output)
     until = int((time.time() if now is None else now) * 1e6)
-    with open_rows(decisions, mode) as rows, _staged(output) as staged:
+    with open_rows(decisions, mode) as rows, publish.folder(output) as staged:
         run = rows.connection.execute
         rows.fetch(_decisions(rows.view))
         _check_mode(rows)
@@ -301,18 +296,3 @@ def _check_output(output: Path) -> None:
             f"--output={output} has {', '.join(sorted(names)[:3])}, which no join "
             "wrote; pass another folder"
         )
-
-
-@contextlib.contextmanager
-def _staged(output: Path) -> Iterator[Path]:
-    """Yield a folder that replaces ``output`` at the end, or is removed."""
-    staged = output.with_name(f".{output.name}-{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        staged.mkdir(parents=True)
-        yield staged
-        publish.replace(staged, output)
-    except OSError as error:
-        text = f"rows cannot be written to {output}: {error.strerror or error}"
-        raise SaveError(text) from error
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)

@@ -9,7 +9,6 @@ Importing this module imports neither TensorFlow, Keras nor Gymnasium.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -20,8 +19,8 @@ import numpy as np
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import description as described
-from tfagents_batch.serving import json_spaces
-from tfagents_batch.serving.description import Array, Call, Description, directly
+from tfagents_batch.serving.description import Call, Description, directly
+from tfagents_batch.serving.inputs import Arrays, Structure, memory, to_array
 
 Answer = dict[str, Any]
 
@@ -42,11 +41,7 @@ class Predictor:
         self._generator = np.random.default_rng(seed)
         self._noise = description.with_role("noise")
         self._states = description.with_role("state")
-        space = description.observation_space
-        self._bounds = {
-            each.name: json_spaces.bounds(json_spaces.at(space, each.path))
-            for each in description.with_role("observation")
-        }
+        self._structure = Structure(description, batch=True)
         self.seconds = 0.0
 
     @classmethod
@@ -125,10 +120,16 @@ class Predictor:
           UserError: for observations of another structure, shape or type, for NaN,
             for whole numbers beyond the space, and for a mask of zeros.
         """
-        feeds = self._observed(observations)
-        count = len(next(iter(feeds.values())))
-        feeds |= self._remembered(count, episode_start, state)
-        return self.run(feeds, noise)
+        feeds = self._given(observations, episode_start, state)
+        if noise is not None:
+            if not self._noise:
+                raise UserError(
+                    "noise is given, but this export has no exploration; leave it out"
+                )
+            (each,) = self._noise
+            feeds[each.name] = to_array(noise, each, "noise", batch=True)
+        _check_rows(feeds)
+        return self.run(feeds)
 
     def predict(
         self, observations: Any, episode_start: Any = None, state: Any = None
@@ -139,31 +140,27 @@ class Predictor:
         that are neither Discrete nor a Box if the export explores. "propensity" and
         "log_density" are left out, as nothing is drawn.
         """
-        feeds = self._observed(observations)
-        count = len(next(iter(feeds.values())))
-        return self.run_greedy(feeds | self._remembered(count, episode_start, state))
+        feeds = self._given(observations, episode_start, state)
+        _check_rows(feeds)
+        return self.run_greedy(feeds)
 
     def run(
-        self,
-        feeds: Mapping[str, np.ndarray],
-        noise: Any = None,
-        outputs: Sequence[str] | None = None,
+        self, feeds: Mapping[str, np.ndarray], outputs: Sequence[str] | None = None
     ) -> Answer:
-        """Run the model on inputs that were checked; noise is drawn if it is None.
+        """Run the model on inputs that were checked; noise that is missing is drawn.
 
         Args:
-          feeds: arrays by input, without noise.
-          noise: as of ``act``.
+          feeds: arrays by input.
           outputs: names of the outputs that are needed; None for all.
         """
         feeds = dict(feeds)
+        count = len(next(iter(feeds.values())))
         for each in self._noise:
-            count = len(next(iter(feeds.values())))
-            feeds[each.name] = self._draw(each, count, noise)
-        if noise is not None and not self._noise:
-            raise UserError(
-                "noise is given, but this export has no exploration; leave noise out"
-            )
+            if each.name not in feeds:
+                draw = self._generator.standard_normal
+                if each.distribution == "uniform":
+                    draw = self._generator.random
+                feeds[each.name] = draw((count, *each.shape), np.float32)
         names = self._outputs if outputs is None else outputs
         found = dict(zip(names, self._session.run(names, feeds), strict=True))
         states = [found.pop(f"next_{each.name}") for each in self._states]
@@ -171,11 +168,10 @@ class Predictor:
 
     def run_greedy(self, feeds: Mapping[str, np.ndarray]) -> Answer:
         """Run the model on inputs that were checked, see ``predict``."""
-        noise = None
-        if self._noise:  # zeros are the mean of a normal distribution
-            (each,) = self._noise
-            noise = np.zeros((len(next(iter(feeds.values()))), *each.shape), np.float32)
-        found = self.run(feeds, noise)
+        count = len(next(iter(feeds.values())))
+        # Zeros are the mean of a normal distribution.
+        zeros = {x.name: np.zeros((count, *x.shape), np.float32) for x in self._noise}
+        found = self.run({**feeds, **zeros})
         found.pop("propensity", None)
         found.pop("log_density", None)
         if self._noise and "probabilities" in found:
@@ -188,75 +184,16 @@ class Predictor:
             del found["action"]
         return found
 
-    def _draw(self, each: Array, count: int, noise: Any) -> np.ndarray:
-        shape = (count, *each.shape)
-        if noise is None:
-            if each.distribution == "uniform":
-                return self._generator.random(shape, np.float32)
-            return self._generator.standard_normal(shape, np.float32)
-        return _array(noise, each, count)
-
-    def _observed(self, observations: Any) -> dict[str, np.ndarray]:
-        """Return the leaves of a batch of observations, checked, by input."""
-        found: dict[str, np.ndarray] = {}
-        count = None
-        _check_structure(
-            self.description.observation_space, observations, "observation"
-        )
-        for each in self.description.with_role("observation"):
-            value = observations
-            for key in each.path:
-                value = value[key]
-            found[each.name] = array = _array(value, each, count)
-            count = len(array)
-            _check_bounds(array, each, self._bounds[each.name])
-        if not count:
-            raise UserError("the batch of observations is empty; expected at least one")
-        mask = self.description.mask
-        if mask is not None:
-            possible = found[mask]
-            wrong = np.argwhere((possible != 0) & (possible != 1))
-            if len(wrong):
-                row, *rest = wrong[0].tolist()
-                raise UserError(
-                    f"{mask}{rest} of row {row} is {possible[row, *rest]}; expected 1 "
-                    "for each possible action and 0 for others"
-                )
-            rows = np.flatnonzero(~possible.any(-1))
-            if len(rows):
-                raise UserError(
-                    f"{mask} of row {rows[0]} is all zeros; expected at least one "
-                    "possible action"
-                )
-        return found
-
-    def _remembered(
-        self, count: int, episode_start: Any, state: Any
-    ) -> dict[str, np.ndarray]:
-        """Return the inputs of a recurrent policy's memory."""
-        if not self._states:
-            if state is not None:
-                raise UserError("state is given, but this policy is not recurrent")
-            return {}
-        if state is None:
-            if episode_start is not None and not np.all(episode_start):
-                raise UserError(
-                    "episode_start is False, but no state is given; pass the state of "
-                    "the answer before"
-                )
-            state = [np.zeros((count, *x.shape), x.dtype) for x in self._states]
-            start = np.ones(count, bool)
-        else:
-            start = np.zeros(count, bool) if episode_start is None else episode_start
-        if len(state) != len(self._states):
-            raise UserError(
-                f"state has {len(state)} arrays; expected {len(self._states)}, as in "
-                "the answer before"
-            )
-        pairs = zip(self._states, state, strict=True)
-        feeds = {each.name: _array(value, each, count) for each, value in pairs}
-        (first,) = self.description.with_role("episode_start")
-        return {first.name: _array(np.asarray(start), first, count)} | feeds
+    def _given(self, observations: Any, episode_start: Any, state: Any) -> Arrays:
+        """Return the inputs of a batch, checked."""
+        feeds: Arrays = {}
+        self._structure.read(observations, feeds)
+        if self._states:
+            count = len(next(iter(feeds.values())))
+            return feeds | memory(self.description, state, episode_start, count)
+        if state is not None:
+            raise UserError("state is given, but this policy is not recurrent")
+        return feeds
 
     def _check_names(self) -> None:
         given = {each.name for each in self._session.get_inputs()}
@@ -272,11 +209,10 @@ class Predictor:
     def _check_parity(self, call: Call) -> None:
         """Compare outputs with those that were stored when the export was made."""
         folder = self.description.folder
-        rows = _parity(folder)
-        feeds = {
-            each.name: _stored(rows, f"inputs/{each.name}", folder)
-            for each in self.description.inputs
-        }
+        # Its hash was checked, so it is the file that was written with the model.
+        with np.load(folder / described.PARITY_ROWS, allow_pickle=False) as file:
+            rows = {name: file[name] for name in file.files}
+        feeds = {x.name: rows[f"inputs/{x.name}"] for x in self.description.inputs}
         # The first run allocates memory.
         call(self._session.run, self._outputs, feeds)
         self.seconds = math.inf
@@ -285,13 +221,8 @@ class Predictor:
             outputs = self._session.run(self._outputs, feeds)
             self.seconds = min(self.seconds, time.perf_counter() - start)
         for name, found in zip(self._outputs, outputs, strict=True):
-            expected = _stored(rows, f"outputs/{name}", folder)
-            if found.shape != expected.shape:
-                raise UserError(
-                    f"{folder}: {name} is {list(found.shape)}, but "
-                    f"{described.PARITY_ROWS} has {list(expected.shape)}; export again"
-                )
-            found, expected = found.astype(float), expected.astype(float)
+            expected = rows[f"outputs/{name}"].astype(float)
+            found = found.astype(float)
             size = np.maximum(described.ABSOLUTE, described.RELATIVE * np.abs(expected))
             far = ~((np.abs(found - expected) <= size) | (found == expected))
             if far.any():
@@ -303,111 +234,11 @@ class Predictor:
                 )
 
 
-def _parity(folder: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of the parity check.
-
-    Raises:
-      UserError: if they cannot be read, or the check of the exporter failed.
-    """
-    try:
-        if not json.loads((folder / described.PARITY).read_text())["passed"]:
-            raise UserError(
-                f"{folder / described.PARITY} says that the export failed its check; "
-                "export again"
-            )
-        with (
-            (folder / described.PARITY_ROWS).open("rb") as file,
-            np.load(file, allow_pickle=False) as rows,
-        ):
-            return {name: rows[name] for name in rows.files}
-    except UserError:
-        raise
-    except Exception as error:  # of zipfile, zlib, json or NumPy
+def _check_rows(feeds: Arrays) -> None:
+    """Refuse inputs of an empty batch, or of different ones."""
+    rows = {name: len(x) for name, x in feeds.items()}
+    if len({*rows.values()}) > 1 or 0 in rows.values():
         raise UserError(
-            f"the parity check of {folder} cannot be read ({error}); export or copy it "
-            "again"
-        ) from error
-
-
-def _stored(rows: Mapping[str, np.ndarray], name: str, folder: Path) -> np.ndarray:
-    if name not in rows:
-        raise UserError(
-            f"{folder / described.PARITY_ROWS} has no {name}; export or copy it again"
+            f"the batch has the rows {rows}; expected the same number for all inputs, "
+            "and at least one"
         )
-    return rows[name]
-
-
-def _check_structure(space: Mapping[str, Any], value: Any, where: str) -> None:
-    """Refuse a value without the dicts and tuples of a space."""
-    if space["type"] == "Dict":
-        expected = set(space["spaces"])
-        if not isinstance(value, Mapping) or set(value) != expected:
-            found = (
-                sorted(value) if isinstance(value, Mapping) else type(value).__name__
-            )
-            raise UserError(
-                f"{where} has {found}; expected a dict with {sorted(expected)}"
-            )
-        for key, inner in space["spaces"].items():
-            _check_structure(inner, value[key], f"{where}.{key}")
-    elif space["type"] == "Tuple":
-        inner = space["spaces"]
-        if not isinstance(value, (tuple, list)) or len(value) != len(inner):
-            raise UserError(f"{where} is no tuple of {len(inner)}")
-        for index, each in enumerate(inner):
-            _check_structure(each, value[index], f"{where}.{index}")
-
-
-def _array(value: Any, each: Array, count: int | None) -> np.ndarray:
-    """Return a batch as an array of an input's dtype.
-
-    Raises:
-      UserError: for another shape, another kind of numbers, NaN, or numbers that the
-        dtype does not have.
-    """
-    array = np.asarray(value)
-    rows = "B" if count is None else count
-    if (
-        array.ndim == 0
-        or array.shape[1:] != each.shape
-        or (count or len(array)) != len(array)
-    ):
-        shape = ", ".join(map(str, (rows, *each.shape)))
-        raise UserError(
-            f"{each.name} is {list(array.shape)}; expected [{shape}], a batch"
-        )
-    dtype = np.dtype(each.dtype)
-    if array.dtype != dtype:
-        array = _converted(array, dtype, each.name)
-    if dtype.kind == "f" and not np.isfinite(array).all():
-        row, *rest = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise UserError(
-            f"{each.name}{rest or ''} of row {row} is {array[row, *rest]}; expected a "
-            "finite number"
-        )
-    return array
-
-
-def _check_bounds(array: np.ndarray, each: Array, bounds: Any) -> None:
-    """Refuse whole numbers that the observation space does not have."""
-    if bounds is None:
-        return
-    wrong = np.argwhere(json_spaces.outside(array, bounds))
-    if len(wrong):
-        row, *rest = wrong[0].tolist()
-        low, high = (np.broadcast_to(x, each.shape)[tuple(rest)] for x in bounds)
-        raise UserError(
-            f"{each.name}{rest or ''} of row {row} is {array[row, *rest]}; expected "
-            f"from {low} to {high}"
-        )
-
-
-def _converted(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
-    kinds = {"f": "fiub", "i": "iub", "u": "iub", "b": "iub"}[dtype.kind]
-    if array.dtype.kind not in kinds:
-        raise UserError(f"{name} is {array.dtype}; expected {dtype}")
-    with np.errstate(over="ignore"):  # infinity is refused later
-        found = array.astype(dtype)
-    if dtype.kind != "f" and not np.array_equal(found, array):
-        raise UserError(f"{name} has numbers that {dtype} does not have")
-    return found

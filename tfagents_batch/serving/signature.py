@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,30 +21,10 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Decision, Policy
 from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.ops.distributions.categorical import Bernoulli, gumbel
+from tfagents_batch.serving.description import Array
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 Tensors = Mapping[str, tf.Tensor]
-
-
-class Field(NamedTuple):
-    """One input or output.
-
-    Attributes:
-      name: its name in every format.
-      role: "observation", "episode_start", "state" or "noise"; of outputs, the name
-        without a number.
-      shape: shape of one row; a batch has a first axis of any size.
-      dtype: name of NumPy's dtype.
-      path: keys of this part of a nested observation.
-      distribution: of noise, "uniform" in [0, 1) or standard "normal".
-    """
-
-    name: str
-    role: str
-    shape: tuple[int, ...]
-    dtype: str
-    path: tuple[str | int, ...] = ()
-    distribution: str = ""
 
 
 class Signature:
@@ -76,9 +56,9 @@ class Signature:
         memory = nest.flatten(policy.memory(1, exploration > 0))
         self.inputs = tuple(parts)
         if memory:
-            self.inputs += (Field("episode_start", "episode_start", (), "bool"),)
+            self.inputs += (Array("episode_start", "episode_start", (), "bool"),)
             self.inputs += tuple(
-                Field(f"state_{i}", "state", tuple(x.shape[1:]), x.dtype.name)
+                Array(f"state_{i}", "state", tuple(x.shape[1:]), x.dtype.name)
                 for i, x in enumerate(memory)
             )
         if exploration:
@@ -86,7 +66,7 @@ class Signature:
         traced = tf.function(self.decide, autograph=False)
         found = traced.get_concrete_function(self.specs(batch=2)).structured_outputs
         self.outputs = tuple(
-            Field(name, re.sub(r"_\d+$", "", name), tuple(x.shape[1:]), x.dtype.name)
+            Array(name, re.sub(r"_\d+$", "", name), tuple(x.shape[1:]), x.dtype.name)
             for name, x in found.items()
         )
 
@@ -140,14 +120,14 @@ class Signature:
                 "and samples has no density; expected 0, the mode, or 1, samples"
             )
 
-    def _noise(self) -> Field:
+    def _noise(self) -> Array:
         space = self._spec.action_space
         if self._is_box:
             size, distribution = math.prod(space.shape), "normal"
         else:  # one number decides whether the action is random, the others which
             outputs = self._random_size()
             size, distribution = 1 + outputs, "uniform"
-        return Field("noise", "noise", (size,), "float32", (), distribution)
+        return Array("noise", "noise", (size,), "float32", (), distribution)
 
     def _random_size(self) -> int:
         """Return the number of random numbers of an action that is not a Box."""
@@ -208,18 +188,18 @@ class Signature:
         return tf.clip_by_value(action, space.low, space.high)
 
 
-def _observations(spec: EnvSpec) -> list[Field]:
+def _observations(spec: EnvSpec) -> list[Array]:
     """Return the parts of an observation, with names that every format takes.
 
     They differ in more than the case of letters, which TensorFlow does not tell apart.
     """
-    found: dict[str, Field] = {}
+    found: dict[str, Array] = {}
     for leaf in spaces.leaves(spec.observation_space):
         keys = "_".join(["observation", *map(str, leaf.path)])
         name = re.sub(r"\W", "_", keys, flags=re.ASCII)
         while name.lower() in found:
             name += "_"
-        field = Field(name, "observation", leaf.shape, leaf.dtype, leaf.path)
+        field = Array(name, "observation", leaf.shape, leaf.dtype, leaf.path)
         found[name.lower()] = field
     return list(found.values())
 

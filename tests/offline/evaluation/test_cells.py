@@ -7,7 +7,9 @@ from tfagents_batch.offline.evaluation import cells
 
 
 def chain(rows, policy):
-    """Return the model of a chain 0 -> 1 -> end; action 1 ends at once.
+    """Return the order of the states, the model of a chain, and its starts.
+
+    The chain is 0 -> 1 -> end; action 1 ends at once.
 
     Args:
       rows: number of rows of each (state, action).
@@ -21,7 +23,7 @@ def chain(rows, policy):
     order = cells.number(found, np.eye(2))
     first = np.zeros(10, int)
     policy = np.asarray(policy, float)
-    return order, cells.model(
+    model = cells.model(
         found,
         order[state],
         action,
@@ -29,13 +31,12 @@ def chain(rows, policy):
         policy[after],
         0.9 * goes_on,
         np.where(action == 0, 1.0, 0.5)[:, np.newaxis],
-        policy[first],
-        order[first],
     )
+    return order, model, cells.starts(found, order[first], policy[first])
 
 
 def test_values_are_those_of_the_evaluated_policy():
-    order, model = chain([20, 20, 20, 20], [[0.5, 0.5], [0.25, 0.75]])
+    order, model, _ = chain([20, 20, 20, 20], [[0.5, 0.5], [0.25, 0.75]])
     values = cells.values(model)[..., 0]
     second = 0.25 * 1 + 0.75 * 0.5
     assert values[order[1]] == pytest.approx([1, 0.5])
@@ -43,7 +44,7 @@ def test_values_are_those_of_the_evaluated_policy():
 
 
 def test_an_action_without_rows_is_worth_an_average_one():
-    order, model = chain([20, 0, 20, 60], [[1, 0], [0, 1]])
+    order, model, _ = chain([20, 0, 20, 60], [[1, 0], [0, 1]])
     values = cells.values(model)[..., 0]
     assert values[order[0]] == pytest.approx([1.45, 1.45])
     assert values[order[1]] == pytest.approx([1, 0.5])
@@ -58,13 +59,13 @@ def test_an_action_without_rows_is_worth_an_average_one():
     ],
 )
 def test_reach_is_the_chance_of_a_rare_decision(rows, expected):
-    _, model = chain(rows, [[0.5, 0.5], [0.25, 0.75]])
-    assert cells.reach(model) == pytest.approx(expected)
+    _, model, start = chain(rows, [[0.5, 0.5], [0.25, 0.75]])
+    assert cells.reach(model, start) == pytest.approx(expected)
 
 
 def test_visits_of_a_policy_per_row():
-    order, model = chain([10, 20, 30, 40], [[0.5, 0.5], [0.25, 0.75]])
-    found = cells.occupancy(model)[order]
+    order, model, start = chain([10, 20, 30, 40], [[0.5, 0.5], [0.25, 0.75]])
+    found = cells.occupancy(model, start)[order]
     expected = [[0.5 / 10, 0.5 / 20], [0.45 * 0.25 / 30, 0.45 * 0.75 / 40]]
     np.testing.assert_allclose(found, expected)
 

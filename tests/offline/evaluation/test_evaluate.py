@@ -37,7 +37,7 @@ def candidate(found, epsilon):
 
 
 def judged(found, policy, settings):
-    return evaluate.evaluate(found, policy, settings, fitted_q.fit)
+    return evaluate.evaluate(found, policy, settings, fitted_q.Fit)
 
 
 def rewards(result):
@@ -90,7 +90,7 @@ def test_blocks_of_rows_change_nothing(log, monkeypatch):
 
 
 def test_values_never_see_the_episodes_that_they_judge(log):
-    fitted = evaluate.fit(log, candidate(log, 0.3), TABULAR, fitted_q.fit, None)
+    fitted = evaluate.fit(log, candidate(log, 0.3), TABULAR, fitted_q.Fit, None)
     (span,) = logged_rows.spans(log, "eval", 10**6)
     columns, _ = logged_rows.read(log, span)
     for fold in (0, 1):

@@ -3,7 +3,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -20,61 +20,41 @@ OPEN_BANDIT = pathlib.Path(__file__).with_name("open_bandit.csv")
 EXACT = {"rel": 0, "abs": 1e-12}
 
 
+def estimates(reward, weight, model_logged, model_expected, threshold=0.0):
+    """Return all estimates; rows are episodes of their own."""
+    columns = (x[:, np.newaxis] for x in (reward, model_logged, model_expected))
+    reward, model_logged, model_expected = columns
+    given = reward, weight, model_logged, model_expected, np.array([threshold])
+    terms = one_step.decisions(np.arange(len(weight)), *given)
+    sums = one_step.Decisions(*(x.sum(0) for x in terms))
+    return {name: rule(sums).item() for name, rule in one_step.ESTIMATORS.items()}
+
+
 def test_the_numbers_of_three_slates_are_those_of_reagent():
-    direct = one_step.direct_method(MODEL_EXPECTED)
-    robust = one_step.doubly_robust(REWARD, MATCHES, MODEL_LOGGED, MODEL_EXPECTED)
-    assert direct.mean() == pytest.approx(10 / 3, **EXACT)
-    assert one_step.ips(REWARD, MATCHES).mean() == pytest.approx(10 / 3, **EXACT)
-    assert robust.mean() == pytest.approx(4.0, **EXACT)
-    stochastic = one_step.ips(REWARD, np.array([0.4, 0.3, 0.7]) / LOGGED)
-    assert stochastic.mean() == pytest.approx(7.75, **EXACT)
-    assert one_step.snips(REWARD, MATCHES).estimate() == pytest.approx(5.0, **EXACT)
-    normalized = one_step.normalized_doubly_robust(
-        REWARD, MATCHES, MODEL_LOGGED, MODEL_EXPECTED
-    )
-    assert normalized.estimate() == pytest.approx(10 / 3 + 1.0, **EXACT)
-
-
-def two_rows():
-    """Return the rows of ReAgent's tests of switch; the logged actions are 0 and 1."""
-    logger = np.array([[0.7, 0.3], [0.5, 0.5]])
-    policy = np.array([[0.6, 0.4], [0.7, 0.3]])
-    model = np.array([[0.4, 0.5], [0.0, 0.0]])
-    rows, action = np.arange(2), np.array([0, 1])
-    weights = policy / logger
-    return {
-        "reward": np.array([1.0, 0.0]),
-        "weight": weights[rows, action],
-        "weights": weights,
-        "policy": policy,
-        "model": model,
-        "model_logged": model[rows, action],
-        "model_expected": (policy * model).sum(1),
-    }
-
-
-def call(function, rows, **others):
-    """Call an estimator with those of the columns that it takes."""
-    names = function.__code__.co_varnames[: function.__code__.co_argcount]
-    return function(**{k: v for k, v in rows.items() if k in names}, **others)
+    models = MODEL_LOGGED, MODEL_EXPECTED
+    found = estimates(REWARD, MATCHES, *models)
+    assert found["dm"] == pytest.approx(10 / 3, **EXACT)
+    assert found["ips"] == pytest.approx(10 / 3, **EXACT)
+    assert found["dr"] == pytest.approx(4.0, **EXACT)
+    assert found["snips"] == pytest.approx(5.0, **EXACT)
+    assert found["sndr"] == pytest.approx(10 / 3 + 1.0, **EXACT)
+    stochastic = estimates(REWARD, np.array([0.4, 0.3, 0.7]) / LOGGED, *models)
+    assert stochastic["ips"] == pytest.approx(7.75, **EXACT)
 
 
 def test_switch_is_ips_at_the_largest_weight_and_the_direct_method_at_0():
-    rows = two_rows()
-    largest = call(one_step.switch, rows, threshold=rows["weights"].max())
-    np.testing.assert_array_equal(largest, call(one_step.ips, rows))
+    # The rows of ReAgent's test; the logged actions are 0 and 1.
+    policy, reward = np.array([[0.6, 0.4], [0.7, 0.3]]), np.array([1.0, 0.0])
+    weights = policy / np.array([[0.7, 0.3], [0.5, 0.5]])
+    model = np.array([[0.4, 0.5], [0.0, 0.0]])
+    weight = weights[[0, 1], [0, 1]]
+    given = reward, weight, weights, policy, model
+    largest = one_step.switch(*given, threshold=weights.max())
+    np.testing.assert_array_equal(largest, weight * reward)
     assert largest.mean() == pytest.approx(3 / 7, **EXACT)
-    none = call(one_step.switch, rows, threshold=0.0)
-    np.testing.assert_array_equal(none, rows["model_expected"])
+    none = one_step.switch(*given, threshold=0.0)
+    np.testing.assert_array_equal(none, (policy * model).sum(1))
     assert none.mean() == pytest.approx(0.22, **EXACT)
-
-
-def test_switch_dr_is_dr_at_the_largest_weight_and_the_direct_method_at_0():
-    rows = two_rows()
-    largest = call(one_step.switch_doubly_robust, rows, threshold=1.4)
-    np.testing.assert_array_equal(largest, call(one_step.doubly_robust, rows))
-    none = call(one_step.switch_doubly_robust, rows, threshold=0.0)
-    np.testing.assert_array_equal(none, rows["model_expected"])
 
 
 @st.composite
@@ -93,53 +73,36 @@ def logs(draw):
     return reward, action, logger, policy, model, draw(st.floats(0, 5))
 
 
+@settings(max_examples=200)
 @given(logs())
-def test_terms_are_those_of_a_loop_over_rows_and_actions(log):
+def test_estimates_are_those_of_a_loop_over_rows_and_actions(log):
     reward, action, logger, policy, model, threshold = log
-    rows = np.arange(len(reward))
-    weights = policy / logger
-    columns = {
-        "reward": reward,
-        "weight": weights[rows, action],
-        "weights": weights,
-        "policy": policy,
-        "model": model,
-        "model_logged": model[rows, action],
-        "model_expected": (policy * model).sum(1),
-    }
-    expected = {"direct_method": [], "ips": [], "doubly_robust": []}
-    expected |= {"switch": [], "switch_doubly_robust": []}
+    direct, weighted, errors, used, switched = [], [], [], [], []
     for i, a in enumerate(action):
         rho = policy[i, a] / logger[i, a]
-        value, above = 0.0, 0.0
-        for b, probability in enumerate(policy[i]):
-            value += probability * model[i, b]
-            if probability / logger[i, b] > threshold:
-                above += probability * model[i, b]
-        used = rho if rho <= threshold else 0.0
-        expected["direct_method"].append(value)
-        expected["ips"].append(rho * reward[i])
-        expected["doubly_robust"].append(rho * (reward[i] - model[i, a]) + value)
-        expected["switch"].append(used * reward[i] + above)
-        expected["switch_doubly_robust"].append(
-            used * (reward[i] - model[i, a]) + value
-        )
-    for name, terms in expected.items():
-        others = {"threshold": threshold} if name.startswith("switch") else {}
-        found = call(getattr(one_step, name), columns, **others)
-        np.testing.assert_allclose(found, terms, rtol=1e-9, atol=1e-9, err_msg=name)
-    total = columns["weight"].sum()
-    snips = sum(expected["ips"]) / total
-    assert call(one_step.snips, columns).estimate() == pytest.approx(snips, abs=1e-9)
-    errors = sum(np.subtract(expected["doubly_robust"], expected["direct_method"]))
-    robust = call(one_step.normalized_doubly_robust, columns).estimate()
-    normalized = np.mean(expected["direct_method"]) + errors / total
-    assert robust == pytest.approx(normalized, abs=1e-9)
-
-
-def test_no_weight_gives_no_self_normalized_estimate():
-    assert np.isnan(one_step.snips(np.ones(3), np.zeros(3)).estimate())
-    np.testing.assert_array_equal(one_step.thresholds(np.zeros(3)), np.zeros(21))
+        direct.append(sum(policy[i] * model[i]))
+        weighted.append(rho * reward[i])
+        errors.append(rho * (reward[i] - model[i, a]))
+        used.append(errors[-1] if rho <= threshold else 0.0)
+        above = policy[i] / logger[i] > threshold
+        switched.append(weighted[-1] if rho <= threshold else 0.0)
+        switched[-1] += sum(policy[i, above] * model[i, above])
+    rows = np.arange(len(reward))
+    weights = policy / logger
+    weight = weights[rows, action]
+    models = model[rows, action], (policy * model).sum(1)
+    expected = {
+        "dm": np.mean(direct),
+        "ips": np.mean(weighted),
+        "snips": sum(weighted) / weight.sum(),
+        "dr": np.mean(direct) + np.mean(errors),
+        "sndr": np.mean(direct) + sum(errors) / weight.sum(),
+        "switch_dr": np.mean(direct) + np.mean(used),
+    }
+    found = estimates(reward, weight, *models, threshold)
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    terms = one_step.switch(reward, weight, weights, policy, model, threshold)
+    np.testing.assert_allclose(terms, switched, rtol=1e-9, atol=1e-9)
 
 
 @given(logs())
@@ -147,44 +110,44 @@ def test_thresholds_reach_from_the_direct_method_to_all_weights(log):
     reward, action, logger, policy, model, _ = log
     rows = np.arange(len(reward))
     weight = (policy / logger)[rows, action]
-    candidates = one_step.thresholds(weight)
+    candidates = one_step.candidates(weight)
     assert len(candidates) == 21 and candidates[0] == 0
     assert candidates[-1] == weight.max()
     assert (np.diff(candidates) >= -1e-12).all()
-    expected = (policy * model).sum(1)
-    chosen = one_step.choose_threshold(reward, weight, model[rows, action], expected)
-    assert chosen in candidates
+    columns = reward, model[rows, action], (policy * model).sum(1)
+    reward, logged, expected = (x[:, np.newaxis] for x in columns)
+    chosen = one_step.thresholds(reward, weight, logged, expected, len(rows))
+    assert chosen.shape == (1,) and chosen[0] in candidates
+    np.testing.assert_array_equal(one_step.candidates(np.zeros(3)), np.zeros(21))
 
 
 def test_a_rare_heavy_weight_is_left_to_the_model():
     rng = np.random.default_rng(0)
-    reward = rng.normal(1.0, 0.1, 1000)
-    weight = np.ones(1000)
+    ones = np.ones([1000, 1])
+    reward, weight = rng.normal(1.0, 0.1, [1000, 1]), np.ones(1000)
+    # Nothing is gained by leaving out rows.
+    assert one_step.thresholds(reward, weight, ones, ones, 1000) == [1]
     weight[0], reward[0] = 500.0, 5.0
-    chosen = one_step.choose_threshold(reward, weight, np.ones(1000), np.ones(1000), 1)
+    (chosen,) = one_step.thresholds(reward, weight, ones, ones, 1)
     assert 1 <= chosen < 500
-    same = one_step.choose_threshold(
-        reward, np.ones(1000), np.ones(1000), np.ones(1000)
-    )
-    assert same == 1  # nothing is gained by leaving out rows
 
 
 def test_estimates_of_open_bandit_are_those_of_obp():
     with OPEN_BANDIT.open() as file:
         rows = list(csv.DictReader(file))
-    reward, weight, logged, expected = (
+    given = [
         np.array([float(row[name]) for row in rows])
         for name in ("click", "weight", "model_logged", "model_expected")
-    )
-    given = reward, weight, logged, expected
-    estimates = {  # of sb-obp 0.5.10
-        0.004177174112817006: one_step.direct_method(expected).mean(),
-        0.11798197584230018: one_step.ips(reward, weight).mean(),
-        0.20138141545044547: one_step.snips(reward, weight).estimate(),
-        0.1201754118337654: one_step.doubly_robust(*given).mean(),
-        0.2021725809131378: one_step.normalized_doubly_robust(*given).estimate(),
-        0.028988208803556972: one_step.switch_doubly_robust(*given, 0.5).mean(),
-        0.07011009060473394: one_step.switch_doubly_robust(*given, 2.0).mean(),
+    ]
+    found = estimates(*given, threshold=0.5)
+    expected = {  # of sb-obp 0.5.10
+        "dm": 0.004177174112817006,
+        "ips": 0.11798197584230018,
+        "snips": 0.20138141545044547,
+        "dr": 0.1201754118337654,
+        "sndr": 0.2021725809131378,
+        "switch_dr": 0.028988208803556972,
     }
-    for theirs, ours in estimates.items():
-        assert ours == pytest.approx(theirs, rel=1e-7)
+    assert found == pytest.approx(expected, rel=1e-7)
+    found = estimates(*given, threshold=2.0)
+    assert found["switch_dr"] == pytest.approx(0.07011009060473394, rel=1e-7)

@@ -39,14 +39,11 @@ class Model(NamedTuple):
       moves: f64 ``[C A, C A]``, mean over the rows of a pair of the discount times the
         probability of the next pair under the evaluated policy.
       reward: f64 ``[C A, M]``, mean reward and metrics.
-      start: f64 ``[C A]``, share of the pairs at the start of episodes under the
-        evaluated policy.
     """
 
     rows: np.ndarray
     moves: np.ndarray
     reward: np.ndarray
-    start: np.ndarray
 
 
 def find(states: np.ndarray, actions: int, seed: int = 0) -> Cells:
@@ -91,8 +88,6 @@ def model(
     policy: np.ndarray,
     factor: np.ndarray,
     reward: np.ndarray,
-    start: np.ndarray,
-    first: np.ndarray,
 ) -> Model:
     """Return the model of rows.
 
@@ -103,8 +98,6 @@ def model(
       policy: f ``[N, A]``, pi_e(a | s') in the next states.
       factor: f ``[N]``, discount, 0 after a terminal row.
       reward: f ``[N, M]``.
-      start: f ``[n, A]``, pi_e(a | s_0) at the start of n episodes.
-      first: int ``[n]``, cells of these states.
     """
     actions = policy.shape[1]
     size = cells.count * actions
@@ -117,14 +110,24 @@ def model(
         total = np.bincount(where, factor * policy[:, a], size * cells.count)
         moves[..., a] = total.reshape(size, cells.count)
     total = [np.bincount(pair, x, size) for x in reward.T]
-    begun = np.zeros([cells.count, actions])
-    np.add.at(begun, first, start)
     return Model(
         rows.reshape(cells.count, actions),
         moves.reshape(size, size) / known,
         np.stack(total, 1) / known,
-        begun.ravel() / max(len(first), 1),
     )
+
+
+def starts(cells: Cells, first: np.ndarray, policy: np.ndarray) -> np.ndarray:
+    """Return the share of each pair at the start of episodes, f64 ``[C A]``.
+
+    Args:
+      cells: the cells.
+      first: int ``[n]``, cells of the first states of n episodes.
+      policy: f ``[n, A]``, pi_e(a | s) there.
+    """
+    found = np.zeros([cells.count, policy.shape[1]])
+    np.add.at(found, first, policy)
+    return found.ravel() / len(first)
 
 
 def values(given: Model) -> np.ndarray:
@@ -181,25 +184,26 @@ def noise(
     return np.stack(found, 1).reshape(*given.rows.shape, -1)
 
 
-def reach(given: Model, support: int = SUPPORT) -> float:
+def reach(given: Model, start: np.ndarray) -> float:
     """Return the discounted chance that the policy ever takes an unsupported decision.
 
-    That is one with less than ``support`` rows. U(s, a) = 1 if it is unsupported, else
-    the mean of the discount times sum_a pi_e(a | s') U(s', a).
+    That is one with less than ``SUPPORT`` rows. U(s, a) = 1 if it is unsupported, else
+    the mean of the discount times sum_a pi_e(a | s') U(s', a). For ``start`` see
+    ``starts``.
     """
-    unsupported = given.rows.ravel() < support
+    unsupported = given.rows.ravel() < SUPPORT
     moves = np.where(unsupported[:, np.newaxis], 0.0, given.moves)
     found = np.linalg.solve(_less(moves), unsupported.astype(np.float64))
-    return float(given.start @ found)
+    return float(start @ found)
 
 
-def occupancy(given: Model) -> np.ndarray:
+def occupancy(given: Model, start: np.ndarray) -> np.ndarray:
     """Return the discounted number of visits of the policy per row, ``[C, A]``.
 
     It is the ratio by which a row of a pair counts in the value of the policy, times
     the number of rows (Liu et al. 2018; here from the model).
     """
-    visits = np.linalg.solve(_less(given.moves.T), given.start)
+    visits = np.linalg.solve(_less(given.moves.T), start)
     found = visits / np.maximum(given.rows.ravel(), 1)
     return found.reshape(given.rows.shape)
 

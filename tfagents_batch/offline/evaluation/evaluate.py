@@ -13,7 +13,7 @@ from tfagents_batch.offline.evaluation import (
     cells,
     estimators,
     logged_rows,
-    one_step_sums,
+    one_step,
     summary,
 )
 from tfagents_batch.offline.evaluation.bootstrap import Bootstrap
@@ -80,8 +80,8 @@ def evaluate(
         rows, block, model = _judged(columns, candidate, fitted, settings)
         step = rows.reward, rows.ratio, *model
         if threshold is None:
-            threshold = one_step_sums.thresholds(*step, extent.rows)
-        decisions.add(one_step_sums.decisions(rows.episode, *step, threshold))
+            threshold = one_step.thresholds(*step, extent.rows)
+        decisions.add(one_step.decisions(rows.episode, *step, threshold))
         totals.add_rows(block, rows.episode)
         totals.add(outside=_outside(rows.q[:, 0], extent, factor))
         size = extent.longest * rows.reward.shape[1]

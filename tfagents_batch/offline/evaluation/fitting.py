@@ -10,7 +10,7 @@ import numpy as np
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.dense import EVALUATE, TRAIN, Columns, Partition
 from tfagents_batch.offline.evaluation import cells, logged_rows
-from tfagents_batch.offline.evaluation.cells import Cells, Model
+from tfagents_batch.offline.evaluation.cells import Cells
 from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline.evaluation.tabular import Tabular
@@ -66,7 +66,7 @@ class Fitted(NamedTuple):
       values: values of actions.
       normalize: states ``[N, F]`` to inputs of networks.
       cells: cells of inputs.
-      model: decisions by cell.
+      reach: see ``cells.reach``.
       visits: f64 ``[C, A]``, visits of the policy for each logged decision.
       noise: f64 ``[C, A, M]``, mean squared error of r + discount v' - q.
       rows, episodes: their numbers.
@@ -75,7 +75,7 @@ class Fitted(NamedTuple):
     values: Values
     normalize: Normalize
     cells: Cells
-    model: Model
+    reach: float
     visits: np.ndarray
     noise: np.ndarray
     rows: int
@@ -138,24 +138,16 @@ def fit(
     starts = {k: x[first] for k, x in columns.items()}
     grouped = cells.find(sample.state, policy.shape[1], settings.seed)
     cell, after = (cells.number(grouped, x) for x in (sample.state, sample.after))
-    model = cells.model(
-        grouped,
-        cell,
-        sample.action,
-        after,
-        policy,
-        discount,
-        sample.reward,
-        candidate.probabilities(starts, ""),
-        cell[first],
-    )
+    followed = policy, discount, sample.reward
+    model = cells.model(grouped, cell, sample.action, after, *followed)
+    start = cells.starts(grouped, cell[first], candidate.probabilities(starts, ""))
     values: Values
     if settings.values == "tabular":
         values = Tabular(sample, sizes, grouped, cell, after)
     else:
         values = networks(sample, sizes, settings)
     episodes = int(first.sum())
-    visits = cells.occupancy(model) * episodes
+    visits = cells.occupancy(model, start) * episodes
     some = np.arange(0, len(cell), -(-len(cell) // _ERRORS))
     part = Sample(*(x[some] for x in sample))
     masks, fold = columns["next_mask"][some], fold[order][some]
@@ -164,7 +156,8 @@ def fit(
     error = part.reward + part.discount[:, np.newaxis] * expected(part.policy, later)
     error -= q[np.arange(len(some)), part.action]
     noise = cells.noise(model, cell[some], part.action, error)
-    return Fitted(values, normalize, grouped, model, visits, noise, len(cell), episodes)
+    reach = min(cells.reach(model, start), 1.0)
+    return Fitted(values, normalize, grouped, reach, visits, noise, len(cell), episodes)
 
 
 def expected(policy: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -209,9 +209,9 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
     """Yield whether the log has enough of what the policy does."""
     found = given.diagnostics
     enough = _enough(given, rules)
-    yield Finding(
+    yield _trust(
         "episodes",
-        "passed" if found.episodes >= _FEW else "unknown",
+        found.episodes >= _FEW,
         f"There are {found.episodes:,} episodes for evaluation; at least {_FEW} are "
         "needed for an interval.",
     )
@@ -220,40 +220,33 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
         f"(effective sample size; {_needed(given, rules):,.0f} are needed for "
         "estimates by weights)"
     )
-    if enough:
-        yield Finding("effective episodes", "passed", f"{text}.")
-    elif estimator == "fqe":
-        yield Finding("effective episodes", "passed", f"{text}; FQE needs no weights.")
-    else:
-        yield Finding("effective episodes", "unknown", f"{text}.")
-    yield _within(
+    weightless = estimator == "fqe" and not enough
+    text += "; FQE needs no weights." if weightless else "."
+    yield _trust("effective episodes", enough or weightless, text)
+    yield _trust(
         "reach",
-        found.reach,
-        rules.most_reach,
+        found.reach <= rules.most_reach,
         f"The chance that the policy ever takes a decision that was logged less than 5 "
         f"times is {found.reach:.1%}; at most {rules.most_reach:.1%} is allowed.",
     )
-    yield _within(
+    yield _trust(
         "rare decisions",
-        found.rare,
-        rules.most_rare,
+        found.rare <= rules.most_rare,
         f"The log takes {found.rare:.1%} of the policy's decisions with a probability "
         f"below 1 %; at most {rules.most_rare:.1%} is allowed.",
     )
-    away = abs(found.mean_weight - 1)
     if enough:
-        fits = away <= _SURE * found.mean_weight_error + 1e-9
-        yield Finding(
+        away = abs(found.mean_weight - 1)
+        yield _trust(
             "mean weight",
-            "passed" if fits else "unknown",
+            away <= _SURE * found.mean_weight_error + 1e-9,
             f"Weights have the mean {found.mean_weight:.3f} +- "
             f"{found.mean_weight_error:.3f}; it is 1 if propensities are right.",
         )
-    surprise = found.surprise - _SURE * found.surprise_error
     if given.propensities == "logged":
-        yield Finding(
+        yield _trust(
             "propensities",
-            "passed" if surprise <= 1e-3 else "unknown",
+            found.surprise - _SURE * found.surprise_error <= 1e-3,
             f"A model of the logged actions is better than the logged propensities by "
             f"{found.surprise:+.3f} +- {found.surprise_error:.3f} nats per decision; "
             "above 0, they are not those of the logging policy.",
@@ -264,35 +257,28 @@ def _fit(given: Evaluation) -> Iterator[Finding]:
     """Yield whether the fitted values make sense."""
     found = given.diagnostics
     value = given.estimates["fqe"]["reward"].value.value
-    yield _within(
+    yield _trust(
         "range of values",
-        found.outside,
-        0.01,
+        found.outside <= 0.01,
         f"{found.outside:.1%} of the fitted values are beyond what the rewards of the "
         "log make possible; at most 1.0% is allowed.",
     )
-    limit = _SURE * found.fit_bias_error + 0.02 * abs(value)
-    yield Finding(
+    yield _trust(
         "errors of values",
-        "passed" if abs(found.fit_bias) <= limit else "unknown",
+        abs(found.fit_bias) <= _SURE * found.fit_bias_error + 0.02 * abs(value),
         f"By the errors of fitted values in the log, FQE is off by "
         f"{-found.fit_bias:+.2g} +- {found.fit_bias_error:.2g}. More --fit.steps, or "
         "--folds=5, lower this.",
     )
-    yield Finding(
-        "fit",
-        "unknown" if found.rising else "passed",
-        "The loss of the fit rose at the end."
-        if found.rising
-        else "The loss of the fit did not rise at the end.",
-    )
+    rose = "rose" if found.rising else "did not rise"
+    yield _trust("fit", not found.rising, f"The loss of the fit {rose} at the end.")
 
 
 def _agreement(given: Evaluation, rules: Rules, estimator: str, other: str) -> Finding:
     """Return whether an estimator of another kind says the same."""
     if estimator == "fqe" and given.diagnostics.effective_least < _FEW:
         text = f"Weights of fewer than {_FEW} effective episodes say nothing of FQE."
-        return Finding("two estimators", "passed", text)
+        return _trust("two estimators", True, text)
     values = [given.estimates[x]["reward"].value for x in (estimator, other)]
     error = float(np.hypot(*(x.std_error for x in values)))
     apart = abs(values[0].value - values[1].value)
@@ -300,11 +286,9 @@ def _agreement(given: Evaluation, rules: Rules, estimator: str, other: str) -> F
         f"{estimator.upper()} gives {values[0].value:.4g} and {other.upper()} "
         f"{values[1].value:.4g}, with pooled standard errors of {error:.2g}"
     )
-    if not np.isfinite([apart, error]).all():
-        state: State = "unknown"
-    else:
-        state = "passed" if apart <= rules.agreement * error + 1e-9 else "unknown"
-    return Finding("two estimators", state, f"{text}.")
+    # Also false for NaN.
+    agree = np.isfinite(error) and apart <= rules.agreement * error + 1e-9
+    return _trust("two estimators", agree, f"{text}.")
 
 
 def _value(given: Evaluation, rules: Rules, estimator: str) -> Finding:
@@ -370,10 +354,8 @@ def _actions(given: Evaluation, rules: Rules) -> Iterator[Finding]:
 def _guards(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding]:
     for name, (low, high) in rules.guards.items():
         found = given.estimates[estimator][name].value
-        least, most = (
-            (-np.inf if low is None else low),
-            (np.inf if high is None else high),
-        )
+        least = -np.inf if low is None else low
+        most = np.inf if high is None else high
         if least <= found.low and found.high <= most:
             state: State = "passed"
         else:
@@ -387,8 +369,8 @@ def _guards(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding
         )
 
 
-def _within(rule: str, value: float, limit: float, text: str) -> Finding:
-    return Finding(rule, "passed" if value <= limit else "unknown", text)
+def _trust(rule: str, fits: bool, text: str) -> Finding:
+    return Finding(rule, "passed" if fits else "unknown", text)
 
 
 def _is_number(value: Any) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from tfagents_batch import config
 from tfagents_batch.offline.dense import Partition
-from tfagents_batch.offline.evaluation import cells, estimators, one_step_sums
+from tfagents_batch.offline.evaluation import cells, estimators, one_step
 from tfagents_batch.offline.evaluation.bootstrap import Bootstrap
 from tfagents_batch.offline.evaluation.estimators import Terms
 from tfagents_batch.offline.evaluation.fitting import Fitted
@@ -57,10 +57,9 @@ def evaluation(
             estimates[each] = _with_error(estimates[each], wider * errors[each])
         *estimates["magic"], model = magic(sums, drawn)
         step = decisions.sums, decisions.resampled
-        logged_step = [one_step_sums.logged(x) for x in step]
-        one_step = {
-            each: [rule(x) for x in step]
-            for each, rule in one_step_sums.ESTIMATORS.items()
+        logged_step = [one_step.logged(x) for x in step]
+        of_steps = {
+            each: [rule(x) for x in step] for each, rule in one_step.ESTIMATORS.items()
         }
     diagnostics = _diagnostics(found, fitted, totals)
     facts = {
@@ -73,7 +72,7 @@ def evaluation(
         facts,
         _intervals(logged, metrics),
         _by_metric(estimates, logged, metrics, errors),
-        _by_metric(one_step, logged_step, metrics, {}),
+        _by_metric(of_steps, logged_step, metrics, {}),
         _intervals(logged_step, metrics),
         dict(zip(metrics, map(float, model), strict=True)),
         diagnostics,
@@ -196,7 +195,7 @@ def _diagnostics(found: Partition, fitted: Fitted, totals: Totals) -> Diagnostic
         largest_share=totals.largest / total if total else 1.0,
         capped=float(totals["capped"]) / episodes,
         rare=float(totals["rare"]) / rows,
-        reach=min(cells.reach(fitted.model), 1.0),
+        reach=fitted.reach,
         exact_cells=fitted.cells.exact,
         cells=fitted.cells.count,
         surprise=surprise / length,

@@ -52,9 +52,8 @@ def _predictions(
     rows: Sample, found: Cells, cell: np.ndarray, after: np.ndarray
 ) -> Predictions:
     """Return the values of all cells."""
-    nowhere = np.zeros([0, rows.mask.shape[1]]), np.zeros(0, int)
-    given = rows.policy, rows.discount, rows.reward
-    model = cells.model(found, cell, rows.action, after, *given, *nowhere)
+    followed = rows.discount, rows.reward
+    model = cells.model(found, cell, rows.action, after, rows.policy, *followed)
     reward = model.reward.reshape(*model.rows.shape, -1)
-    logged = cells.logged_values(found.count, cell, after, *given[1:])
+    logged = cells.logged_values(found.count, cell, after, *followed)
     return Predictions(cells.values(model), reward, model.rows, logged)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import (
     convert_variables_to_constants_v2,
 )
+
+from tfagents_batch.errors import SaveError, first_line
 
 Tensors = Mapping[str, tf.Tensor]
 Function = Callable[[Tensors], dict[str, tf.Tensor]]
@@ -44,10 +47,11 @@ def positional(
     return call, outputs
 
 
-def named(function: Function, specs: Specs) -> tf.Module:
-    """Return a module with the frozen function as ``call``, of named tensors.
+def save(function: Function, specs: Specs, folder: Path) -> None:
+    """Write a SavedModel with the frozen function as ``serving_default``.
 
-    Its concrete function is the module's ``signature``.
+    Raises:
+      SaveError: if a file cannot be written.
     """
     call, outputs = positional(function, specs)
     constant, module = frozen(call), tf.Module()
@@ -56,9 +60,13 @@ def named(function: Function, specs: Specs) -> tf.Module:
     def of_names(**inputs):
         return dict(zip(outputs, constant(*(inputs[x] for x in specs)), strict=True))
 
-    module.signature = of_names.get_concrete_function(**specs)
     module.call = of_names
-    return module
+    signatures = {"serving_default": of_names.get_concrete_function(**specs)}
+    try:
+        tf.saved_model.save(module, str(folder), signatures)
+    except tf.errors.OpError as error:
+        text = f"{folder} cannot be written: {first_line(error)}"
+        raise SaveError(text) from error
 
 
 def frozen(

@@ -23,11 +23,9 @@ NAME = "model.tflite"
 def write(function: Function, specs: Specs, folder: Path) -> str:
     """Write the function as the signature ``serving_default``."""
     _interpreter()
-    # Without frozen variables, the converter writes NaN instead of the weights.
-    module = functions.named(function, specs)
     with tempfile.TemporaryDirectory() as scratch, _quiet():
-        signatures = {"serving_default": module.signature}
-        tf.saved_model.save(module, scratch, signatures)
+        # Without frozen variables, the converter writes NaN instead of the weights.
+        functions.save(function, specs, Path(scratch))
         converter = tf.lite.TFLiteConverter.from_saved_model(scratch)
         try:
             content = converter.convert()

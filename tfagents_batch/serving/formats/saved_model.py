@@ -15,9 +15,7 @@ NAME = "saved_model"
 
 def write(function: Function, specs: Specs, folder: Path) -> str:
     """Write the function as the signature ``serving_default``."""
-    module = functions.named(function, specs)
-    signatures = {"serving_default": module.signature}
-    tf.saved_model.save(module, str(folder / NAME), signatures)
+    functions.save(function, specs, folder / NAME)
     return NAME
 
 

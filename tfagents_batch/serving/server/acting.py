@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import datetime
 import functools
+import itertools
+import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tfagents_batch.errors import SaveError
-from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.request_ids import RequestIds
-from tfagents_batch.serving.server import sharing
+from tfagents_batch.serving.description import TIME_DIGITS, Description
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.observations import Decision
 from tfagents_batch.serving.server.refused import Refused
-from tfagents_batch.serving.server.sharing import Answers, Requests
 
-Answer = dict[str, Any]
+Answers = list[dict[str, Any]]
+Requests = Sequence[Sequence[Decision]]
 _DAY = 86_400_000_000  # microseconds
 
 
 class Acting:
-    """Work on batches of ``/v1/act``.
+    """Work on batches of requests, each of one or several decisions.
 
     Args:
       models: whose current one acts.
@@ -38,24 +38,32 @@ class Acting:
 
     def __init__(self, models: Models, log: DecisionLog | None):
         self._models, self._log = models, log
-        self._ids = RequestIds()
+        # Ids of requests are those of no other process, and in the order of time.
+        self._process, self._count = secrets.token_hex(4), itertools.count()
         self._next_number = 0
         self.missing = self.unlogged = 0
 
-    def __call__(self, requests: Requests) -> list[Answers | Refused]:
-        """Return the answers of each request, after they were logged, or its refusal.
+    def predict(self, requests: Requests) -> list[Answers | Refused]:
+        """Return the answers of each request of ``/v1/predict``, or its refusal."""
+        model = self._models.current
+        decisions = [decision for request in requests for decision in request]
+        outputs = model.predictor.run_greedy(stack(model.description, decisions))
+        answers = split(model.description, outputs)
+        return _share(requests, answers, outputs)[0]
+
+    def act(self, requests: Requests) -> list[Answers | Refused]:
+        """Return the answers of each request of ``/v1/act``, or its refusal.
 
         Raises:
           Refused: with 503, if they cannot be logged. An answer that is not in the log
             would be missing in all that is learned from it.
         """
         model = self._models.current
-        decisions = sharing.join(requests)
+        decisions = [decision for request in requests for decision in request]
         feeds = stack(model.description, decisions)
         outputs = model.predictor.run(feeds, outputs=model.needed)
         answers = split(model.description, outputs)
-        found = sharing.share(requests, answers, sharing.find_wrong(outputs))
-        rows = sharing.accepted(requests, found)
+        found, rows = _share(requests, answers, outputs)
         if len(rows) < len(decisions):
             decisions = [decisions[row] for row in rows]
             answers = [answers[row] for row in rows]
@@ -63,9 +71,9 @@ class Acting:
         if not rows:
             return found
         now = time.time_ns() // 1000
-        make_id = self._ids.at(now)
+        begin = f"{now:0{TIME_DIGITS}x}-{self._process}-"
         for answer, decision in zip(answers, decisions, strict=True):
-            answer["request_id"] = make_id()
+            answer["request_id"] = f"{begin}{next(self._count):x}"
             self.missing += decision.observed.missing
         if self._log is not None:
             ds = _day(now // _DAY)
@@ -78,25 +86,6 @@ class Acting:
                 self.unlogged += len(decisions)
                 raise Refused(503, f"no decision was made: {error}", 10) from error
         return found
-
-
-class Predicting:
-    """Work on batches of ``/v1/predict``, which draw and log nothing.
-
-    Args:
-      models: whose current one predicts.
-    """
-
-    def __init__(self, models: Models):
-        self._models = models
-
-    def __call__(self, requests: Requests) -> list[Answers | Refused]:
-        model = self._models.current
-        outputs = model.predictor.run_greedy(
-            stack(model.description, sharing.join(requests))
-        )
-        wrong = sharing.find_wrong(outputs)
-        return sharing.share(requests, split(model.description, outputs), wrong)
 
 
 def stack(
@@ -113,7 +102,7 @@ def stack(
     return found
 
 
-def split(description: Description, outputs: dict[str, Any]) -> list[Answer]:
+def split(description: Description, outputs: dict[str, Any]) -> Answers:
     """Return the outputs of each decision as JSON data, with the model's version."""
     version, names = description.version, description.actions
     lists = {name: x.tolist() for name, x in outputs.items() if name != "state"}
@@ -127,6 +116,52 @@ def split(description: Description, outputs: dict[str, Any]) -> list[Answer]:
         dict(zip(lists, values, strict=True), model_version=version)
         for values in zip(*lists.values(), strict=True)
     ]
+
+
+def _share(
+    requests: Requests, answers: Answers, outputs: Mapping[str, Any]
+) -> tuple[list[Answers | Refused], list[int]]:
+    """Return the answers of each request, or its refusal, and the answered decisions.
+
+    A request with an output that is not finite is refused as a whole, so that its
+    client knows which decisions count; it does not cost the others.
+    """
+    wrong = _not_finite(outputs)
+    found: list[Answers | Refused] = []
+    answered: list[int] = []
+    first = 0
+    for request in requests:
+        rows = range(first, first + len(request))
+        first = rows.stop
+        bad = next((row for row in rows if row in wrong), None) if wrong else None
+        if bad is None:
+            found.append(answers[rows.start : rows.stop])
+            answered += rows
+            continue
+        where = "the observation"
+        if len(request) > 1:
+            where = f"observations[{bad - rows.start}]"
+        found.append(
+            Refused(
+                422,
+                f"{where} leads to values of {wrong[bad]} that are not finite; send "
+                "smaller numbers, or load another export if this happens to all",
+            )
+        )
+    return found, answered
+
+
+def _not_finite(outputs: Mapping[str, Any]) -> dict[int, str]:
+    """Return an output that has NaN or infinity, by row; JSON has neither of them."""
+    found: dict[int, str] = {}
+    for name, value in outputs.items():
+        for array in value if name == "state" else (value,):
+            # Finite for nearly all batches, and quicker than a test of each number.
+            if array.dtype.kind != "f" or np.vdot(array, array) < np.inf:
+                continue
+            rows = ~np.isfinite(array.reshape(len(array), -1)).all(1)
+            found |= dict.fromkeys(np.flatnonzero(rows).tolist(), name)
+    return found
 
 
 @functools.lru_cache(2)

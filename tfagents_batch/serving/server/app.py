@@ -164,25 +164,17 @@ async def _body(receive: Receive, most: int) -> bytes:
     Raises:
       Refused: with 413 if it is too long.
     """
-    message = await receive()
-    if not message.get("more_body") and message["type"] == "http.request":
-        body = message.get("body", b"")
-    else:
-        parts, size = [], 0
-        while True:
-            if message["type"] == "http.disconnect":
-                raise Refused(_GONE, "the client is gone")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > most:
-                raise _too_long(size, most)
-            if not message.get("more_body"):
-                break
-            message = await receive()
-        body = b"".join(parts)
-    if len(body) > most:
-        raise _too_long(len(body), most)
-    return body
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(_GONE, "the client is gone")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise _too_long(size, most)
+        more = message.get("more_body", False)
+    return b"".join(parts)
 
 
 def _too_long(size: int, most: int) -> Refused:

@@ -6,12 +6,10 @@ import json
 import sys
 from typing import Any
 
-import numpy as np
-
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving.description import Description
+from tfagents_batch.serving.inputs import finite, memory
 from tfagents_batch.serving.server import rows
-from tfagents_batch.serving.server.observations import Decision, Reader, to_array
+from tfagents_batch.serving.server.observations import Decision, Reader
 from tfagents_batch.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.
@@ -33,6 +31,7 @@ _FEEDBACK = {
     "final_possible_actions",
 }
 _INT64 = 2**63
+_LARGEST = sys.float_info.max
 _LONGEST = 200  # characters of an id
 
 
@@ -54,21 +53,18 @@ def parse(body: bytes) -> dict[str, Any]:
     return found
 
 
-def decisions(
-    body: dict[str, Any], reader: Reader, description: Description
-) -> tuple[list[Decision], bool]:
+def decisions(body: dict[str, Any], reader: Reader) -> tuple[list[Decision], bool]:
     """Return the decisions of a request, and whether it asked for several.
 
     Args:
       body: with "observation" or "observations"; other values belong to the decision,
         or are lists with one for each.
       reader: of observations.
-      description: of the export.
 
     Raises:
       UserError: naming what was wrong and where.
     """
-    if len(body) == 1 and "observation" in body and not description.is_recurrent:
+    if len(body) == 1 and "observation" in body and not reader.description.is_recurrent:
         return [Decision(reader.read(body["observation"]), None, None)], False
     _check_keys(body, _KEYS)
     several = "observations" in body
@@ -79,7 +75,7 @@ def decisions(
             + '; expected {"observation": ...}, or {"observations": [...]} for several'
         )
     if not several:
-        return [_decision(body, reader, description)], False
+        return [_decision(body, reader)], False
     observations = body["observations"]
     if not isinstance(observations, list) or not observations:
         raise UserError("observations is no list of at least one observation")
@@ -94,17 +90,13 @@ def decisions(
     for index, observation in enumerate(observations):
         one = {name: value[index] for name, value in lists.items()}
         try:
-            found.append(
-                _decision(one | {"observation": observation}, reader, description)
-            )
+            found.append(_decision(one | {"observation": observation}, reader))
         except UserError as error:
             raise UserError(f"observations[{index}]: {error}") from None
     return found, True
 
 
-def feedback(
-    body: dict[str, Any], reader: Reader, description: Description
-) -> dict[str, Any]:
+def feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
     """Return a line of feedback: what is known of a decision afterwards.
 
     Raises:
@@ -116,7 +108,7 @@ def feedback(
             raise UserError(f"the body lacks {name}; every feedback needs it")
     line: dict[str, Any] = {
         "request_id": _text(body["request_id"], "request_id"),
-        "reward": _number(body["reward"], "reward"),
+        "reward": float(finite(body["reward"], "reward", _LARGEST)),
     }
     for name in ("terminated", "truncated"):
         if (value := body.get(name)) is not None:
@@ -129,24 +121,24 @@ def feedback(
         if not isinstance(metrics, dict):
             raise UserError("metrics is no object of numbers by name")
         line["metrics"] = {
-            _encodable(k, "a name in metrics"): _number(x, f"metrics.{k}")
+            _encodable(k, "a name in metrics"): float(
+                finite(x, f"metrics.{k}", _LARGEST)
+            )
             for k, x in metrics.items()
         }
     if (final := body.get("final_observation")) is not None:
-        possible = body.get("final_possible_actions")
-        observed = reader.read(final, possible)
-        line |= rows.final(description, observed)
+        observed = reader.read(final, body.get("final_possible_actions"))
+        line |= rows.final(reader.description, observed)
     elif body.get("final_possible_actions") is not None:
         raise UserError("final_possible_actions needs a final_observation")
     return line
 
 
-def _decision(
-    body: dict[str, Any], reader: Reader, description: Description
-) -> Decision:
+def _decision(body: dict[str, Any], reader: Reader) -> Decision:
     observed = reader.read(body["observation"], body.get("possible_actions"))
-    if description.is_recurrent:
-        observed.arrays.update(_memory(body, description))
+    if reader.description.is_recurrent:
+        asked = body.get("state"), body.get("episode_start")
+        observed.arrays.update(memory(reader.description, *asked))
     elif body.get("state") is not None:
         raise UserError("state is given, but this policy has none; leave it out")
     mdp_id, number = body.get("mdp_id"), body.get("sequence_number")
@@ -160,33 +152,6 @@ def _decision(
         if mdp_id is None:
             raise UserError("sequence_number needs an mdp_id, the episode's name")
     return Decision(observed, mdp_id, number)
-
-
-def _memory(body: dict[str, Any], description: Description) -> dict[str, np.ndarray]:
-    """Return the arrays of a recurrent policy's memory."""
-    state, start = body.get("state"), body.get("episode_start")
-    (first,) = description.with_role("episode_start")
-    arrays = description.with_role("state")
-    if start not in (None, True, False) or isinstance(
-        start, (int, float)
-    ) != isinstance(start, bool):
-        raise UserError(f"episode_start is {start!r:.80}; expected true or false")
-    if state is None:
-        if start is False:
-            raise UserError(
-                "episode_start is false, but there is no state; send the state of the "
-                "answer before"
-            )
-        found = {x.name: np.zeros(x.shape, x.dtype) for x in arrays}
-        return found | {first.name: np.asarray(True)}
-    if not isinstance(state, list) or len(state) != len(arrays):
-        raise UserError(
-            f"state is no list of {len(arrays)} arrays; send the state of the answer "
-            "before as it is"
-        )
-    pairs = enumerate(zip(arrays, state, strict=True))
-    found = {x.name: to_array(value, x, f"state[{k}]") for k, (x, value) in pairs}
-    return found | {first.name: np.asarray(bool(start))}
 
 
 def _check_keys(body: dict[str, Any], known: set[str]) -> None:
@@ -214,11 +179,3 @@ def _encodable(value: str, name: str) -> str:
             f"{name} is {value!r:.80}, which UTF-8 does not have; send whole characters"
         ) from None
     return value
-
-
-def _number(value: Any, name: str) -> float:
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    # A comparison, because whole numbers of any length arrive here.
-    if not plain or not abs(value) <= sys.float_info.max:
-        raise UserError(f"{name} is {value!r:.80}; expected a finite number")
-    return float(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,20 @@ import numpy as np
 
 from tfagents_batch.errors import SaveError
 from tfagents_batch.offline.line_files import LineFiles
-from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.serving.description import Description
 from tfagents_batch.serving.server.observations import Decision
 from tfagents_batch.serving.server.rows import Rows
 
 # Of the feedback, in the folder of the decisions; readers of rows leave it out.
-FEEDBACK_FOLDER, FEEDBACK = "_feedback", "feedback"
+FEEDBACK_FOLDER = "_feedback"
 _NEVER = 2**62  # rows and bytes of a file that does not end by itself
 
 
 class Rotating:
-    """Log whose files end in a thread; several threads may use it.
+    """Files of lines, which end in a thread; several threads may use it.
 
     Args:
-      make: returns a new logger with ``log_lines`` and ``close``.
+      folder, prefix: see ``LineFiles``.
       rows, seconds: size and age at which a file ends.
 
     Attributes:
@@ -38,12 +37,15 @@ class Rotating:
       failures: number of calls of ``log``, and of files, that the disk refused.
     """
 
-    def __init__(self, make: Callable[[], Any], rows: int, seconds: float):
-        self._make, self._limits = make, (rows, seconds)
+    def __init__(self, folder: Path, prefix: str, rows: int, seconds: float):
+        self._folder, self._prefix, self._limits = folder, prefix, (rows, seconds)
         self._lock = threading.Lock()
-        self._logger = make()
+        self._files = self._open()
         self._rows, self._since = 0, time.monotonic()
         self.logged = self.failures = 0
+
+    def _open(self) -> LineFiles:
+        return LineFiles(self._folder, self._prefix, _NEVER, _NEVER)
 
     def log(self, lines: Sequence[str]) -> None:
         """Write lines of JSON.
@@ -53,35 +55,32 @@ class Rotating:
         """
         try:
             with self._lock:
-                self._logger.log_lines(lines)
+                self._files.write(lines)
                 self._rows += len(lines)
                 self.logged += len(lines)
         except SaveError:
             self.failures += 1
             raise
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the file has the size or age at which it ends."""
+    def rotate_if_due(self) -> None:
+        """End a file with its size or age, so that readers see it; count a failure."""
         rows, seconds = self._limits
         age = time.monotonic() - self._since
-        return self._rows >= rows or (self._rows > 0 and age >= seconds)
-
-    def rotate(self) -> None:
-        """End the file, so that readers see it; a failure is counted."""
+        if self._rows < rows and not (self._rows and age >= seconds):
+            return
         try:
-            fresh = self._make()
+            fresh = self._open()
             with self._lock:
-                old, self._logger = self._logger, fresh
+                old, self._files = self._files, fresh
                 self._rows, self._since = 0, time.monotonic()
             old.close()
-        except SaveError:  # the next logger of the folder completes the file
+        except SaveError:  # the next server of the folder completes the file
             self.failures += 1
 
     def close(self) -> None:
         """End the file; may be called again."""
         with self._lock:
-            self._logger.close()
+            self._files.close()
 
 
 class DecisionLog:
@@ -102,21 +101,10 @@ class DecisionLog:
     ):
         self._rows = Rows(description)
         self._version = description.version
-        mode = self._rows.mode
-
-        def make() -> RowLogger:
-            limits = {"rows_per_file": _NEVER, "bytes_per_file": _NEVER}
-            return RowLogger(folder, mode, **limits)
-
-        def make_feedback() -> FeedbackLogger:
-            return FeedbackLogger(Path(folder).expanduser() / FEEDBACK_FOLDER)
-
-        self.decisions = Rotating(make, rows, seconds)
-        try:
-            self.feedback = Rotating(make_feedback, rows, seconds)
-        except BaseException:
-            self.decisions.close()
-            raise
+        path = Path(folder).expanduser()
+        self.decisions = Rotating(path, "rows", rows, seconds)
+        feedback = path / FEEDBACK_FOLDER
+        self.feedback = Rotating(feedback, "feedback", rows, seconds)
 
     def log(
         self,
@@ -138,9 +126,8 @@ class DecisionLog:
 
     def rotate_if_due(self) -> None:
         """End the files that have their size or age; waits for the disk."""
-        for each in (self.decisions, self.feedback):
-            if each.is_due:
-                each.rotate()
+        self.decisions.rotate_if_due()
+        self.feedback.rotate_if_due()
 
     def close(self) -> None:
         """End both files; may be called again."""
@@ -148,29 +135,3 @@ class DecisionLog:
             self.decisions.close()
         finally:
             self.feedback.close()
-
-
-class FeedbackLogger:
-    """Logger of feedback as JSON lines.
-
-    Args:
-      folder: folder of the files.
-
-    Raises:
-      SaveError: if it cannot be written.
-    """
-
-    def __init__(self, folder: Path):
-        self._files = LineFiles(folder, FEEDBACK, _NEVER, _NEVER)
-
-    def log_lines(self, lines: Sequence[str]) -> None:
-        """Write lines of feedback.
-
-        Raises:
-          SaveError: if the disk is full, for example.
-        """
-        self._files.write(lines)
-
-    def close(self) -> None:
-        """End the file; may be called again."""
-        self._files.close()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import SaveError
 from tfagents_batch.serving.description import Description
 from tfagents_batch.serving.server import bodies, measures
-from tfagents_batch.serving.server.acting import Acting, Predicting
+from tfagents_batch.serving.server.acting import Acting
 from tfagents_batch.serving.server.batching import Batches
 from tfagents_batch.serving.server.decision_log import DecisionLog
-from tfagents_batch.serving.server.measures import counter, gauge
 from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.server.slow_clients import SlowClients
 
 Json = dict[str, Any]
 
@@ -28,10 +28,10 @@ class Endpoints:
       models: what answers.
       log: of decisions and feedback, or None.
       batches: returns a queue for work on batches.
+      slow: counts connections that were closed as too slow.
 
     Attributes:
       requests: counts of answered requests.
-      slow_clients: returns the number of connections that were closed as too slow.
       ready: whether the server takes requests.
     """
 
@@ -40,39 +40,34 @@ class Endpoints:
         models: Models,
         log: DecisionLog | None,
         batches: Callable[[Any], Batches],
+        slow: SlowClients,
     ):
-        self.models, self._log = models, log
+        self.models, self._log, self._slow = models, log, slow
         self._work = Acting(models, log)
-        self._acting, self._predicting = (
-            batches(self._work),
-            batches(Predicting(models)),
-        )
+        self._acting = batches(self._work.act)
+        self._predicting = batches(self._work.predict)
         self.requests = measures.Requests()
-        self.slow_clients: Callable[[], int] = lambda: 0
         self.ready = False
 
     async def act(self, body: bytes) -> Json:
         """Draw actions and log them."""
-        model = self.models.current
-        asked = bodies.parse(body)
-        found, several = bodies.decisions(asked, model.reader, model.description)
-        answers = await self._acting.submit(found)
-        return {"decisions": answers} if several else answers[0]
+        return await self._decide(body, self._acting, "decisions")
 
     async def predict(self, body: bytes) -> Json:
         """Return greedy actions, values and probabilities."""
-        model = self.models.current
-        asked = bodies.parse(body)
-        found, several = bodies.decisions(asked, model.reader, model.description)
-        answers = await self._predicting.submit(found)
-        return {"predictions": answers} if several else answers[0]
+        return await self._decide(body, self._predicting, "predictions")
+
+    async def _decide(self, body: bytes, queue: Batches, name: str) -> Json:
+        reader = self.models.current.reader
+        found, several = bodies.decisions(bodies.parse(body), reader)
+        answers = await queue.submit(found)
+        return {name: answers} if several else answers[0]
 
     async def feedback(self, body: bytes) -> Json:
         """Log what followed a decision."""
         if self._log is None:
             raise Refused(409, "decisions are not logged; start the server with --log")
-        model = self.models.current
-        line = bodies.feedback(bodies.parse(body), model.reader, model.description)
+        line = bodies.feedback(bodies.parse(body), self.models.current.reader)
         try:
             self._log.feedback.log(
                 [json.dumps(line | {"time": time.time_ns() // 1000})]
@@ -124,41 +119,50 @@ class Endpoints:
 
     def measures(self) -> str:
         """Return all measures as Prometheus text."""
-        return measures.to_text([*self.requests.samples(), *self._samples()])
-
-    def _samples(self) -> Iterable[measures.Sample]:
-        acting, log = self._acting, self._log
-        yield counter("decisions_total", "Decisions of /v1/act.", acting.items)
-        yield counter("batches_total", "Batches of /v1/act.", acting.batches)
-        waiting = acting.waiting + self._predicting.waiting
-        yield gauge("waiting", "Decisions that wait for a batch.", waiting)
-        missing = self._work.missing
-        yield counter(
-            "missing_features_total", "Features that were not given.", missing
-        )
-        yield counter(
-            "unlogged_total",
-            "Decisions that could not be logged and got no answer.",
-            self._work.unlogged,
-        )
+        work, acting, log, models = self._work, self._acting, self._log, self.models
+        counters = [
+            ("decisions_total", "Decisions of /v1/act.", acting.items),
+            ("batches_total", "Batches of /v1/act.", acting.batches),
+            ("missing_features_total", "Features that were not given.", work.missing),
+            (
+                "unlogged_total",
+                "Decisions that could not be logged and got no answer.",
+                work.unlogged,
+            ),
+            (
+                "slow_clients_total",
+                "Connections that were closed as too slow.",
+                self._slow.closed,
+            ),
+            ("swaps_total", "Exports that took over.", models.swaps),
+            ("refusals_total", "Exports that were refused.", models.refusals),
+        ]
         if log is not None:
             rows, lines = log.decisions, log.feedback
-            yield counter("logged_total", "Logged decisions.", rows.logged)
-            yield counter("feedback_total", "Logged feedback.", lines.logged)
             failures = rows.failures + lines.failures
-            yield counter("log_failures_total", "Failures of the disk.", failures)
-        yield counter(
-            "slow_clients_total",
-            "Connections that were closed as too slow.",
-            self.slow_clients(),
-        )
-        models = self.models
-        yield counter("swaps_total", "Exports that took over.", models.swaps)
-        yield counter("refusals_total", "Exports that were refused.", models.refusals)
-        version = {measures.label("version", self._version): 1}
-        yield measures.Sample("model", "gauge", "The current export.", version)
-        yield gauge(
-            "resident_bytes", "Memory of this process.", measures.resident_bytes()
+            counters += [
+                ("logged_total", "Logged decisions.", rows.logged),
+                ("feedback_total", "Logged feedback.", lines.logged),
+                ("log_failures_total", "Failures of the disk.", failures),
+            ]
+        waiting = acting.waiting + self._predicting.waiting
+        memory = measures.resident_bytes()
+        gauges = [
+            ("waiting", "Decisions that wait for a batch.", waiting),
+            ("resident_bytes", "Memory of this process.", memory),
+        ]
+        version = {f"{{version={json.dumps(self._version, ensure_ascii=False)}}}": 1}
+        to_text = measures.to_text
+        return "".join(
+            [
+                self.requests.to_text(),
+                to_text("model", "gauge", "The current export.", version),
+                *(to_text(name, "gauge", help, {"": x}) for name, help, x in gauges),
+                *(
+                    to_text(name, "counter", help, {"": x})
+                    for name, help, x in counters
+                ),
+            ]
         )
 
 

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 import bisect
 import collections
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "tfagents_batch_"
 # Upper limits of the buckets of durations, in seconds.
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
-
-
-class Sample(NamedTuple):
-    """A measure with its values.
-
-    Attributes:
-      name: without prefix.
-      kind: "counter", "gauge" or "histogram".
-      help: one line.
-      values: ``{labels: value}``; labels are text such as ``path="/v1/act"``, or "".
-    """
-
-    name: str
-    kind: str
-    help: str
-    values: Mapping[str, float]
 
 
 class Requests:
@@ -49,10 +32,10 @@ class Requests:
         self._buckets[bisect.bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
 
-    def samples(self) -> list[Sample]:
+    def to_text(self) -> str:
         """Return the counts and the histogram."""
         count = {
-            f'path="{path}",status="{status}"': value
+            f'{{path="{path}",status="{status}"}}': value
             for (path, status), value in sorted(self._count.items())
         }
         limits = [*map(str, BUCKETS), "+Inf"]
@@ -61,39 +44,23 @@ class Requests:
             below += number
             values[f'_bucket{{le="{limit}"}}'] = below
         values |= {"_sum": self._seconds, "_count": below}
-        return [
-            Sample("requests_total", "counter", "Answered requests.", count),
-            Sample("request_seconds", "histogram", "Duration of requests.", values),
-        ]
+        return to_text(
+            "requests_total", "counter", "Answered requests.", count
+        ) + to_text("request_seconds", "histogram", "Duration of requests.", values)
 
 
-def counter(name: str, help: str, value: float) -> Sample:
-    """Return a counter without labels."""
-    return Sample(name, "counter", help, {"": value})
+def to_text(name: str, kind: str, help: str, values: Mapping[str, float]) -> str:
+    """Return a measure in the text format of Prometheus.
 
-
-def gauge(name: str, help: str, value: float) -> Sample:
-    """Return a gauge without labels."""
-    return Sample(name, "gauge", help, {"": value})
-
-
-def label(name: str, value: str) -> str:
-    """Return a label, with the escapes of the text format."""
-    for text, escape in (("\\", r"\\"), ('"', r"\""), ("\n", r"\n")):
-        value = value.replace(text, escape)
-    return f'{name}="{value}"'
-
-
-def to_text(samples: Iterable[Sample]) -> str:
-    """Return samples in the text format of Prometheus."""
-    lines = []
-    for name, kind, help, values in samples:
-        lines.append(f"# HELP {PREFIX}{name} {help}")
-        lines.append(f"# TYPE {PREFIX}{name} {kind}")
-        for labels, value in values.items():
-            if labels and kind != "histogram":
-                labels = f"{{{labels}}}"
-            lines.append(f"{PREFIX}{name}{labels} {value:.15g}")
+    Args:
+      name: without prefix.
+      kind: "counter", "gauge" or "histogram".
+      help: one line.
+      values: by what follows the name, such as ``{path="/v1/act"}``, or "".
+    """
+    name = f"{PREFIX}{name}"
+    lines = [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
+    lines += [f"{name}{labels} {value:.15g}" for labels, value in values.items()]
     return "\n".join(lines) + "\n"
 
 

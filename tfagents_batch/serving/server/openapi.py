@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 import tfagents_batch
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.server.rows import names
 
 Json = dict[str, Any]
+_REQUIRED = "request_id", "reward", "export"  # entries of bodies; others are optional
+_OF_A_DRAW = "propensity", "log_density"  # outputs that predictions do not have
 _ERRORS = {
     "401": "the token is missing or wrong",
     "408": "the request did not arrive in time",
@@ -80,50 +84,37 @@ def schema(space: Json) -> Json:
     if kind == "Discrete":
         start = space["start"]
         return {"type": "integer", "minimum": start, "maximum": start + space["n"] - 1}
-    whole = kind != "Box" or "int" in space["dtype"]
-    found: Json = {"type": "integer" if whole else "number"}
-    shape = space["shape"] if kind == "Box" else _shape(space)
+    if kind == "Box":
+        return _array(space["shape"], space["dtype"])
+    size = space["n"] if kind == "MultiBinary" else np.shape(space["nvec"])
+    return _array(np.atleast_1d(size).tolist(), "int")
+
+
+def _array(shape: Sequence[int], dtype: str) -> Json:
+    found: Json = {"type": "integer" if "int" in dtype else "number"}
     for size in reversed(shape):
         found = {"type": "array", "items": found, "minItems": size, "maxItems": size}
     return found
 
 
-def _shape(space: Json) -> list[int]:
-    if space["type"] == "MultiBinary":
-        return space["n"] if isinstance(space["n"], list) else [space["n"]]
-    found, level = [], space["nvec"]
-    while isinstance(level, list):
-        found.append(len(level))
-        level = level[0]
-    return found
-
-
 def _paths(description: Description) -> Json:
-    action = schema(description.action_space)
-    answer = {
-        "action": action,
-        "action_name": {"type": "string"},
-        "propensity": {"type": "number"},
-        "log_density": {"type": "number"},
-        "request_id": {"type": "string"},
-        "model_version": {"type": "string"},
-        "state": {"type": "array"},
+    action, text = schema(description.action_space), {"type": "string"}
+    known: Json = {"action": action}
+    if description.actions is not None:
+        known["action_name"] = text
+    if description.is_recurrent:
+        known["state"] = {"type": "array"}
+    outputs = {
+        x.name: _array(x.shape, x.dtype)
+        for x in description.outputs
+        if x.name not in known and x.role != "next_state"
     }
-    known = {"action", "request_id", "model_version"}
-    known |= {x.name for x in description.outputs}
-    known |= {"action_name"} if description.actions is not None else set()
-    known |= {"state"} if description.is_recurrent else set()
-    answer = {k: x for k, x in answer.items() if k in known}
-    knows = {"action", "action_name", "model_version", "state"} & answer.keys()
-    prediction = {k: answer[k] for k in answer if k in knows}
-    for name in ("probabilities", "values"):
-        if name in known:
-            prediction[name] = {"type": "array", "items": {"type": "number"}}
-    if "value" in known:
-        prediction["value"] = {"type": "number"}
+    drawn = {k: outputs[k] for k in ("sample", *_OF_A_DRAW) if k in outputs}
+    answer = known | drawn | {"request_id": text, "model_version": text}
+    prediction = known | {k: x for k, x in outputs.items() if k not in _OF_A_DRAW}
     asked = _asked(description)
     feedback = {
-        "request_id": {"type": "string"},
+        "request_id": text,
         "reward": {"type": "number"},
         "terminated": {"type": "boolean"},
         "truncated": {"type": "boolean"},
@@ -131,34 +122,28 @@ def _paths(description: Description) -> Json:
         "final_observation": asked["observation"],
         "final_possible_actions": {"type": "array"},
     }
-    logged = {"request_id": {"type": "string"}, "logged": {"type": "boolean"}}
-    export = {"export": {"type": "string"}}
-    return {
-        "/v1/act": {"post": _operation("Draw an action and log it", asked, answer)},
-        "/v1/predict": {
-            "post": _operation("Return the greedy action and values", asked, prediction)
-        },
-        "/v1/feedback": {
-            "post": _operation(
-                "Log what followed a decision",
-                feedback,
-                logged,
-                required=["request_id", "reward"],
-            )
-        },
-        "/v1/model": {
-            "get": _operation("Describe the export that answers"),
-            "post": _operation("Let another export take over", export),
-        },
-        "/v1/rollback": {"post": _operation("Let the previous export take over")},
-        "/healthz": {"get": _operation("Say that the process lives")},
-        "/readyz": {"get": _operation("Say that requests are taken")},
-        "/metrics": {"get": _operation("Return measures as Prometheus text")},
-    }
+    logged = {"request_id": text, "logged": {"type": "boolean"}}
+    prediction |= {"model_version": text}
+    export = {"export": text}
+    rows = [
+        ("/v1/act", "post", "Draw an action and log it", asked, answer),
+        ("/v1/predict", "post", "Return greedy actions and values", asked, prediction),
+        ("/v1/feedback", "post", "Log what followed a decision", feedback, logged),
+        ("/v1/model", "get", "Describe the export that answers", None, None),
+        ("/v1/model", "post", "Let another export take over", export, None),
+        ("/v1/rollback", "post", "Let the previous export take over", None, None),
+        ("/healthz", "get", "Say that the process lives", None, None),
+        ("/readyz", "get", "Say that requests are taken", None, None),
+        ("/metrics", "get", "Return measures as Prometheus text", None, None),
+    ]
+    found: Json = {}
+    for path, method, *operation in rows:
+        found.setdefault(path, {})[method] = _operation(*operation)
+    return found
 
 
 def _asked(description: Description) -> Json:
-    if description.features is not None and len(description.numbers) == 1:
+    if description.is_by_id:
         numbers = {str(x): {"type": "number"} for x in description.features}
         observation: Json = {
             "type": "object",
@@ -176,34 +161,25 @@ def _asked(description: Description) -> Json:
     if description.mask is not None and description.is_discrete:
         start = description.start
         numbers = [start + k for k in range(description.action_space["n"])]
-        items = {"enum": [*names(description), *numbers]}
+        items = {"enum": [*description.action_names, *numbers]}
         found["possible_actions"] = {"type": "array", "items": items, "minItems": 1}
     if description.is_recurrent:
         found |= {"episode_start": {"type": "boolean"}, "state": {"type": "array"}}
     return found
 
 
-def _operation(
-    summary: str,
-    asked: Json | None = None,
-    answer: Json | None = None,
-    required: list[str] | None = None,
-) -> Json:
-    found: Json = {"summary": summary}
-    if asked is not None:
-        body: Json = {
-            "type": "object",
-            "properties": asked,
-            "additionalProperties": False,
-        }
-        if required:
-            body["required"] = required
-        found["requestBody"] = {"content": {"application/json": {"schema": body}}}
+def _operation(summary: str, asked: Json | None, answer: Json | None) -> Json:
     good: Json = {"description": "done"}
     if answer is not None:
-        inner = {"type": "object", "properties": answer}
-        good["content"] = {"application/json": {"schema": inner}}
-    responses = {"200": good}
+        good |= _content({"type": "object", "properties": answer})
+    found: Json = {"summary": summary, "responses": {"200": good}}
     if asked is not None:
-        responses |= {k: {"description": x} for k, x in _ERRORS.items()}
-    return found | {"responses": responses}
+        body = {"type": "object", "properties": asked, "additionalProperties": False}
+        body["required"] = [x for x in asked if x in _REQUIRED]
+        found["requestBody"] = _content(body)
+        found["responses"] |= {k: {"description": x} for k, x in _ERRORS.items()}
+    return found
+
+
+def _content(inner: Json) -> Json:
+    return {"content": {"application/json": {"schema": inner}}}

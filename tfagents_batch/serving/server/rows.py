@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.schema import Mode
 from tfagents_batch.serving.description import Description
 from tfagents_batch.serving.server.observations import Decision, Observed
 
@@ -19,12 +18,8 @@ _MASKS = 10_000  # masks whose text is stored
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def mode(description: Description) -> Mode:
-    """Return the kind of rows of an export's decisions.
-
-    Raises:
-      UserError: if its decisions are no rows.
-    """
+def _check(description: Description) -> None:
+    """Refuse an export whose decisions are no rows."""
     kind = description.action_space["type"]
     if kind not in ("Discrete", "Box"):
         raise UserError(
@@ -43,15 +38,6 @@ def mode(description: Description) -> Mode:
             f"observations have {size} numbers and {len(description.features)} ids of "
             "features, so they are no rows; serve without --log"
         )
-    return "discrete" if kind == "Discrete" else "continuous"
-
-
-def names(description: Description) -> list[str]:
-    """Return the names of all Discrete actions in the order of their numbers."""
-    if description.actions is not None:
-        return [*description.actions]
-    count, start = description.action_space["n"], description.start
-    return [str(start + k) for k in range(count)]
 
 
 class Rows:
@@ -63,19 +49,16 @@ class Rows:
     Args:
       description: of the export.
 
-    Attributes:
-      mode: kind of actions.
-
     Raises:
       UserError: if its decisions are no rows.
     """
 
     def __init__(self, description: Description):
-        self.mode = mode(description)
+        _check(description)
         self._description, self._start = description, description.start
-        self._names = names(description) if description.is_discrete else []
-        self._actions = [_to_json(name) for name in self._names]
-        self._possible = {b"": _to_json(self._names)}  # of no mask, and by mask
+        self._actions = [_to_json(name) for name in description.action_names]
+        # Of no mask, and by mask.
+        self._possible = {b"": _to_json(description.action_names)}
         policy = f"{description.algorithm}, exploration {description.exploration:g}"
         origin = {"model_version": description.version, "policy": policy}
         self._origin = _to_json(origin)[1:-1]
@@ -102,7 +85,8 @@ class Rows:
           first_number: sequence number of the first decision, if none was given; it
             increases by 1 for each decision.
         """
-        action = self._continuous if self.mode == "continuous" else self._discrete
+        is_discrete = self._description.is_discrete
+        action = self._discrete if is_discrete else self._continuous
         states = self._states(decisions, arrays)
         found = []
         together = zip(decisions, states, answers, strict=True)
@@ -146,7 +130,7 @@ class Rows:
         if found is None:
             if len(self._possible) >= _MASKS:
                 self._possible = {b"": self._possible[b""]}
-            found = _to_json(possible(self._description, self._names, observed))
+            found = _to_json(possible(self._description, observed))
             self._possible[key] = found
         return found
 
@@ -171,14 +155,13 @@ def _template(ids: Iterable[int]) -> str:
     return "{" + ",".join(f'"{each}":%r' for each in ids) + "}"
 
 
-def possible(
-    description: Description, action_names: list[str], observed: Observed
-) -> list[str]:
+def possible(description: Description, observed: Observed) -> list[str]:
     """Return the names of the actions that can be taken."""
+    names = description.action_names
     if description.mask is None:
-        return action_names
+        return [*names]
     mask = observed.arrays[description.mask].tolist()
-    return [name for name, valid in zip(action_names, mask, strict=True) if valid]
+    return [name for name, valid in zip(names, mask, strict=True) if valid]
 
 
 def final(description: Description, observed: Observed) -> Row:
@@ -192,6 +175,5 @@ def final(description: Description, observed: Observed) -> Row:
         features = {str(k): x for k, x in zip(ids, numbers, strict=True)}
     found: Row = {"final_state_features": features}
     if description.is_discrete:
-        known = names(description)
-        found["final_possible_actions"] = possible(description, known, observed)
+        found["final_possible_actions"] = possible(description, observed)
     return found

@@ -120,9 +120,9 @@ def build(
             settings.max_batch,
         )
 
-    endpoints = Endpoints(models, log, batches)
-    ticks = Ticks(settings, models, log, found, state.connections, say)
-    endpoints.slow_clients = lambda: ticks.slow.closed
+    slow = SlowClients(state.connections, settings.request_seconds)
+    endpoints = Endpoints(models, log, batches, slow)
+    ticks = Ticks(settings, models, log, found, slow, say)
     return App(endpoints, settings.token, settings.max_body, ticks.start, ticks.stop)
 
 
@@ -134,11 +134,8 @@ class Ticks:
       models: what a new export is loaded into.
       log: whose files end, or None.
       served: export that is served.
-      connections: connections of the HTTP server.
+      slow: closes connections that are too slow.
       say: called with a line when another export takes over or is refused.
-
-    Attributes:
-      slow: what closes connections that are too slow.
     """
 
     def __init__(
@@ -147,15 +144,13 @@ class Ticks:
         models: Models,
         log: DecisionLog | None,
         served: watching.Found,
-        connections: set[Any],
+        slow: SlowClients,
         say: Callable[[str], None],
     ):
         self._settings, self._models, self._log = settings, models, log
-        self._seen, self._say = served, say
-        self.slow = SlowClients(settings.request_seconds)
+        self._seen, self._slow, self._say = served, slow, say
         self._tasks: list[asyncio.Task] = []
         self._disk = ThreadPoolExecutor(1, "log")
-        self._connections = connections
 
     def start(self) -> None:
         """Start the work in the running event loop."""
@@ -172,7 +167,7 @@ class Ticks:
         self._disk.shutdown()
 
     async def _check_clients(self) -> None:
-        self.slow.check(self._connections)
+        self._slow.check()
 
     async def _rotate(self) -> None:
         if self._log is not None:

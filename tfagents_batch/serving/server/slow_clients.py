@@ -21,22 +21,23 @@ class SlowClients:
     """Connections of uvicorn whose request is incomplete.
 
     Args:
+      connections: of the HTTP server.
       seconds: time in which the head of a request, and then its body, has to arrive.
 
     Attributes:
       closed: number of connections that were closed.
     """
 
-    def __init__(self, seconds: float):
-        self._seconds = seconds
+    def __init__(self, connections: set[Any], seconds: float):
+        self._connections, self._seconds = connections, seconds
         self._since: dict[Any, tuple[Any, float]] = {}
         self.closed = 0
 
-    def check(self, connections: set[Any]) -> None:
+    def check(self) -> None:
         """Answer 408 to connections that wait too long, and close them."""
         now, old = time.monotonic(), self._since
         self._since = {}
-        for each in list(connections):
+        for each in list(self._connections):
             waits_for = _incomplete(each)
             if waits_for is None:
                 continue

@@ -1,0 +1,278 @@
+"""Values of callers as inputs of the model, checked where they enter.
+
+A value is JSON or arrays, of one decision or of a batch, whose arrays have one more
+axis in front. Every complaint says what was wrong, where, and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.serving.description import Array, Description
+from tfagents_batch.suggest import hint
+
+Arrays = dict[str, np.ndarray]
+Read = Callable[[Any, Arrays], None]
+_SQUARES = 1e76  # of numbers that float32 has
+
+
+class Structure:
+    """Reader of values with the structure of the observation space.
+
+    Args:
+      description: of the export.
+      batch: whether values are batches. Of single decisions, the action mask may be
+        left out.
+
+    Attributes:
+      read: adds the arrays of a value to a dict, by input. It raises a UserError for
+        another structure, shape or type, for NaN, for whole numbers beyond the space,
+        and for a mask of zeros.
+    """
+
+    def __init__(self, description: Description, *, batch: bool):
+        self._mask, self._batch = description.mask, batch
+        self._leaves = {x.path: x for x in description.with_role("observation")}
+        self.read = self._reader(description.observation_space, (), "observation")
+
+    def _reader(self, space: Mapping[str, Any], path: tuple, where: str) -> Read:
+        if space["type"] in ("Dict", "Tuple"):
+            return self._reader_of_parts(space, path, where)
+        leaf, batch = self._leaves[path], self._batch
+        bounds, is_mask = _bounds(space), leaf.name == self._mask
+
+        def read(value: Any, arrays: Arrays) -> None:
+            arrays[leaf.name] = array = to_array(value, leaf, where, batch=batch)
+            if bounds is not None:
+                _check_bounds(array, bounds, where)
+            if is_mask:
+                _check_mask(array, where)
+
+        return read
+
+    def _reader_of_parts(
+        self, space: Mapping[str, Any], path: tuple, where: str
+    ) -> Read:
+        is_dict, parts = space["type"] == "Dict", space["spaces"]
+        readers = {
+            key: self._reader(inner, (*path, key), f"{where}.{key}")
+            for key, inner in (parts.items() if is_dict else enumerate(parts))
+        }
+        leaves = {key: self._leaves.get((*path, key)) for key in readers}
+        needed = {
+            key
+            for key, leaf in leaves.items()
+            if self._batch or leaf is None or leaf.name != self._mask
+        }
+        expected = f"{'an object' if is_dict else 'a list'} with {_joined(readers)}"
+        kinds = (dict, Mapping) if is_dict else (list, tuple)
+
+        def read(value: Any, arrays: Arrays) -> None:
+            if not isinstance(value, kinds):
+                raise UserError(f"{where} is {text(value)}; expected {expected}")
+            given = value if is_dict else dict(enumerate(value))
+            for key, part in given.items():
+                reader = readers.get(key)
+                if reader is None:
+                    known = [*map(str, readers)]
+                    raise UserError(
+                        f"{where} has the unknown key {key!r:.50}; "
+                        f"{hint(str(key), known)}"
+                    )
+                reader(part, arrays)
+            if len(given) < len(readers) and not needed <= given.keys():
+                missing = _joined(needed - given.keys())
+                raise UserError(f"{where} lacks {missing}; expected {expected}")
+
+        return read
+
+
+def memory(
+    description: Description, state: Any, start: Any, count: int | None = None
+) -> Arrays:
+    """Return the inputs of a recurrent policy's memory.
+
+    Args:
+      description: of the export.
+      state: state of the answer before, or None.
+      start: where an episode starts. Without it, everywhere if ``state`` is None, else
+        nowhere.
+      count: rows of a batch; None for a single decision.
+
+    Raises:
+      UserError: for a state of another export, or none where an episode goes on.
+    """
+    inputs = description.with_role("state")
+    (first,) = description.with_role("episode_start")
+    rows = () if count is None else (count,)
+    if state is None:
+        if start is not None and not np.all(start):
+            raise UserError(
+                "episode_start is false, but there is no state; send the state of the "
+                "answer before"
+            )
+        found = {x.name: np.zeros((*rows, *x.shape), x.dtype) for x in inputs}
+        return found | {first.name: np.ones(rows, bool)}
+    if not isinstance(state, (list, tuple)) or len(state) != len(inputs):
+        raise UserError(
+            f"state is no list of {len(inputs)} arrays; send the state of the answer "
+            "before as it is"
+        )
+    start = np.zeros(rows, bool) if start is None else start
+    batch = count is not None
+    found = {first.name: to_array(start, first, "episode_start", batch=batch)}
+    for index, (each, value) in enumerate(zip(inputs, state, strict=True)):
+        found[each.name] = to_array(value, each, f"state[{index}]", batch=batch)
+    return found
+
+
+def to_array(value: Any, each: Array, where: str, *, batch: bool = False) -> np.ndarray:
+    """Return numbers as the array of an input.
+
+    Args:
+      value: an array, a number or nested lists of numbers.
+      each: the input.
+      where: name of the value in errors.
+      batch: whether a first axis of any size is expected.
+
+    Raises:
+      UserError: for another shape, other values than numbers, NaN and infinity, and
+        numbers that the dtype does not have.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of unequal lengths
+        raise UserError(
+            f"{where} is no array; expected {_expected(each, batch)}"
+        ) from None
+    dtype = np.dtype(each.dtype)
+    if array.dtype.kind not in ("fiub" if dtype.kind == "f" else "iub"):
+        array = _whole(value, array, where, each, batch)
+    if array.ndim < batch or array.shape[int(batch) :] != each.shape:
+        found = f"has shape {list(array.shape)}"
+        if array.ndim == len(each.shape) == 1:
+            found = f"has {len(array)} numbers"
+        raise UserError(f"{where} {found}; expected {_expected(each, batch)}")
+    if array.dtype.kind == "f":
+        # The sum of squares is below this only if no number is large or NaN; the test
+        # takes a fraction of the time of ``isfinite``.
+        if not float(np.vdot(array, array)) < _SQUARES:
+            return _finite(array, dtype, where)
+        return array.astype(dtype, copy=False)
+    if array.dtype == dtype:
+        return array
+    found = array.astype(dtype)
+    if dtype.kind != "f" and not np.array_equal(found, array):
+        raise UserError(
+            f"{where} has numbers that {dtype} does not have; expected "
+            f"{_expected(each, batch)}"
+        )
+    return found
+
+
+def finite(value: Any, where: str, most: float) -> float:
+    """Return a number; refuse anything else, and numbers that are larger than most."""
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    # A comparison, because whole numbers of any length arrive here, and NaN.
+    if not plain or not abs(value) <= most:
+        raise UserError(f"{where} is {text(value)}; expected a finite number")
+    return value
+
+
+def text(value: Any) -> str:
+    """Return a value in at most 80 characters."""
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    found = "null" if value is None else repr(value)
+    return found if len(found) <= 80 else f"{found[:77]}..."
+
+
+def _whole(
+    value: Any, array: np.ndarray, where: str, each: Array, batch: bool
+) -> np.ndarray:
+    """Return the integers that lists of floats are; refuse anything else."""
+    expected = _expected(each, batch)
+    if isinstance(value, np.ndarray):
+        raise UserError(f"{where} is {array.dtype}; expected {expected}")
+    if array.dtype.kind == "f" and np.array_equal(array, np.trunc(array)):
+        with np.errstate(invalid="ignore"):
+            whole = array.astype(np.int64)
+        if np.array_equal(whole, array):
+            return whole
+    for index, x in np.ndenumerate(np.asarray(value, object)):
+        if isinstance(x, bool) or not isinstance(x, (int, float)):
+            raise UserError(
+                f"{where}{list(index) or ''} is {text(x)}; expected {expected}"
+            )
+    raise UserError(f"{where} is {text(value)}; expected {expected}")
+
+
+def _finite(array: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
+    """Return floats as another dtype; refuse those that it does not have."""
+    with np.errstate(over="ignore"):
+        found = array.astype(dtype, copy=False)
+    wrong = ~np.isfinite(found)
+    if wrong.any():
+        raise UserError(f"{_first(array, wrong, where)}; expected a finite number")
+    return found
+
+
+def _bounds(space: Mapping[str, Any]) -> tuple[Any, Any] | None:
+    """Return the smallest and largest whole numbers; None for a Box.
+
+    The bounds of a Box may differ between the environment and what is observed.
+    """
+    if space["type"] == "Discrete":
+        return space["start"], space["start"] + space["n"] - 1
+    if space["type"] == "MultiDiscrete":
+        low = np.asarray(space["start"])
+        return low, low + np.asarray(space["nvec"]) - 1
+    return (0, 1) if space["type"] == "MultiBinary" else None
+
+
+def _check_bounds(array: np.ndarray, bounds: tuple[Any, Any], where: str) -> None:
+    low, high = bounds
+    outside = (array < low) | (array > high)
+    if outside.any():
+        low, high = (np.broadcast_to(x, array.shape)[outside][0] for x in bounds)
+        found = _first(array, outside, where)
+        raise UserError(f"{found}; expected from {low} to {high}")
+
+
+def _check_mask(array: np.ndarray, where: str) -> None:
+    valid = array.astype(bool)
+    if not (array == valid).all():
+        raise UserError(
+            f"{_first(array, array != valid, where)}; expected 1 for each possible "
+            "action and 0 for others"
+        )
+    possible = valid.any(-1)
+    if not possible.all():
+        row = np.argwhere(~possible)[0].tolist()
+        raise UserError(
+            f"{where}{row or ''} is all zeros; expected at least one possible action"
+        )
+
+
+def _first(array: np.ndarray, wrong: np.ndarray, where: str) -> str:
+    """Return the place and the value of the first number that is wrong."""
+    index = np.argwhere(wrong)[0].tolist()
+    return f"{where}{index or ''} is {array[tuple(index)]}"
+
+
+def _expected(each: Array, batch: bool) -> str:
+    kind = "numbers" if each.dtype.startswith("float") else f"{each.dtype} numbers"
+    if batch:
+        return f"{kind} of shape [{', '.join(map(str, ('B', *each.shape)))}], a batch"
+    if not each.shape:
+        return "a number" if kind == "numbers" else f"a number of {each.dtype}"
+    if len(each.shape) == 1:
+        return f"{each.shape[0]} {kind}"
+    return f"{kind} of shape {list(each.shape)}"
+
+
+def _joined(keys: Any) -> str:
+    return ", ".join(sorted(map(str, keys)))
