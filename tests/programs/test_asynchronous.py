@@ -24,7 +24,7 @@ from tfagents_batch.nn import networks
 from tfagents_batch.placement import HOST
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping
-from tfagents_batch.sources.predictors import Numbers, Predictors
+from tfagents_batch.sources.predicting import Choice, Numbers
 from tfagents_batch.sources.queue import QueueSettings
 from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.experiment import Experiment
@@ -349,16 +349,14 @@ def test_a_queue_is_bounded_in_order_and_stops():
 @pytest.mark.parametrize("size", [1, 4])
 def test_few_agents_still_make_updates_of_enough_rows(size):
     """A rollout has the rows of at least agents - predict_batch + size environments."""
-    source = Predictors.__new__(Predictors)
-    source.parts = [types.SimpleNamespace(batch=16, wait_for=8, size=size, length=5)]
-    source._config = QueueSettings(train_batch=40, length=5, adjust=True)
-    _, values = source._choices()
-    source._values, source._join = values, values["rollouts_per_update"]
-    for agents in values["agents"]:
-        for rows in values["predict_batch"]:
+    part = types.SimpleNamespace(batch=16, wait_for=8, size=size, length=5)
+    config = QueueSettings(train_batch=40, length=5, adjust=True)
+    choice = Choice(config, part, 1, seed=0)
+    for agents in choice.values["agents"]:
+        for rows in choice.values["predict_batch"]:
             chosen = Numbers(agents, rows, predictors=1, rollouts_per_update=1)
-            source._tuner = types.SimpleNamespace(numbers=chosen._asdict())
-            found = source.numbers
+            choice.tuner = types.SimpleNamespace(numbers=chosen._asdict())
+            found = choice.numbers
             assert found.predict_batch <= found.agents == agents
             full = (found.agents - found.predict_batch + size) * 5
             assert found.rollouts_per_update * full >= 40

@@ -170,17 +170,6 @@ def test_settings_that_cannot_work_are_refused(options, text, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_workers_that_share_a_group_and_parts_of_a_group_are_refused():
-    for groups, text in (
-        (1, r"group of its own.*1 groups and 2 work"),
-        (2, r"multiple of the 2 env"),
-    ):
-        with tfb.make_env([Counting] * 4, 4, 2, groups=groups) as env:
-            policy = linear.LinearPolicy(env.spec)
-            with pytest.raises(UserError, match=text):
-                AsyncRollout(env, policy, 4, 1, seed=1)
-
-
 def test_environments_rest_while_they_are_not_active_and_lose_nothing():
     env, source, collect = start([Counting] * 4, 6, 2, compiled=True)
     with env:

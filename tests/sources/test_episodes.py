@@ -15,12 +15,10 @@ from hypothesis import strategies as st
 import tfagents_batch as tfb
 from tests.sources.cases import Counter, collect
 from tests.support.fault_env import fault_envs
-from tfagents_batch import interfaces
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Mean
-from tfagents_batch.ops import returns
 from tfagents_batch.sources import metrics
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
@@ -125,10 +123,10 @@ def _flags(rows):
 
 
 @functools.cache
-def program(batch, rounds, length, way, limit=True):
+def program(batch, rounds, length, way):
     """Return a function of a table and a seed to what ``Episodes`` collects."""
-    env = Table(batch, length if limit else None)
-    source = Episodes(env, Counter(), rounds * batch, None if limit else length)
+    env = Table(batch, length)
+    source = Episodes(env, Counter(), rounds * batch)
 
     def run(table, seed):
         env.table = table
@@ -139,12 +137,12 @@ def program(batch, rounds, length, way, limit=True):
     return tf.function(run, jit_compile=way == "xla", autograph=False)
 
 
-def found_by(scripts, rounds, length, way="graph", limit=True):
+def found_by(scripts, rounds, length, way="graph"):
     """Return trajectory and metrics as arrays, and the rows of every environment."""
     size = 2 * rounds * (length + 1) + 2
     rows = [play(script, size) for script in scripts]
     table = np.array(rows, np.float32).transpose(1, 0, 2)
-    run = program(len(scripts), rounds, length, way, limit)
+    run = program(len(scripts), rounds, length, way)
     collected = run(tf.constant(table), tf.constant(3))
     assert bool(collected.ok)
     assert int(collected.steps) == collected.trajectory.mask.numpy().sum()
@@ -246,7 +244,7 @@ def test_the_first_episodes_of_every_environment_are_used(batch, rounds, length,
 @settings(deadline=None, max_examples=25)
 def test_a_failure_drops_only_the_episode_it_happens_in(batch, rounds, length, data):
     scripts = [data.draw(unhealthy(length)) for _ in range(batch)]
-    trajectory, logged, rows = found_by(scripts, rounds, length, limit=False)
+    trajectory, logged, rows = found_by(scripts, rounds, length)
     spans = compare(trajectory, rows, rounds, length)
     whole = [span for each in spans for span in each if span is not None]
     assert logged["env/missing_episodes"] == rounds * batch - len(whole)
@@ -262,10 +260,7 @@ def test_a_failure_drops_only_the_episode_it_happens_in(batch, rounds, length, d
 def test_eager_code_graphs_and_compiled_programs_agree(data):
     scripts = [data.draw(unhealthy(3)) for _ in range(2)]
     scripts = [[*script, (2, "terminate", 0)] for script in scripts]
-    found = {
-        way: found_by(scripts, 2, 3, way, limit=False)[:2]
-        for way in ("eager", "graph", "xla")
-    }
+    found = {way: found_by(scripts, 2, 3, way)[:2] for way in ("eager", "graph", "xla")}
     for way in ("graph", "xla"):
         tf.nest.map_structure(np.testing.assert_array_equal, found["eager"], found[way])
 
@@ -302,36 +297,18 @@ def test_collection_ends_when_no_environment_can_complete_an_episode(rounds, ste
     assert collected.metrics["env/missing_episodes"] == rounds
 
 
-def test_an_episode_that_is_too_long_is_cut_off_and_bootstraps():
-    scripts = [[(9, "terminate", 0)]]
-    trajectory, logged, _ = found_by(scripts, 1, 4, limit=False)
-    np.testing.assert_array_equal(trajectory.mask[:, 0], [1, 1, 1, 1])
-    np.testing.assert_array_equal(trajectory.steps.truncated[:, 0], [0, 0, 0, 0, 1])
-    np.testing.assert_array_equal(trajectory.discount(0.5)[:, 0], [0.5] * 4)
-    assert logged == {"env/idle_steps": 0, "env/missing_episodes": 0}
-
-
-@pytest.mark.parametrize(("how", "last"), [("truncate", 7.0), ("terminate", 0.0)])
-def test_advantages_depend_only_on_the_own_episode(how, last):
-    """The value of the last state is used only after truncation."""
-    trajectory, _, _ = found_by([[(3, how, 0)]], 1, 6)
-    value = tf.constant([[1.0], [2.0], [4.0], [7.0], [90.0], [91.0], [92.0]])
-    found = returns.gae(
-        trajectory.reward, trajectory.discount(0.5), value, 0.5, trajectory.mask
-    )
-    # Rewards are 1, 2, 3 and delta = r + discount * V' - V.
-    delta = [1 + 0.5 * 2 - 1, 2 + 0.5 * 4 - 2, 3 + 0.5 * last - 4]
-    expected = delta[0] + 0.25 * (delta[1] + 0.25 * delta[2])
-    np.testing.assert_allclose(found[0, 0], expected, rtol=1e-6)
-    np.testing.assert_array_equal(found[3:, 0], [0, 0, 0])
-
-
 # ---- real environments
 
 
-def counting(lengths, **options):
+def counting(lengths, limit):
     makers = [functools.partial(CountingEnv, length=length) for length in lengths]
-    return ProcessEnv(makers, num_workers=0, **options)
+    return limited(ProcessEnv(makers, num_workers=0), limit)
+
+
+def limited(env, limit):
+    """Return environments that are known to have a time limit."""
+    env.spec = env.spec._replace(max_episode_steps=limit)
+    return env
 
 
 def numbers(x):
@@ -345,8 +322,8 @@ def traced(source):
 
 
 def test_shapes_are_static_and_time_major():
-    with counting((2, 3)) as env:
-        source = Episodes(env, Counter(), 6, max_length=4)
+    with counting((2, 3), 4) as env:
+        source = Episodes(env, Counter(), 6)
         outputs = traced(source).trajectory
     assert isinstance(outputs, Trajectory)
     assert outputs.steps.observation.shape == (5, 6, 2)
@@ -372,68 +349,30 @@ def test_every_call_starts_new_episodes_from_its_seed():
     np.testing.assert_array_equal(observations(2)[0], two)
 
 
-def test_every_episode_starts_with_the_actors_initial_state():
-    with counting((3, 3)) as env:
-        source = Episodes(env, Counter(), 4, max_length=3)
-        trajectory = collect(source, 1).trajectory
-    np.testing.assert_array_equal(trajectory.state[0], [0] * 4)
-    np.testing.assert_array_equal(
-        trajectory.behavior["count"], np.tile([[0], [1], [2]], 4)
-    )
-
-
 def test_the_last_step_of_an_episode_has_behavior_data_too():
     """Its behavior data does not come from another step."""
-    with counting((2, 4)) as env:
-        source = Episodes(env, Counter(), 2, max_length=6)
+    with counting((2, 4), 6) as env:
+        source = Episodes(env, Counter(), 2)
         trajectory = collect(source, 1).trajectory
     count = trajectory.behavior["count"].numpy()
     np.testing.assert_array_equal(count[:, 0], [0, 1, 2, 2, 2, 2])
     np.testing.assert_array_equal(count[:, 1], [0, 1, 2, 3, 4, 4])
 
 
-def test_without_exploration_the_noise_is_not_used():
-    with counting((2, 4)) as env:
-        source = Episodes(env, Counter(), 2, max_length=6, explore=False)
-        trajectory = collect(source, 1).trajectory
-    np.testing.assert_array_equal(trajectory.action, 0)
-
-
-def test_episodes_are_a_source():
-    with counting((2,)) as env:
-        source = Episodes(env, Counter(), 1, max_length=2)
-        assert isinstance(source, interfaces.Source)
-        assert isinstance(source, tf.Module)
-        assert not source.compilable
-        assert source.named_variables() == {}
-        assert source.envs == (env,)
-        collected = collect(source, 1)
-    assert bool(collected.ok) and int(collected.updates) == 1
-    assert source.sample(collected, 1, 0) is collected.trajectory
-
-
 @pytest.mark.parametrize("episodes", [0, 3, 5, -2])
 def test_a_number_of_episodes_that_is_not_a_multiple_is_refused(episodes):
-    with counting((2, 2)) as env:
+    with counting((2, 2), 2) as env:
         text = rf"episodes is {episodes}; expected a multiple of the 2 env.*: \d or \d"
         with pytest.raises(UserError, match=text):
-            Episodes(env, Counter(), episodes, max_length=2)
+            Episodes(env, Counter(), episodes)
 
 
-def test_environments_without_a_time_limit_need_max_length():
-    with counting((2, 2)) as env:
-        with pytest.raises(UserError, match=r"no common time limit.*max_length"):
-            Episodes(env, Counter(), 2)
-        with pytest.raises(UserError, match="max_length is 0"):
-            Episodes(env, Counter(), 2, max_length=0)
-
-
-def test_a_max_length_below_the_time_limit_is_refused():
-    env = tfb.make_env("tf/CartPole-v1", num_envs=2)
-    with pytest.raises(UserError, match=r"max_length is 100, .* 500 steps"):
-        Episodes(env, Counter(), 2, max_length=100)
-    outputs = traced(Episodes(env, Counter(), 2))
-    assert outputs.trajectory.action.shape == (500, 2)
+def test_environments_without_a_time_limit_are_refused():
+    with (
+        counting((2, 2), None) as env,
+        pytest.raises(UserError, match=r"no common time limit"),
+    ):
+        Episodes(env, Counter(), 2)
 
 
 # A function of this module would make workers import it, and so TensorFlow.
@@ -473,23 +412,14 @@ def test_worker_processes_are_stepped_by_a_compiled_program(library, expected):
     tf.nest.map_structure(np.testing.assert_array_equal, found, expected)
 
 
-def test_a_vector_environment_plays_whole_episodes_too():
-    with tfb.make_env(gymnasium.make_vec("CartPole-v1", 2)) as env:
-        trajectory = collect(Episodes(env, Counter(), 4), 1).trajectory
-    assert trajectory.mask.shape == (500, 4)
-    ended = trajectory.steps.info["episode_length"][-1]
-    lengths = tf.reduce_sum(tf.cast(trajectory.mask, tf.int32), 0)
-    np.testing.assert_array_equal(lengths, ended)
-
-
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_restarted_environment_loses_one_episode(
     tmp_path, make_process_env, num_workers
 ):
     mark = str(tmp_path / "mark")
     envs = fault_envs("exc", length=6, step=3, mark=mark)
-    env = make_process_env(envs, num_workers, on_fault="restart")
-    source = Episodes(env, Counter(), 4, max_length=6)
+    env = limited(make_process_env(envs, num_workers, on_fault="restart"), 6)
+    source = Episodes(env, Counter(), 4)
     collected = collect(source, 1)
     trajectory, logged = collected.trajectory, collected.metrics
     env.check()
@@ -505,8 +435,8 @@ def test_a_restarted_environment_loses_one_episode(
 
 def test_a_crashed_worker_loses_whole_episodes(tmp_path, make_process_env):
     envs = fault_envs("kill", length=6, step=3, mark=str(tmp_path / "mark"))
-    env = make_process_env(envs, 2, on_fault="restart")
-    source = Episodes(env, Counter(), 6, max_length=6)
+    env = limited(make_process_env(envs, 2, on_fault="restart"), 6)
+    source = Episodes(env, Counter(), 6)
     collected = collect(source, 1)
     trajectory = collected.trajectory
     env.check()
@@ -517,8 +447,8 @@ def test_a_crashed_worker_loses_whole_episodes(tmp_path, make_process_env):
 
 
 def test_a_raised_failure_voids_the_trajectory(make_process_env):
-    env = make_process_env(fault_envs("exc", length=6, step=3), 1)
-    source = Episodes(env, Counter(), 2, max_length=6)
+    env = limited(make_process_env(fault_envs("exc", length=6, step=3), 1), 6)
+    source = Episodes(env, Counter(), 2)
 
     @tf.function(autograph=False)
     def run(seed):

@@ -74,7 +74,7 @@ def test_a_timeline_has_its_specification_and_rows_are_normalized_by_it(folder):
     settings = TableSettings(str(found.folder))
     given, ids = settings.preprocessing()
     assert given == expected and ids == (0, 1, 2, 3, 4, 7, 9)
-    normalized, missing = settings._normalizer()
+    normalized, missing = settings._preparation(found)
     columns = normalized(dense.read(found, missing=missing))
     np.testing.assert_array_equal(columns["state"], observations(folder)[1])
     assert np.isfinite(columns["next_state"]).all()

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from tests.sources.cases import Counter, collect
 from tests.support.fault_env import fault_envs
-from tfagents_batch import interfaces
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
@@ -88,20 +87,6 @@ def test_without_exploration_the_noise_is_not_used(env):
     np.testing.assert_array_equal(trajectory.action, 0)
 
 
-def test_a_trajectory_may_have_length_one(env):
-    trajectory = collect(Rollout(env, Counter(), 1, seed=0), 1).trajectory
-    assert trajectory.steps.reward.shape == (2, 3)
-    np.testing.assert_array_equal(trajectory.reward, 1)
-
-
-def test_a_rollout_is_a_source(env):
-    rollout = Rollout(env, Counter(), 3, seed=0)
-    assert isinstance(rollout, interfaces.Source)
-    assert isinstance(rollout, tf.Module)
-    assert isinstance(rollout.compilable, bool)
-    assert rollout.envs == (env,)
-
-
 def test_steps_are_transitions_with_mask_one_and_one_update_is_due(env):
     """Of 23 rows, 5 are restarts."""
     rollout = Rollout(env, Counter(), 23, seed=0)
@@ -123,18 +108,3 @@ def test_a_failed_rollout_has_no_steps_and_no_update(make_process_env):
     assert int(collected.steps) == int(collected.updates) == 0
     with pytest.raises(EnvError):
         env.check()
-
-
-def test_a_rollout_is_compilable_if_its_environments_are(env):
-    class Compilable:
-        compilable = True
-
-        def __getattr__(self, name):
-            return getattr(env, name)
-
-    assert not Rollout(env, Counter(), 3, seed=0).compilable
-    assert Rollout(Compilable(), Counter(), 3, seed=0).compilable
-
-
-def test_process_environments_are_managed_environments(env):
-    assert isinstance(env, interfaces.ManagedEnv)

@@ -17,7 +17,7 @@ from tfagents_batch.algorithms import dqn
 from tfagents_batch.configs import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import dense, timeline
-from tfagents_batch.sources import logged, table
+from tfagents_batch.sources import row_spaces, table
 from tfagents_batch.sources.logged import TableSettings
 from tfagents_batch.sources.table import Sizes
 from tfagents_batch.training import collecting
@@ -152,7 +152,7 @@ def test_boosts_change_the_rewards_of_their_actions(data):
     settings = TableSettings(str(data), boosts={"left": 2.0})
     found = dense.partition(data)
     columns = dense.read(found)
-    boosted = settings._boosted(columns, found)
+    boosted = settings._preparation(found)[0](columns)
     added = boosted["reward"] - columns["reward"]
     np.testing.assert_array_equal(added, np.where(columns["action"] == 0, 2.0, 0.0))
 
@@ -241,10 +241,10 @@ def test_numbered_actions_are_those_of_the_environment_in_order(actions, message
     found = found._replace(schema=dataclasses.replace(found.schema, actions=actions))
     spec = EnvSpec(1, gym.spaces.Box(-1, 1, (5,)), gym.spaces.Discrete(2), {})
     if message is None:
-        logged._fitting(spec, spec, found)
+        row_spaces.fitting(spec, spec, found)
     else:
         with pytest.raises(UserError, match=message):
-            logged._fitting(spec, spec, found)
+            row_spaces.fitting(spec, spec, found)
 
 
 @pytest.mark.parametrize("most", [2.0, 1.9])
@@ -256,10 +256,10 @@ def test_logged_actions_are_within_the_bounds_of_the_environment(most, tmp_path)
         EnvSpec(1, state, gym.spaces.Box(-x, x, (1,)), {}) for x in (2.0, most)
     )
     if most == 2:
-        assert logged._fitting(env, of_rows, found).action_space == env.action_space
+        assert row_spaces.fitting(env, of_rows, found).action_space == env.action_space
         return
     with pytest.raises(UserError, match=r"feature 100 .*from 0 to 2, .* -1.9 to 1.9"):
-        logged._fitting(env, of_rows, found)
+        row_spaces.fitting(env, of_rows, found)
 
 
 def test_rows_without_an_end_are_told(tmp_path):

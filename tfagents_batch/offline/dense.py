@@ -167,7 +167,7 @@ def read(
             _select(found, f"rows{where}", _groups(Block((group,), 0)), missing)
             for group in block.groups
         )
-        return _joined(parts, block.rows)
+        return joined(parts, block.rows)
 
 
 def room(shape: Sequence[int], dtype: Any) -> np.ndarray:
@@ -178,7 +178,7 @@ def room(shape: Sequence[int], dtype: Any) -> np.ndarray:
     return memory[start : start + size].view(dtype).reshape(shape)
 
 
-def _joined(parts: Iterator[Columns], most: int) -> Columns:
+def joined(parts: Iterator[Columns], most: int) -> Columns:
     """Return parts one after the other; only one of them is in memory beside it.
 
     Args:

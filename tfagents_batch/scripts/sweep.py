@@ -28,7 +28,6 @@ def main(argv: Sequence[str]) -> int:
         storage.require_optuna()
         if not logdir:
             raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
-        storage.require_unused(Path(logdir).expanduser())
         if peek(given, "on") == "ray":
             ray_session.require()
         if (address := peek(given, "address")) not in (None, "auto"):

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.state import State, variable
 from tfagents_batch.interfaces import VERSION, Policy
-from tfagents_batch.sources import groups, metrics
+from tfagents_batch.sources import metrics
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
 
 
@@ -54,8 +53,8 @@ class AsyncRollout(tf.Module):
     are ready depends on timing, so a seed does not reproduce a run.
 
     Args:
-      env: ``ProcessEnv`` with as many groups as workers; the constructor starts it with
-        ``seed``. The environments of a worker are always at the same step.
+      env: from ``groups.make``; the constructor starts it with ``seed``. The
+        environments of a worker are always at the same step.
       actor: policy that selects actions.
       length: T.
       wait_for: k.
@@ -66,9 +65,6 @@ class AsyncRollout(tf.Module):
       size: number of environments of a worker.
       active: i64 ``[]`` variable, the number of environments that are stepped, the
         first ones; a multiple of those of a worker, and at least k. The others rest.
-
-    Raises:
-      UserError: if workers are not groups of their own, or k is no number of groups.
     """
 
     def __init__(
@@ -83,14 +79,7 @@ class AsyncRollout(tf.Module):
         super().__init__()
         self.env, self.envs, self.actor = env, (env,), actor
         self.length, self.batch, self.wait_for = length, env.spec.num_envs, wait_for
-        count, workers = (getattr(env, x, 0) for x in ("num_groups", "num_workers"))
-        if not count or count != workers:
-            raise UserError(
-                "steps that do not wait for all environments need worker processes, "
-                f"each a group of its own; this is a {type(env).__name__} of "
-                f"{count} groups and {workers} workers"
-            )
-        self.size = groups.size_of(self.batch, count, wait_for)
+        self.size = self.batch // env.num_groups
         self._info = tuple(info)
         token, timestep = env.init(seed)
         state = actor.initial_state(self.batch)

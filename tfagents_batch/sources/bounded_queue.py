@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -79,14 +79,13 @@ class Counts:
     """Sums of what threads did, since the last call of ``take``."""
 
     def __init__(self):
-        self._lock, self._sums = threading.Lock(), {}
+        self._lock, self._sums = threading.Lock(), Counter()
 
     def add(self, **numbers: float) -> None:
         with self._lock:
-            for name, x in numbers.items():
-                self._sums[name] = self._sums.get(name, 0) + x
+            self._sums.update(numbers)
 
     def take(self) -> dict[str, float]:
         with self._lock:
-            taken, self._sums = self._sums, {}
+            taken, self._sums = self._sums, Counter()
         return taken

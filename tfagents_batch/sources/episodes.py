@@ -30,7 +30,7 @@ class Episodes(tf.Module):
     So a call depends only on its seed and the weights. An environment that has played
     its episodes is still stepped until all are done; these steps are not used.
 
-    Each episode is one stream: T is ``max_length`` and B is ``episodes``; stream
+    Each episode is one stream: T is the time limit and B is ``episodes``; stream
     ``k * num_envs + i`` is episode k of environment i. After the end of an episode its
     last step is repeated with ``first`` set and reward 0, so it is not ``valid``. All
     steps of a missing episode are invalid, too. An episode is missing if its
@@ -40,31 +40,18 @@ class Episodes(tf.Module):
       env: the batch of environments.
       actor: policy that selects actions; every episode begins with its initial state.
       episodes: n, a multiple of ``num_envs``.
-      max_length: T, largest length of an episode; None uses the environments' time
-        limit. Without a time limit, longer episodes are cut off at T, and later
-        episodes of that environment are missing: choose T large enough.
-      explore: explore as in training; otherwise take the policy's best action.
       info: info columns to report, see ``metrics.episode_info_metrics``.
 
     Raises:
-      UserError: if ``episodes`` is not a multiple, or no length is known.
+      UserError: if ``episodes`` is not a multiple, or no time limit is known.
     """
 
-    def __init__(
-        self,
-        env: Env,
-        actor: Actor,
-        episodes: int,
-        max_length: int | None = None,
-        explore: bool = True,
-        info: Sequence[str] = (),
-    ):
+    def __init__(self, env: Env, actor: Actor, episodes: int, info: Sequence[str] = ()):
         super().__init__()
-        self.env, self.envs = env, (env,)
-        self.actor, self.explore = actor, explore
+        self.env, self.envs, self.actor = env, (env,), actor
         self._batch = env.spec.num_envs
         self._rounds = rounds(episodes, self._batch)
-        self._length = longest(env.spec, max_length)
+        self._length = longest(env.spec)
         self._info = tuple(info)
 
     @property
@@ -120,7 +107,7 @@ class Episodes(tf.Module):
         def act(t, timestep, state):
             state = nest.where(timestep.first, initial, state)
             drawn = nest.map(lambda x: x[t], noise)
-            return self.actor.act(timestep, state, drawn, now, self.explore)
+            return self.actor.act(timestep, state, drawn, now, True)
 
         def step(t, env_state, action, state, written, turns, idle):
             wanted = _wanted(turns, t, self._length)
@@ -194,33 +181,18 @@ def rounds(episodes: int, num_envs: int, name: str = "episodes") -> int:
     return episodes // num_envs
 
 
-def longest(spec: EnvSpec, max_length: int | None = None) -> int:
+def longest(spec: EnvSpec) -> int:
     """Return the largest possible number of steps of an episode.
 
-    Args:
-      spec: spec of the environments.
-      max_length: the caller's limit; None uses the environments' time limit.
-
     Raises:
-      UserError: if it is not known, or less than the environments' time limit.
+      UserError: if it is not known.
     """
-    limit = spec.max_episode_steps
-    if max_length is None:
-        if limit is None:
-            raise UserError(
-                "the environments have no common time limit, so the largest length of "
-                "an episode is not known; give them one "
-                "(gymnasium.wrappers.TimeLimit), or pass max_length to Episodes"
-            )
-        return limit
-    if max_length < 1:
-        raise UserError(f"max_length is {max_length}; expected at least 1")
-    if limit is not None and max_length < limit:
+    if spec.max_episode_steps is None:
         raise UserError(
-            f"max_length is {max_length}, but the environments play up to {limit} "
-            "steps per episode; give them a shorter time limit (max_episode_steps)"
+            "the environments have no common time limit, so the largest length of an "
+            "episode is not known; give them one (gymnasium.wrappers.TimeLimit)"
         )
-    return max_length
+    return spec.max_episode_steps
 
 
 class _Row(NamedTuple):

@@ -31,25 +31,13 @@ def make(
         )
     workers = options["num_workers"]
     workers = num_envs if workers is None else workers
-    size_of(num_envs, workers, wait_for, name)
+    _check(num_envs, workers, wait_for, name)
     options = options | {"num_workers": workers, "groups": workers}
     return recipe.make(num_envs, **options)
 
 
-def size_of(
-    num_envs: int, workers: int, wait_for: int, setting: str = "wait_for"
-) -> int:
-    """Return the number of environments of a worker.
-
-    Args:
-      num_envs: environments that are stepped together.
-      workers: their processes.
-      wait_for: number that a step waits for.
-      setting: its name in an error.
-
-    Raises:
-      UserError: if workers do not have equally many, or if ``wait_for`` is no multiple.
-    """
+def _check(num_envs: int, workers: int, wait_for: int, name: str) -> None:
+    """Refuse workers of different sizes, and waiting for a part of a worker."""
     if not workers or num_envs % workers:
         raise UserError(
             f"{num_envs} environments cannot share {workers} worker processes equally, "
@@ -59,7 +47,6 @@ def size_of(
     size = num_envs // workers
     if not 1 <= wait_for <= num_envs or wait_for % size:
         raise UserError(
-            f"{setting} is {wait_for}; expected a multiple of the {size} environments "
+            f"{name} is {wait_for}; expected a multiple of the {size} environments "
             f"of a worker, up to {num_envs}, which are stepped together"
         )
-    return size

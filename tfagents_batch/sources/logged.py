@@ -10,10 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import gymnasium as gym
 import numpy as np
 
-from tfagents_batch import config, machine, spaces
+from tfagents_batch import config, machine
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
@@ -23,19 +22,11 @@ from tfagents_batch.offline.features import specification, twin
 from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.manifest import FEATURES as FEATURES_FILE
-from tfagents_batch.offline.schema import is_integer
 from tfagents_batch.placement import HOST, Placement
+from tfagents_batch.sources import row_spaces
 from tfagents_batch.sources.reports import KEPT, TRAINED, Reporter
 from tfagents_batch.sources.row_metrics import Rows
-from tfagents_batch.sources.table import (
-    FEATURES,
-    MASK,
-    PRESENCE,
-    STATE,
-    Sizes,
-    Table,
-    used,
-)
+from tfagents_batch.sources.table import Sizes, Table, used
 from tfagents_batch.sources.table_stream import TableStream
 from tfagents_batch.types import EnvSpec
 
@@ -171,16 +162,16 @@ class TableSettings:
         """
         found = dense.partition(self.data)
         self._check_rows(run, found)
-        presence = self.preprocessing() is not None
-        observation = _observation_space(found, presence)
-        spec = EnvSpec(1, observation, _action_space(found), {})
+        action = row_spaces.action_space(found)
         if recipe.env:
             env = recipe.make(1, **({"num_workers": 0} if recipe.has_workers else {}))
             if recipe.creates:
                 env.close()
-            spec = spec._replace(observation_space=_observation_space(found))
-            return (), _fitting(env.spec, spec, found)
-        return (), spec
+            spec = EnvSpec(1, row_spaces.observation_space(found), action, {})
+            return (), row_spaces.fitting(env.spec, spec, found)
+        presence = self.preprocessing() is not None
+        observation = row_spaces.observation_space(found, presence)
+        return (), EnvSpec(1, observation, action, {})
 
     def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
         """Return 1: an update has a batch of rows whatever the environments are."""
@@ -198,29 +189,27 @@ class TableSettings:
         """Read the rows, or begin to, see ``interfaces.Experience``."""
         del envs, seed
         found = dense.partition(self.data)
-        counts = {
-            block: dense.training_rows(found, block)
-            for block in dense.blocks(found, self.block_rows)
-        }
-        blocks = [block for block, count in counts.items() if count]
-        if not blocks:
+        every = dense.blocks(found, self.block_rows)
+        counts = {block: dense.training_rows(found, block) for block in every}
+        counts = {block: count for block, count in counts.items() if count}
+        if not counts:
             raise UserError(
                 f"{found.folder} has no row for training; make the timeline again with "
                 "a larger --train_share"
             )
         batch = algorithm.config.accepts()[self.kind].batch_size
-        sizes = Sizes(tuple(counts[block] for block in blocks), batch)
-        masked = _is_masked(found)
-        columns_of, missing = self._normalizer()
+        blocks, sizes = list(counts), Sizes(tuple(counts.values()), batch)
+        masked = row_spaces.is_masked(found)
+        prepared, missing = self._preparation(found)
 
         def read(number: int) -> Columns:
             raw = dense.read(found, blocks[number], missing, dense.TRAIN)
-            return used(columns_of(self._boosted(raw, found)), masked)
+            return used(prepared(raw), masked)
 
         if self.streams:
             return TableStream(read, sizes, run.seed, run.steps)
         with placement.updating():
-            return Table((read(number) for number in range(len(blocks))), sizes)
+            return Table(map(read, range(len(blocks))), sizes)
 
     def evaluator(self, algorithm: Algorithm, placement: Placement) -> Reporter:
         """Return what reports on the rows for evaluation, or those for training.
@@ -241,36 +230,36 @@ class TableSettings:
 
     def _reported(self, found: Partition, split: str, most: int) -> Rows:
         """Return the first rows of a split with what is known of each."""
-        normalized, missing = self._normalizer()
-        raw = dense.of_split(found, split, most, missing)
-        columns = normalized(self._boosted(raw, found))
+        prepared, missing = self._preparation(found)
+        columns = prepared(dense.of_split(found, split, most, missing))
         return Rows(
-            used(columns, _is_masked(found)),
+            used(columns, row_spaces.is_masked(found)),
             columns["probability"],
             dense.returns(columns),
             dense.steps_to_end(columns),
         )
 
-    def _normalizer(self) -> tuple[Callable[[Columns], Columns], float]:
-        """Return a function that normalizes states, and what a missing feature is."""
-        found = self.preprocessing()
-        if found is None:
-            return lambda columns: columns, 0.0
-        places = layout(*found)
+    def _preparation(
+        self, found: Partition
+    ) -> tuple[Callable[[Columns], Columns], float]:
+        """Return a function that adds boosts to rewards and normalizes states.
 
-        def normalized(columns: Columns) -> Columns:
+        Also the number that stands for a missing feature before that.
+        """
+        known = self.preprocessing()
+        places = None if known is None else layout(*known)
+        boosts = [self.boosts.get(name, 0.0) for name in found.schema.actions]
+
+        def prepared(columns: Columns) -> Columns:
+            if self.boosts:
+                added = np.asarray(boosts, np.float32)[columns["action"]]
+                columns = columns | {"reward": columns["reward"] + added}
+            if places is None:
+                return columns
             parts = ("state", "next_state")
             return columns | {x: twin.normalize(places, columns[x]) for x in parts}
 
-        return normalized, math.nan
-
-    def _boosted(self, columns: Columns, found: Partition) -> Columns:
-        """Return rows with the boosts added to their rewards."""
-        if not self.boosts:
-            return columns
-        table = [self.boosts.get(name, 0.0) for name in found.schema.actions]
-        added = np.asarray(table, np.float32)[columns["action"]]
-        return columns | {"reward": columns["reward"] + added}
+        return prepared, 0.0 if places is None else math.nan
 
 
 def newest(data: str | os.PathLike[str] | None) -> TableSettings:
@@ -322,11 +311,6 @@ def _is_finite(value: Any) -> bool:
     return number and math.isfinite(value)
 
 
-def _is_masked(found: Partition) -> bool:
-    """Return whether observations say which actions are possible."""
-    return found.schema.mode != "continuous" and dense.masked(found)
-
-
 def _refuse(run: Any, meaningless: tuple[str, ...]) -> None:
     """Refuse settings that mean nothing without environments to collect from."""
     settings = dict.fromkeys(meaningless, run.settings)
@@ -340,93 +324,4 @@ def _refuse(run: Any, meaningless: tuple[str, ...]) -> None:
                 f"{prefix}{name} is {value}, which means nothing for logged rows"
                 + (" without an environment" if name in _STEPPING else "")
                 + "; leave it out"
-            )
-
-
-def _observation_space(found: Partition, presence: bool = False) -> gym.Space:
-    """Return the space of raw observations, with flags of presence or without."""
-    schema, count = found.schema, len(found.schema.features)
-    numbers = gym.spaces.Box(-np.inf, np.inf, (count,), np.float32)
-    parts: dict[str, gym.Space] = {STATE: numbers}
-    if presence:
-        parts[PRESENCE] = gym.spaces.Box(0, 1, (count,), np.int8)
-    if not _is_masked(found):
-        return gym.spaces.Dict(parts) if presence else numbers
-    size = len(schema.actions)
-    if schema.mode == "parametric":
-        size = dense.most_candidates(found)
-        shape = size, len(schema.action_features)
-        parts[FEATURES] = gym.spaces.Box(-np.inf, np.inf, shape, np.float32)
-    parts[MASK] = gym.spaces.Box(0, 1, (size,), np.int8)
-    return gym.spaces.Dict(parts)
-
-
-def _action_space(found: Partition) -> gym.Space:
-    schema = found.schema
-    if schema.mode == "continuous":
-        low, high = dense.action_bounds(found)
-        if constant := np.flatnonzero(low == high).tolist():
-            names = [f"{schema.action_features[i]} (always {low[i]})" for i in constant]
-            raise UserError(
-                f"features of actions are constant in the rows of {found.folder}: "
-                f"{', '.join(names)}; leave them out of the column action, and make "
-                "the timeline again"
-            )
-        return gym.spaces.Box(low, high, dtype=np.float32)
-    if schema.mode == "parametric":
-        return gym.spaces.Discrete(dense.most_candidates(found))
-    return gym.spaces.Discrete(len(schema.actions))
-
-
-def _fitting(env: EnvSpec, rows: EnvSpec, found: Partition) -> EnvSpec:
-    """Return the spec of an environment, if rows can be those of its steps."""
-    observation, action = env.observation_space, env.action_space
-    same = spaces.alike(observation, rows.observation_space)
-    if isinstance(action, gym.spaces.Discrete):
-        same &= isinstance(rows.action_space, gym.spaces.Discrete)
-        same = same and action.n == rows.action_space.n and not action.start
-    else:
-        same = same and spaces.alike(action, rows.action_space)
-    if not same:
-        raise UserError(
-            f"the environment has {observation} and {action}, but the rows in "
-            f"{found.folder} have {rows.observation_space} and {rows.action_space}; "
-            "pass the environment that was logged, or none"
-        )
-    if isinstance(action, gym.spaces.Box):
-        _check_bounds(action, found)
-    _check_numbers(found)
-    return EnvSpec(1, observation, action, {}, env.max_episode_steps)
-
-
-def _check_bounds(space: gym.spaces.Box, found: Partition) -> None:
-    """Check that logged actions are those that an environment can take."""
-    for name, low, high, least, most in zip(
-        found.schema.action_features,
-        *dense.action_bounds(found),
-        space.low.reshape(-1),
-        space.high.reshape(-1),
-        strict=True,
-    ):
-        # The environment may have rounded its bounds.
-        too_low = low < least - 1e-6 * abs(least)
-        if too_low or high > most + 1e-6 * abs(most):
-            raise UserError(
-                f"feature {name} of the actions in {found.folder} is from {low:g} to "
-                f"{high:g}, but the environment takes actions from {least:g} to "
-                f"{most:g}; pass the environment that was logged, or log the actions "
-                "that it took"
-            )
-
-
-def _check_numbers(found: Partition) -> None:
-    """Check that names of actions that are numbers are those of an environment."""
-    names = found.schema.actions
-    for i, name in enumerate(names):
-        if is_integer(name) and name != str(i):
-            raise UserError(
-                f"action {i} of the rows in {found.folder} is named {name!r}, but the "
-                f"environment would take it for its action {i}; expected the names 0 "
-                f"to {len(names) - 1} in this order, or no numbers. Make the timeline "
-                "again with a --schema that has all actions in order"
             )

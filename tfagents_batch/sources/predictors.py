@@ -11,44 +11,27 @@ call from Python costs as much as a small update.
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import metrics, nest, seeds
-from tfagents_batch.graph import arrays, constants
-from tfagents_batch.graph.single_call import single_call
+from tfagents_batch import metrics, seeds
+from tfagents_batch.graph import constants
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.metrics import Interval, Mean, Metrics
 from tfagents_batch.placement import HOST, Placement
+from tfagents_batch.sources import predicting
 from tfagents_batch.sources.async_rollout import AsyncRollout
-from tfagents_batch.sources.autotune import AutoTuner
 from tfagents_batch.sources.bounded_queue import POLL, BoundedQueue, Counts, Stopping
+from tfagents_batch.sources.predicting import Choice, Numbers
 from tfagents_batch.types import Collected, Trajectory
 
 _LOG = logging.getLogger("tfagents_batch")
 _JOIN = 5.0  # seconds that closing waits for the threads
-
-
-class Numbers(NamedTuple):
-    """Numbers that may change between two programs.
-
-    Attributes:
-      agents: environments of each predictor that are stepped.
-      predict_batch: environments whose actions are selected at once.
-      predictors: threads that work; the others rest.
-      rollouts_per_update: a power of two.
-    """
-
-    agents: int
-    predict_batch: int
-    predictors: int
-    rollouts_per_update: int
 
 
 class Rollouts(NamedTuple):
@@ -84,7 +67,6 @@ class Predictors:
 
     Attributes:
       parts: source of each predictor.
-      numbers: numbers in use, see ``Numbers``.
     """
 
     def __init__(
@@ -108,23 +90,18 @@ class Predictors:
                 )
             self._published = algorithm.make_policy()
         self._refresh = [_copy(part.actor, self._published) for part in self.parts]
-        start, self._values = self._choices()
-        limits = config.adjust_seconds, config.adjust_lag
-        self._tuner = AutoTuner(self._values, start, seed, *limits)
+        self._choice = Choice(config, self.parts[0], len(self.parts), seed)
         self._collect = [{} for _ in self.parts]  # programs, by environments that act
         self._publish: Any = None
-        self._join = {
-            count: tf.function(functools.partial(_joined, count=count), autograph=False)
-            for count in self._values["rollouts_per_update"]
-        }
+        counts = self._choice.values["rollouts_per_update"]
+        self._join = {count: predicting.joiner(count) for count in counts}
         # Every size of an update comes once at the start, so nothing is compiled later.
-        self._untried = list(self._values["rollouts_per_update"])
-        self._lock = threading.Lock()  # guards the published weights
+        self._untried = list(counts)
+        self._lock = threading.Lock()  # guards the published weights and the failure
         self._version, self._step = 0, 0
         self._stopping, self._counts = threading.Event(), Counts()
         self._queue = BoundedQueue(config.room, self._stopping)
         self._failed: BaseException | None = None
-        self._failing = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._warm: set[int] = set()  # predictors that have run all their programs
 
@@ -135,22 +112,15 @@ class Predictors:
 
     @property
     def numbers(self) -> Numbers:
-        """Numbers in use, with as many rollouts as the smallest update needs."""
-        found = Numbers(**self._tuner.numbers)
-        rows = [x for x in self._values["predict_batch"] if x <= found.agents]
-        most = max(rows, default=found.predict_batch)
-        found = found._replace(predict_batch=min(found.predict_batch, most))
-        part = self.parts[0]
-        rows = _least_rows(found.agents, found.predict_batch, part.size, part.length)
-        least = min(x for x in self._join if x * rows >= self._config.train_batch)
-        return found._replace(rollouts_per_update=max(found.rollouts_per_update, least))
+        """Numbers in use."""
+        return self._choice.numbers
 
     def start(self, compiled: bool) -> None:
         """Create the programs; ``compiled`` says whether XLA compiles them."""
         rollouts = self._config.rollouts(compiled)
         for part, programs in zip(self.parts, self._collect, strict=True):
-            for rows in self._values["predict_batch"]:
-                programs[rows] = _collector(part, rollouts, rows, compiled)
+            for rows in self._choice.values["predict_batch"]:
+                programs[rows] = predicting.collector(part, rollouts, rows, compiled)
 
     def fetch(self, step: int) -> Collected:
         """Return rollouts for at least one update, see ``interfaces.HostSource``."""
@@ -162,7 +132,7 @@ class Predictors:
             count = self._untried.pop()
         parts: list[Rollouts] = []
         try:
-            while sum(_length(part.trajectory) for part in parts) < count:
+            while sum(predicting.length(part.trajectory) for part in parts) < count:
                 part, most = self._queue.get(), self._config.max_lag
                 if most is not None and self._version - part.version > most:
                     self._counts.add(dropped=part.steps)
@@ -178,7 +148,8 @@ class Predictors:
         merged = Interval()
         for part in parts:
             merged.add(metrics.to_host(part.metrics))
-        steps, updates = sum(part.steps for part in parts), _length(trajectory)
+        steps = sum(part.steps for part in parts)
+        updates = predicting.length(trajectory)
         lag = sum((self._version - part.version) * part.steps for part in parts)
         self._counts.add(rows=steps, updates=updates, lag=lag)
         return Collected(steps, True, updates, merged.totals, trajectory)
@@ -198,12 +169,12 @@ class Predictors:
             counts.get(name, 0)
             for name in ("steps", "rows", "updates", "lag", "dropped", "waited")
         )
-        predicting = seconds * numbers.predictors
+        offered = seconds * numbers.predictors
         if len(self._warm) == len(self.parts) and not self._untried and updates:
-            self._tuner.add(seconds, rows, updates, lag / rows)
+            self._choice.tuner.add(seconds, rows, updates, lag / rows)
         return {f"async/{name}": float(x) for name, x in numbers._asdict().items()} | {
             "async/predictions_per_second": Mean(steps, seconds),
-            "async/predictor_wait": Mean(min(waited, predicting), predicting),
+            "async/predictor_wait": Mean(min(waited, offered), offered),
             "async/queued_transitions": float(self._queue.size),
             "async/dropped": Mean(dropped, dropped + rows),
         }
@@ -257,7 +228,7 @@ class Predictors:
 
     def _fail(self, error: BaseException) -> None:
         """Keep the first error, and end all threads."""
-        with self._failing:
+        with self._lock:
             if self._failed is None and not self._stopping.is_set():
                 self._failed = error
             self._stopping.set()
@@ -298,107 +269,7 @@ class Predictors:
                 waited = self._queue.put(item, steps, part.env.check)
                 self._counts.add(steps=steps, waited=waited)
 
-    def _choices(self) -> tuple[dict[str, int], dict[str, list[int]]]:
-        """Return the numbers of the start, and the possible values of each number."""
-        config, part = self._config, self.parts[0]
-        size, length = part.size, part.length
-        rows = _least_rows(part.batch, part.wait_for, size, length)
-        rollouts = 1 << (-(-config.train_batch // rows) - 1).bit_length()
-        start = Numbers(part.batch, part.wait_for, len(self.parts), rollouts)
-        start = start._asdict()
-        if not config.adjust:
-            return start, {name: [value] for name, value in start.items()}
-        groups = part.batch // size
-        agents = {groups}
-        for i in range(8):  # closer together where they are small
-            agents |= {max(1, groups >> i), max(1, 3 * groups >> (i + 2))}
-        batches = {size << i for i in range(8) if size << i <= part.batch}
-        updates = [rollouts, 2 * rollouts, 4 * rollouts]
-        while updates[-1] * size * length < config.train_batch:  # with few agents
-            updates.append(2 * updates[-1])
-        return start, {
-            "agents": [size * x for x in sorted(agents)[-9:]],
-            "predict_batch": sorted({*batches, part.wait_for}),
-            "predictors": list(range(1, len(self.parts) + 1)),
-            "rollouts_per_update": updates,
-        }
-
-
-def _least_rows(agents: int, wait_for: int, size: int, length: int) -> int:
-    """Return the smallest number of rows of a rollout.
-
-    When it ends, fewer than ``wait_for`` of the agents lack steps, and the ``size``
-    agents of a worker are at the same step.
-    """
-    return (agents - wait_for + size) * length
-
 
 def _copy(policy: Policy, published: Policy) -> Any:
     """Return a program that copies the weights of one policy to another."""
     return tf.function(lambda: policy.assign_from(published), autograph=False)
-
-
-def _collector(
-    part: AsyncRollout, rollouts: int, wait_for: int, compiled: bool
-) -> Callable:
-    """Return the program of a predictor.
-
-    It is a function of seed and environment steps that returns trajectories
-    ``[K, T, n]``, their metrics, merged, and the number of transitions.
-    """
-
-    def collect(seed, step):
-        one = functools.partial(part.collect, wait_for=wait_for)
-        one = tf.function(one, autograph=False)
-        known = one.get_concrete_function(seed, step).structured_outputs
-
-        def body(index, steps, totals, written):
-            found = one(seeds.update_seed(seed, index), step)
-            written = arrays.write(written, index, found.trajectory)
-            totals = metrics.merge(totals, found.metrics)
-            return index + 1, steps + found.steps, totals, written
-
-        like = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), known.trajectory)
-        start = tf.constant(0), tf.constant(0, tf.int64), metrics.start(known.metrics)
-        _, steps, totals, written = tf.while_loop(
-            lambda index, *_: index < rollouts,
-            body,
-            (*start, arrays.empty(rollouts, like)),
-            parallel_iterations=1,
-            name="rollouts",
-        )
-        totals = metrics.finish(totals, tf.constant(rollouts))
-        return arrays.stack(written), totals, steps
-
-    body = single_call(collect) if compiled else collect
-    return tf.function(body, jit_compile=compiled, autograph=False)
-
-
-def _length(rollouts: Trajectory) -> int:
-    """Return the number of rollouts ``[K, T, n]``."""
-    return rollouts.steps.first.shape[0]
-
-
-def _joined(parts: Sequence[Trajectory], count: int) -> Trajectory:
-    """Return the rollouts of updates, ``count`` of them side by side in each.
-
-    Args:
-      parts: rollouts ``[K, T, n]``.
-      count: divides their number N.
-
-    Returns:
-      ``[N / count, T, count * n]``.
-    """
-    whole = nest.map(lambda *x: tf.concat(x, 0), *parts)
-    groups = nest.unfold(whole, _length(whole) // count, count)
-
-    def columns(x):  # [groups, count, T, n, ...]
-        group, _, time, *_ = x.shape
-        order = [0, 2, 1, *range(3, x.shape.rank)]
-        return tf.reshape(tf.transpose(x, order), [group, time, -1, *x.shape[4:]])
-
-    def states(x):  # [groups, count, n, ...]
-        return tf.reshape(x, [x.shape[0], -1, *x.shape[3:]])
-
-    rows = nest.map(columns, groups._replace(state=()))
-    return rows._replace(state=nest.map(states, groups.state))

@@ -12,7 +12,7 @@ drawn equally often. A seed gives the same weights from memory and from files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,10 +72,11 @@ class Table(tf.Module):
     envs = ()
     compilable = True
 
-    def __init__(self, blocks: Iterable[Columns], sizes: Sizes):
+    def __init__(self, blocks: Iterator[Columns], sizes: Sizes):
         super().__init__()
         self._sizes = lambda: sizes  # tf.Module rewraps the containers it holds
-        joined = _joined(blocks, sum(sizes.blocks))
+        whole = len(sizes.blocks) == 1  # then it needs no copy
+        joined = next(blocks) if whole else dense.joined(blocks, sum(sizes.blocks))
         self._names = tuple(joined)
         self._dtypes = [tf.as_dtype(x.dtype) for x in joined.values()]
         self._columns = [state.variable(_tensor(x)) for x in joined.values()]
@@ -108,22 +109,6 @@ class Table(tf.Module):
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return no variables: rows do not change."""
         return {}
-
-
-def _joined(blocks: Iterable[Columns], rows: int) -> Columns:
-    """Return blocks one after the other; only one of them is in memory beside it."""
-    found: Columns = {}
-    start = 0
-    for block in blocks:
-        size = len(block["reward"])
-        if size == rows:
-            return dict(block)
-        for name, column in block.items():
-            if name not in found:
-                found[name] = dense.room([rows, *column.shape[1:]], column.dtype)
-            found[name][start : start + size] = column
-        start += size
-    return found
 
 
 def _tensor(column: np.ndarray) -> tf.Tensor:

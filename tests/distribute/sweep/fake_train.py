@@ -10,11 +10,11 @@ import signal
 import sys
 from pathlib import Path
 
-from tfagents_batch.distribute.sweep import child
+from tfagents_batch.distribute.sweep import local
 
 
 def main(parent, command, *flags):
-    child.end_with(int(parent))
+    local.end_with(int(parent))
     assert command == "train"
     given = dict(flag.removeprefix("--").split("=", 1) for flag in flags)
     trial, do = Path(given["logdir"]), given.get("do", "train")

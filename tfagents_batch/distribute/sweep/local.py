@@ -1,8 +1,12 @@
-"""Trainings as processes of this machine, each with its share of the cores."""
+"""Trainings as processes of this machine, each with its share of the cores.
+
+Run as a program, this module trains, and ends with its sweep, even if that is killed.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -13,15 +17,9 @@ from pathlib import Path
 from tfagents_batch.distribute.sweep.process import Launch
 from tfagents_batch.envs.shared import cpus
 
-_START = """
-import sys
-if sys.path[0] == "":  # as the installed command: the working folder comes last
-    sys.path.append(sys.path.pop(0))
-from tfagents_batch.distribute.sweep import child
-child.main()
-"""
 # Its arguments are the number of the process that it ends with, "train" and flags.
-PROGRAM = (sys.executable, "-c", _START)
+PROGRAM = (sys.executable, "-m", "tfagents_batch.distribute.sweep.local")
+_PR_SET_PDEATHSIG = 1
 
 
 class LocalProcess:
@@ -48,15 +46,10 @@ class LocalProcess:
         if cores and hasattr(os, "sched_setaffinity"):
             with contextlib.suppress(OSError):  # it has ended already
                 os.sched_setaffinity(self._process.pid, cores)
-
-    def poll(self) -> int | None:
-        return self._process.poll()
-
-    def terminate(self) -> None:
-        self._process.terminate()
+        self.poll, self.terminate = self._process.poll, self._process.terminate
 
     def kill(self) -> None:
-        if self._process.poll() is None:
+        if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -72,3 +65,25 @@ def launchers(jobs: int, program: Sequence[str] = PROGRAM) -> Iterator[Launch]:
             return LocalProcess(flags, output, cores, program)
 
         yield launch
+
+
+def end_with(parent: int) -> None:
+    """Let the system kill this process when its parent ends; Linux only."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the call above
+        os._exit(1)
+
+
+def main() -> None:
+    """Run a command of the package; the first argument is the process of the sweep."""
+    end_with(int(sys.argv.pop(1)))
+    if not sys.flags.safe_path:  # as the installed command: the working folder is last
+        sys.path.append(sys.path.pop(0))
+    from tfagents_batch import __main__ as commands
+
+    commands.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from tfagents_batch.errors import SaveError
 
@@ -19,21 +19,9 @@ GRACE_SECONDS = 5.0  # from SIGTERM to SIGKILL
 _POLL_SECONDS = 0.05
 
 
-class Process(Protocol):
-    """A process of a training."""
-
-    def poll(self) -> int | None:
-        """Return the exit status; None while it runs, minus the signal if killed."""
-
-    def terminate(self) -> None:
-        """Ask the process to save and to end."""
-
-    def kill(self) -> None:
-        """End the process and all that it has started."""
-
-
-# Starts a command, whose output is appended to a file.
-Launch = Callable[[Sequence[str], Path], Process]
+# Starts a command, whose output is appended to a file. Returns a process with ``poll``,
+# ``terminate`` and ``kill`` as of ``subprocess.Popen``; the last one ends all.
+Launch = Callable[[Sequence[str], Path], Any]
 
 
 class Training:
@@ -103,7 +91,7 @@ class Training:
         return []
 
 
-def stop(processes: Iterable[Process]) -> None:
+def stop(processes: Iterable[Any]) -> None:
     """Stop processes: they get a few seconds to save, then they are killed."""
     running = [*processes]
     try:

@@ -32,13 +32,6 @@ def require_optuna() -> None:
         ) from None
 
 
-def require_unused(folder: Path) -> None:
-    """Raise a UserError if another process has locked a folder that exists."""
-    if (folder / "run.lock").exists():
-        with runs.lock(folder, "folder"):
-            pass
-
-
 @contextlib.contextmanager
 def opened(folder: Path, plan: Plan, prune: bool = True) -> Iterator[Any]:
     """Lock the folder of a sweep and yield its study.
@@ -53,7 +46,7 @@ def opened(folder: Path, plan: Plan, prune: bool = True) -> Iterator[Any]:
 
     Raises:
       UserError: if Optuna is missing, another process has locked the folder, or the
-        folder has another plan or something that is not a sweep.
+        folder has another plan or a file that is no study.
       SaveError: if the study cannot be written.
     """
     require_optuna()
@@ -87,12 +80,6 @@ def _study(storage: Any, folder: Path, plan: Plan, prune: bool) -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    names = optuna.get_all_study_names(storage)
-    if names and NAME not in names:
-        raise UserError(
-            f"{folder / FILE} is a storage of Optuna with the study {names[0]!r}, not "
-            "that of a sweep; pass another --logdir"
-        )
     pruner: Any = optuna.pruners.NopPruner()
     if prune:
         pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
@@ -100,16 +87,10 @@ def _study(storage: Any, folder: Path, plan: Plan, prune: bool) -> Any:
     options = {"study_name": NAME, "direction": direction, "load_if_exists": True}
     study = optuna.create_study(storage=storage, pruner=pruner, **options)
     trials = study.get_trials(deepcopy=False)
-    stored = study.user_attrs.get(_PLAN)
-    if stored is None and not trials:
-        study.set_user_attr(_PLAN, plan.to_json())
-    elif stored is None:
-        raise UserError(
-            f"{folder / FILE} is a study of Optuna that this command did not make; "
-            "pass another --logdir"
-        )
+    if _PLAN in study.user_attrs:
+        plan.require_same(study.user_attrs[_PLAN], folder)
     else:
-        plan.require_same(stored, folder)
+        study.set_user_attr(_PLAN, plan.to_json())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna 4: constant_liar is experimental
         # A resumed study must not draw its first random values again.
@@ -136,15 +117,7 @@ def _connected(path: Path) -> Iterator[Any]:
 
     url = URL.create("sqlite", database=os.fspath(path.absolute()))
     options = {"connect_args": {"timeout": _LOCKED_SECONDS}}
-    try:
-        storage = optuna.storages.RDBStorage(
-            url.render_as_string(), engine_kwargs=options
-        )
-    except RuntimeError as error:
-        raise UserError(
-            f"{path} is of a version of Optuna other than the installed "
-            f"{optuna.__version__}; install that one, or pass another --logdir"
-        ) from error
+    storage = optuna.storages.RDBStorage(url.render_as_string(), engine_kwargs=options)
     try:
         yield storage
     finally:
@@ -160,16 +133,10 @@ def _readable(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except OptunaError as error:
-        cause = error.__cause__
+    except (OptunaError, OperationalError) as error:
         raise SaveError(
-            f"{path} cannot be written: {cause or error}; make room on the disk, then "
-            "start the same command again"
-        ) from error
-    except OperationalError as error:
-        raise SaveError(
-            f"{path} cannot be written: {error.orig}; check its permissions and the "
-            "disk, then start the same command again"
+            f"{path} cannot be written: {error.__cause__ or error}; check its "
+            "permissions and the disk, then start the same command again"
         ) from error
     except DatabaseError as error:
         raise UserError(
