@@ -36,7 +36,7 @@ def test_a_late_reply_does_not_lose_the_next_wake_up(library):
     os.close(descriptor)
     bell = Doorbell(mapped, plan, 0, 0)
     spec = EnvSpec(1, space, space, layout.STATISTICS, None)
-    calls = Calls(hub.handle, host_calls.outputs(spec), 1)
+    calls = Calls(hub.handle, host_calls.outputs(spec))
     zero = tf.constant([0])
 
     def commands():
