@@ -256,16 +256,6 @@ def test_a_closed_environment_fails_all_rows(make, on_gpu):
         env.check()
 
 
-def test_unknown_handles_and_other_shapes_are_errors_with_the_handle(make, on_gpu):
-    env = make(fault_envs(None, 4), 2)
-    calls = on_gpu(env)
-    with pytest.raises(GpuError, match=f"tfab:shape:{env.hub}"):
-        calls.step([np.int32(0), ZEROS[:3]])
-    calls.handle = 10**9
-    with pytest.raises(GpuError, match="tfab:unknown:1000000000"):
-        calls.init(1)
-
-
 @pytest.mark.parametrize(
     "function",
     [

@@ -64,9 +64,7 @@ class LocalExecutor:
         outcome.replies[0] = {"facts": self._facts}
         return outcome
 
-    def attach(
-        self, plan: layout.Layout, memory: Any, descriptor: int, options: dict
-    ) -> Outcome:
+    def attach(self, plan: layout.Layout, memory: Any, options: dict) -> Outcome:
         arrays = layout.views(plan, memory, worker=0)
         self._rows = range(len(arrays.reward))
         self._words = layout.control(memory, 0)

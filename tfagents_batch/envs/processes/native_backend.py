@@ -33,7 +33,6 @@ class Native:
       plan: layout of the memory.
       memory: shared memory of the pool.
       action_space: action space of one environment.
-      descriptor: file descriptor of the memory.
       seconds: deadlines of a reset and of a step.
       poll: time that the hub polls before it sleeps, see ``cpus.choose``.
       replaces: whether lost workers are replaced.
@@ -51,7 +50,6 @@ class Native:
         plan: layout.Layout,
         memory: Any,
         action_space: Any,
-        descriptor: int,
         seconds: Sequence[float | None],
         poll: int,
         replaces: bool,
@@ -69,7 +67,7 @@ class Native:
         rows = [*firsts, len(arrays.reward)]
         last = executor.requests.sequence
         options = writer, rows, seconds, last, poll, replaces
-        self.hub = Hub(library, plan, descriptor, *options)
+        self.hub = Hub(library, plan, executor.memory, *options)
         self.handle = self.hub.handle
         executor.drive(self.hub, report_ends=not replaces)
         self._record_lock = threading.RLock()

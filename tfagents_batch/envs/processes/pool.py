@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -275,30 +274,24 @@ class Pool:
         lines = max(self.num_workers, 1)
         sizes = self.num_envs, lines, self.num_groups
         plan = layout.make_layout(observation, action, self.info, *sizes)
-        descriptor = -1
         if self.num_workers:
-            descriptor, self._memory = layout.allocate(plan)
+            self._memory = layout.allocate(plan, self._executor.memory)
         else:
             self._memory = bytearray(plan.size)
-        try:
-            options["native"] = not self.reason
-            attached = self._executor.attach(plan, self._memory, descriptor, options)
-            _raise_first(attached)
-            self.engine = self._make_engine(plan, descriptor)
-            self.handle = self.engine.handle
-            if self._budget is not None:
-                self._budget.give_up = self.engine.give_up
-                if self.num_workers:
-                    recipe = constructors, facts, plan, seconds, options
-                    self._replace_lost(*recipe)
-        finally:
-            if descriptor >= 0:
-                os.close(descriptor)
+        options["native"] = not self.reason
+        attached = self._executor.attach(plan, self._memory, options)
+        _raise_first(attached)
+        self.engine = self._make_engine(plan)
+        self.handle = self.engine.handle
+        if self._budget is not None:
+            self._budget.give_up = self.engine.give_up
+            if self.num_workers:
+                self._replace_lost(constructors, facts, plan, seconds, options)
         attached.log_notes()
         self._words = [layout.control(self._memory, i) for i in range(lines)]
         self._timing = layout.views(plan, self._memory).timing
 
-    def _make_engine(self, plan: layout.Layout, descriptor: int) -> Any:
+    def _make_engine(self, plan: layout.Layout) -> Any:
         """Return the backend that steps the environments."""
         attached = self._executor, plan, self._memory, self.action_space
         if self.reason:
@@ -306,7 +299,7 @@ class Pool:
         from tfagents_batch.envs.processes.native_backend import Native
 
         options = self._seconds, self._waiting.hub, self._budget is not None
-        return Native(self._library, *attached, descriptor, *options)
+        return Native(self._library, *attached, *options)
 
     def _replace_lost(self, *recipe: Any) -> None:
         """Replace lost workers from now on."""

@@ -40,7 +40,7 @@ class ProcessExecutor:
       supervisor: the thread that starts them.
       requests: requests to them; None before ``construct``.
       stop_descriptor: readable after a stop.
-      memory: descriptor of the shared memory.
+      memory: descriptor of the shared memory, which workers inherit.
       owner: None; the processes run whichever thread calls.
     """
 
@@ -75,6 +75,7 @@ class ProcessExecutor:
           OSError: if there are too few processes, threads or descriptors left.
         """
         self.stop_descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.memory = os.memfd_create("tfagents_batch", os.MFD_CLOEXEC)
         self.requests = Requests(self.stop_descriptor)
         self.supervisor = Supervisor()
         for worker in self.workers:
@@ -84,16 +85,12 @@ class ProcessExecutor:
             request = self.workers, self._constructors, seconds
             return self._stopped(self.requests.construct(*request))
 
-    def attach(
-        self, plan: layout.Layout, memory: Any, descriptor: int, options: dict
-    ) -> Outcome:
-        """Pass the shared memory to the workers, see ``Requests.attach``."""
-        self.memory = os.dup(descriptor)
+    def attach(self, plan: layout.Layout, memory: Any, options: dict) -> Outcome:
+        """Let the workers map the shared memory, see ``Requests.attach``."""
         words = [layout.control(memory, worker.index) for worker in self.workers]
         self.requests.words = words
         with self._in_use():
-            request = self.workers, plan, descriptor, options
-            return self._stopped(self.requests.attach(*request))
+            return self._stopped(self.requests.attach(self.workers, plan, options))
 
     def drive(self, hub: Any, report_ends: bool) -> None:
         """Let a native hub send the commands; tell it which workers end."""
@@ -191,7 +188,7 @@ class ProcessExecutor:
         frame = protocol.pack(protocol.CLOSE, 0)
         for worker in running:
             with contextlib.suppress(OSError):  # it has ended or its socket is full
-                worker.send(frame, None, 0)
+                worker.send(frame, 0)
         if self._hub is not None:
             self._hub.notify("poke")
         launcher.end(running, _CLOSE_SECONDS)
@@ -213,7 +210,7 @@ class ProcessExecutor:
         """Start a worker, in the supervisor's thread."""
 
         def start() -> None:
-            worker.start(self._variables)
+            worker.start(self._variables, self.memory)
             self.supervisor.watch(worker.output, worker.drain)
 
         self.supervisor.call(start)

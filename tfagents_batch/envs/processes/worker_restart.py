@@ -87,8 +87,7 @@ class Replacements:
                 outcome.faults += self._differences(worker, facts)
             if not outcome.faults and not outcome.stopped:
                 options = {**self.options, "restarts": self.budget.restarts()}
-                attach = [worker], self.plan, host.memory, options
-                outcome = setup.attach(*attach, takes_over=True)
+                outcome = setup.attach([worker], self.plan, options, takes_over=True)
             healthy = not outcome.faults and not outcome.stopped
             return outcome
         finally:
