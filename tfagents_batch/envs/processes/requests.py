@@ -89,17 +89,14 @@ class Requests:
             return self._collect()
         self._context = context
         self.sequence = sequence = self.sequence + 1
-        frame = protocol.pack(code, sequence)
         now = time.monotonic()
         for worker in workers:
             index = worker.index
             if self.words:
                 self.words[index][layout.COMMAND] = code
                 self.words[index][layout.COMMAND_SEQUENCE] = sequence & 0xFFFFFFFF
-            if payload is not None:
-                first_row = worker.rows.start
-                data = payload(worker)
-                frame = protocol.pack(code, sequence, data, first_row=first_row)
+            data = None if payload is None else payload(worker)
+            frame = protocol.pack(code, sequence, data, first_row=worker.rows.start)
             limit = limits[index]
             deadline = float("inf") if limit is None else now + limit
             self._pending[index] = Request(worker, code, sequence, deadline)
@@ -123,11 +120,11 @@ class Requests:
         Raises:
           UserError: for a constructor that cannot be pickled.
         """
-        pythonpath = os.environ.get("PYTHONPATH")
-        common = {"path": launcher.search_path(), "pythonpath": pythonpath}
+        path, pythonpath = launcher.search_path(), os.environ.get("PYTHONPATH")
 
         def payload(worker: Worker) -> dict[str, Any]:
-            return {**common, "count": len(worker.rows)}
+            count = len(worker.rows)
+            return {"path": path, "pythonpath": pythonpath, "count": count}
 
         inherited = launcher.inherited()
         for worker in workers:
@@ -148,10 +145,9 @@ class Requests:
         Args:
           workers: receivers.
           plan: layout of the memory.
-          options: ``finite_check`` and ``strict`` of ``Stepper``; ``max_bytes``, limit
-            of resident memory; ``native``, whether a hub sends the commands;
-            ``poll_microseconds`` and ``cores``, see ``cpus``; ``restarts``, number of
-            restarts of each environment, None if they are not replaced.
+          options: ``PoolOptions.for_workers``; ``native``, whether a hub sends the
+            commands; ``poll_microseconds`` and ``cores``, see ``cpus``; ``restarts``,
+            number of restarts of each environment, None if they are not replaced.
           takes_over: whether to continue the rows of another worker, instead of
             waiting for a reset.
         """
