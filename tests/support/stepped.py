@@ -29,7 +29,7 @@ class Stepped:
         spec = EnvSpec(pool.num_envs, *pair, pool.info, None)
         self._count = len(spaces.leaves(pool.observation_space))
         outputs = host_calls.outputs(spec)
-        self._calls = op.Calls(pool.handle, outputs, self._count)
+        self._calls = op.Calls(pool.handle, outputs)
         self._token = tf.constant(0)
 
     def __getattr__(self, name: str) -> Any:

@@ -296,8 +296,8 @@ void fake_reset() { state = State{}; }
 // Calls a handler as XLA does in a program on a GPU, whose context is current. Writes
 // the message of an error, else an empty string.
 void fake_call(XLA_FFI_Handler* handler, uintptr_t stream, int64_t handle,
-               int64_t observations, int64_t inputs, const Buffer* in, int64_t outputs,
-               const Buffer* out, char* message, int64_t size) {
+               int64_t inputs, const Buffer* in, int64_t outputs, const Buffer* out,
+               char* message, int64_t size) {
   static const XLA_FFI_Api api = [] {
     XLA_FFI_Api copy = *xla::ffi::GetXlaFfiApi();
     copy.XLA_FFI_Stream_Get = [](XLA_FFI_Stream_Get_Args* args) -> XLA_FFI_Error* {
@@ -318,12 +318,11 @@ void fake_call(XLA_FFI_Handler* handler, uintptr_t stream, int64_t handle,
   for (XLA_FFI_Buffer& buffer : buffers) pointers.push_back(&buffer);
   std::vector<XLA_FFI_ArgType> in_types(inputs, XLA_FFI_ArgType_BUFFER);
   std::vector<XLA_FFI_RetType> out_types(outputs, XLA_FFI_RetType_BUFFER);
-  XLA_FFI_Scalar scalars[] = {{XLA_FFI_DataType_S64, &handle},
-                              {XLA_FFI_DataType_S64, &observations}};
-  XLA_FFI_ByteSpan spans[] = {{"handle", 6}, {"observations", 12}};
-  XLA_FFI_AttrType types[] = {XLA_FFI_AttrType_SCALAR, XLA_FFI_AttrType_SCALAR};
-  XLA_FFI_ByteSpan* names[] = {&spans[0], &spans[1]};
-  void* values[] = {&scalars[0], &scalars[1]};
+  XLA_FFI_Scalar scalar{XLA_FFI_DataType_S64, &handle};
+  XLA_FFI_ByteSpan span{"handle", 6};
+  XLA_FFI_AttrType types[] = {XLA_FFI_AttrType_SCALAR};
+  XLA_FFI_ByteSpan* names[] = {&span};
+  void* values[] = {&scalar};
   XLA_FFI_CallFrame frame{};
   frame.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
   frame.api = &api;
@@ -333,7 +332,7 @@ void fake_call(XLA_FFI_Handler* handler, uintptr_t stream, int64_t handle,
                 pointers.data()};
   frame.rets = {XLA_FFI_Rets_STRUCT_SIZE, nullptr, outputs, out_types.data(),
                 pointers.data() + inputs};
-  frame.attrs = {XLA_FFI_Attrs_STRUCT_SIZE, nullptr, 2, types, names, values};
+  frame.attrs = {XLA_FFI_Attrs_STRUCT_SIZE, nullptr, 1, types, names, values};
   contexts.push_back(ContextOf(stream));
   XLA_FFI_Error* error = handler(&frame);
   contexts.pop_back();

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch import spaces
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.native.hub import DTYPES
 
@@ -27,7 +26,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "count": (ctypes.c_char_p,),
     "report": (_VOID,),
     "reset": (),
-    "call": (_VOID, _U64, _I64, _I64, _I64, _VOID, _I64, _VOID, _VOID, _I64),
+    "call": (_VOID, _U64, _I64, _I64, _VOID, _I64, _VOID, _VOID, _I64),
 }
 
 
@@ -141,7 +140,6 @@ class GpuCalls:
         self._outputs = [
             (x.shape.as_list(), x.dtype.as_numpy_dtype) for x in env._outputs
         ]
-        self._observations = len(spaces.leaves(env.spec.observation_space))
 
     def init(self, seed: int) -> list[OnGpu]:
         return self.call("init", [np.int64(seed)], self._outputs)
@@ -180,7 +178,6 @@ class GpuCalls:
             handler,
             self._stream,
             self.handle,
-            self._observations,
             len(given),
             arrays[0],
             len(found),

@@ -14,8 +14,7 @@ from tests.support.fault_env import fault_envs
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import nest
 from tfagents_batch.envs.contract import random_actions
-from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tfagents_batch.errors import EnvError, Stopped, UserError, WorkerCrashed
+from tfagents_batch.errors import EnvError, WorkerCrashed
 
 pytestmark = [
     pytest.mark.xla,
@@ -233,16 +232,6 @@ def test_a_fault_fails_the_same_rows_as_on_the_cpu(make, on_gpu, mode, on_fault)
             envs[1].check()
 
 
-def test_steps_after_a_failure_return_the_last_observations(make, on_gpu):
-    env = make(fault_envs("exc", 4, step=1), 2)
-    outputs = rollout(on_gpu(env), [[ZEROS]] * 4)
-    observation, _, first, _, truncated, *_ = (x.numpy() for x in outputs[-1][1:])
-    assert first.all() and truncated.all()
-    assert observation[3].tolist() == [3, 0, 1]
-    with pytest.raises(EnvError):
-        env.check()
-
-
 def test_nothing_is_copied_from_the_memory_of_a_late_worker(make, on_gpu, driver):
     """It may still write there."""
     env = make(fault_envs("hang", 4, step=0), 2, step_seconds=0.2)
@@ -256,36 +245,8 @@ def test_nothing_is_copied_from_the_memory_of_a_late_worker(make, on_gpu, driver
         env.check()
 
 
-def test_a_stop_fails_all_rows(make, on_gpu):
+def test_a_closed_environment_fails_all_rows(make, on_gpu):
     env = make(fault_envs(None, 4), 2)
-    calls = on_gpu(env)
-    token = calls.init(1)[0]
-    env.stop()
-    outputs = calls.step([token, ZEROS])
-    assert outputs[3].numpy().all() and not calls.ok(outputs[0]).numpy()
-    with pytest.raises(Stopped):
-        env.check()
-
-
-@pytest.mark.parametrize(
-    ("token", "action", "error", "text"),
-    [
-        (1, 7, EnvError, r"action is 7; Discrete\(2\) takes 0 to 1"),
-        (0, 0, UserError, "the state of call 0 was used after call 1"),
-    ],
-)
-def test_a_wrong_input_is_reported(make, on_gpu, token, action, error, text):
-    env = make(fault_envs(None, 4), 2)
-    calls = on_gpu(env)
-    calls.init(1)
-    outputs = calls.step([np.int32(token), ZEROS + action])
-    assert outputs[3].numpy().all() and not calls.ok(outputs[0]).numpy()
-    with pytest.raises(error, match=text):
-        env.check()
-
-
-def test_a_closed_and_collected_environment_gives_failed_rows(backend, on_gpu):
-    env = ProcessEnv(fault_envs(None, 4), 2, backend=backend)
     calls = on_gpu(env)
     token = calls.init(1)[0]
     env.close()
@@ -293,22 +254,6 @@ def test_a_closed_and_collected_environment_gives_failed_rows(backend, on_gpu):
     assert outputs[3].numpy().all() and not calls.ok(outputs[0]).numpy()
     with pytest.raises(EnvError, match="pool is closed; create a new environment"):
         env.check()
-    del env
-    gc.collect()
-    outputs = calls.init(1)
-    _, _, _, first, terminated, truncated, _, _ = (x.numpy() for x in outputs)
-    assert first.all() and truncated.all() and not terminated.any()
-    assert not calls.ok(outputs[0]).numpy()
-
-
-def test_unknown_handles_and_other_shapes_are_errors_with_the_handle(make, on_gpu):
-    env = make(fault_envs(None, 4), 2)
-    calls = on_gpu(env)
-    with pytest.raises(GpuError, match=f"tfab:shape:{env.hub}"):
-        calls.step([np.int32(0), ZEROS[:3]])
-    calls.handle = 10**9
-    with pytest.raises(GpuError, match="tfab:unknown:1000000000"):
-        calls.init(1)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ def memory():
     space = gymnasium.spaces.Discrete(2)
     leaves = spaces.leaves(space)
     plan = layout.make_layout(leaves, leaves, layout.STATISTICS, 1, 1)
-    return space, plan, *layout.allocate(plan)
+    descriptor = os.memfd_create("test")
+    return space, plan, descriptor, layout.allocate(plan, descriptor)
 
 
 def test_a_late_reply_does_not_lose_the_next_wake_up(library):
@@ -36,7 +37,7 @@ def test_a_late_reply_does_not_lose_the_next_wake_up(library):
     os.close(descriptor)
     bell = Doorbell(mapped, plan, 0, 0)
     spec = EnvSpec(1, space, space, layout.STATISTICS, None)
-    calls = Calls(hub.handle, host_calls.outputs(spec), 1)
+    calls = Calls(hub.handle, host_calls.outputs(spec))
     zero = tf.constant([0])
 
     def commands():

@@ -29,13 +29,6 @@ def refusal(budget, fault, rows):
     return refusals[0] if refusals else None
 
 
-def test_the_first_restart_is_granted_at_once(clock):
-    budget = RestartBudget(4, clock=clock)
-    assert refusal(budget, fault(), [2, 3]) is None
-    assert budget.restarts() == [0, 0, 1, 1]
-    assert budget.count == 1
-
-
 def test_a_restart_within_the_period_is_refused_with_its_causes(clock):
     budget = RestartBudget(4, period=60, clock=clock)
     assert refusal(budget, fault(text="first"), [2]) is None
@@ -80,21 +73,3 @@ def test_a_refusal_lists_the_last_five_causes(clock):
         refusal(budget, fault(env=0, text=f"cause-{i}"), [0])
     text = str(refusal(budget, fault(env=0, text="cause-7"), [0]))
     assert [f"cause-{i}" in text for i in range(8)] == [False] * 3 + [True] * 5
-
-
-def test_restarts_by_a_worker_are_recorded_or_refused(clock):
-    budget = RestartBudget(1, period=60, clock=clock)
-    given_up = []
-    budget.give_up = given_up.append
-    budget.grant_in_worker(fault(env=0))
-    failed, restarted = budget.events()
-    for event in (failed, restarted):
-        assert (event["env"], event["envs"], event["worker"]) == (0, [0], 1)
-        assert event["restarts"] == 1
-    assert (failed["event"], failed["error"]) == ("env_failed", "WorkerCrashed")
-    assert "broke" in failed["cause"]
-    assert restarted["event"] == "env_restarted"
-    assert budget.events() == []
-    budget.grant_in_worker(fault(env=0))
-    assert len(given_up) == 1
-    assert budget.events() == []

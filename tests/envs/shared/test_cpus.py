@@ -1,31 +1,28 @@
 import os
 
+import pytest
+
 from tests.support.backends import one_backend
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.envs.testing import CountingEnv
 
 
-def test_all_sides_poll_if_each_has_its_own_core():
-    chosen = cpus.choose(2, [0, 1, 2, 3])
-    assert chosen.hub > 0
-    assert chosen.worker > 0
-    assert chosen.cores is None
-
-
-def test_the_learner_sleeps_if_workers_use_all_cores():
-    chosen = cpus.choose(2, [4, 7])
-    assert chosen.hub == 0
-    assert chosen.worker > 0
-    assert chosen.cores == (4, 7)
-
-
-def test_no_side_polls_if_workers_share_cores():
-    assert cpus.choose(8, [0, 1]) == cpus.Waiting(0, 0, None)
-
-
-def test_the_user_can_choose_pinning():
-    assert cpus.choose(2, [4, 7], pin=False).cores is None
-    assert cpus.choose(3, [4, 7], pin=True).cores == (4, 7, 4)
+@pytest.mark.parametrize(
+    ("num_workers", "cores", "pin", "polling", "pinned"),
+    [
+        (2, [0, 1, 2, 3], None, (True, True), None),
+        (2, [4, 7], None, (False, True), (4, 7)),  # the learner shares their cores
+        (8, [0, 1], None, (False, False), None),  # workers share cores
+        (2, [4, 7], False, (False, True), None),
+        (3, [4, 7], True, (False, False), (4, 7, 4)),
+    ],
+)
+def test_a_side_polls_if_it_has_a_core_of_its_own(
+    num_workers, cores, pin, polling, pinned
+):
+    chosen = cpus.choose(num_workers, cores, pin)
+    assert (chosen.hub > 0, chosen.worker > 0) == polling
+    assert chosen.cores == pinned
 
 
 @one_backend

@@ -1,4 +1,3 @@
-import os
 import socket
 import struct
 
@@ -64,7 +63,7 @@ def test_invalid_frames_are_refused_on_both_sides(channel, data):
         protocol.Inbox(channel[0]).read()
     channel[0].sendall(data)
     with pytest.raises(protocol.Malformed):
-        protocol.receive(channel[1])
+        protocol.Inbox(channel[1]).wait()
 
 
 def test_payloads_are_bounded():
@@ -72,14 +71,11 @@ def test_payloads_are_bounded():
         protocol.pack(protocol.RESET, 1, "x" * (protocol.MAX_PAYLOAD + 1))
 
 
-def test_a_request_can_carry_a_file_descriptor(channel):
-    reading, writing = os.pipe()
-    socket.send_fds(
-        channel[0], [protocol.pack(protocol.ATTACH, 3, {"a": 1})], [reading]
+def test_a_blocking_reader_waits_for_each_frame_and_for_the_end(channel):
+    inbox = protocol.Inbox(channel[1])
+    channel[0].sendall(
+        protocol.pack(protocol.STEP, 1) + protocol.pack(protocol.STEP, 2)
     )
-    header, payload, got = protocol.receive(channel[1], descriptor=True)
-    os.write(writing, b"hello")
-    assert os.read(got, 5) == b"hello"
-    assert (header.command, payload) == (protocol.ATTACH, {"a": 1})
-    for descriptor in (reading, writing, got):
-        os.close(descriptor)
+    channel[0].close()
+    assert [inbox.wait()[0].sequence for _ in range(2)] == [1, 2]
+    assert inbox.wait() is None

@@ -100,8 +100,7 @@ class ProcessEnv:
         self.hub = pool.handle
         self._calls: Any
         if self.hub is not None:
-            count = len(spaces.leaves(pool.observation_space))
-            self._calls = op.Calls(self.hub, self._outputs, count)
+            self._calls = op.Calls(self.hub, self._outputs)
         else:
             why = f"it uses the portable backend, because {pool.reason}"
             self._calls = host_calls.HostCalls(pool.engine, self._outputs, why)

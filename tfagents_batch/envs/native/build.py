@@ -31,7 +31,7 @@ BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"
 _LOG = logging.getLogger("tfagents_batch")
 _FOLDER = pathlib.Path(__file__).parent
 _COMPILERS = ("g++", "clang++", "c++")
-_INTERFACE = 4  # version of the library's C functions
+_INTERFACE = 5  # version of the library's C functions
 _SECONDS = 300.0  # limit for compiling, or for waiting while another process compiles
 
 

@@ -11,7 +11,7 @@ using namespace tfab;
 
 namespace {
 
-constexpr int kInterface = 4;  // of the functions below
+constexpr int kInterface = 5;  // of the functions below
 
 }  // namespace
 
@@ -52,9 +52,14 @@ int tfab_ok(int64_t handle) {
   return hub != nullptr && hub->Ok();
 }
 
-int tfab_flags(int64_t handle) {
+int tfab_failed(int64_t handle) {
   auto hub = Find(handle);
-  return hub == nullptr ? 0 : hub->Flags();
+  return hub != nullptr && hub->Failed();
+}
+
+int tfab_take_used(int64_t handle) {
+  auto hub = Find(handle);
+  return hub != nullptr && hub->TakeUsed();
 }
 
 void tfab_stop(int64_t handle) {
@@ -89,24 +94,12 @@ void tfab_report(int64_t handle, int64_t* out) {
   if (auto hub = Find(handle)) hub->Report(out);
 }
 
-void tfab_refused(int64_t handle, int64_t* out) {
-  if (auto hub = Find(handle)) hub->Refused(out);
-}
-
-void tfab_over(int64_t handle, uint8_t* out) {
-  if (auto hub = Find(handle)) hub->Over(out);
-}
-
-void tfab_lost(int64_t handle, int64_t* out) {
-  if (auto hub = Find(handle)) hub->Lost(out);
-}
-
 // Unmaps the memory but keeps the last observations.
 void tfab_close(int64_t handle) {
   if (auto hub = Find(handle)) hub->Close();
 }
 
-// Removes the hub. Later calls with its handle return zeros in failed rows.
+// Removes the hub. Later calls with its handle are errors.
 void tfab_free(int64_t handle) { Remove(handle); }
 
 }  // extern "C"

@@ -143,56 +143,33 @@ bool Read(ffi::RemainingArgs args, ffi::RemainingRets rets, Call* call) {
   return fine;
 }
 
-// Writes outputs of a pool that has been freed: failed rows, which are both first and
-// truncated, after `before` other outputs and the `observations` arrays. `fill` sets
-// bytes of an output.
-template <typename F>
-void FailAll(const Buffers& out, int64_t before, int64_t observations, F&& fill) {
-  const int64_t first = before + observations + 1, truncated = first + 2;
-  for (int64_t i = 0; i < out.size; ++i)
-    fill(out.data[i], i == first || i == truncated, out.bytes[i]);
-}
-
-// Calls `run` with the hub of a handle. Without one, fails all rows if the pool was
-// freed. Exceptions become errors.
-template <typename Run, typename Fill>
-ffi::Error WithHub(const Call& call, int64_t before, int64_t handle,
-                   int64_t observations, Run&& run, Fill&& fill) try {
-  if (const std::shared_ptr<Hub> hub = Find(handle))
-    return run(*hub) ? ffi::Error::Success() : Refusal("shape", handle);
-  if (!WasOpen(handle)) return Refusal("unknown", handle);
-  FailAll(call.out, before, observations, fill);
-  return ffi::Error::Success();
+// Reads the buffers and calls `run` with the hub of a handle. Exceptions become errors.
+template <typename Run>
+ffi::Error WithHub(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
+                   Run&& run) try {
+  Call call;
+  if (!Read(args, rets, &call)) return Refusal("shape", handle);
+  const std::shared_ptr<Hub> hub = Find(handle);
+  if (hub == nullptr) return Refusal("unknown", handle);
+  return run(*hub, call) ? ffi::Error::Success() : Refusal("shape", handle);
 } catch (const CudaError& error) {
   return Refusal("cuda", handle, ": the GPU cannot step environments: " + error.text);
 } catch (...) {
   return Refusal("internal", handle);
 }
 
-auto FillOn(Stream stream) {
-  return [=](void* out, int value, int64_t bytes) {
-    FillOnGpu(stream, out, static_cast<uint8_t>(value), bytes);
-  };
-}
-
-template <Function kFunction, int64_t kBefore>
-ffi::Error OnHost(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
-                  int64_t observations) {
-  Call call;
-  if (!Read(args, rets, &call)) return Refusal("shape", handle);
-  const auto run = [&](Hub& hub) {
+template <Function kFunction>
+ffi::Error OnHost(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle) {
+  return WithHub(args, rets, handle, [](Hub& hub, Call& call) {
     const auto lock = hub.Lock();
     return kFunction(hub, call);
-  };
-  return WithHub(call, kBefore, handle, observations, run, std::memset);
+  });
 }
 
-template <Function kFunction, int64_t kBefore>
+template <Function kFunction>
 ffi::Error OnGpu(Stream stream, ffi::RemainingArgs args, ffi::RemainingRets rets,
-                 int64_t handle, int64_t observations) {
-  Call call;
-  if (!Read(args, rets, &call)) return Refusal("shape", handle);
-  const auto run = [&](Hub& hub) {
+                 int64_t handle) {
+  return WithHub(args, rets, handle, [=](Hub& hub, Call& call) {
     // Held until the copies are queued, so that nothing unmaps what they read.
     const auto lock = hub.Lock();
     GpuCopies& copies = hub.Copies(stream);
@@ -203,32 +180,30 @@ ffi::Error OnGpu(Stream stream, ffi::RemainingArgs args, ffi::RemainingRets rets
     const bool fine = kFunction(hub, call);
     if (fine) copies.Deliver(outputs, call.out);
     return fine;
-  };
-  return WithHub(call, kBefore, handle, observations, run, FillOn(stream));
+  });
 }
 
-// Neither takes the lock nor reads its input, so it waits for nothing.
+// Neither takes the lock nor reads its input, so it waits for nothing. `fill` sets the
+// only byte of the output.
 template <typename Fill>
 ffi::Error SetOk(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
-                 int64_t observations, Fill&& fill) {
-  Call call;
-  if (!Read(args, rets, &call)) return Refusal("shape", handle);
-  const auto run = [&](Hub& hub) {
+                 Fill&& fill) {
+  return WithHub(args, rets, handle, [&](Hub& hub, Call& call) {
     const bool fine = call.out.size == 1 && call.out.bytes[0] == 1;
-    if (fine) fill(call.out.data[0], hub.Ok(), 1);
+    if (fine) fill(call.out.data[0], hub.Ok());
     return fine;
-  };
-  return WithHub(call, 1, handle, observations, run, fill);
+  });
 }
 
-ffi::Error OkOnHost(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle,
-                    int64_t observations) {
-  return SetOk(args, rets, handle, observations, std::memset);
+ffi::Error OkOnHost(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t handle) {
+  return SetOk(args, rets, handle,
+               [](void* out, uint8_t ok) { std::memset(out, ok, 1); });
 }
 
 ffi::Error OkOnGpu(Stream stream, ffi::RemainingArgs args, ffi::RemainingRets rets,
-                   int64_t handle, int64_t observations) {
-  return SetOk(args, rets, handle, observations, FillOn(stream));
+                   int64_t handle) {
+  return SetOk(args, rets, handle,
+               [=](void* out, uint8_t ok) { FillOnGpu(stream, out, ok, 1); });
 }
 
 template <auto kCall>
@@ -237,7 +212,6 @@ XLA_FFI_Error* HostHandler(XLA_FFI_CallFrame* frame) {
                              .RemainingArgs()
                              .RemainingRets()
                              .Attr<int64_t>("handle")
-                             .Attr<int64_t>("observations")
                              .To(kCall)
                              .release();
   return handler->Call(frame);
@@ -250,7 +224,6 @@ XLA_FFI_Error* GpuHandler(XLA_FFI_CallFrame* frame) {
                              .RemainingArgs()
                              .RemainingRets()
                              .Attr<int64_t>("handle")
-                             .Attr<int64_t>("observations")
                              .To(kCall)
                              .release();
   return handler->Call(frame);
@@ -263,10 +236,10 @@ struct Handlers {
 };
 
 constexpr Handlers kHandlers[] = {
-    {"tfab_init", HostHandler<OnHost<Init, 1>>, GpuHandler<OnGpu<Init, 1>>},
-    {"tfab_step", HostHandler<OnHost<Step, 1>>, GpuHandler<OnGpu<Step, 1>>},
-    {"tfab_send", HostHandler<OnHost<Send, 1>>, GpuHandler<OnGpu<Send, 1>>},
-    {"tfab_receive", HostHandler<OnHost<Receive, 2>>, GpuHandler<OnGpu<Receive, 2>>},
+    {"tfab_init", HostHandler<OnHost<Init>>, GpuHandler<OnGpu<Init>>},
+    {"tfab_step", HostHandler<OnHost<Step>>, GpuHandler<OnGpu<Step>>},
+    {"tfab_send", HostHandler<OnHost<Send>>, GpuHandler<OnGpu<Send>>},
+    {"tfab_receive", HostHandler<OnHost<Receive>>, GpuHandler<OnGpu<Receive>>},
     {"tfab_ok", HostHandler<OkOnHost>, GpuHandler<OkOnGpu>},
 };
 

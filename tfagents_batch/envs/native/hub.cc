@@ -259,25 +259,12 @@ void Hub::Report(int64_t* out) {
   std::lock_guard<std::mutex> lock(data_mutex_);
   const int64_t words[] = {record_.kind,    record_.first, record_.second,
                            steps_,          waited_,       clipped_,
-                           total_,          used_.exchange(false),
-                           token_,          started_,      static_cast<int64_t>(seed_)};
+                           total_,          started_,      static_cast<int64_t>(seed_)};
   out = std::copy(std::begin(words), std::end(words), out);
   for (const auto& state : state_) *out++ = state.load();
   for (const auto& sequence : sent_) *out++ = sequence.load();
-}
-
-void Hub::Refused(int64_t* out) {
-  std::lock_guard<std::mutex> lock(data_mutex_);
-  std::copy(refused_.begin(), refused_.end(), out);
-}
-
-void Hub::Over(uint8_t* out) {
-  std::lock_guard<std::mutex> lock(data_mutex_);
-  std::copy(over_.begin(), over_.end(), out);
-}
-
-void Hub::Lost(int64_t* out) {
-  std::lock_guard<std::mutex> lock(data_mutex_);
+  out = std::copy(refused_.begin(), refused_.end(), out);
+  out = std::copy(over_.begin(), over_.end(), out);
   std::copy(lost_.begin(), lost_.end(), out);
 }
 
@@ -731,11 +718,6 @@ std::shared_ptr<Hub> Find(int64_t handle) {
   std::lock_guard<std::mutex> lock(table_mutex);
   auto found = Table().find(handle);
   return found == Table().end() ? nullptr : found->second;
-}
-
-bool WasOpen(int64_t handle) {
-  std::lock_guard<std::mutex> lock(table_mutex);
-  return handle > 0 && handle <= last_handle;
 }
 
 int64_t Insert(std::shared_ptr<Hub> hub) {

@@ -107,9 +107,11 @@ class Hub {
   GpuCopies& Copies(Stream stream);
   bool Ok() const { return !failed_ && !stop_ && !ended_; }
 
-  // Bit 0: a failure was recorded, here or by Python. Bit 1: a call came after the end.
-  // Never waits for a running call.
-  int Flags() const { return failed_ | used_ << 1; }
+  // Whether a failure was recorded, here or by Python.
+  bool Failed() const { return failed_; }
+
+  // Whether a call came after the end, since the last question.
+  bool TakeUsed() { return used_.exchange(false); }
 
   // May be called from any thread.
 
@@ -132,12 +134,8 @@ class Hub {
   void Poke();
   void Close();
 
-  // Writes the words of `hub.HubReport`, then the workers' states and sequence numbers.
-  // Never waits for a running call.
+  // Writes the numbers of `hub.HubReport`. Never waits for a running call.
   void Report(int64_t* out);
-  void Refused(int64_t* out);
-  void Over(uint8_t* out);
-  void Lost(int64_t* out);
 
  private:
   const Array& Output(int64_t i) const;
@@ -274,7 +272,6 @@ class Hub {
 };
 
 std::shared_ptr<Hub> Find(int64_t handle);
-bool WasOpen(int64_t handle);
 int64_t Insert(std::shared_ptr<Hub> hub);  // returns a new handle
 void Remove(int64_t handle);
 

@@ -30,10 +30,10 @@ DTYPES = {
 _I64, _INT, _VOID = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
 _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "open": (_INT, _VOID, _I64),
-    **dict.fromkeys(("ok", "flags", "stop", "refuse", "end", "poke"), (_I64,)),
-    **dict.fromkeys(("close", "free"), (_I64,)),
+    **dict.fromkeys(("ok", "failed", "take_used", "close", "free"), (_I64,)),
+    **dict.fromkeys(("stop", "refuse", "end", "poke"), (_I64,)),
     **dict.fromkeys(("died", "revive"), (_I64, _I64)),
-    **dict.fromkeys(("late", "lost", "report", "refused", "over"), (_I64, _VOID)),
+    **dict.fromkeys(("late", "report"), (_I64, _VOID)),
 }
 
 
@@ -45,12 +45,13 @@ class HubReport(NamedTuple):
       first, second: received and expected token (STALE), row and leaf (ACTION),
         command (WORKERS), group (GROUP, BUSY, IDLE).
       steps, waited, clipped, total: counters since the start; waited in nanoseconds.
-      used: whether it was called after its end, since the last report.
-      token: the last token.
       started: whether there was a reset.
       seed: seed of the last reset.
-      states: states of the workers.
-      sequences: sequence numbers of the workers' last commands.
+      states, sequences: int64 ``[W]``: states of the workers, and sequence numbers of
+        their last commands.
+      refused: int64, the row of an action that is out of range.
+      over: int64 ``[B]``, 1 for a row that had ended before the last command.
+      lost: int64 ``[B]``, number of failed steps of each row since the start.
     """
 
     kind: int
@@ -60,12 +61,13 @@ class HubReport(NamedTuple):
     waited: int
     clipped: int
     total: int
-    used: int
-    token: int
     started: int
     seed: int
-    states: list[int]
-    sequences: list[int]
+    states: np.ndarray
+    sequences: np.ndarray
+    refused: np.ndarray
+    over: np.ndarray
+    lost: np.ndarray
 
 
 class Hub:
@@ -108,7 +110,12 @@ class Hub:
         library.tfab_open.restype = _I64
         self._num_workers = plan.num_workers
         bounds = writer.bounds()
-        self._width = max([1, *(leaf.width for leaf in bounds)])
+        width = max([1, *(leaf.width for leaf in bounds)])
+        arrays = dict.fromkeys(("states", "sequences"), plan.num_workers)
+        arrays |= {"refused": width, "over": first_rows[-1], "lost": first_rows[-1]}
+        self._report = np.dtype(
+            [(name, np.int64, arrays.get(name, ())) for name in HubReport._fields]
+        )
         limits = [-1 if limit is None else int(limit * 1e9) for limit in seconds]
         self.attention = -1
         if replaces:
@@ -133,12 +140,11 @@ class Hub:
     @property
     def failed(self) -> bool:
         """Return whether a failure was recorded; never waits."""
-        return bool(self._library.tfab_flags(self.handle) & 1)
+        return bool(self._library.tfab_failed(self.handle))
 
-    @property
-    def used(self) -> bool:
-        """Return whether it was called after its end; a report clears it."""
-        return bool(self._library.tfab_flags(self.handle) & 2)
+    def take_used(self) -> bool:
+        """Return whether it was called after its end, since the last question."""
+        return bool(self._library.tfab_take_used(self.handle))
 
     def notify(self, what: str, *worker: int) -> None:
         """Notify the hub; any thread may call it.
@@ -154,12 +160,9 @@ class Hub:
 
     def late(self) -> list[int]:
         """Return the workers that timed out; each is reported once."""
-        late = self._filled(self._library.tfab_late, self._num_workers, bool)
+        late = np.zeros(self._num_workers, bool)
+        self._library.tfab_late(self.handle, late.ctypes.data)
         return np.flatnonzero(late).tolist()
-
-    def lost(self, num_envs: int) -> np.ndarray:
-        """Return int64 ``[B]``: number of failed steps of each row since the start."""
-        return self._filled(self._library.tfab_lost, num_envs, np.int64)
 
     def close(self) -> None:
         """End the current call, wait for it, and free the memory."""
@@ -168,30 +171,15 @@ class Hub:
 
     def report(self) -> HubReport:
         """Return the record."""
-        count = len(HubReport._fields) - 2
-        size = count + 2 * self._num_workers
-        numbers = self._filled(self._library.tfab_report, size, np.int64).tolist()
-        split = count + self._num_workers
-        report = HubReport(*numbers[:count], numbers[count:split], numbers[split:])
+        numbers = np.zeros((), self._report)
+        self._library.tfab_report(self.handle, numbers.ctypes.data)
+        report = HubReport(*numbers.item())
         return report._replace(seed=report.seed & (2**64 - 1))
-
-    def refused(self) -> np.ndarray:
-        """Return int64: the row of an action that is out of range."""
-        return self._filled(self._library.tfab_refused, self._width, np.int64)
 
     def _close_attention(self) -> None:
         descriptor, self.attention = self.attention, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-    def over(self, num_envs: int) -> np.ndarray:
-        """Return bool ``[B]``: rows that had ended before the last command."""
-        return self._filled(self._library.tfab_over, num_envs, bool)
-
-    def _filled(self, function: Any, size: int, dtype: Any) -> np.ndarray:
-        array = np.zeros(size, dtype)
-        function(self.handle, array.ctypes.data)
-        return array
 
 
 def _free(free: Callable[[int], None], handle: int, owner: int) -> None:

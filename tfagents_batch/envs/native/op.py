@@ -26,16 +26,11 @@ class Calls:
     Args:
       handle: handle of the hub.
       outputs: specs of the token and of an environment's outputs.
-      num_observations: number of observation leaves, which follow the token.
     """
 
-    def __init__(
-        self, handle: int, outputs: Sequence[tf.TensorSpec], num_observations: int
-    ):
+    def __init__(self, handle: int, outputs: Sequence[tf.TensorSpec]):
         self._outputs = tuple(outputs)
-        self._attributes = (
-            f"handle = {handle} : i64, observations = {num_observations} : i64"
-        )
+        self._attributes = f"handle = {handle} : i64"
         self._ok = (tf.TensorSpec([], tf.bool),)
 
     def init(self, seed: tf.Tensor) -> list[tf.Tensor]:

@@ -33,9 +33,11 @@ class LocalExecutor:
 
     Attributes:
       owner: the thread that creates this executor; it constructs and steps.
+      facts: properties of each environment, see ``construction.inspect``.
     """
 
     workers = ()
+    stale = 0
 
     def __init__(
         self,
@@ -49,24 +51,21 @@ class LocalExecutor:
         self._budget = budget
         self._rows = range(0)
         self._envs: list[Any] = [environments] if self._is_batch else []
-        self._facts: list[dict] = []
+        self.facts: list[dict] = []
         self._stepper: Any = None
         self._words: Any = None
 
     def construct(self, seconds: float | None) -> Outcome:
         outcome = Outcome()
         if self._is_batch:
-            self._facts = [batch_stepper.inspect(self._environments)]
+            self.facts = [batch_stepper.inspect(self._environments)]
         else:
             constructed = construction.construct(self._environments, 0, catch=_CATCH)
-            self._envs, self._facts, failure = constructed
+            self._envs, self.facts, failure = constructed
             outcome.faults += [failure] if failure else []
-        outcome.replies[0] = {"facts": self._facts}
         return outcome
 
-    def attach(
-        self, plan: layout.Layout, memory: Any, descriptor: int, options: dict
-    ) -> Outcome:
+    def attach(self, plan: layout.Layout, memory: Any, options: dict) -> Outcome:
         arrays = layout.views(plan, memory, worker=0)
         self._rows = range(len(arrays.reward))
         self._words = layout.control(memory, 0)
@@ -80,7 +79,7 @@ class LocalExecutor:
             learner = layout.control(memory, plan.num_workers)
             seed = functools.partial(layout.seed, learner)
             restarts = options["restarts"]
-            spare = construction.Spare(self._environments, self._facts, restarts, seed)
+            spare = construction.Spare(self._environments, self.facts, restarts, seed)
         checks = check, options["strict"], _CATCH, spare
         self._stepper = stepper.Stepper(self._envs, arrays, self._words, 0, *checks)
         return Outcome()
@@ -105,10 +104,6 @@ class LocalExecutor:
             outcome.stopped = True
             outcome.lost.update(self._rows)
         return outcome
-
-    def counters(self) -> dict[str, float]:
-        """Return the counters since the start."""
-        return {"env/stale_replies": 0}
 
     def listen(self, context: Context) -> list[Failure]:
         return []

@@ -68,13 +68,17 @@ class Worker:
         self.channel: socket.socket | None = None
         self.inbox: protocol.Inbox | None = None
         self.pidfd = self.output = -1
-        self._dump = -1
+        self._dump = self._constructors = -1
         self._process: subprocess.Popen | None = None
         self._tail = bytearray()
         self._drain_lock = threading.Lock()
 
-    def start(self, variables: Mapping[str, str]) -> None:
-        """Start the process with additional environment variables.
+    def start(self, variables: Mapping[str, str], memory: int) -> None:
+        """Start the process.
+
+        Args:
+          variables: additional environment variables.
+          memory: descriptor of the shared memory.
 
         Raises:
           OSError: if there are too few processes or descriptors left.
@@ -87,13 +91,16 @@ class Worker:
             child_ends.callback(os.close, writing)
             os.set_blocking(self.output, False)
             self._dump = os.memfd_create("tfagents_batch-stacks", os.MFD_CLOEXEC)
-            numbers = [theirs.fileno(), self._dump, os.getpid()]
+            name = "tfagents_batch-constructors"
+            self._constructors = os.memfd_create(name, os.MFD_CLOEXEC)
+            inherited = [theirs.fileno(), self._dump, self._constructors, memory]
+            numbers = [os.getpid(), *inherited]
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, *map(str, numbers)],
                 stdin=subprocess.DEVNULL,
                 stdout=writing,
                 stderr=writing,
-                pass_fds=(theirs.fileno(), self._dump),
+                pass_fds=inherited,
                 start_new_session=True,
                 env={
                     **os.environ,
@@ -112,20 +119,24 @@ class Worker:
         """Return the process id; only after ``start``."""
         return self._process.pid
 
-    def send(self, frame: bytes, descriptor: int | None, seconds: float) -> None:
+    def store(self, constructors: memoryview) -> None:
+        """Write what the worker will unpickle, once."""
+        descriptor, self._constructors = self._constructors, -1
+        with open(descriptor, "wb") as file:
+            file.write(constructors)
+
+    def send(self, frame: bytes, seconds: float) -> None:
         """Send a request.
 
         Raises:
           OSError: if the worker has ended or does not read within ``seconds``.
         """
-        if descriptor is None and len(frame) == protocol.HEADER_SIZE:
+        if len(frame) == protocol.HEADER_SIZE:
             self.channel.send(frame)  # at most one is pending, so the buffer has space
             return
         self.channel.settimeout(seconds)
         try:
-            descriptors = [] if descriptor is None else [descriptor]
-            sent = socket.send_fds(self.channel, [frame], descriptors)
-            self.channel.sendall(frame[sent:])
+            self.channel.sendall(frame)
         finally:
             self.channel.setblocking(False)
 
@@ -216,8 +227,8 @@ class Worker:
     def close(self) -> None:
         """Close the descriptors."""
         with self._drain_lock:
-            descriptors = [self.pidfd, self.output, self._dump]
-            self.pidfd = self.output = self._dump = -1
+            descriptors = [self.pidfd, self.output, self._dump, self._constructors]
+            self.pidfd = self.output = self._dump = self._constructors = -1
         for descriptor in descriptors:
             if descriptor >= 0:
                 os.close(descriptor)
@@ -319,8 +330,8 @@ def pickled(
     constructors: Sequence[Callable[[], Any]],
     first_row: int,
     inherited: dict[str, Any],
-) -> int:
-    """Write cloudpickled constructors to anonymous memory; return its descriptor.
+) -> memoryview:
+    """Return cloudpickled constructors.
 
     Args:
       constructors: functions without arguments that create an environment each.
@@ -342,10 +353,7 @@ def pickled(
                 f"the constructor of env {row} cannot be sent to a worker process "
                 f"({text}); create everything it needs inside it, or use num_workers=0"
             ) from error
-    descriptor = os.memfd_create("tfagents_batch-constructors", os.MFD_CLOEXEC)
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(buffer.getbuffer())
-    return descriptor
+    return buffer.getbuffer()
 
 
 def search_path() -> list[str]:

@@ -33,7 +33,6 @@ class Native:
       plan: layout of the memory.
       memory: shared memory of the pool.
       action_space: action space of one environment.
-      descriptor: file descriptor of the memory.
       seconds: deadlines of a reset and of a step.
       poll: time that the hub polls before it sleeps, see ``cpus.choose``.
       replaces: whether lost workers are replaced.
@@ -51,7 +50,6 @@ class Native:
         plan: layout.Layout,
         memory: Any,
         action_space: Any,
-        descriptor: int,
         seconds: Sequence[float | None],
         poll: int,
         replaces: bool,
@@ -63,13 +61,13 @@ class Native:
         self._space = action_space
         arrays = layout.views(plan, memory)
         self._arrays: layout.Arrays | None = arrays
-        self._num_envs = len(arrays.reward)
         self._shapes = [array.shape[1:] for array in arrays.action]
         self._writer = writer = actions.ActionWriter(action_space, arrays.action)
-        rows = [*(worker.rows.start for worker in executor.workers), self._num_envs]
+        firsts = (worker.rows.start for worker in executor.workers)
+        rows = [*firsts, len(arrays.reward)]
         last = executor.requests.sequence
         options = writer, rows, seconds, last, poll, replaces
-        self.hub = Hub(library, plan, descriptor, *options)
+        self.hub = Hub(library, plan, executor.memory, *options)
         self.handle = self.hub.handle
         executor.drive(self.hub, report_ends=not replaces)
         self._record_lock = threading.RLock()
@@ -142,18 +140,18 @@ class Native:
             "total": report.total,
             "seconds": report.waited / 1e9,
             "steps": report.steps,
-            "lost": int(self.lost().sum()),
+            "lost": int(report.lost.sum()),
         }
 
     def lost(self) -> np.ndarray:
         """Return int64 ``[B]``: number of failed steps of each row since the start."""
-        return self.hub.lost(self._num_envs)
+        return self.hub.report().lost
 
     def context(self, row: int) -> dict[str, Any]:
         """Return known fields of ``Failure`` for a row of a worker that has ended."""
         report = self.hub.report()
         seed = report.seed if report.started else None
-        over = bool(self.hub.over(self._num_envs)[row])
+        over = bool(report.over[row])
         return step_batch.row_context(row, seed, over, self._arrays, self._space)
 
     def _read_record(self) -> None:
@@ -162,7 +160,7 @@ class Native:
             if self._fault is not None:
                 return
             if self.history is not None:
-                if self.hub.used and self.hub.report().used:
+                if self.hub.take_used():
                     text = f"{self.history}; create a new environment"
                     self._fault = EnvError(text)
                 return
@@ -184,7 +182,7 @@ class Native:
             return UserError(text.format(report.first))
         if report.kind == hubs.ACTION:
             row, leaf = report.first, report.second
-            error = self._writer.refusal(leaf, row, self.hub.refused())
+            error = self._writer.refusal(leaf, row, report.refused)
             return step_batch.exception(
                 [step_batch.invalid_action(error, self.context(row))]
             )

@@ -8,9 +8,7 @@ environment is replaced instead, and ``events`` reports it.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -124,11 +122,9 @@ class Pool:
             self._executor: Any = ProcessExecutor(constructors, *sizes, variables)
         else:
             self._executor = LocalExecutor(constructors, self._budget)
-        self._closing = contextlib.ExitStack()
-        self._closing.callback(self._executor.close)
-        self._finalizer = weakref.finalize(self, self._closing.close)
+        self._finalizer = weakref.finalize(self, self._executor.close)
         try:
-            self._construct(constructors, chosen.construct_seconds, for_workers)
+            self._construct(chosen.construct_seconds, for_workers)
         except OSError as error:  # not an environment's: that is a failure
             self._finalizer()
             raise UserError(
@@ -219,7 +215,7 @@ class Pool:
             "env/action_clipped_fraction": new["clipped"] / max(new["total"], 1),
             "env/observation_out_of_bounds": float(new["outside"]),
             "env/not_finite": float(new["not_finite"]),
-            **{name: float(new[name]) for name in self._executor.counters()},
+            "env/stale_replies": float(new["stale"]),
             "env/restarts": float(new["restarts"]),
             "env/lost_steps": float(new["lost"]),
             "time/env_step_ms": 1000 * new["seconds"] / max(new["steps"], 1),
@@ -252,16 +248,13 @@ class Pool:
             self._counted = {
                 "outside": sum(line[layout.OUT_OF_BOUNDS] for line in words),
                 "not_finite": sum(line[layout.NOT_FINITE] for line in words),
-                **self._executor.counters(),
+                "stale": self._executor.stale,
             }
         return self._counted
 
-    def _construct(self, constructors, seconds, options: dict[str, Any]) -> None:
-        outcome = self._executor.construct(seconds)
-        _raise_first(outcome)
-        facts = [
-            x for i in sorted(outcome.replies) for x in outcome.replies[i]["facts"]
-        ]
+    def _construct(self, seconds: float | None, options: dict[str, Any]) -> None:
+        _raise_first(self._executor.construct(seconds))
+        facts = self._executor.facts
         same_spaces.same_spaces(facts)
         self.observation_space = spaces.from_json(facts[0]["observation_space"])
         self.action_space = spaces.from_json(facts[0]["action_space"])
@@ -275,30 +268,24 @@ class Pool:
         lines = max(self.num_workers, 1)
         sizes = self.num_envs, lines, self.num_groups
         plan = layout.make_layout(observation, action, self.info, *sizes)
-        descriptor = -1
         if self.num_workers:
-            descriptor, self._memory = layout.allocate(plan)
+            self._memory = layout.allocate(plan, self._executor.memory)
         else:
             self._memory = bytearray(plan.size)
-        try:
-            options["native"] = not self.reason
-            attached = self._executor.attach(plan, self._memory, descriptor, options)
-            _raise_first(attached)
-            self.engine = self._make_engine(plan, descriptor)
-            self.handle = self.engine.handle
-            if self._budget is not None:
-                self._budget.give_up = self.engine.give_up
-                if self.num_workers:
-                    recipe = constructors, facts, plan, seconds, options
-                    self._replace_lost(*recipe)
-        finally:
-            if descriptor >= 0:
-                os.close(descriptor)
+        options["native"] = not self.reason
+        attached = self._executor.attach(plan, self._memory, options)
+        _raise_first(attached)
+        self.engine = self._make_engine(plan)
+        self.handle = self.engine.handle
+        if self._budget is not None:
+            self._budget.give_up = self.engine.give_up
+            if self.num_workers:
+                self._executor.replace_lost(self._budget, self.engine)
         attached.log_notes()
         self._words = [layout.control(self._memory, i) for i in range(lines)]
         self._timing = layout.views(plan, self._memory).timing
 
-    def _make_engine(self, plan: layout.Layout, descriptor: int) -> Any:
+    def _make_engine(self, plan: layout.Layout) -> Any:
         """Return the backend that steps the environments."""
         attached = self._executor, plan, self._memory, self.action_space
         if self.reason:
@@ -306,22 +293,7 @@ class Pool:
         from tfagents_batch.envs.processes.native_backend import Native
 
         options = self._seconds, self._waiting.hub, self._budget is not None
-        return Native(self._library, *attached, descriptor, *options)
-
-    def _replace_lost(self, *recipe: Any) -> None:
-        """Replace lost workers from now on."""
-        from tfagents_batch.envs.processes.worker_restart import (
-            Replacements,
-            Restarter,
-        )
-
-        replacements = Replacements(self._budget, *recipe)
-        if self.handle is None:
-            self._executor.replace_lost(replacements)
-            return
-        hub, context = self.engine.hub, self.engine.context
-        restarter = Restarter(self._executor, hub, replacements, context)
-        self._closing.callback(restarter.close)
+        return Native(self._library, *attached, *options)
 
 
 def _raise_first(outcome: Outcome) -> None:

@@ -10,7 +10,6 @@ import functools
 import os
 import select
 import time
-import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -75,7 +74,6 @@ class Requests:
         code: int,
         limits: Mapping[int, float | None],
         payload: Callable[[Worker], Any] | None = None,
-        descriptors: Mapping[int, int] = types.MappingProxyType({}),
         context: Context = lambda row: {},
     ) -> Outcome:
         """Send a request to workers and wait for the replies.
@@ -85,30 +83,26 @@ class Requests:
           code: command of ``protocol``.
           limits: deadline in seconds by worker; None waits forever.
           payload: function that returns the payload for a worker, or None.
-          descriptors: file descriptors to send, by worker.
           context: returns known fields of the failure of a row, if its worker ends.
         """
         if self.stopping:
             return self._collect()
         self._context = context
         self.sequence = sequence = self.sequence + 1
-        frame = protocol.pack(code, sequence)
         now = time.monotonic()
         for worker in workers:
             index = worker.index
             if self.words:
                 self.words[index][layout.COMMAND] = code
                 self.words[index][layout.COMMAND_SEQUENCE] = sequence & 0xFFFFFFFF
-            if payload is not None:
-                first_row = worker.rows.start
-                data = payload(worker)
-                frame = protocol.pack(code, sequence, data, first_row=first_row)
+            data = None if payload is None else payload(worker)
+            frame = protocol.pack(code, sequence, data, first_row=worker.rows.start)
             limit = limits[index]
             deadline = float("inf") if limit is None else now + limit
             self._pending[index] = Request(worker, code, sequence, deadline)
             # If sending fails, the wait reports the reason.
             with contextlib.suppress(OSError):
-                worker.send(frame, descriptors.get(index), limit or SEND_SECONDS)
+                worker.send(frame, limit or SEND_SECONDS)
         self._wait()
         return self._collect()
 
@@ -126,29 +120,23 @@ class Requests:
         Raises:
           UserError: for a constructor that cannot be pickled.
         """
-        pythonpath = os.environ.get("PYTHONPATH")
-        common = {"path": launcher.search_path(), "pythonpath": pythonpath}
+        path, pythonpath = launcher.search_path(), os.environ.get("PYTHONPATH")
 
         def payload(worker: Worker) -> dict[str, Any]:
-            return {**common, "count": len(worker.rows)}
+            count = len(worker.rows)
+            return {"path": path, "pythonpath": pythonpath, "count": count}
 
+        inherited = launcher.inherited()
+        for worker in workers:
+            part = constructors[worker.rows.start : worker.rows.stop]
+            worker.store(launcher.pickled(part, worker.rows.start, inherited))
         limits = {worker.index: seconds for worker in workers}
-        pickles, inherited = {}, launcher.inherited()
-        try:
-            for worker in workers:
-                first, part = worker.rows.start, constructors[worker.rows.start :]
-                part = part[: len(worker.rows)]
-                pickles[worker.index] = launcher.pickled(part, first, inherited)
-            return self.ask(workers, protocol.CONSTRUCT, limits, payload, pickles)
-        finally:
-            for descriptor in pickles.values():
-                os.close(descriptor)
+        return self.ask(workers, protocol.CONSTRUCT, limits, payload)
 
     def attach(
         self,
         workers: Sequence[Worker],
         plan: layout.Layout,
-        memory: int,
         options: dict[str, Any],
         takes_over: bool = False,
     ) -> Outcome:
@@ -157,11 +145,9 @@ class Requests:
         Args:
           workers: receivers.
           plan: layout of the memory.
-          memory: descriptor of the memory.
-          options: ``finite_check`` and ``strict`` of ``Stepper``; ``max_bytes``, limit
-            of resident memory; ``native``, whether a hub sends the commands;
-            ``poll_microseconds`` and ``cores``, see ``cpus``; ``restarts``, number of
-            restarts of each environment, None if they are not replaced.
+          options: ``PoolOptions.for_workers``; ``native``, whether a hub sends the
+            commands; ``poll_microseconds`` and ``cores``, see ``cpus``; ``restarts``,
+            number of restarts of each environment, None if they are not replaced.
           takes_over: whether to continue the rows of another worker, instead of
             waiting for a reset.
         """
@@ -173,8 +159,7 @@ class Requests:
             return {**options, **which, "restarts": counts, "takes_over": takes_over}
 
         limits = dict.fromkeys((worker.index for worker in workers), SEND_SECONDS)
-        memories = dict.fromkeys(limits, memory)
-        return self.ask(workers, protocol.ATTACH, limits, payload, memories)
+        return self.ask(workers, protocol.ATTACH, limits, payload)
 
     def explain(self, requests: Sequence[Request], context: Context) -> Outcome:
         """Collect the failures of requests that the hub sent."""

@@ -15,8 +15,9 @@ from typing import Any
 from tfagents_batch.envs.processes import launcher
 from tfagents_batch.envs.processes.launcher import Worker
 from tfagents_batch.envs.processes.requests import Request, Requests
+from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.processes.supervisor import Ended, Supervisor
-from tfagents_batch.envs.processes.worker_restart import Replacements
+from tfagents_batch.envs.processes.worker_restart import Replacements, Restarter
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome
 
@@ -40,8 +41,11 @@ class ProcessExecutor:
       supervisor: the thread that starts them.
       requests: requests to them; None before ``construct``.
       stop_descriptor: readable after a stop.
-      memory: descriptor of the shared memory.
+      memory: descriptor of the shared memory, which workers inherit.
       owner: None; the processes run whichever thread calls.
+      constructors, seconds, facts, plan, options: what replacements are made of: the
+        arguments of ``construct`` and ``attach``, and the properties of each
+        environment, see ``construction.inspect``.
     """
 
     owner = None
@@ -58,7 +62,11 @@ class ProcessExecutor:
         self.supervisor: Any = None
         self.stop_descriptor = self.memory = -1
         self._owner = os.getpid()
-        self._constructors = constructors
+        self.constructors = constructors
+        self.seconds: float | None = None
+        self.facts: list[dict] = []
+        self.plan: Any = None
+        self.options: dict[str, Any] = {}
         self._variables = variables
         self.requests: Any = None
         self.stopping = False
@@ -66,6 +74,7 @@ class ProcessExecutor:
         self._busy = threading.Lock()  # held while descriptors are in use
         self._hub: Any = None
         self._replacements: Replacements | None = None
+        self._restarter: Restarter | None = None
         self._lost: dict[int, tuple[Failure, float]] = {}  # worker: failure, time
 
     def construct(self, seconds: float | None) -> Outcome:
@@ -75,25 +84,27 @@ class ProcessExecutor:
           OSError: if there are too few processes, threads or descriptors left.
         """
         self.stop_descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.memory = os.memfd_create("tfagents_batch", os.MFD_CLOEXEC)
         self.requests = Requests(self.stop_descriptor)
         self.supervisor = Supervisor()
         for worker in self.workers:
             self.start(worker)
             self.requests.add(worker)
+        self.seconds = seconds
         with self._in_use():
-            request = self.workers, self._constructors, seconds
-            return self._stopped(self.requests.construct(*request))
+            request = self.workers, self.constructors, seconds
+            outcome = self._stopped(self.requests.construct(*request))
+        replies = [outcome.replies[index] for index in sorted(outcome.replies)]
+        self.facts = [fact for reply in replies for fact in reply["facts"]]
+        return outcome
 
-    def attach(
-        self, plan: layout.Layout, memory: Any, descriptor: int, options: dict
-    ) -> Outcome:
-        """Pass the shared memory to the workers, see ``Requests.attach``."""
-        self.memory = os.dup(descriptor)
+    def attach(self, plan: layout.Layout, memory: Any, options: dict) -> Outcome:
+        """Let the workers map the shared memory, see ``Requests.attach``."""
+        self.plan, self.options = plan, options
         words = [layout.control(memory, worker.index) for worker in self.workers]
         self.requests.words = words
         with self._in_use():
-            request = self.workers, plan, descriptor, options
-            return self._stopped(self.requests.attach(*request))
+            return self._stopped(self.requests.attach(self.workers, plan, options))
 
     def drive(self, hub: Any, report_ends: bool) -> None:
         """Let a native hub send the commands; tell it which workers end."""
@@ -110,14 +121,23 @@ class ProcessExecutor:
 
         self.supervisor.call(watch)
 
-    def replace_lost(self, replacements: Replacements) -> None:
-        """Replace lost workers from now on, before each command."""
-        self._replacements = replacements
-        self.requests.tolerate = self._tolerate
+    def replace_lost(self, budget: RestartBudget, engine: Any) -> None:
+        """Replace lost workers from now on: at once, or without a hub before commands.
 
-    def counters(self) -> dict[str, float]:
-        """Return the counters since the start."""
-        return {"env/stale_replies": self.requests.stale}
+        Args:
+          budget: grants restarts.
+          engine: ``Native`` or ``Portable``.
+        """
+        self._replacements = Replacements(self, budget)
+        if engine.handle is None:
+            self.requests.tolerate = self._tolerate
+        else:
+            self._restarter = Restarter(self, self._replacements, engine)
+
+    @property
+    def stale(self) -> int:
+        """Return the number of replies that were dropped."""
+        return self.requests.stale
 
     def command(
         self,
@@ -187,11 +207,13 @@ class ProcessExecutor:
         if os.getpid() != self._owner:
             return  # a forked child must not end the learner's workers
         self.stop()
+        if self._restarter is not None:
+            self._restarter.close()
         running = [x for x in self.workers if x.pidfd >= 0 and x.exit_code is None]
         frame = protocol.pack(protocol.CLOSE, 0)
         for worker in running:
             with contextlib.suppress(OSError):  # it has ended or its socket is full
-                worker.send(frame, None, 0)
+                worker.send(frame, 0)
         if self._hub is not None:
             self._hub.notify("poke")
         launcher.end(running, _CLOSE_SECONDS)
@@ -213,7 +235,7 @@ class ProcessExecutor:
         """Start a worker, in the supervisor's thread."""
 
         def start() -> None:
-            worker.start(self._variables)
+            worker.start(self._variables, self.memory)
             self.supervisor.watch(worker.output, worker.drain)
 
         self.supervisor.call(start)
@@ -259,7 +281,7 @@ class ProcessExecutor:
     def _replace(self) -> None:
         for index, (fault, since) in list(self._lost.items()):
             old = self.workers[index]
-            new = self._replacements.replace(self, old, fault, since)
+            new = self._replacements.replace(old, fault, since)
             if new is not None:
                 self.workers[index] = new
                 del self._lost[index]

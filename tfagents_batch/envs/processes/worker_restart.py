@@ -6,7 +6,6 @@ Until they are replaced, the batch continues without their rows, or waits.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import threading
@@ -18,37 +17,30 @@ from tfagents_batch.envs.processes import launcher, requests
 from tfagents_batch.envs.processes.launcher import Worker
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.processes.supervisor import Ended
-from tfagents_batch.envs.shared import failures, layout, protocol, same_spaces
+from tfagents_batch.envs.shared import failures, protocol, same_spaces
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome, log_notes
 from tfagents_batch.errors import EnvError
 
 _JOIN_SECONDS = 1.0
 
 
-@dataclasses.dataclass(frozen=True)
 class Replacements:
-    """Thread-safe creation of replacement workers."""
+    """Thread-safe creation of replacement workers for a ``ProcessExecutor``."""
 
-    budget: RestartBudget
-    constructors: Sequence[Callable[[], Any]]
-    facts: Sequence[dict]  # of every environment, see ``construction.inspect``
-    plan: layout.Layout
-    seconds: float | None  # deadline of constructors, None for never
-    options: dict  # of ``Requests.attach``
+    def __init__(self, executor: Any, budget: RestartBudget):
+        self.budget = budget
+        self._executor = executor
 
     def grant(self, worker: Worker, fault: Failure) -> bool:
         """Return whether a worker may be replaced; if not, the budget gives up."""
         full = worker.exit_code == protocol.EXIT_FULL  # no environment has failed
-        full = full and self.options["max_bytes"] is not None
+        full = full and self._executor.options["max_bytes"] is not None
         return self.budget.grant(fault, worker.rows, charge=not full)
 
-    def replace(
-        self, host: Any, lost: Worker, fault: Failure, since: float
-    ) -> Worker | None:
+    def replace(self, lost: Worker, fault: Failure, since: float) -> Worker | None:
         """Create a replacement worker.
 
         Args:
-          host: ``ProcessExecutor``, which starts it.
           lost: worker to replace, as granted.
           fault: failure that ended it.
           since: time of the failure on the monotonic clock.
@@ -60,8 +52,8 @@ class Replacements:
         try:
             while True:
                 worker = Worker(lost.index, lost.rows)
-                outcome = self._create(host, worker)
-                if not outcome.faults and not outcome.stopped:
+                outcome = self._create(worker)
+                if outcome.fine:
                     self.budget.record(fault, lost.rows, time.monotonic() - since)
                     return worker
                 if outcome.stopped:
@@ -74,37 +66,37 @@ class Replacements:
             self.budget.give_up(_replacement_error(lost, error))
             return None
 
-    def _create(self, host: Any, worker: Worker) -> Outcome:
+    def _create(self, worker: Worker) -> Outcome:
         """Start a worker and create its environments; end it if that fails."""
-        healthy = False
+        executor, healthy = self._executor, False
         try:
-            host.start(worker)
-            setup = requests.Requests(host.stop_descriptor)
+            executor.start(worker)
+            setup = requests.Requests(executor.stop_descriptor)
             setup.add(worker)
-            outcome = setup.construct([worker], self.constructors, self.seconds)
-            if not outcome.faults and not outcome.stopped:
+            recipe = executor.constructors, executor.seconds
+            outcome = setup.construct([worker], *recipe)
+            if outcome.fine:
                 facts = outcome.replies[worker.index]["facts"]
                 outcome.faults += self._differences(worker, facts)
-            if not outcome.faults and not outcome.stopped:
-                options = {**self.options, "restarts": self.budget.restarts()}
-                attach = [worker], self.plan, host.memory, options
-                outcome = setup.attach(*attach, takes_over=True)
-            healthy = not outcome.faults and not outcome.stopped
+            if outcome.fine:
+                options = {**executor.options, "restarts": self.budget.restarts()}
+                plan = executor.plan
+                outcome = setup.attach([worker], plan, options, takes_over=True)
+            healthy = outcome.fine
             return outcome
         finally:
             if not healthy:
                 if worker.pidfd >= 0:
                     worker.kill()
                     worker.reap()
-                host.drop(worker)
+                executor.drop(worker)
 
     def _differences(self, worker: Worker, facts: Sequence[dict]) -> list[Failure]:
         """Return a failure if a replacement has other spaces than its predecessor."""
         for row, new in zip(worker.rows, facts, strict=True):
-            difference = same_spaces.difference(self.facts[row], new)
-            if difference:
-                text = f"the replacement environment has other spaces: {difference}"
-                error = failures.Defect(text)
+            try:
+                same_spaces.check_replacement(self._executor.facts[row], new)
+            except failures.Defect as error:
                 known = {"env": row, "worker": worker.index, "phase": "construct"}
                 return [failures.from_error(error, **known)]
         return []
@@ -114,15 +106,18 @@ class Restarter:
     """Watches the workers of a ``ProcessExecutor`` in its supervisor's thread.
 
     Each lost worker is replaced in its own thread.
+
+    Args:
+      executor: the executor.
+      replacements: creates the new workers.
+      engine: ``Native``, whose hub commands the workers.
     """
 
-    def __init__(
-        self, executor: Any, hub: Any, replacements: Replacements, context: Context
-    ):
+    def __init__(self, executor: Any, replacements: Replacements, engine: Any):
         self._executor = executor
-        self._hub = hub
         self._replacements = replacements
-        self._context = context
+        self._hub = hub = engine.hub
+        self._context: Context = engine.context
         self._lock = threading.Lock()
         self._lost: set[Worker] = set()
         self._threads: list[threading.Thread] = []
@@ -136,8 +131,7 @@ class Restarter:
         supervisor.call(watch)
 
     def close(self) -> None:
-        """Stop the workers and wait for the threads."""
-        self._executor.stop()
+        """Wait for the threads; the executor has been stopped."""
         with self._lock:
             lost, threads = list(self._lost), list(self._threads)
         for worker in lost:
@@ -223,8 +217,7 @@ class Restarter:
             fault = get_failure()
             self._executor.drop(worker)
             if self._replacements.grant(worker, fault):
-                arguments = self._executor, worker, fault, since
-                new = self._replacements.replace(*arguments)
+                new = self._replacements.replace(worker, fault, since)
                 if new is not None:
                     self._take_over(new)
         except Ended:

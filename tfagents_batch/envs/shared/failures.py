@@ -5,6 +5,7 @@ Only text is sent: an exception object may fail to be pickled, printed or encode
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import traceback
@@ -87,23 +88,18 @@ class Failure(NamedTuple):
 Context = Callable[[int], dict[str, Any]]
 
 
+@dataclasses.dataclass(slots=True)
 class Outcome:
-    """Result of one command.
+    """Result of one command."""
 
-    Attributes:
-      faults: failures in order of detection.
-      lost: rows without a valid result.
-      replies: payloads by worker.
-      stopped: whether the wait ended because of a stop.
-    """
+    faults: list[Failure] = dataclasses.field(default_factory=list)  # as detected
+    lost: set[int] = dataclasses.field(default_factory=set)  # rows without a result
+    replies: dict[int, Any] = dataclasses.field(default_factory=dict)  # by worker
+    stopped: bool = False  # whether a stop ended the wait
 
-    __slots__ = ("faults", "lost", "replies", "stopped")
-
-    def __init__(self) -> None:
-        self.faults: list[Failure] = []
-        self.lost: set[int] = set()
-        self.replies: dict[int, Any] = {}
-        self.stopped = False
+    @property
+    def fine(self) -> bool:
+        return not self.faults and not self.stopped
 
     def log_notes(self) -> None:
         """Log the notes in the replies of all workers."""

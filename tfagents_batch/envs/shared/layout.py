@@ -189,11 +189,8 @@ def seed(learner: memoryview) -> int:
     return learner[SEED_LOW] | learner[SEED_HIGH] << 32
 
 
-def allocate(layout: Layout) -> tuple[int, mmap.mmap]:
-    """Create anonymous shared memory with all pages allocated.
-
-    Returns:
-      file descriptor and mapping.
+def allocate(layout: Layout, descriptor: int) -> mmap.mmap:
+    """Map an empty file of memory, with all pages allocated.
 
     Raises:
       UserError: if it does not fit into memory; the error names the size.
@@ -203,17 +200,12 @@ def allocate(layout: Layout) -> tuple[int, mmap.mmap]:
         raise UserError(
             _does_not_fit(layout, f"{machine.amount(available)} are available")
         )
-    descriptor = os.memfd_create("tfagents_batch", os.MFD_CLOEXEC)
     try:
         # Pages are allocated now: a lack of memory later would be a bus error.
         os.posix_fallocate(descriptor, 0, layout.size)
-        return descriptor, mmap.mmap(descriptor, layout.size)
+        return mmap.mmap(descriptor, layout.size)
     except OSError as error:
-        os.close(descriptor)
         raise UserError(_does_not_fit(layout, error.strerror)) from None
-    except BaseException:
-        os.close(descriptor)
-        raise
 
 
 def resident_bytes(pid: int | str = "self") -> int:

@@ -1,7 +1,7 @@
 """Messages on the socket between learner and worker: headers and JSON.
 
 A frame is a header and a payload of UTF-8 JSON, possibly empty. No message is ever
-unpickled. The environments' constructors are sent once, in a file descriptor.
+unpickled. The environments' constructors are in a file that the worker has inherited.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _HEADER = struct.Struct("<IIQIII")
 HEADER_SIZE = _HEADER.size
 
 # Commands.
-CONSTRUCT = 1  # payload: see ``Requests``; descriptor: the pickled constructors
-ATTACH = 2  # payload: layout and options; descriptor: the shared memory
+CONSTRUCT = 1  # payload: see ``Requests``
+ATTACH = 2  # payload: layout and options
 RESET = 3  # payload: {"seed": int}
 STEP = 4
 CLOSE = 5
@@ -89,12 +89,23 @@ def unpack(data: bytes | bytearray) -> Header:
 
 
 class Inbox:
-    """Reader of frames from one non-blocking socket, where they arrive in pieces."""
+    """Reader of frames from one socket, where they arrive in pieces."""
 
     def __init__(self, channel: socket.socket):
         self._channel = channel
         self._data = bytearray()
+        self._waiting: list[tuple[Header, Any]] = []  # read, not returned by ``wait``
         self.closed = False
+
+    def wait(self) -> tuple[Header, Any] | None:
+        """Wait for a frame on a blocking socket; return None at the end of the stream.
+
+        Raises:
+          Malformed: if the bytes are not frames of this version.
+        """
+        while not self._waiting and not self.closed:
+            self._waiting += self.read()
+        return self._waiting.pop(0) if self._waiting else None
 
     def read(self) -> list[tuple[Header, Any]]:
         """Return the frames that have arrived; set ``closed`` at the end of the stream.
@@ -106,7 +117,7 @@ class Inbox:
             data = self._channel.recv(1 << 18)
         except (BlockingIOError, InterruptedError):
             return []
-        except OSError:  # the peer died before it read all data
+        except ConnectionError:  # the peer died before it read all data
             data = b""
         if not data:
             self.closed = True
@@ -118,54 +129,16 @@ class Inbox:
             end = HEADER_SIZE + header.length
             if len(self._data) < end:
                 break
-            frames.append((header, decode(self._data[HEADER_SIZE:end])))
+            frames.append((header, _decode(self._data[HEADER_SIZE:end])))
             del self._data[:end]
         return frames
 
 
-def decode(body: bytes | bytearray) -> Any:
-    """Return the payload in ``body``, or None if it is empty.
-
-    Raises:
-      Malformed: if it is not JSON.
-    """
+def _decode(body: bytearray) -> Any:
+    """Return the payload in ``body``, or None if it is empty."""
     if not body:
         return None
     try:
         return json.loads(body)
     except ValueError as error:
         raise Malformed(f"a payload that is not JSON: {error}") from None
-
-
-def receive(
-    channel: socket.socket, descriptor: bool = False
-) -> tuple[Header, Any, int | None] | None:
-    """Wait for one request.
-
-    Args:
-      channel: a blocking socket.
-      descriptor: whether the request may carry a file descriptor.
-
-    Returns:
-      header, payload and descriptor (None if there is none); None at the end of the
-      stream.
-
-    Raises:
-      Malformed: if it is not a frame of this version.
-    """
-    data, descriptors, _, _ = socket.recv_fds(channel, HEADER_SIZE, int(descriptor))
-    if not data:
-        return None
-    header = unpack(data + _receive_exactly(channel, HEADER_SIZE - len(data)))
-    payload = decode(_receive_exactly(channel, header.length))
-    return header, payload, descriptors[0] if descriptors else None
-
-
-def _receive_exactly(channel: socket.socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        piece = channel.recv(count - len(data))
-        if not piece:
-            raise Malformed(f"the stream ended {count - len(data)} bytes too early")
-        data += piece
-    return bytes(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.errors import UserError
 
 
@@ -15,7 +16,7 @@ def same_spaces(facts: Sequence[dict]) -> None:
       facts: spaces of each environment as JSON, see ``construction.inspect``.
     """
     for index, fact in enumerate(facts):
-        text = difference(facts[0], fact)
+        text = _first_difference(facts[0], fact)
         if text:
             raise UserError(
                 f"env {index} and env 0 disagree: {text}; all environments "
@@ -23,7 +24,13 @@ def same_spaces(facts: Sequence[dict]) -> None:
             )
 
 
-def difference(ours: dict, theirs: dict) -> str | None:
+def check_replacement(before: dict, after: dict) -> None:
+    """Raise Defect if an environment has other spaces than the one it replaces."""
+    if text := _first_difference(before, after):
+        raise Defect(f"the replacement environment has other spaces: {text}")
+
+
+def _first_difference(ours: dict, theirs: dict) -> str | None:
     """Return the first difference between two environments' spaces, as text."""
     for kind in ("observation_space", "action_space"):
         text = _difference(ours[kind], theirs[kind], kind)

@@ -1,4 +1,4 @@
-"""Worker process: ``python -m tfagents_batch.envs.worker.main SOCKET DUMP PARENT``.
+"""Worker process: ``python -m tfagents_batch.envs.worker.main PARENT SOCKET ...``.
 
 It ends on the learner's command, when the socket closes, or when the learner dies.
 Signals are handled before the slow imports, because only the learner reacts to them.
@@ -25,21 +25,21 @@ def main(arguments: list[str]) -> None:
     """Serve one learner.
 
     Args:
-      arguments: descriptors of the control socket and of the file for stack dumps,
-        and the process id of the learner.
+      arguments: process id of the learner, then descriptors: of the control socket and
+        of the files for stack dumps, for pickled constructors and for shared memory.
     """
-    channel_fd, dump_fd, parent = (int(argument) for argument in arguments)
+    parent, *descriptors = (int(argument) for argument in arguments)
+    channel_fd, dump_fd, constructors, memory = descriptors
     _protect(parent)
     faulthandler.enable(dump_fd)
     faulthandler.register(signal.SIGUSR1, dump_fd, all_threads=True)
-    channel = socket.socket(fileno=channel_fd)
-    os.set_inheritable(channel_fd, False)
-    os.set_inheritable(dump_fd, False)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
     from tfagents_batch.envs.shared import protocol
     from tfagents_batch.envs.worker import serving
 
     try:
-        serving.serve(channel)
+        serving.serve(socket.socket(fileno=channel_fd), constructors, memory)
     except (BrokenPipeError, ConnectionResetError):
         pass  # the learner has ended, so nothing can be reported
     except OSError as error:  # not an environment's: that is reported as a failure

@@ -25,19 +25,26 @@ from tfagents_batch.envs.worker import construction, registrations, stepper
 _CHECK_EVERY = 64  # commands between checks of the memory in use
 
 
-def serve(channel: socket.socket) -> None:
-    """Serve the learner's requests on ``channel`` until the end."""
-    started = _construct(channel)
+def serve(channel: socket.socket, pickles: int, shared: int) -> None:
+    """Serve the learner's requests until the end.
+
+    Args:
+      channel: control socket.
+      pickles: descriptor of a file, which contains constructors at the first request.
+      shared: descriptor of the shared memory, which is allocated at the second request.
+    """
+    inbox = protocol.Inbox(channel)
+    started = _construct(channel, inbox, pickles)
     if started is None:
         return
     envs, facts, constructors, first_row = started
-    request = protocol.receive(channel, descriptor=True)
+    request = inbox.wait()
     if request is None or request[0].command != protocol.ATTACH:
         return _close_all(envs)
-    header, payload, descriptor = request
+    header, payload = request
     plan, worker = layout.Layout.from_json(payload["layout"]), payload["worker"]
-    memory = mmap.mmap(descriptor, plan.size)
-    os.close(descriptor)
+    memory = mmap.mmap(shared, plan.size)
+    os.close(shared)
     rows = slice(first_row, first_row + len(envs))
     arrays = layout.views(plan, memory, worker, rows)
     words = layout.control(memory, worker)
@@ -75,9 +82,9 @@ def serve(channel: socket.socket) -> None:
         bell = futex.Doorbell(memory, plan, worker, payload["poll_microseconds"])
     channel.sendall(_frame(*header[:2], [], batch.notes))
     if bell is not None:
-        _serve_hub(channel, batch, bell, full)
+        _serve_hub(channel, inbox, batch, bell, full)
     else:
-        _serve_frames(channel, batch, full)
+        _serve_frames(channel, inbox, batch, full)
 
 
 def memory_guard(limit: int | None) -> Callable[[], bool]:
@@ -99,13 +106,13 @@ def memory_guard(limit: int | None) -> Callable[[], bool]:
     return is_full
 
 
-def _serve_frames(channel: socket.socket, batch: Any, full: Any) -> None:
+def _serve_frames(channel: socket.socket, inbox: Any, batch: Any, full: Any) -> None:
     """Serve the portable backend: commands and replies are frames."""
     while True:
-        request = protocol.receive(channel)
+        request = inbox.wait()
         if request is None or request[0].command == protocol.CLOSE:
             _end(batch, reported=request is not None)
-        header, payload, _ = request
+        header, payload = request
         if header.command == protocol.STEP:
             faults = batch.step()
         else:
@@ -115,7 +122,9 @@ def _serve_frames(channel: socket.socket, batch: Any, full: Any) -> None:
             _exit_full(batch)
 
 
-def _serve_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None:
+def _serve_hub(
+    channel: socket.socket, inbox: Any, batch: Any, bell: Any, full: Any
+) -> None:
     """Serve the native backend: commands and replies are words, texts are frames."""
     wait, answer, step, notes = bell.wait, bell.answer, batch.step, batch.notes
     while True:
@@ -125,7 +134,7 @@ def _serve_hub(channel: socket.socket, batch: Any, bell: Any, full: Any) -> None
         elif code == protocol.RESET:
             faults = batch.reset(bell.seed())
         else:
-            _end(batch, reported=protocol.receive(channel) is not None)
+            _end(batch, reported=inbox.wait() is not None)
         # The hub continues at once; the frame is read later.
         answer(sequence, protocol.FAILED if faults else protocol.OK)
         if faults or notes:
@@ -149,17 +158,19 @@ def _end(batch: Any, reported: bool) -> None:
     sys.exit(1 if faults and reported else 0)
 
 
-def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
+def _construct(
+    channel: socket.socket, inbox: protocol.Inbox, pickles: int
+) -> tuple[list, list, list, int] | None:
     """Create the environments of the first request.
 
     Returns:
       environments, their properties, their constructors and the index of the first;
       None if the process must end.
     """
-    request = protocol.receive(channel, descriptor=True)
+    request = inbox.wait()
     if request is None or request[0].command != protocol.CONSTRUCT:
         return None
-    header, payload, descriptor = request
+    header, payload = request
     first_row = header.first_row
     sys.path[:] = payload["path"]
     if payload["pythonpath"] is None:
@@ -172,7 +183,7 @@ def _construct(channel: socket.socket) -> tuple[list, list, list, int] | None:
         channel.sendall(protocol.pack(*request, status=status, first_row=row))
 
     try:
-        with open(descriptor, "rb") as file:
+        with open(pickles, "rb") as file:
             file.seek(0)
             load = pickle.Unpickler(file).load
             inherited = load()

@@ -240,11 +240,8 @@ class Stepper:
         with contextlib.suppress(self._catch):
             self._envs[row].close()
         env = create(self._spare.constructors[row])
-        difference = same_spaces.difference(
-            self._spare.facts[row], construction.inspect(env)
-        )
-        if difference:
-            raise Defect(f"the replacement environment has other spaces: {difference}")
+        facts = construction.inspect(env)
+        same_spaces.check_replacement(self._spare.facts[row], facts)
         self._envs[row], self._steps[row] = env, env.step
         self._broken[row], self._unseeded[row] = False, True
 
