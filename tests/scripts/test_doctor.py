@@ -7,7 +7,6 @@ from importlib import metadata
 
 import pytest
 
-from tfagents_batch import placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.scripts import app, doctor
 from tfagents_batch.scripts.doctor import FAILED, OK, WARNING
@@ -129,11 +128,6 @@ def test_a_gpu_that_cannot_be_used_is_a_warning(monkeypatch, capsys):
     assert "install NVIDIA driver" in advice
 
 
-def test_memory_of_gpus_is_read_before_tensorflow_takes_it():
-    names = [*doctor.CHECKS]
-    assert names.index("GPUs") < names.index("import")
-
-
 def test_no_driver_is_no_warning(monkeypatch, capsys):
     monkeypatch.setattr(nvidia, "driver", lambda: None)
     assert doctor.run("GPU driver", doctor.driver)
@@ -152,10 +146,3 @@ def test_the_exit_status_says_whether_training_works(monkeypatch, capsys):
     assert capsys.readouterr().out.endswith("\ntraining works on this machine\n")
     assert doctor.main(["--seconds=3"]) == app.EXIT_DATA
     assert capsys.readouterr().out.endswith("does not work on this machine\n")
-
-
-def test_the_check_of_tensorflow_takes_memory_of_a_gpu_as_it_needs_it(monkeypatch):
-    claimed = []
-    monkeypatch.setattr(placement, "claim", lambda found: claimed.append(found.name))
-    doctor.operations()
-    assert claimed == ["gpu"]
