@@ -117,7 +117,9 @@ def run(
             if tensorflow:
                 import_tensorflow()
             if trains:
-                stack.enter_context(saving_programs())
+                from tfagents_batch.training import compilation
+
+                stack.enter_context(compilation.allow_storing())
             return main(argv)
     except BaseException as error:
         status = _status(error)
@@ -139,13 +141,6 @@ def show(text: str) -> None:
         print(text, flush=True)
     except (OSError, ValueError) as error:
         _print(f"warning: stdout cannot be written ({error}); the line was: {text}")
-
-
-def saving_programs() -> contextlib.AbstractContextManager[None]:
-    """Return a context that saves compiled programs; no user code may run in it."""
-    from tfagents_batch.training import compilation
-
-    return compilation.allow_storing()
 
 
 def parse(argv: Sequence[str], command: type[Command]) -> Command | None:

@@ -6,7 +6,22 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckCommand:
+    """Flags of this script."""
+
+    env: str | None = option(None, "environment to check")
+    env_kwargs: dict | None = option(None, "arguments of the environment")
+    steps: int = option(1000, "number of steps with random actions", least=1)
+    seed: int = option(
+        0, "seed of the environment and of the actions", least=0, most=2**31 - 1
+    )
+    debug: bool = option(False, "print tracebacks, also of reported problems")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -15,34 +30,15 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 65 if a defect was found, else 0.
     """
-    from tfagents_batch.config import option
     from tfagents_batch.envs.checking.check import check_env
-    from tfagents_batch.errors import UserError
 
-    @dataclasses.dataclass(frozen=True)
-    class Command:
-        """Flags of this script."""
-
-        env: str | None = option(None, "environment to check")
-        env_kwargs: dict | None = option(None, "arguments of the environment")
-        steps: int = option(1000, "number of steps with random actions", least=1)
-        seed: int = option(
-            0, "seed of the environment and of the actions", least=0, most=2**31 - 1
-        )
-        debug: bool = option(False, "print tracebacks, also of reported problems")
-
-    command = app.parse(argv, Command)
+    command = app.parse(argv, CheckCommand)
     if command is None:
         return 0
     if command.env is None:
         raise UserError("no environment is given; pass --env=<name>")
-    report = check_env(
-        command.env,
-        command.steps,
-        command.seed,
-        command.env_kwargs,
-        raise_on_defect=False,
-    )
+    played = command.env, command.steps, command.seed, command.env_kwargs
+    report = check_env(*played, raise_on_defect=False)
     for finding in report.findings:
         print(finding.full_text() if command.debug else finding)
     print(report.headline(), file=sys.stderr)

@@ -15,19 +15,26 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING
 
+from packaging.requirements import Requirement
+
+from tfagents_batch.config import option
 from tfagents_batch.scripts import app
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
-    from tfagents_batch.training.diagnostics.gpu import Line
+from tfagents_batch.training.diagnostics import cuda, gpu, nvidia
+from tfagents_batch.training.diagnostics.gpu import LITTLE_MEMORY, Line
 
 PACKAGE = "tfagents_batch"
 OK, WARNING, FAILED = "ok", "warning", "FAILED"
-LITTLE_MEMORY = 2 << 30  # bytes; training may need more
-Result = tuple[str, str, str]  # state, what was found, and what to do (or "")
+
+
+@dataclasses.dataclass(frozen=True)
+class DoctorCommand:
+    """Flags of this script."""
+
+    seconds: float = option(
+        600.0, "time limit of the checks in a second process, in seconds", above=0
+    )
+    debug: bool = option(False, "print tracebacks")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -36,18 +43,7 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 0 if training works, warnings or not, else 65.
     """
-    from tfagents_batch.config import option
-
-    @dataclasses.dataclass(frozen=True)
-    class Command:
-        """Flags of this script."""
-
-        seconds: float = option(
-            600.0, "time limit of the checks in a second process, in seconds", above=0
-        )
-        debug: bool = option(False, "print tracebacks")
-
-    command = app.parse(argv, Command)
+    command = app.parse(argv, DoctorCommand)
     if command is None:
         return 0
     works = all([*packages(), run("machine", machine), isolated(command.seconds)])
@@ -55,11 +51,18 @@ def main(argv: Sequence[str]) -> int:
     return 0 if works else app.EXIT_DATA
 
 
-def run(name: str, check: Callable[[], Result]) -> bool:
-    """Run a check and print its row; return False if it failed."""
+def run(name: str, check: Callable[[], Line], wrong: str = WARNING) -> bool:
+    """Run a check and print its row; return False if it failed.
+
+    Args:
+      name: name of the row.
+      check: function that returns what was found, and advice if something is wrong.
+      wrong: state of a row with advice.
+    """
     print(f"{name:15} ", end="", flush=True)
     try:
-        state, text, advice = check()
+        text, advice = check()
+        state = wrong if advice else OK
     except Exception as error:
         state, text, advice = FAILED, f"{type(error).__name__}: {error}", ""
     print(f"{state:8} {_indented(text)}", flush=True)
@@ -74,22 +77,20 @@ def _indented(text: str) -> str:
 
 def packages() -> list[bool]:
     """Check the versions of Python and of all required packages."""
-    from packaging.requirements import Requirement
-
     try:
         python = metadata.metadata(PACKAGE)["Requires-Python"] or ""
     except metadata.PackageNotFoundError:
-        result = WARNING, "is imported but not installed", "install it by pip"
-        return [run(PACKAGE, lambda: result)]
+        found = Line("is imported but not installed", "install it by pip")
+        return [run(PACKAGE, lambda: found)]
     needed = [Requirement(text) for text in metadata.requires(PACKAGE) or ()]
     needed = [each for each in needed if not each.marker or each.marker.evaluate()]
     return [
-        run(each.name, functools.partial(supported, each))
+        run(each.name, functools.partial(supported, each), FAILED)
         for each in [Requirement(f"python{python}"), *needed]
     ]
 
 
-def supported(needed: Requirement) -> Result:
+def supported(needed: Requirement) -> Line:
     """Compare the installed version of a package with the supported range."""
     name, wanted = needed.name, needed.specifier
     advice = f'pip install "{name}{wanted}"'
@@ -100,14 +101,13 @@ def supported(needed: Requirement) -> Result:
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            return FAILED, "is missing", advice
+            return Line("is missing", advice)
+    fits = wanted.contains(version, prereleases=True)
     text = f"{version} (supported: {wanted or 'any'})"
-    if wanted.contains(version, prereleases=True):
-        return OK, text, ""
-    return FAILED, text, advice
+    return Line(text, "" if fits else advice)
 
 
-def machine() -> Result:
+def machine() -> Line:
     """Report the cores and the memory that this process may use."""
     from tfagents_batch.envs.shared import cpus
     from tfagents_batch.machine import available_bytes
@@ -116,10 +116,9 @@ def machine() -> Result:
     memory = "unknown" if free is None else f"{free / 2**30:.1f} GiB available"
     text = f"{platform.system()} {platform.machine()}, {len(cpus.available())} cores, "
     text += f"memory {memory}"
-    if free is not None and free < LITTLE_MEMORY:
-        advice = "end other programs, or train with fewer environments (--num_envs)"
-        return WARNING, text, advice
-    return OK, text, ""
+    little = free is not None and free < LITTLE_MEMORY
+    advice = "end other programs, or train with fewer environments (--num_envs)"
+    return Line(text, advice if little else "")
 
 
 def isolated(seconds: float) -> bool:
@@ -146,66 +145,47 @@ def isolated(seconds: float) -> bool:
     return status == 0
 
 
-def imports() -> Result:
+def imports() -> Line:
     """Check that TensorFlow can be imported."""
     app.import_tensorflow()
-    return OK, "TensorFlow can be imported", ""
+    return Line("TensorFlow can be imported")
 
 
-def driver() -> Result:
+def driver() -> Line:
     """Check the NVIDIA driver."""
-    from tfagents_batch.training.diagnostics import gpu, nvidia
-
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return _result(gpu.driver_line(nvidia.driver(), hidden))
+    return gpu.driver_line(nvidia.driver(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def gpus() -> Result:
+def gpus() -> Line:
     """Check each GPU of the machine, and who uses its memory."""
-    from tfagents_batch.training.diagnostics import gpu, nvidia
-
-    return _result(gpu.gpus_line(nvidia.gpus()))
+    return gpu.gpus_line(nvidia.gpus())
 
 
-def libraries() -> Result:
+def libraries() -> Line:
     """Check CUDA's libraries, after TensorFlow has searched for GPUs."""
-    import tensorflow as tf
-
-    from tfagents_batch.training.diagnostics import cuda, gpu
-
-    seen, folder = len(tf.config.list_physical_devices("GPU")), cuda.folder()
-    found = cuda.libraries(folder)
-    return _result(gpu.library_line(cuda.build(folder), found, seen))
+    found = gpu.facts()
+    return gpu.library_line(found.build, found.libraries, found.seen)
 
 
-def compiler() -> Result:
+def compiler() -> Line:
     """Check what XLA needs to compile programs for a GPU."""
-    from tfagents_batch.training.diagnostics import cuda, gpu
-
     folder = cuda.folder()
-    found = cuda.compiler(folder, os.environ)
-    return _result(gpu.compiler_line(cuda.build(folder), found))
+    return gpu.compiler_line(cuda.build(folder), cuda.compiler(folder, os.environ))
 
 
-def _result(line: Line) -> Result:
-    """Return a warning if there is advice: training works without a GPU."""
-    return WARNING if line.advice else OK, *line
-
-
-def operations() -> Result:
+def operations() -> Line:
     """Check that TensorFlow runs an operation, on a GPU if it sees one."""
     import tensorflow as tf
 
     from tfagents_batch import placement
 
-    gpu = placement.Placement(update=placement.GPU)
-    placement.claim(gpu)  # without taking all of its memory
+    placement.claim(placement.Placement(update=placement.GPU))  # not all of its memory
     tf.ones([3]).numpy()
     gpus = len(tf.config.list_physical_devices("GPU"))
-    return OK, f"TensorFlow runs; GPUs: {gpus}", ""
+    return Line(f"TensorFlow runs; GPUs: {gpus}")
 
 
-def engine() -> Result:
+def engine() -> Line:
     """Check the native environment engine; build it if necessary."""
     from tfagents_batch.envs.native import build
 
@@ -216,21 +196,21 @@ def engine() -> Result:
             "install a C++ compiler (Debian: apt install g++) or set CXX to one; until "
             "then environments use the portable backend, which is slower"
         )
-        return WARNING, str(reason), advice
-    return OK, "the native engine is built and loads", ""
+        return Line(str(reason), advice)
+    return Line("the native engine is built and loads")
 
 
-def cache() -> Result:
+def cache() -> Line:
     """Check the store of compiled programs."""
     from tfagents_batch.training import compilation
 
     reason = compilation.enable(threads=1)  # like most runs
     if reason:
-        return WARNING, f"off: {reason}", "every run recompiles until this is fixed"
-    return OK, f"in {compilation.root()}", ""
+        return Line(f"off: {reason}", "every run recompiles until this is fixed")
+    return Line(f"in {compilation.root()}")
 
 
-def workers() -> Result:
+def workers() -> Line:
     """Check that worker processes step environments."""
     import tensorflow as tf
 
@@ -241,11 +221,10 @@ def workers() -> Result:
         for _ in range(10):
             state, _ = env.step(state, tf.zeros([4], tf.int32))
         env.check()
-        text = f"2 processes step 4 CartPoles through the {env.backend} backend"
-    return OK, text, ""
+        return Line(f"2 processes step 4 CartPoles through the {env.backend} backend")
 
 
-CHECKS: dict[str, Callable[[], Result]] = {
+CHECKS: dict[str, Callable[[], Line]] = {
     "engine": engine,
     "GPU driver": driver,
     "GPUs": gpus,  # before TensorFlow takes memory
@@ -259,10 +238,8 @@ CHECKS: dict[str, Callable[[], Result]] = {
 NEED_DRIVER = ("GPUs", "CUDA", "GPU compiler")
 
 
-def checks() -> dict[str, Callable[[], Result]]:
+def checks() -> dict[str, Callable[[], Line]]:
     """Return the checks that apply to this machine, in their order, by name."""
-    from tfagents_batch.training.diagnostics import nvidia
-
     skipped = () if nvidia.installed() else NEED_DRIVER
     return {name: check for name, check in CHECKS.items() if name not in skipped}
 

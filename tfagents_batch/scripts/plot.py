@@ -13,7 +13,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import app
+from tfagents_batch.training.analysis import curves, figure
 
 TRAIN, EVAL = "episode/return_mean", "eval/return_mean"
 _RETURNS = {
@@ -26,44 +29,40 @@ _LEGEND = 60  # characters of a line of a legend or a title
 _COLORS = ("blue", "orange", "green", "red", "purple", "brown", "pink", "olive", "cyan")
 
 
+@dataclasses.dataclass(frozen=True)
+class PlotCommand:
+    """Flags of this script."""
+
+    logdir: tuple[str, ...] = option(
+        ("logs",), "run folders, or folders that contain runs"
+    )
+    out: str = option("learning_curves.png", "PNG file to write")
+    metric: tuple[str, ...] = option(
+        (), f"metrics to plot; empty: {TRAIN} and, if logged, {EVAL}"
+    )
+    compare: bool = option(False, "plot all runs on an environment in one panel")
+    threshold: tuple[float, ...] = option(
+        (), "returns to mark with a dashed line: one for all panels, or one per panel"
+    )
+    debug: bool = option(False, "print tracebacks")
+
+
 class Panel(NamedTuple):
     """Panel of a figure.
 
     Attributes:
       title, quantity: texts above the panel and at its y-axis.
-      lines: pairs of a legend label and the ``curves`` of its runs.
+      lines: pairs of a legend label and the curves of its runs.
     """
 
     title: str
     quantity: str
-    lines: list[tuple[str, list[Any]]]
+    lines: list[tuple[str, list[curves.Curve]]]
 
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write a PNG file and print its path."""
-    from tfagents_batch.config import option
-    from tfagents_batch.errors import UserError
-    from tfagents_batch.training.analysis import curves
-
-    @dataclasses.dataclass(frozen=True)
-    class Command:
-        """Flags of this script."""
-
-        logdir: tuple[str, ...] = option(
-            ("logs",), "run folders, or folders that contain runs"
-        )
-        out: str = option("learning_curves.png", "PNG file to write")
-        metric: tuple[str, ...] = option(
-            (), f"metrics to plot; empty: {TRAIN} and, if logged, {EVAL}"
-        )
-        compare: bool = option(False, "plot all runs on an environment in one panel")
-        threshold: tuple[float, ...] = option(
-            (),
-            "returns to mark with a dashed line: one for all panels, or one per panel",
-        )
-        debug: bool = option(False, "print tracebacks")
-
-    command = app.parse(argv, Command)
+    command = app.parse(argv, PlotCommand)
     if command is None:
         return 0
     found = panels(curves.group(command.logdir), command.metric, command.compare)
@@ -81,7 +80,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list[Panel]:
+def panels(
+    groups: Sequence[curves.Group], metrics: Sequence[str], compare: bool
+) -> list[Panel]:
     """Return the panels to draw; report runs without the metric on stderr.
 
     Args:
@@ -93,9 +94,6 @@ def panels(groups: Sequence[Any], metrics: Sequence[str], compare: bool) -> list
     Raises:
       UserError: if no run has a requested metric.
     """
-    from tfagents_batch.errors import UserError
-    from tfagents_batch.training.analysis import curves
-
     problem: UserError | None = None
     found: dict[tuple[str, str], Panel] = {}
     for group in groups:
@@ -146,8 +144,6 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
     Raises:
       UserError: if matplotlib is missing.
     """
-    from tfagents_batch.training.analysis import figure
-
     columns = 2 if len(found) == 4 else min(_COLUMNS, len(found))
     rows = -(-len(found) // columns)
     with figure.panels(rows, columns, (5 * columns, 4 * rows), out) as axes:
@@ -159,8 +155,6 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
 
 def _draw_panel(axis: Any, panel: Panel, threshold: float | None) -> None:
     from matplotlib import ticker, transforms
-
-    from tfagents_batch.training.analysis import curves, figure
 
     for number, (label, read) in enumerate(panel.lines):
         color = f"tab:{_COLORS[number % len(_COLORS)]}"

@@ -14,7 +14,7 @@ from tests.support import python
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.adapters.dm import to_space
-from tfagents_batch.envs.contract import EnvContract, rollout
+from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.envs.testing import CountingEnv
@@ -221,11 +221,3 @@ found = {name.partition(".")[0] for name in sys.modules}
 print(json.dumps(sorted(found & {"gym", "dm_env", "ale_py", "cv2", "tensorflow"})))
 """
     assert json.loads(python.run(code).stdout) == []
-
-
-class TestContract(EnvContract):
-    """Run in this process, because workers only see a ``gymnasium.Env``."""
-
-    def make_env(self):
-        kwargs = {"seed_argument": "seed", "length": 4}
-        return make_env(walk, 3, 0, env_kwargs=kwargs)

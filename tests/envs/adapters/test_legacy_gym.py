@@ -13,7 +13,7 @@ from tests.support import python
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.adapters import legacy_gym
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
-from tfagents_batch.envs.contract import EnvContract, rollout
+from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.envs.testing import CountingEnv
@@ -251,13 +251,6 @@ def test_an_instance_is_stepped_in_this_process():
 def test_gymnasium_environments_and_unknown_objects_are_returned_unchanged():
     for thing in (CountingEnv(), object()):
         assert adapt(thing) is thing
-
-
-class TestContract(EnvContract):
-    """Run in this process, because workers only see a ``gymnasium.Env``."""
-
-    def make_env(self):
-        return make_env(lambda: gym.make("CartPole-v1"), 3, 0)
 
 
 def test_an_environment_of_the_older_interface_plays_in_workers(walk_id):

@@ -350,7 +350,7 @@ MISTAKES = [
         with_(
             reset=lambda self, seed, options=None: CountingEnv.reset(self, seed=seed)
         ),
-        *("required of reset(), raised TypeError of reset()", "argument: 'seed'"),
+        *("raised TypeError of reset()", "argument: 'seed'"),
     ),
     (lambda: Unseeded("reset"), UNSEEDED, "from self.np_random"),
     (lambda: Unseeded("step"), UNSEEDED, "[step() at step"),

@@ -133,7 +133,7 @@ def test_a_row_that_ends_while_it_restarts_is_an_error(make):
 @pytest.mark.parametrize(
     ("metadata", "found"),
     [
-        (None, "no autoreset mode"),
+        (None, "the autoreset mode None"),
         ({"autoreset_mode": "SameStep"}, "the autoreset mode SameStep"),
         ({"autoreset_mode": AutoresetMode.DISABLED}, "mode AutoresetMode.DISABLED"),
     ],

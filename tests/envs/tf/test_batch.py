@@ -96,18 +96,6 @@ def test_every_row_draws_new_random_numbers_in_every_step():
     assert len(np.unique(moves)) == moves.size
 
 
-def test_only_rows_that_ended_restart():
-    steps = rows(60, TensorBatch(Walk(), 5, check=False))
-    first, last, place, reward = (
-        np.stack([getattr(step, name) for step in steps])
-        for name in ("first", "last", "observation", "reward")
-    )
-    np.testing.assert_array_equal(first[1:], last[:-1])
-    assert last.any() and not last.all(1).any()
-    assert np.all(place[first] == 0)
-    assert np.all(reward[first] == 0) and np.all(reward[~first] == 1)
-
-
 class Picky(Walk):
     """A walk that cannot be stepped after the end of an episode."""
 

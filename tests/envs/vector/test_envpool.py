@@ -198,15 +198,6 @@ def test_an_existing_pool_is_refused():
         make_env(pool)
 
 
-def test_results_in_another_order_are_an_error():
-    batch = ours.EnvPoolBatch("CartPole-v1", 2)
-    with VectorEnv(batch) as env:
-        state, _ = env.init(1)
-        batch._order = np.array([1, 0])
-        with pytest.raises(EnvError, match=r"returned environments \[0, 1\]"):
-            env.step(state, [0, 0])
-
-
 def test_an_agent_trains_and_is_evaluated_on_envpool(tmp_path, linear):
     batch = {"env": "envpool:CartPole-v1", "num_envs": 4, "num_workers": 2}
     sizes = {"steps": 200, "rollout.length": 64, "eval_episodes": 2, "compile": "off"}

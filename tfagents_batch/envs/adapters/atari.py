@@ -186,18 +186,8 @@ def check(name: str, spec: EnvSpec, kwargs: dict[str, Any]) -> None:
     known = {*ale, *_CONTROL, *options} - {"game"}
     for key in kwargs:
         if key not in known:
-            fix = hint(key, known)
-            if key in _options(True):
-                kind = '"ga3c"' if wanted else "off"
-                fix = f"it belongs to the standard preprocessing; preprocess is {kind}"
-            elif "reward" in key:
-                fix = (
-                    "rewards stay raw, so that episode returns are scores; the "
-                    "algorithm scales them"
-                )
-            raise UserError(
-                f"env_kwargs has {key!r}, which {name!r} does not take; {fix}"
-            )
+            given = f"env_kwargs has {key!r}, which {name!r} does not take"
+            raise UserError(f"{given} with preprocess={wanted!r}; {hint(key, known)}")
     if wanted:
         _check_preprocessed(name, kwargs)
 

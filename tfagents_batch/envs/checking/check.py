@@ -7,7 +7,6 @@ beside it, to check that the seed determines everything. Nothing here needs Tens
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import gymnasium
 
 from tfagents_batch.envs import registry
-from tfagents_batch.envs.adapters.adapt import adapt, is_environment
+from tfagents_batch.envs.adapters.adapt import create, is_environment
 from tfagents_batch.envs.checking import declared
 from tfagents_batch.envs.checking.findings import (
     CATCH,
@@ -29,7 +28,6 @@ from tfagents_batch.envs.checking.findings import (
 from tfagents_batch.envs.checking.play import STEP, Call, play
 from tfagents_batch.envs.checking.returned import Returned
 from tfagents_batch.envs.checking.scale import hint_at_tiny_rewards
-from tfagents_batch.envs.shared import absl_flags, validation
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
@@ -84,49 +82,34 @@ def check_env(
     layers.count("check_env", "steps", steps)
     layers.count("check_env", "seed", seed, least=0)
     make = registry.constructor(env, env_kwargs)
-    absl_flags.mark_as_parsed()
-    owned = not is_environment(env)  # created here, so closed here
     report = Report(registry.describe(env))
-    with contextlib.ExitStack() as stack:
-
-        def close_later(env: Any) -> Any:
-            if owned and env is not None:
-                close = getattr(env, "close", lambda: None)
-                stack.callback(report.attempt, Place("close()"), close)
-            return env
-
-        first = close_later(_construct(make, report))
-        calls, replay = [], None
-        if first is not None:
-            calls, replay = _check(first, steps, seed, report)
+    owned = not is_environment(env)  # created here, so closed here
+    created, first = report.attempt(Place("constructor"), lambda: create(make))
+    second = None
+    try:
+        calls, replay = _check(first, steps, seed, report) if created else ([], None)
         if calls:
             same = _same(report, _SAME_INSTANCE, calls, replay(first))
-            second = close_later(_second(make, first, report)) if owned else None
+            second = _second(make, first, report) if owned else None
             if same and second is not None:
                 before, both = calls[: BESIDE_STEPS + 1], map(replay, (first, second))
                 same = _same(report, _NEW_INSTANCE, before, *both)
             report.facts["reproducible"] = same
+    finally:
+        for instance in (second, first) if owned else ():
+            close = getattr(instance, "close", lambda: None)
+            report.attempt(Place("close()"), close)
     if report.defects and raise_on_defect:
         lines = [finding.full_text() for finding in report.defects]
         raise UserError("\n".join([report.headline(), *lines]))
     return report
 
 
-def _construct(make: Callable[[], Any], report: Report) -> Any:
-    """Create the environment; return None if it cannot be checked."""
-    place = Place("constructor")
-    created, env = report.attempt(place, lambda: adapt(make()))
-    before = len(report.defects)
-    if created:
-        report.check(place, validation.environment, env)
-    return env if created and len(report.defects) == before else None
-
-
 def _second(make: Callable[[], Any], first: Any, report: Report) -> Any:
     """Create another environment beside the first; return None if that fails."""
     place = Place("constructor")
     try:
-        env = adapt(make())
+        env = create(make)
     except CATCH as error:
         text = (
             f"a second environment cannot be created beside the first: {words(error)}; "

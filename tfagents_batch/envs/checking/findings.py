@@ -157,21 +157,17 @@ class Report:
         counts = self._findings[key].counts
         counts[place.call] = counts.get(place.call, 0) + 1
 
-    def check(self, place: Place, rule: Callable, *args: Any) -> Any:
-        """Call a rule, such as those of ``validation``; add the Defect it raises.
-
-        Returns:
-          the result of the rule; None if it raised.
-        """
+    def check(self, place: Place, rule: Callable, *args: Any) -> None:
+        """Call a rule, such as those of ``validation``; add the Defect it raises."""
         try:
-            return rule(*args)
+            rule(*args)
         except Defect as defect:
             self.add_defect(defect, place)
-            return None
 
     def add_defect(self, defect: Defect, place: Place) -> None:
-        """Add a Defect that a rule of ``validation`` raised or returned."""
-        self.add(DEFECT, defect.kind, defect.field, str(defect), place)
+        """Add a Defect that a rule or an adapter raised or returned."""
+        field = defect.field or place.call
+        self.add(DEFECT, defect.kind, field, str(defect), place)
 
     def attempt(
         self, place: Place, function: Callable, *args: Any, **kwargs: Any
@@ -184,6 +180,9 @@ class Report:
         arguments = [short(value) for value in args]  # before anything can change it
         try:
             return True, function(*args, **kwargs)
+        except Defect as defect:
+            self.add_defect(defect, place)
+            return False, None
         except CATCH as error:
             inner = error.with_traceback(error.__traceback__.tb_next)  # skip this frame
             traced = failures.describe(inner)["traceback_text"]

@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
-import numpy as np
-from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tfagents_batch.envs.shared import arguments, validation
+from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.shared.options import OFF, RAISE, RESTART
-from tfagents_batch.envs.vector import autoreset
-from tfagents_batch.envs.vector.autoreset import Stepped
 from tfagents_batch.envs.vector.batch_stepper import Steppable
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
@@ -36,9 +33,10 @@ class GymnasiumBatch:
       UserError: if the vector environment cannot be used.
     """
 
+    raw_reward = None
+
     def __init__(self, env: GymnasiumVectorEnv):
         _check(env)
-        autoreset.check_mode(env)
         self.num_envs = int(env.num_envs)
         self.observation_space = env.single_observation_space
         self.action_space = env.single_action_space
@@ -59,12 +57,11 @@ class GymnasiumBatch:
             self._one_seed = True
             result = self._env.reset(seed=seeds[0])
         self._one_seed = bool(self._one_seed)
-        validation.reset_result(result)
         return result
 
-    def step(self, action: Any, over: np.ndarray) -> Stepped:
-        """Step every row; rows that are over restart."""
-        return autoreset.next_step(self._env, action, over)
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step or restart every row."""
+        return self._env.step(action)
 
     def close(self, failed: bool = False) -> None:
         """Close it; with ``failed`` it may no longer respond. Idempotent."""
@@ -94,7 +91,9 @@ def VectorEnv(
     ``jit_compile=True`` and has no deadlines, and its crash ends this process.
     Otherwise it behaves like environments that ``make_env`` creates one by one.
 
-    Its autoreset mode must be NEXT_STEP, Gymnasium's default; see ``vector.autoreset``.
+    Its autoreset mode must be NEXT_STEP, Gymnasium's default: a vector environment
+    steps all of its rows or none, so SAME_STEP would lose the first transition of each
+    episode, and DISABLED would waste a step.
 
     >>> import gymnasium
     >>> import tensorflow as tf
@@ -149,6 +148,15 @@ def _check(env: GymnasiumVectorEnv) -> None:
             f"this {type(env.unwrapped).__name__} is already stepped by another "
             "environment; create one for each, such as one for training and one for "
             "evaluation"
+        )
+    mode = (env.metadata or {}).get("autoreset_mode")
+    if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.NEXT_STEP.value):
+        raise UserError(
+            f"{type(env.unwrapped).__name__} has the autoreset mode {mode}; expected "
+            "NEXT_STEP, Gymnasium's default, which loses no step: create it with "
+            "autoreset_mode=gymnasium.vector.AutoresetMode.NEXT_STEP (in "
+            "gymnasium.make_vec, as an entry of vector_kwargs); if it restarts ended "
+            "rows on their next step, say so in its metadata"
         )
 
 

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
@@ -23,28 +22,39 @@ from tfagents_batch.envs.shared import (
     observation_rules,
     validation,
 )
-from tfagents_batch.envs.shared.failures import Failure
-from tfagents_batch.envs.shared.observation_rules import flat as flatten
-from tfagents_batch.envs.shared.observations import ObservationWriter, outside_text
-from tfagents_batch.envs.vector.autoreset import Stepped
+from tfagents_batch.envs.shared.failures import Defect, Failure
+from tfagents_batch.envs.shared.observations import outside_text
+from tfagents_batch.envs.vector.observation_reader import ObservationReader
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.worker.finite import FiniteCheck
 
 
 @runtime_checkable
 class Steppable(Protocol):
-    """Batch of environments that restarts as in autoreset mode NEXT_STEP."""
+    """Batch of environments that restarts in Gymnasium's autoreset mode NEXT_STEP.
+
+    The row after an episode's last one ignores its action, contains the next episode's
+    first observation and has reward 0.
+
+    Attributes:
+      num_envs: B.
+      observation_space, action_space: spaces of one environment.
+      max_episode_steps: time limit in steps, or None.
+      raw_reward: key of the rewards before clipping in the info of ``step``, for the
+        statistics; None if rewards are not clipped.
+    """
 
     num_envs: int
     observation_space: gymnasium.Space
     action_space: gymnasium.Space
     max_episode_steps: int | None
+    raw_reward: str | None
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         """Return batched first observations and infos; row i depends on (seed, i)."""
 
-    def step(self, action: Any, over: np.ndarray) -> Stepped:
-        """Step every row; rows that are ``over`` restart."""
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step or restart every row; the results are read before the next call."""
 
     def close(self, failed: bool = False) -> None:
         """Free the batch; after a failure it may not respond. Idempotent."""
@@ -132,28 +142,37 @@ class BatchStepper:
         arrays.episode[:] = -1
         rows = range(len(self._over))
         arrays.seed[:] = [construction.env_seed(seed, row) for row in rows]
-        observation, info = self._batch.reset(seed)
-        space = self._batch.observation_space
-        self._observations.read(flatten(space, observation))
+        result = self._batch.reset(seed)
+        validation.reset_result(result)
+        observation, info = result
+        self._observations.read(observation)
         observation_rules.refuse(self._finite.check())
         self._refuse_masks(np.zeros(len(self._over), bool))
         self._write(np.zeros(len(self._over)))
         self._write_info(info)
 
     def _step(self) -> None:
-        stepped = self._batch.step(self._action(), self._over)
+        result = self._batch.step(self._action())
+        validation.step_result(result)
+        observation, reward, terminated, truncated, info = result
+        validation.info(info)
+        count = len(self._over)
+        reward = _column("reward", reward, count, "fiub", "numbers").astype(np.float64)
+        terminated = _column("terminated", terminated, count, "b", "bools")
+        truncated = _column("truncated", truncated, count, "b", "bools")
+        self._refuse_ends(self._over & (terminated | truncated))
+        reward[self._over] = 0.0
         if self._finite.enabled:
-            _refuse_reward(stepped.reward)
-        self._observations.read(stepped.observation)
+            _refuse_reward(reward)
+        self._observations.read(observation)
         observation_rules.refuse(self._finite.check())
-        self._refuse_masks(stepped.terminated & ~self._over)
-        arrays = self._arrays
-        arrays.reward[:] = stepped.reward
-        arrays.terminated[:] = stepped.terminated
-        arrays.truncated[:] = stepped.truncated
-        raw = stepped.reward if stepped.raw_reward is None else stepped.raw_reward
-        self._write(raw)
-        self._write_info(stepped.info)
+        self._refuse_masks(terminated & ~self._over)
+        arrays, raw = self._arrays, self._batch.raw_reward
+        arrays.reward[:] = reward
+        arrays.terminated[:] = terminated
+        arrays.truncated[:] = truncated
+        self._write(reward if raw is None else np.asarray(info[raw], np.float64))
+        self._write_info(info)
 
     def _write(self, reward: np.ndarray) -> None:
         """Write flags and statistics; rows whose episode has ended start a new one."""
@@ -190,6 +209,15 @@ class BatchStepper:
                 value[over] = neutral
             flat.append(value)
         return spaces.pack(space, flat)
+
+    def _refuse_ends(self, both: np.ndarray) -> None:
+        """Refuse rows that end in the step in which they restart."""
+        if both.any():
+            raise Defect(
+                "a row ended in the step in which it had to restart: its autoreset "
+                "mode may not be NEXT_STEP, as its metadata says",
+                row=int(np.argmax(both)),
+            )
 
     def _refuse_masks(self, terminated: np.ndarray) -> None:
         if self._no_action is not None:
@@ -242,57 +270,21 @@ def _neutral(leaf: spaces.Leaf) -> Any:
     return np.asarray(space.start)
 
 
+def _column(
+    name: str, value: Any, num_envs: int, kinds: str, expected: str
+) -> np.ndarray:
+    array = np.asarray(value)
+    if array.shape != (num_envs,) or array.dtype.kind not in kinds:
+        raise Defect(
+            f"{name} is {validation.kind_of(array)}; expected {expected} of shape "
+            f"[{num_envs}]"
+        )
+    return array
+
+
 def _refuse_reward(reward: np.ndarray) -> None:
     """Raise a Defect for rewards that float32 cannot represent."""
     if np.abs(reward).max(initial=0.0) <= validation.FLOAT_MAX:  # false for NaN
         return
     for row, value in enumerate(reward.tolist()):
         validation.finite_reward(value, row)
-
-
-class ObservationReader:
-    """Reader that checks batched observations and copies them into the shared arrays.
-
-    Args:
-      space: observation space of one environment.
-      arrays: one ``[B, ...]`` per leaf.
-
-    Attributes:
-      writer: writer of single observations to the same arrays.
-    """
-
-    def __init__(self, space: gymnasium.Space, arrays: Sequence[np.ndarray]):
-        self._leaves = [
-            (leaf, spaces.field(leaf.path), array)
-            for leaf, array in zip(spaces.leaves(space), arrays, strict=True)
-        ]
-        self.writer = ObservationWriter(space, list(arrays))
-
-    def read(self, flat: Sequence[Any]) -> None:
-        """Check and copy observations, leaves ``[B, ...]``.
-
-        Raises:
-          Defect: for wrong shapes, wrong dtypes and integers out of range.
-        """
-        for batch, (leaf, name, array) in zip(flat, self._leaves, strict=True):
-            value = np.asanyarray(batch)  # masks remain, and are refused
-            rules = [observation_rules.form_defects, observation_rules.fit_defects]
-            if not isinstance(leaf.space, gs.Box):  # discrete values must be in range
-                rules.insert(1, observation_rules.bounds_defects)
-            for rule in rules:
-                observation_rules.refuse(rule(leaf, value, name, array.shape[:1]))
-            array[:] = value
-
-    def outside(self) -> dict[str, int]:
-        """Return ``{leaf: rows outside the bounds of its Box}``, not a defect."""
-        counts = {}
-        for leaf, name, array in self._leaves:
-            if isinstance(leaf.space, gs.Box):
-                low, high = leaf.space.low, leaf.space.high
-                if array.dtype.kind == "f":  # round the bounds like the observation
-                    low, high = low.astype(array.dtype), high.astype(array.dtype)
-                wrong = (array < low) | (array > high)
-                count = int(wrong.reshape(len(array), -1).any(axis=1).sum())
-                if count:
-                    counts[name] = count
-        return counts

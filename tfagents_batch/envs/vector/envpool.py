@@ -18,11 +18,7 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.envs.shared import cpus, validation
-from tfagents_batch.envs.shared.failures import Defect
-from tfagents_batch.envs.shared.observation_rules import flat as flatten
-from tfagents_batch.envs.vector import autoreset
-from tfagents_batch.envs.vector.autoreset import Stepped
+from tfagents_batch.envs.shared import cpus
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
 from tfagents_batch.suggest import closest, hint
@@ -87,8 +83,8 @@ class EnvPoolBatch:
         self.max_episode_steps = int(limit) if limit > 0 else None
         columns = spec.state_array_spec
         self.info_keys = {"lives": "int32"} if "info:lives" in columns else {}
-        self._has_raw_reward = "info:reward" in columns
-        self._order = np.arange(num_envs)
+        # Atari only: the reward before reward_clip.
+        self.raw_reward = "reward" if "info:reward" in columns else None
         self._pool: Any = None
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
@@ -104,41 +100,27 @@ class EnvPoolBatch:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _ = self._pool.observation_space  # cached by EnvPool, warns once
-        result = self._pool.reset()
-        validation.reset_result(result)
-        observation, info = result
-        self._check_order(info)
-        flat = flatten(self._space, observation)
-        return spaces.pack(self.observation_space, self._channels_last(flat)), info
+        observation, info = self._pool.reset()
+        return self._channels_last(observation), info
 
-    def step(self, action: Any, over: np.ndarray) -> Stepped:
-        """Step every row; rows that are over restart."""
-        stepped = autoreset.next_step(self._pool, action, over)
-        self._check_order(stepped.info)
-        raw = None
-        if self._has_raw_reward:  # Atari only: the reward before reward_clip
-            raw = np.asarray(stepped.info["reward"], np.float64)
-        observation = self._channels_last(stepped.observation)
-        return stepped._replace(observation=observation, raw_reward=raw)
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step or restart every row."""
+        observation, *rest = self._pool.step(action)
+        return self._channels_last(observation), *rest
 
     def close(self, failed: bool = False) -> None:
         """End the threads."""
         self._pool = None
 
-    def _check_order(self, info: dict[str, Any]) -> None:
-        if not np.array_equal(info["env_id"], self._order):
-            raise Defect(f"EnvPool returned environments {info['env_id'].tolist()}")
-
-    def _channels_last(self, flat: list[Any]) -> list[Any]:
+    def _channels_last(self, observation: Any) -> Any:
         """Return images with channels last, in buffers that the next step reuses."""
-        flat_last = []
-        for value, buffer in zip(flat, self._images, strict=True):
+        flat = spaces.flatten(self._space, observation)
+        for index, buffer in enumerate(self._images):
             if buffer is not None:
                 for channel in range(buffer.shape[-1]):  # faster than one transposition
-                    buffer[..., channel] = value[:, channel]
-                value = buffer
-            flat_last.append(value)
-        return flat_last
+                    buffer[..., channel] = flat[index][:, channel]
+                flat[index] = buffer
+        return spaces.pack(self.observation_space, flat)
 
 
 def _find(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
