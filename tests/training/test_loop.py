@@ -99,8 +99,8 @@ class FakeExperiment:
 
     source = None
 
-    def __init__(self, config=BASE, returns=(), fails=lambda step: None):
-        self.config, self._returns = config, iter(returns)
+    def __init__(self, config=BASE, returns=(), fails=lambda step: None, clips=None):
+        self.config, self._returns, self.clips = config, iter(returns), clips
         self.program = FakeProgram(fails)
 
     def start(self, step):
@@ -124,10 +124,15 @@ class Records:
         # With a callback of iterations, each one is a call of the program.
         seen = None if grouped else lambda iterated: None
         self.callbacks = Callbacks(pathlib.Path(), on_iteration=seen)
-        self.folder, self.due, self.message = pathlib.Path(), math.inf, pytest.fail
+        self.folder, self.console, self.logger = pathlib.Path(), self, self
+        self.messages, self.videos = [], []
+        self.message = self.messages.append
 
-    def iteration(self, step, metrics):
+    def update(self, step, metrics):
         self.progress.append(step)
+
+    def video(self, name, frames, step, fps):
+        self.videos.append((name, step, len(frames), fps))
 
     def write(self, metrics, step):
         self.lines.append((step, metrics))
@@ -139,8 +144,8 @@ class Records:
     def variables(self):
         return {}
 
-    def event(self, event, step):
-        self.events.append((step, event))
+    def event(self, event, step, **fields):
+        self.events.append((step, event if isinstance(event, dict) else fields))
 
     def run(self, experiment, state=None, **requests):
         loop = Loop(experiment, FakeInterrupts(self, **requests), self, state)
@@ -171,9 +176,9 @@ def test_training_ends_after_the_iteration_that_reaches_the_steps(whole):
     per_iteration = records.progress[0]
     assert 40 <= per_iteration <= 50  # 2 x 25 less the restarts
     assert records.finished
-    assert loop.step >= 400
+    assert loop.record.step >= 400
     assert records.progress[-2] < 400
-    assert records.progress[-1] == loop.step
+    assert records.progress[-1] == loop.record.step
 
 
 def test_lines_are_written_when_due_and_at_the_end(whole):
@@ -317,7 +322,7 @@ def test_a_stop_after_the_update_saves_the_new_step_and_weights():
     records = Records()
     loop = records.run(FakeExperiment(QUIET, fails=fails))
     assert not records.finished
-    assert records.progress == [45] and loop.step == 90
+    assert records.progress == [45] and loop.record.step == 90
     step, state, _ = records.saved[-1]
     assert step == state["step"] == 90
 
@@ -333,7 +338,7 @@ def test_a_callback_ends_training_with_a_checkpoint():
     records = Records()
     records.callbacks = Callbacks(pathlib.Path(), on_iteration=lambda iterated: False)
     loop = records.run(FakeExperiment(QUIET))
-    assert records.finished and loop.step == records.saved[-1][0] == 45
+    assert records.finished and loop.record.step == records.saved[-1][0] == 45
 
 
 @pytest.mark.parametrize("what", ["on_iteration", "on_evaluation"])
@@ -437,6 +442,43 @@ def test_training_without_any_finite_gradient_never_counts_as_finished():
     record.step = BASE.steps
     record.add(skipped(1))
     assert record.done
+
+
+class FakeClips:
+    """Fake clips of two pictures, or an error to raise."""
+
+    fps = 7.0
+
+    def __init__(self, error=None):
+        self.seeds, self._error = [], error
+
+    def __call__(self, seed, stop):
+        self.seeds.append(seed)
+        if self._error:
+            raise self._error
+        return np.zeros([2, 4, 4, 3], np.uint8), {"return": 3.0, "ended": True}
+
+
+FILMED = dataclasses.replace(QUIET, log_video_every=100)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_clips_are_logged_periodically_with_other_seeds(grouped):
+    records, clips = Records(grouped), FakeClips()
+    records.run(FakeExperiment(FILMED, clips=clips))
+    steps = (45, 180, 315)
+    assert records.videos == [("video/episode", step, 2, 7.0) for step in steps]
+    assert (45, {"return": 3.0, "ended": True}) in records.events
+    assert len(set(clips.seeds)) == 3
+
+
+def test_a_clip_that_fails_is_one_warning_and_training_continues():
+    records, clips = Records(), FakeClips(ImportError("no pygame"))
+    records.run(FakeExperiment(FILMED, clips=clips))
+    assert records.finished and len(clips.seeds) == 1
+    assert records.messages == [
+        "warning: no more videos, training continues: no pygame"
+    ]
 
 
 def test_training_goes_on_after_an_evaluation_whose_episodes_never_end():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.run_folder import checkpoint
-from tfagents_batch.training.video.clips import Filming
 
 
 class Output:
@@ -25,11 +23,10 @@ class Output:
     Args:
       folder: run folder; its lock is held.
       logger: logger of the folder.
-      console: prints warnings and alarms.
+      console: shows progress, warnings and alarms.
       variables: returns the variables of a checkpoint, ``{name: variable}``.
       alarms: check every line of metrics.
       callbacks: the user's callbacks.
-      film: records videos; None for no videos.
       seed: with runs of several seeds on one console, the seed named in alarms. Events
         then concern all of these runs, so they are not printed here.
     """
@@ -42,35 +39,19 @@ class Output:
         variables: Callable[[], dict[str, Any]],
         alarms: Alarms,
         callbacks: Callbacks,
-        film: Filming | None = None,
         seed: int | None = None,
     ):
         self.folder, self.logger, self.callbacks = folder, logger, callbacks
-        self._console, self.variables = console, variables
-        self._alarms, self._film, self._seed = alarms, film, seed
-
-    def iteration(self, step: int, metrics: dict[str, Any]) -> None:
-        """Show the progress of training; ``metrics`` are the newest values."""
-        self._console.update(step, metrics)
-        if self._film is not None:
-            self._film(step)
-
-    @property
-    def due(self) -> float:
-        """Step at which ``iteration`` should be called next at the latest."""
-        return math.inf if self._film is None else self._film.next
+        self.console, self.variables = console, variables
+        self._alarms, self._seed = alarms, seed
 
     def write(self, metrics: dict[str, Any], step: int) -> None:
         """Add a line of metrics."""
         self.logger.write(metrics, step)
         of_seed = "" if self._seed is None else f" of seed {self._seed}"
         for alarm in self._alarms.check(metrics, step):
-            self._console.message(f"alarm{of_seed}: {alarm.text}")
+            self.console.message(f"alarm{of_seed}: {alarm.text}")
             self.logger.event("alarm", step, name=alarm.name, text=alarm.text)
-
-    def message(self, text: str) -> None:
-        """Print a line on the console."""
-        self._console.message(text)
 
     def event(self, event: dict[str, Any], step: int) -> None:
         """Log an event, with its kind under ``event``, and print it on the console."""
@@ -82,7 +63,7 @@ class Output:
             text = _below_best(event, f" of seed {self._seed}")
         if text:
             is_note = event["event"] == "compiled"
-            (self._console.note if is_note else self._console.message)(text)
+            (self.console.note if is_note else self.console.message)(text)
 
     def save(self, step: int, state: dict, metadata: dict) -> bool:
         """Write a checkpoint; return False if that fails, such as on a full disk."""
@@ -91,7 +72,7 @@ class Output:
                 self.folder, step, self.variables(), state, metadata=metadata
             )
         except SaveError as error:
-            self._console.message(f"warning: {error}; will try again")
+            self.console.message(f"warning: {error}; will try again")
             self.logger.event("checkpoint_failed", step=step, reason=str(error))
             return False
         self.callbacks.checkpoint(step, path, bool(metadata.get("best")))
@@ -110,7 +91,7 @@ class Output:
         try:
             checkpoint.save(self.folder, step, variables, state)
         except SaveError as error:
-            self._console.message(f"warning: {error}")
+            self.console.message(f"warning: {error}")
             self.logger.event("checkpoint_failed", step=step, reason=str(error))
             return False
         return True

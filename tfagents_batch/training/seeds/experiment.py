@@ -18,6 +18,7 @@ from tfagents_batch.errors import SaveError, TrainingError, UserError
 from tfagents_batch.graph import inputs
 from tfagents_batch.training import compilation, experiment, own_algorithm
 from tfagents_batch.training.config import RunConfig
+from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.rescue import Rescue, rescued
@@ -60,6 +61,7 @@ class SeedsExperiment:
       resources: see ``Experiment``.
       report: resources of the machine that the run uses, for its log.
       spec: spec of one seed's environments.
+      remarks, size_warning: see ``Experiment``.
       records: records of the seeds, set by ``train``.
     """
 
@@ -100,6 +102,9 @@ class SeedsExperiment:
                 config.source.length,
                 self.placement,
             )
+        layers = weights.by_layer(self.algorithm)
+        self.remarks = experiment.remarks(spec)
+        self.size_warning = weights.warning(layers, spec.observation_space)
         self._evaluator = None
         if config.eval_every != 0:
             rows, _ = recipe.for_evaluation(config.eval_episodes, config.num_envs)

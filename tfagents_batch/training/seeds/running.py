@@ -13,22 +13,23 @@ from tfagents_batch.errors import SaveError, TrainingError
 from tfagents_batch.training import compilation
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.diagnostics import weights
-from tfagents_batch.training.diagnostics.alarms import Alarms
-from tfagents_batch.training.experiment import remarks
 from tfagents_batch.training.log import starting
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.output import Output
 from tfagents_batch.training.run_folder import config_file, flag_names, runs
-from tfagents_batch.training.runtime import devices
 from tfagents_batch.training.runtime.signals import (
     Interrupts,
     harmless_checkpoint_requests,
 )
 from tfagents_batch.training.seeds.experiment import SeedsExperiment
 from tfagents_batch.training.seeds.population import REASON
-from tfagents_batch.training.training_run import Ended, facts
+from tfagents_batch.training.training_run import (
+    Ended,
+    facts,
+    introduce,
+    make_alarms,
+)
 
 
 def run_seeds(
@@ -59,14 +60,7 @@ def run_seeds(
         experiment = SeedsExperiment(config, seeds, recipe)
         console = stack.enter_context(Console(config.steps, quiet=not config.progress))
         interrupts = stack.enter_context(Interrupts(report=console.message))
-        console.note(str(experiment.resources))
-        console.note(devices.text(experiment.placement))
-        for remark in remarks(experiment.spec):
-            console.note(remark)
-        layers = weights.by_layer(experiment.algorithm)
-        console.note(weights.table(layers))
-        if text := weights.warning(layers, experiment.spec.observation_space):
-            console.message(text)
+        introduce(experiment, console)
         run_facts = facts(experiment.algorithm, experiment.spec)
         outputs = []
         for index, seed in enumerate(experiment.run_seeds):
@@ -82,15 +76,9 @@ def run_seeds(
                 steps=seed_config.steps,
             )
             stack.enter_context(logger)
-            alarms = Alarms(
-                experiment.algorithm.config.alarms(experiment.spec),
-                config.steps,
-                config.num_envs,
-                experiment.spec.max_episode_steps,
-            )
             variables = functools.partial(experiment.population.variables, index)
-            shown = console, variables, alarms, Callbacks(folder)
-            outputs.append(Output(folder, logger, *shown, seed=seed))
+            watched = make_alarms(experiment), Callbacks(folder)
+            outputs.append(Output(folder, logger, console, variables, *watched, seed))
             logger.event("resources", 0, **experiment.report)
 
         console.note(f"compile=full: {REASON}")
