@@ -205,11 +205,7 @@ class Record:
         }
 
     def checkpoint(self, again: bool = False) -> bool:
-        """Save a checkpoint unless this step is already saved; return False on failure.
-
-        Args:
-          again: save even if this step is already saved.
-        """
+        """Save a checkpoint unless this step is saved; return False on failure."""
         if self.saved == self.step and not again:
             return True
         self._keep |= self._should_keep(self.step)

@@ -36,10 +36,6 @@ class Rescue:
 
     While a program runs it locks its variables, and an update may take minutes. A copy
     can be saved from another thread in the meantime.
-
-    Args:
-      output: writes the checkpoint.
-      record: counters of the run.
     """
 
     def __init__(self, output: Output, record: Record):

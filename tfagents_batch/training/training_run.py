@@ -85,14 +85,14 @@ def run(
             except UserError as error:  # training does not need these lines
                 console.message(f"warning: {error}; alarms start again")
         config_dict = config_file.plain(settings)
-        active = trackers.start(settings.track, folder, config_dict, console.message)
-        for tracker in active:
+        tracker = trackers.start(settings.track, folder, config_dict, console.message)
+        if tracker is not None:
             stack.callback(tracker.close, "failed")  # no effect if already closed
         logger = Logger(
             folder,
             start if state else None,
             warn=console.message,
-            trackers=active,
+            tracker=tracker,
             settings=flag_names.with_defaults(settings),
             steps=settings.steps,
         )
@@ -138,12 +138,7 @@ def run(
 
 
 def introduce(experiment: Any, console: Console) -> None:
-    """Print what a run uses: threads, workers, devices and the size of its network.
-
-    Args:
-      experiment: an ``Experiment`` or a ``SeedsExperiment``.
-      console: of the run.
-    """
+    """Print what a run uses: threads, workers, devices and the size of its network."""
     console.note(str(experiment.resources))
     console.note(devices.text(experiment.placement))
     for remark in experiment.remarks:

@@ -441,20 +441,20 @@ def test_a_file_that_fails_when_it_is_closed_is_a_warning(tmp_path, monkeypatch,
     assert [line["loss/x"] for line in read_metrics(tmp_path)] == [1.0]
 
 
-def test_files_are_closed_before_trackers_which_may_wait_for_a_server(tmp_path):
+def test_files_are_closed_before_the_tracker_which_may_wait_for_a_server(tmp_path):
     class Tracker:
-        def event(self, line):
+        def send(self, method, *arguments):
             pass
 
         def close(self, ended):
             log.event("late")  # the file is closed already
 
-    log = Logger(tmp_path, trackers=[Tracker()])
+    log = Logger(tmp_path, tracker=Tracker())
     log.close()
     assert [event["event"] for event in read_events(tmp_path)] == ["header"]
 
 
-@pytest.mark.parametrize(("fps", "duration"), [(10, 100), (1000, 20)])
+@pytest.mark.parametrize(("fps", "duration"), [(10, 100), (50, 20)])
 def test_a_video_is_an_animated_gif_among_tensorboards_images(tmp_path, fps, duration):
     frames = np.zeros([3, 12, 16, 3], np.uint8)
     frames[0, :, :, 0] = 255

@@ -70,13 +70,7 @@ def program_saver(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> Callable:
 
 
 def name(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> str:
-    """Return the name of a run's entry in the store; empty if it cannot be stored.
-
-    Args:
-      config: config of the run, a dataclass.
-      spec: spec of all environments together.
-      envs: environments that the program steps.
-    """
+    """Return the name of a run's entry in the store; empty if it cannot be stored."""
     if not _allowed or config.recipe().needs_user_code:
         return ""
     try:

@@ -75,11 +75,7 @@ def folder() -> Path:
 
 
 def build(tensorflow: Path) -> Build:
-    """Return the versions that a TensorFlow was built for.
-
-    Args:
-      tensorflow: its folder.
-    """
+    """Return the versions that a TensorFlow was built for."""
     path = tensorflow / "python/platform/build_info.py"
     info = runpy.run_path(str(path))["build_info"]
     version = metadata.version("tensorflow")

@@ -74,12 +74,7 @@ def installed(library: str = CUDA) -> bool:
 
 
 def driver(library: str = CUDA, management: str = NVML) -> Driver | None:
-    """Start the driver for this process and describe it; None if there is none.
-
-    Args:
-      library: of CUDA's driver, for tests.
-      management: the library of NVML, for tests.
-    """
+    """Start the driver for this process and describe it; None if there is none."""
     cuda = _open(library)
     if cuda is None:
         return None

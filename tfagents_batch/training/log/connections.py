@@ -1,5 +1,9 @@
 """Connections to Weights & Biases and MLflow, used by ``trackers`` in its thread.
 
+``write`` gets a step and finite numbers by their log names, ``event`` a line of
+``metrics.jsonl``, ``video`` a name, an animated GIF and a step, and ``close`` the end
+of the run: "finished", "stopped" or "failed".
+
 Environment variables of the packages set the destination: ``WANDB_PROJECT``,
 ``WANDB_MODE=offline``, ``MLFLOW_TRACKING_URI``, ``MLFLOW_EXPERIMENT_NAME`` and so on.
 """

@@ -65,12 +65,7 @@ def with_defaults(config: RunConfig) -> dict[str, Setting]:
 
 
 def as_flag(name: str, value: Any) -> str:
-    """Return a setting as it is written on a command line.
-
-    Args:
-      name: name of the flag.
-      value: value as JSON data.
-    """
+    """Return a setting as it is written on a command line."""
     return f"--{name}={as_text(name, value)}"
 
 

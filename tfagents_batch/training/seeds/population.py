@@ -120,13 +120,6 @@ class Population:
         """Return how often the program was traced; more than once is a fault."""
         return self._program.experimental_get_tracing_count()
 
-    def origin(self) -> dict[str, str]:
-        """Return that the program was traced, for the run's log."""
-        return {"program": "traced"}
-
-    def close(self) -> None:
-        """Do nothing: it has started nothing that outlives a call."""
-
     def variables(self, index: int) -> dict[str, Any]:
         """Return the variables of a seed's checkpoint, by name, until the next call.
 
