@@ -19,7 +19,7 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
-from tfagents_batch.metrics import Interval, Mean, Sum
+from tfagents_batch.metrics import Mean, Sum
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
@@ -115,7 +115,7 @@ class FakeExperiment:
         return []
 
     def counters(self):
-        return {}
+        return {"system/traces": self.program.traces()}
 
 
 class Records:
@@ -124,9 +124,8 @@ class Records:
         # With a callback of iterations, each one is a call of the program.
         seen = None if grouped else lambda iterated: None
         self.callbacks = Callbacks(pathlib.Path(), on_iteration=seen)
-        self.folder, self.console, self.logger = pathlib.Path(), self, self
         self.messages, self.videos = [], []
-        self.message = self.messages.append
+        self.message = self.note = self.messages.append
 
     def update(self, step, metrics):
         self.progress.append(step)
@@ -137,20 +136,26 @@ class Records:
     def write(self, metrics, step):
         self.lines.append((step, metrics))
 
-    def save(self, step, state, metadata):
+    def check(self, metrics, step):
+        return []
+
+    def save(self, step, variables, state, metadata):
         self.saved.append((step, state, metadata))
-        return True
+        return pathlib.Path()
 
-    def variables(self):
-        return {}
+    def event(self, kind, step, **fields):
+        self.events.append((step, {"event": kind} | fields))
 
-    def event(self, event, step, **fields):
-        self.events.append((step, event if isinstance(event, dict) else fields))
+    def record(self, config=BASE, state=None, **options):
+        """Return the record of a run, whose log, console and checkpoints this is."""
+        parts = self, self, self, self.callbacks, dict, self.save
+        return Record(config, *parts, state, **options)
 
     def run(self, experiment, state=None, **requests):
-        loop = Loop(experiment, FakeInterrupts(self, **requests), self, state)
-        self.finished = loop.run()
-        return loop
+        record = self.record(experiment.config, state, counters=experiment.counters)
+        interrupts = FakeInterrupts(self, **requests)
+        self.finished = Loop(experiment, interrupts, record, pathlib.Path()).run()
+        return record
 
     def train(self, config=BASE, make=CountingEnv):
         with Experiment(config, config.recipe(make)) as experiment:
@@ -172,13 +177,13 @@ def whole(linear):
 
 
 def test_training_ends_after_the_iteration_that_reaches_the_steps(whole):
-    records, loop = whole
+    records, record = whole
     per_iteration = records.progress[0]
     assert 40 <= per_iteration <= 50  # 2 x 25 less the restarts
     assert records.finished
-    assert loop.record.step >= 400
+    assert record.step >= 400
     assert records.progress[-2] < 400
-    assert records.progress[-1] == loop.record.step
+    assert records.progress[-1] == record.step
 
 
 def test_lines_are_written_when_due_and_at_the_end(whole):
@@ -209,7 +214,7 @@ def test_the_time_share_of_evaluations_continues_after_a_resume():
     result = Evaluation(np.array([1.0]), np.array([5]))
     saved = None
     for seconds, took in ((9.0, 1.0), (17.0, 2.0)):
-        record = Record(BASE, records, saved)
+        record = records.record(BASE, saved)
         record.step, record.seconds = int(seconds), seconds
         record.evaluated(result, took)
         record.checkpoint()
@@ -223,7 +228,7 @@ def below_best(*evaluated):
     """Return the ``below_best`` events of evaluations ``(step, mean return)``."""
     records, state = Records(), None
     for step, mean in evaluated:
-        record = Record(BASE, records, state)  # as if it were resumed each time
+        record = records.record(BASE, state)  # as if it were resumed each time
         record.step = step
         record.evaluated(Evaluation(np.array([mean]), np.array([5])), 1.0)
         state = record.state()
@@ -279,7 +284,7 @@ def test_a_stopped_last_evaluation_is_repeated_by_the_resumed_run(best_before):
     first = ran(config, stop_after=1)
     assert not first.finished
     step, state, _ = first.saved[-1]
-    second = ran(config, state | {"best": best_before})
+    second = ran(config, state | {"best": best_before, "best_step": 0})
     assert second.finished
     assert second.progress == []
     ((evaluated, line),) = second.lines
@@ -320,16 +325,20 @@ def test_a_stop_after_the_update_saves_the_new_step_and_weights():
             raise Stopped("seen when the program had returned")
 
     records = Records()
-    loop = records.run(FakeExperiment(QUIET, fails=fails))
+    record = records.run(FakeExperiment(QUIET, fails=fails))
     assert not records.finished
-    assert records.progress == [45] and loop.record.step == 90
+    assert records.progress == [45] and record.step == 90
     step, state, _ = records.saved[-1]
     assert step == state["step"] == 90
 
 
 def test_a_last_checkpoint_that_cannot_be_saved_is_an_error():
     records = Records()
-    records.save = lambda step, state, metadata: False
+
+    def full(*_, **options):
+        raise SaveError("the disk is full")
+
+    records.save = full
     with pytest.raises(SaveError, match="last checkpoint"):
         records.run(FakeExperiment(QUIET))
 
@@ -337,8 +346,8 @@ def test_a_last_checkpoint_that_cannot_be_saved_is_an_error():
 def test_a_callback_ends_training_with_a_checkpoint():
     records = Records()
     records.callbacks = Callbacks(pathlib.Path(), on_iteration=lambda iterated: False)
-    loop = records.run(FakeExperiment(QUIET))
-    assert records.finished and loop.record.step == records.saved[-1][0] == 45
+    record = records.run(FakeExperiment(QUIET))
+    assert records.finished and record.step == records.saved[-1][0] == 45
 
 
 @pytest.mark.parametrize("what", ["on_iteration", "on_evaluation"])
@@ -392,7 +401,8 @@ def test_a_replay_that_was_refused_is_not_saved(monkeypatch):
         raise UserError("the replay is damaged")
 
     records = Records()
-    loop = Loop(FakeExperiment(QUIET), FakeInterrupts(records), records, {"step": 90})
+    record = records.record(QUIET, {"step": 90})
+    loop = Loop(FakeExperiment(), FakeInterrupts(records), record, pathlib.Path())
     with pytest.raises(UserError, match="the replay is damaged"):
         loop.run(refuse)
     assert records.saved == records.lines == []
@@ -417,7 +427,7 @@ def skipped(number, updates=None):
 
 
 def record_at(step):
-    record = Record(BASE, Records())
+    record = Records().record()
     record.step = step
     return record
 
@@ -468,7 +478,7 @@ def test_clips_are_logged_periodically_with_other_seeds(grouped):
     records.run(FakeExperiment(FILMED, clips=clips))
     steps = (45, 180, 315)
     assert records.videos == [("video/episode", step, 2, 7.0) for step in steps]
-    assert (45, {"return": 3.0, "ended": True}) in records.events
+    assert (45, {"event": "video", "return": 3.0, "ended": True}) in records.events
     assert len(set(clips.seeds)) == 3
 
 
@@ -476,9 +486,7 @@ def test_a_clip_that_fails_is_one_warning_and_training_continues():
     records, clips = Records(), FakeClips(ImportError("no pygame"))
     records.run(FakeExperiment(FILMED, clips=clips))
     assert records.finished and len(clips.seeds) == 1
-    assert records.messages == [
-        "warning: no more videos, training continues: no pygame"
-    ]
+    assert "warning: no more videos, training continues: no pygame" in records.messages
 
 
 def test_training_goes_on_after_an_evaluation_whose_episodes_never_end():
@@ -489,22 +497,6 @@ def test_training_goes_on_after_an_evaluation_whose_episodes_never_end():
     assert len(found) > 1
     assert all(line["eval/length_mean"] == 150 for line in found)
     assert all(line["eval/cut_off_episodes"] == line["eval/episodes"] for line in found)
-
-
-def test_an_interval_has_means_of_numbers_and_the_newest_vectors():
-    interval = Interval()
-    interval.add({"histogram/action": np.ones(3), "loss/total": 2.0})
-    interval.add({"histogram/action": np.zeros(3), "loss/total": 4.0})
-    summary = interval.summary()
-    assert summary["loss/total"] == 3
-    np.testing.assert_array_equal(summary["histogram/action"], 0)
-
-
-def test_lines_have_system_metrics_and_one_program_is_traced_once(whole):
-    records, _ = whole
-    lines = [line for _, line in records.lines if "loss/total" in line]
-    assert all(line["system/learner_mb"] > 10 for line in lines)
-    assert {line["system/traces"] for line in lines} == {1}
 
 
 def test_the_compiled_part_and_the_reason_are_logged_once(whole):

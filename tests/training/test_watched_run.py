@@ -16,6 +16,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 import tfagents_batch as tfb
 from tests.support.linear import Config
 from tests.support.lines import of_the_seed, saved
+from tests.support.quick import QUICK
 from tests.training.log.test_trackers import fake_packages
 from tests.training.video.test_clips import Falling, Shown
 from tfagents_batch.errors import UserError
@@ -24,16 +25,6 @@ from tfagents_batch.training import experiment
 from tfagents_batch.training.log.logger import read_events
 from tfagents_batch.types import EnvSpec
 
-QUICK = {
-    "steps": 600,
-    "num_envs": 2,
-    "rollout.length": 50,
-    "num_workers": 0,
-    "eval_every": 0,
-    "log_every": 1,
-    "compile": "off",
-    "compile_cache": False,
-}
 EVALUATED = QUICK | {"steps": 900, "eval_every": 300, "eval_episodes": 2}
 EVALUATED |= {"checkpoint_every": 1e-6, "keep_every": 300}
 pytestmark = pytest.mark.usefixtures("linear")

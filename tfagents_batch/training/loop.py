@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tfagents_batch import seeds
@@ -18,8 +19,7 @@ from tfagents_batch.errors import (
 from tfagents_batch.training import compilation
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log import status
-from tfagents_batch.training.output import Output
-from tfagents_batch.training.record import Record, system
+from tfagents_batch.training.record import Record
 from tfagents_batch.training.replay_saver import ReplaySaver
 from tfagents_batch.training.rescue import Rescue, rescued
 from tfagents_batch.training.runtime.signals import Interrupts
@@ -35,34 +35,30 @@ class Loop:
     Args:
       experiment: experiment of the run; a resumed run has restored its variables.
       interrupts: requests to stop and to save.
-      output: writes metrics, events and checkpoints, and calls the callbacks.
-      state: state of the checkpoint that is resumed.
-
-    Attributes:
-      record: counters and newest metrics of the run.
+      record: of the run; writes metrics, events and checkpoints.
+      folder: run folder; its lock is held.
     """
 
     def __init__(
         self,
         experiment: Experiment,
         interrupts: Interrupts,
-        output: Output,
-        state: dict | None = None,
+        record: Record,
+        folder: Path,
     ):
-        self.experiment = experiment
-        config = experiment.config
-        self.record = Record(config, output, state, self._counters)
-        self._interrupts, self._output = interrupts, output
-        self._rescues = [Rescue(output, self.record)]
+        self.experiment, config = experiment, experiment.config
+        self.record, self._folder = record, folder
+        self._interrupts = interrupts
+        self._rescues = [Rescue(record)]
         # A new run also saves after its first iteration, in case it is killed soon.
         self._should_save = EverySeconds(
-            config.checkpoint_every, first=self.record.saved is None
+            config.checkpoint_every, first=record.saved is None
         )
         self._replay: ReplaySaver | None = None
         self._clips = experiment.clips
         self._should_film = Every(config.log_video_every, first=True)
         # Callbacks of iterations follow each iteration at its own step.
-        self._rounds, self._grouped = 1, not output.callbacks.sees_iterations
+        self._rounds, self._grouped = 1, not record.callbacks.sees_iterations
 
     def run(self, started: Callable[[], None] = lambda: None) -> bool:
         """Train until all steps are done, or until a stop is requested.
@@ -89,8 +85,8 @@ class Loop:
                     self.experiment.start(record.step)
                 started()
             # Only now: what could not be restored is never saved over what is there.
-            source, output = self.experiment.source, self._output
-            self._replay = ReplaySaver(source, output.folder, record.step, output.event)
+            where = self.experiment.source, self._folder
+            self._replay = ReplaySaver(*where, record.step, record.event)
             self._train()
         except Stopped:
             pass
@@ -102,7 +98,7 @@ class Loop:
             record.flush()
             raise
         except BaseException as error:
-            if error is self._output.callbacks.raised:
+            if error is record.callbacks.raised:
                 self._save_and_flush()
             raise
         if not self._save_and_flush():
@@ -130,7 +126,7 @@ class Loop:
                     compiled = True
                     self._log_compiled(record.seconds - began)
                 record.add(metrics)
-                self._output.console.update(record.step, record.latest)
+                record.console.update(record.step, record.latest)
                 self._film()
             if record.evaluation_due() and not self._interrupts.requested:
                 self._evaluate()
@@ -153,10 +149,11 @@ class Loop:
 
     def _log_compiled(self, seconds: float) -> None:
         """Log whether the program was traced or loaded, and cache it."""
-        self.record.compiled(seconds)
-        program = self.experiment.program
-        event = {"event": "compiled", "compile": program.mode, "reason": program.reason}
-        self._output.event(event | program.origin(), self.record.step)
+        program, record = self.experiment.program, self.record
+        record.compiled(seconds)
+        found = {"compile": program.mode, "reason": program.reason} | program.origin()
+        record.logger.event("compiled", record.step, **found)
+        record.console.note(f"compile={program.mode}: {program.reason}")
         compilation.publish()  # now, because the process may be killed later
 
     def _iterate(self) -> dict[str, Any]:
@@ -177,17 +174,13 @@ class Loop:
                     fitting = program.rounds * SECONDS / took
                     self._rounds = int(min(max(fitting, 1), 2 * self._rounds, MOST))
 
-    def _counters(self) -> dict[str, Any]:
-        counters = self.experiment.counters()
-        return counters | system(self.experiment.program.traces())
-
     def _log_events(self) -> None:
         for event in self.experiment.events():
-            self._output.event(event, self.record.step)
+            self.record.event(event)
 
     def _film(self) -> None:
         """Log a clip of an episode if one is due; a failure ends only the clips."""
-        clips, step = self._clips, self.record.step
+        clips, record, step = self._clips, self.record, self.record.step
         if clips is None or not self._should_film(step):
             return
         seed = seeds.iteration_seed(self.experiment.config.seed, step, "video")
@@ -196,11 +189,13 @@ class Loop:
         except Stopped:
             return
         except Exception as error:  # the environment's code may raise anything
-            self._clips, console = None, self._output.console
-            console.message(f"warning: no more videos, training continues: {error}")
+            self._clips = None
+            record.console.message(
+                f"warning: no more videos, training continues: {error}"
+            )
             return
-        self._output.logger.video(NAME, frames, step, clips.fps)
-        self._output.logger.event("video", step, **facts)
+        record.logger.video(NAME, frames, step, clips.fps)
+        record.logger.event("video", step, **facts)
 
     def _evaluate(self) -> None:
         experiment, record = self.experiment, self.record

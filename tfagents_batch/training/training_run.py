@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from tfagents_batch.training.log import trackers
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger, read_metrics
 from tfagents_batch.training.loop import Loop
-from tfagents_batch.training.output import Output
+from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.run_folder import (
     checkpoint,
     config_file,
@@ -109,7 +110,12 @@ def run(
         def variables() -> dict[str, Any]:
             return experiment.named_variables() | experiment.run_variables()
 
-        output = Output(folder, logger, console, variables, alarms, hooks)
+        def counters() -> dict[str, Any]:
+            return experiment.counters() | system(experiment.program.traces())
+
+        save = functools.partial(checkpoint.save, folder)
+        written = logger, console, alarms, hooks, variables, save
+        record = Record(settings, *written, state, counters)
 
         def on_start() -> None:
             variables = experiment.run_variables()
@@ -119,8 +125,7 @@ def run(
                 console.message(text)
             started()
 
-        loop = Loop(experiment, interrupts, output, state)
-        record = loop.record
+        loop = Loop(experiment, interrupts, record, folder)
         try:
             finished = loop.run(on_start)
         except Exception as error:  # callbacks may raise any exception

@@ -13,21 +13,13 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from PIL import Image, ImageSequence
 
 import tfagents_batch as tfb
+from tests.support.quick import QUICK
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import visualize
 from tfagents_batch.training.log import gif
 from tfagents_batch.training.video.film import write_mp4
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
-
-QUICK = {
-    "steps": 200,
-    "num_envs": 2,
-    "rollout.length": 50,
-    "eval_every": 0,
-    "compile": "off",
-    "compile_cache": False,
-}
 
 
 def frames(path):
@@ -37,7 +29,7 @@ def frames(path):
 @pytest.fixture(scope="module")
 def run(linear, tmp_path_factory):
     logdir = tmp_path_factory.mktemp("logs")
-    return tfb.train(linear, env="CartPole-v1", logdir=logdir, num_workers=0, **QUICK)
+    return tfb.train(linear, env="CartPole-v1", logdir=logdir, **QUICK)
 
 
 @pytest.mark.parametrize("env", [None, "tf/CartPole-v1"])

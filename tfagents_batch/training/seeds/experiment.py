@@ -19,7 +19,6 @@ from tfagents_batch.graph import inputs
 from tfagents_batch.training import compilation, experiment, own_algorithm
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import weights
-from tfagents_batch.training.output import Output
 from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.rescue import Rescue, rescued
 from tfagents_batch.training.runtime import devices, threads
@@ -62,7 +61,6 @@ class SeedsExperiment:
       report: resources of the machine that the run uses, for its log.
       spec: spec of one seed's environments.
       remarks, size_warning: see ``Experiment``.
-      records: records of the seeds, set by ``train``.
     """
 
     def __init__(self, config: RunConfig, run_seeds: Sequence[int], recipe: EnvRecipe):
@@ -118,14 +116,14 @@ class SeedsExperiment:
     def train(
         self,
         interrupts: Interrupts,
-        outputs: Sequence[Output],
+        records: Sequence[Record],
         progress: Callable[[int, dict], None],
     ) -> bool:
         """Train all seeds to the end; return False if a stop was requested.
 
         Args:
           interrupts: requests to stop or to save.
-          outputs: one for each seed; their checkpoints hold ``Population.variables``.
+          records: one for each seed; their checkpoints hold ``Population.variables``.
           progress: called with ``(step, metrics)`` after every call of the program:
             the step of the slowest seed, and means over seeds.
 
@@ -133,10 +131,7 @@ class SeedsExperiment:
           TrainingError: if the gradients of a seed are no longer finite.
           SaveError: if the last checkpoints could not be written.
         """
-        self.records = records = [
-            Record(self.config, output, None, self._counters) for output in outputs
-        ]
-        rescues = [Rescue(*each) for each in zip(outputs, records, strict=True)]
+        rescues = [Rescue(record) for record in records]
         should_save = EverySeconds(self.config.checkpoint_every, first=True)
         seconds, most = 0.0, 1
         while not all(each.done for each in records) and not interrupts.requested:
@@ -154,9 +149,9 @@ class SeedsExperiment:
             if seconds:
                 most = int(np.clip(count * _SECONDS / took, 1, MOST))
             else:  # mostly compiling
-                event = {"event": "compiled", "compile": "full", "reason": REASON}
-                for output in outputs:
-                    output.event(event, slowest)
+                found = {"compile": "full", "reason": REASON}
+                for record in records:
+                    record.logger.event("compiled", slowest, **found)
                 compilation.publish()
             seconds += took
             progress(slowest, _mean_returns(records))
@@ -211,7 +206,8 @@ class SeedsExperiment:
             i, error = next(iter(errors.items()))
             raise TrainingError(f"seed {self.run_seeds[i]}: {error}") from error
 
-    def _counters(self) -> dict[str, float]:
+    def counters(self) -> dict[str, float]:
+        """Return metrics of the process, for every line of a seed."""
         return system(self.population.traces())
 
     def _evaluate(self, interrupts: Interrupts, records: Sequence[Record]) -> None:

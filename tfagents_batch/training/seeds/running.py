@@ -16,8 +16,13 @@ from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log import starting
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
-from tfagents_batch.training.output import Output
-from tfagents_batch.training.run_folder import config_file, flag_names, runs
+from tfagents_batch.training.record import Record
+from tfagents_batch.training.run_folder import (
+    checkpoint,
+    config_file,
+    flag_names,
+    runs,
+)
 from tfagents_batch.training.runtime.signals import (
     Interrupts,
     harmless_checkpoint_requests,
@@ -62,7 +67,7 @@ def run_seeds(
         interrupts = stack.enter_context(Interrupts(report=console.message))
         introduce(experiment, console)
         run_facts = facts(experiment.algorithm, experiment.spec)
-        outputs = []
+        records, folders = [], []
         for index, seed in enumerate(experiment.run_seeds):
             seed_config = dataclasses.replace(config, seed=seed)
             text = config_file.to_text(seed_config, recipe.env, None)
@@ -77,20 +82,31 @@ def run_seeds(
             )
             stack.enter_context(logger)
             variables = functools.partial(experiment.population.variables, index)
-            watched = make_alarms(experiment), Callbacks(folder)
-            outputs.append(Output(folder, logger, console, variables, *watched, seed))
+            save = functools.partial(checkpoint.save, folder)
+            watched = make_alarms(experiment), Callbacks(folder), variables, save
+            records.append(
+                Record(
+                    seed_config,
+                    *(logger, console, *watched),
+                    counters=experiment.counters,
+                    seed=seed,
+                )
+            )
+            folders.append(str(folder))
             logger.event("resources", 0, **experiment.report)
 
         console.note(f"compile=full: {REASON}")
         try:
-            finished = experiment.train(interrupts, outputs, console.update)
+            finished = experiment.train(interrupts, records, console.update)
         except (TrainingError, SaveError) as error:
             kind = type(error).__name__
-            for output, record in zip(outputs, experiment.records, strict=True):
-                output.logger.event("failed", record.step, error=kind, text=str(error))
+            for record in records:
+                record.logger.event("failed", record.step, error=kind, text=str(error))
             raise
-        results, ended_by = [], None if finished else interrupts.signal
-        for output, record in zip(outputs, experiment.records, strict=True):
-            output.logger.event("finished" if finished else "stopped", record.step)
-            results.append((str(output.folder), record.step, record.latest))
-    return [Ended(*each, finished, ended_by) for each in results]
+        for record in records:
+            record.logger.event("finished" if finished else "stopped", record.step)
+    ended_by = None if finished else interrupts.signal
+    return [
+        Ended(folder, record.step, record.latest, finished, ended_by)
+        for folder, record in zip(folders, records, strict=True)
+    ]
