@@ -115,13 +115,6 @@ def build(
 class Training:
     """The training of a run; an ``interfaces.Program``.
 
-    Args:
-      make: creates the program that is compiled in one of the modes.
-      plan: the modes in the order to try.
-      seed: seed of the run.
-      step: i64 ``[]``, progress already made; the program counts further.
-      placement: see ``build``.
-
     Attributes:
       rounds: number of rounds in the newest call.
     """
@@ -256,12 +249,7 @@ class Compiled:
             try:
                 found = self._run(*arguments)
             except tf.errors.OpError as error:
-                operation = xla_errors.operation(error)
-                if operation is None:
-                    if failure := xla_errors.of_gpu(error):
-                        raise failure from None
-                    raise
-                self._fall_back(operation)
+                self._fall_back(xla_errors.refused(error))
                 continue
             self._settled = True
             return found

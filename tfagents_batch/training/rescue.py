@@ -65,12 +65,7 @@ class Rescue:
 
 @contextlib.contextmanager
 def rescued(interrupts: Interrupts, rescues: Sequence[Rescue]) -> Iterator[None]:
-    """Save the state before the code inside if a stop has to leave it behind.
-
-    Args:
-      interrupts: decides that, see ``Interrupts.rescue``.
-      rescues: those of the runs that the code trains; refreshed first.
-    """
+    """Save the state before the code inside if a stop has to leave it behind."""
     for each in rescues:
         each.refresh()
 

@@ -51,11 +51,6 @@ def allow_storing() -> Iterator[None]:
 def program_saver(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> Callable:
     """Return a function that stores the program of a run for later starts.
 
-    Args:
-      config: config of the run, a dataclass.
-      spec: spec of all environments together.
-      envs: environments that the program steps.
-
     Returns:
       A function ``(program, variables, envs)`` of a compiled program, all variables
       that it uses, by name, and the environments that it steps. It returns the program
@@ -103,12 +98,6 @@ class StoredProgram:
 
     If the program can be exported, it always runs from its text, even in the first
     start. So all starts compute the same.
-
-    Args:
-      traced: the program as ``tf.function``, not traced yet.
-      variables: all variables that it uses, by name.
-      envs: environments that it steps.
-      name: name of its entry in the store.
     """
 
     def __init__(

@@ -103,12 +103,7 @@ def _programs(config) -> int:
 
 
 def apply(threads: int, programs: int = 1) -> bool:
-    """Set TensorFlow's threads; return False if it is too late and they differ.
-
-    Args:
-      threads: threads within an operation.
-      programs: programs that run at the same time; each needs a thread.
-    """
+    """Set TensorFlow's threads; return False if it is too late and they differ."""
     threading = tf.config.threading
     try:
         threading.set_intra_op_parallelism_threads(threads)
