@@ -350,7 +350,7 @@ def test_a_callback_ends_training_with_a_checkpoint():
     assert records.finished and record.step == records.saved[-1][0] == 45
 
 
-@pytest.mark.parametrize("what", ["on_iteration", "on_evaluation"])
+@pytest.mark.parametrize("what", ["on_iteration", "on_evaluation", "on_checkpoint"])
 def test_a_callbacks_exception_is_raised_after_a_checkpoint(what):
     def bad(event):
         raise KeyError("of the user")
@@ -487,16 +487,6 @@ def test_a_clip_that_fails_is_one_warning_and_training_continues():
     records.run(FakeExperiment(FILMED, clips=clips))
     assert records.finished and len(clips.seeds) == 1
     assert "warning: no more videos, training continues: no pygame" in records.messages
-
-
-def test_training_goes_on_after_an_evaluation_whose_episodes_never_end():
-    records = Records()
-    config = dataclasses.replace(BASE, eval_max_episode_steps=150)
-    records.train(config, lambda: CountingEnv(length=10**9))
-    found = [line for _, line in records.lines if "eval/length_mean" in line]
-    assert len(found) > 1
-    assert all(line["eval/length_mean"] == 150 for line in found)
-    assert all(line["eval/cut_off_episodes"] == line["eval/episodes"] for line in found)
 
 
 def test_the_compiled_part_and_the_reason_are_logged_once(whole):

@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import io
-import pathlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -118,22 +117,6 @@ def test_a_tracker_gets_the_run_and_a_resumed_run_continues_there(watched):
     assert watched.log["step"] == watched.run.step
     assert watched.finishes == 1
     assert watched.init.call_args.kwargs["resume"] == "allow"
-
-
-def test_a_callbacks_exception_is_raised_after_a_checkpoint(tmp_path):
-    class Mine(Exception):
-        pass
-
-    def bad(event):
-        raise Mine("of the user")
-
-    with pytest.raises(Mine, match="of the user"):
-        train(logdir=tmp_path, on_checkpoint=bad, **QUICK)
-    (folder,) = pathlib.Path(tmp_path).iterdir()
-    last = read_events(folder)[-1]
-    assert (last["event"], last["error"]) == ("failed", "Mine")
-    assert max(saved(folder)) == last["step"]
-    assert tfb.train(resume=folder).finished
 
 
 def test_a_callback_that_would_never_be_called_is_refused(tmp_path):
