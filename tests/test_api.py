@@ -15,9 +15,9 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.support import linear, untrained
+from tests.support.brief import QUICK
 from tests.support.fault_env import fault_envs
 from tests.support.lines import of_the_seed, saved
-from tests.support.quick import QUICK
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import api
 from tfagents_batch.api import Run

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+from tests.support.brief import QUICK
 from tests.support.lines import saved
-from tests.support.quick import QUICK
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import train as script

@@ -13,9 +13,9 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 )
 
 import tfagents_batch as tfb
+from tests.support.brief import QUICK
 from tests.support.linear import Config
 from tests.support.lines import of_the_seed, saved
-from tests.support.quick import QUICK
 from tests.training.log.test_trackers import fake_packages
 from tests.training.video.test_clips import Falling, Shown
 from tfagents_batch.errors import UserError

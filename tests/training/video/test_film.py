@@ -13,7 +13,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from PIL import Image, ImageSequence
 
 import tfagents_batch as tfb
-from tests.support.quick import QUICK
+from tests.support.brief import QUICK
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import visualize
 from tfagents_batch.training.log import gif
