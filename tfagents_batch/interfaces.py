@@ -585,7 +585,7 @@ class Experience(Protocol):
 
     Optional members:
       evaluator(algorithm, placement) -> Play: evaluates without an environment, like
-        ``training.evaluate.evaluator``; the score of its results chooses the best
+        ``training.evaluate.Evaluator``; the score of its results chooses the best
         checkpoint. Asked for only if there is no environment.
       check_memory(spec, run, placement): raises UserError if what it stores does not
         fit into the memory of the device that updates.

@@ -263,7 +263,7 @@ def evaluation(
     actions: evaluate.Actions,
     placement: Placement = HOST,
 ) -> evaluate.Play:
-    """Return an evaluator of an agent, see ``evaluate.evaluator``.
+    """Return an evaluator of an agent, see ``evaluate.Evaluator``.
 
     Args:
       placement: devices of the algorithm. Environments that a GPU's program cannot step
@@ -276,7 +276,7 @@ def evaluation(
     whole = program.is_whole(env, algorithm, config.compile, placement)
     info = [name for name in config.log_info if name in env.spec.info]
     most = config.eval_max_episode_steps
-    return evaluate.evaluator(
+    return evaluate.Evaluator(
         env, policy, episodes, actions, info, whole, most, placement, refresh
     )
 

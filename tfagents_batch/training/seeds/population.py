@@ -147,11 +147,11 @@ class Population:
         Args:
           env: batch of ``S * E`` rows; E divides ``episodes``.
           episodes: episodes per seed.
-          actions, most_steps: see ``evaluate.evaluator``.
+          actions, most_steps: see ``evaluate.Evaluator``.
         """
         actor = _Actor(self, env.spec.num_envs // self._size)
         count = self._size * episodes
-        return evaluate.evaluator(
+        return evaluate.Evaluator(
             _SeededEnv(env),
             actor,
             count,
