@@ -38,7 +38,7 @@ REASON = "all seeds are one program"
 
 
 class Population:
-    """Several seeds as one program; an ``interfaces.Program`` of many steps.
+    """Several seeds as one program.
 
     Args:
       algorithms: one for each seed, with its initial weights. Only the code of the
@@ -47,9 +47,6 @@ class Population:
       run_seeds: the S seeds.
       rollout_length: T.
       placement: the device of all variables.
-
-    Attributes:
-      mode, reason: see ``interfaces.Program``.
 
     Raises:
       UserError: if the algorithm does not support several seeds.
@@ -86,12 +83,6 @@ class Population:
         self._program = tf.function(
             single_call(self._iterate), jit_compile=True, autograph=False
         )
-        self.mode, self.reason = "full", REASON
-
-    @property
-    def step(self) -> list[int]:
-        """Environment steps of each seed so far."""
-        return self._step.numpy().tolist()
 
     def __call__(
         self, until: Sequence[int], rounds: int
