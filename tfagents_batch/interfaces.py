@@ -688,8 +688,5 @@ class Program(Protocol):
     def traces(self) -> int:
         """Return how often a program was traced; more than once is a fault."""
 
-    def origin(self) -> dict[str, str]:
-        """Return whether the program was traced or loaded, for the run's log."""
-
     def close(self) -> None:
         """End what it has started; it may be called twice."""

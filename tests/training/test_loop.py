@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -90,14 +91,11 @@ class FakeProgram:
     def traces(self):
         return 1
 
-    def origin(self):
-        return {}
-
 
 class FakeExperiment:
     """An experiment with a fake program and evaluations with these mean returns."""
 
-    source = None
+    source, saver = None, SimpleNamespace(origin=dict)
 
     def __init__(self, config=BASE, returns=(), fails=lambda step: None, clips=None):
         self.config, self._returns, self.clips = config, iter(returns), clips

@@ -82,10 +82,6 @@ class HostProgram:
         counts = [each.experimental_get_tracing_count() for each in programs]
         return max([self._source.traces(), *counts])
 
-    def origin(self) -> dict[str, str]:
-        """Return that programs were traced."""
-        return {"program": "traced"}
-
     def close(self) -> None:
         """End the source and the thread that fetches."""
         self._source.close()

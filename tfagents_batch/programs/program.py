@@ -65,7 +65,7 @@ def build(
       kind: "synchronous" collects and updates in turn, "overlapped" collects during an
         update, see ``overlap``, and "host" fetches by Python, see ``host``.
       save: saves a fully compiled program for later starts, see
-        ``compilation.program_saver``; None does not save it.
+        ``compilation.Saver``; None does not save it.
 
     Returns:
       The program. If what was collected is void, weights and statistics do not change.
@@ -158,10 +158,6 @@ class Training:
         """Return how often the program was traced; more than once is a fault."""
         return self._compiled.traces()
 
-    def origin(self) -> dict[str, str]:
-        """Return whether the program was traced or loaded, for the run's log."""
-        return self._compiled.origin()
-
     def close(self) -> None:
         """Do nothing: it has started nothing that outlives a call."""
 
@@ -238,11 +234,6 @@ class Compiled:
     def traces(self) -> int:
         """Return how often the program was traced; more than once is a bug."""
         return self._program.experimental_get_tracing_count()
-
-    def origin(self) -> dict[str, str]:
-        """Return whether the program was traced or loaded, for the run's log."""
-        origin = getattr(self._program, "origin", None)
-        return {"program": "traced"} if origin is None else origin()
 
     def __call__(self, *arguments: tf.Tensor) -> Any:
         while not self._settled:

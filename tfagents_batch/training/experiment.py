@@ -57,8 +57,8 @@ class Experiment:
         all of them.
       algorithm: the algorithm that is trained.
       preprocessing: normalization of features, or none.
-      source, program: its source of experience, and the program that joins both; set
-        by ``start``.
+      source, program, saver: its source of experience, the program that joins both,
+        and what stores it for later starts; set by ``start``.
       evaluator: evaluation in separate environments; None without evaluations.
       clips: recorder of videos, in a separate environment; None without videos.
       resources: threads and workers, and the reasons for their numbers.
@@ -145,9 +145,8 @@ class Experiment:
             self.source = experience.open(
                 self.envs, self.algorithm, seed, run, self.placement
             )
-        save = None
-        if not self._user_code:
-            save = compilation.program_saver(config, self._seen, self.envs)
+        parts = config, self._seen, self.envs
+        self.saver = compilation.Saver(*parts, own_code=self._user_code)
         self.program = program.build(
             self.source,
             self.algorithm,
@@ -156,7 +155,7 @@ class Experiment:
             seed=config.seed,
             step=step,
             kind=_kind(experience.program, run.overlap),
-            save=save,
+            save=self.saver,
         )
         self._stack.callback(self.program.close)
 

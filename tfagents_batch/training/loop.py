@@ -151,7 +151,8 @@ class Loop:
         """Log whether the program was traced or loaded, and cache it."""
         program, record = self.experiment.program, self.record
         record.compiled(seconds)
-        found = {"compile": program.mode, "reason": program.reason} | program.origin()
+        found = {"compile": program.mode, "reason": program.reason}
+        found |= self.experiment.saver.origin()
         record.logger.event("compiled", record.step, **found)
         record.console.note(f"compile={program.mode}: {program.reason}")
         compilation.publish()  # now, because the process may be killed later
