@@ -15,6 +15,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.support import linear, untrained
+from tests.support.brief import QUICK
 from tests.support.fault_env import fault_envs
 from tests.support.lines import of_the_seed, saved
 from tests.support.space_env import SpaceEnv
@@ -27,18 +28,9 @@ from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import Logger, read_events, read_metrics
 from tfagents_batch.training.run_folder import runs
 
-SMALL = {
-    "steps": 300,
-    "num_envs": 2,
-    "rollout.length": 50,
-    "num_workers": 0,
-    "eval_every": 0,
-    "log_every": 1,
-    "compile": "off",
-}
 pytestmark = pytest.mark.usefixtures("linear")
 # Options of the run that most tests share.
-SHARED = SMALL | {"num_envs": 3, "eval_every": 300, "eval_episodes": 4}
+SHARED = QUICK | {"num_envs": 3, "eval_every": 300, "eval_episodes": 4}
 SHARED |= {"env": "CartPole-v1", "settings": {"learning_rate": "linear(1e-3, 0)"}}
 
 
@@ -191,7 +183,7 @@ class Levels(CountingEnv):
 def test_evaluate_plays_levels_that_training_never_used_if_given_the_environment(
     tmp_path,
 ):
-    options = SMALL | {"num_envs": 5, "eval_every": 100, "eval_episodes": 5}
+    options = QUICK | {"num_envs": 5, "eval_every": 100, "eval_episodes": 5}
     LEVELS.clear()
     run = tfb.train("linear", env=Levels, logdir=tmp_path, **options)
     trained = set(LEVELS)
@@ -221,7 +213,7 @@ def test_a_network_of_the_user_in_bfloat16_trains_and_has_to_be_passed_again(tmp
         return SpaceEnv(image, gymnasium.spaces.Discrete(2))
 
     brief = {"epochs": 1, "minibatch_size": 50, "histograms": False}
-    options = SMALL | {"precision": "mixed_bfloat16", "settings": brief}
+    options = QUICK | {"precision": "mixed_bfloat16", "settings": brief}
     network = convolutions(8)
     run = tfb.train("ppo", env=pixels, logdir=tmp_path, network=network, **options)
     assert np.isfinite(run.metrics["loss/total"])
@@ -238,7 +230,7 @@ def full(*spaces):
 
 @pytest.mark.parametrize("network", [None, full])
 def test_a_network_without_convolution_is_not_trained_in_bfloat16(tmp_path, network):
-    options = SMALL | {"precision": "mixed_bfloat16", "network": network}
+    options = QUICK | {"precision": "mixed_bfloat16", "network": network}
     with pytest.raises(UserError, match="the network has no convolution"):
         tfb.train("ppo", env="CartPole-v1", logdir=tmp_path, **options)
     assert not list(tmp_path.iterdir())
@@ -385,7 +377,7 @@ def test_worker_variables_reach_every_worker_and_no_file(tmp_path):
             super().__init__(length=len(os.environ.get("TFB_TEST_SECRET", "")))
 
     variables = {"worker_variables": {"TFB_TEST_SECRET": "s3cr3t!"}}
-    options = SMALL | {"num_workers": 1, "eval_every": 150, "eval_episodes": 2}
+    options = QUICK | {"num_workers": 1, "eval_every": 150, "eval_episodes": 2}
     options |= {"env": FromVariable, "env_options": variables}
     run = tfb.train("linear", logdir=tmp_path, **options)
     assert run.metrics["episode/return_mean"] == 28  # 1 + 2 + ... + 7
@@ -404,7 +396,7 @@ def test_worker_variables_reach_every_worker_and_no_file(tmp_path):
 def train_on_a_crash(tmp_path, **options):
     """Train in a worker that is killed in the third step of its second environment."""
     envs = fault_envs("kill", mark=str(tmp_path / "mark"))
-    options |= {k: v for k, v in SMALL.items() if k != "num_envs"}
+    options |= {k: v for k, v in QUICK.items() if k != "num_envs"}
     options |= {"num_workers": 1, "logdir": tmp_path / "logs"}
     return tfb.train("linear", env=envs, **options)
 
@@ -433,7 +425,7 @@ def test_a_run_that_ends_with_a_crash_has_a_checkpoint(tmp_path):
 
 
 def test_overlapped_runs_are_repeatable_profiled_and_resumed(tmp_path, capsys):
-    options = SMALL | {"overlap": True, "logdir": tmp_path}
+    options = QUICK | {"overlap": True, "logdir": tmp_path}
 
     def train(**more):
         return tfb.train("linear", env="CartPole-v1", **options | more)

@@ -585,7 +585,7 @@ class Experience(Protocol):
 
     Optional members:
       evaluator(algorithm, placement) -> Play: evaluates without an environment, like
-        ``training.evaluate.evaluator``; the score of its results chooses the best
+        ``training.evaluate.Evaluator``; the score of its results chooses the best
         checkpoint. Asked for only if there is no environment.
       check_memory(spec, run, placement): raises UserError if what it stores does not
         fit into the memory of the device that updates.
@@ -687,9 +687,6 @@ class Program(Protocol):
 
     def traces(self) -> int:
         """Return how often a program was traced; more than once is a fault."""
-
-    def origin(self) -> dict[str, str]:
-        """Return whether the program was traced or loaded, for the run's log."""
 
     def close(self) -> None:
         """End what it has started; it may be called twice."""

@@ -1,4 +1,4 @@
-"""Code of pages and examples, run as it is printed, but with little training."""
+"""Short runs; also of pages and examples, whose code is run as it is printed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from tfagents_batch import api
 from tfagents_batch.algorithms import REGISTRY, ppo
 
 STEPS = 300
+# Options of a run in this process that is not compiled.
+QUICK = {
+    "steps": STEPS,
+    "num_envs": 2,
+    "rollout.length": 50,
+    "num_workers": 0,
+    "eval_every": 0,
+    "log_every": 1,
+    "compile": "off",
+    "compile_cache": False,
+}
 # One or a few updates, because they are slow without XLA.
 _FEW = {"warmup_steps": 250, "train_every": 40, "batch_size": 8}
 _REPLAY = {"replay": {"capacity": 2000}}, _FEW

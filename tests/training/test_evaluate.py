@@ -11,7 +11,7 @@ from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.training.evaluate import CHUNK, Evaluator, evaluator
+from tfagents_batch.training.evaluate import CHUNK, Evaluator
 from tfagents_batch.training.experiment import seeded
 
 
@@ -92,7 +92,7 @@ def test_an_evaluation_without_a_finished_episode_has_no_mean():
 
 def run_evaluator(env, policy, compiled):
     evaluator = Evaluator(env, policy, 4, compiled=compiled)
-    return evaluator(3), evaluator._play.mode
+    return evaluator(3), evaluator._programs[False][1].mode
 
 
 @pytest.mark.xla
@@ -167,7 +167,7 @@ def played():
         with seeded(0):
             policy = linear.LinearPolicy(env.spec)
         kinds = "mode", "sample", "both"
-        plays = {kind: evaluator(env, policy, 6, kind) for kind in kinds}
+        plays = {kind: Evaluator(env, policy, 6, kind) for kind in kinds}
         found = {kind: play(3) for kind, play in plays.items()}
         sample = plays["sample"]
         return SimpleNamespace(**found, again=sample(3), other=sample(4))
@@ -204,7 +204,7 @@ class TestActions:
 
         with ProcessEnv([Recorder], num_workers=0) as env:
             policy = linear.LinearPolicy(env.spec)
-            evaluator(env, policy, 1, "sample")(0)
+            Evaluator(env, policy, 1, "sample")(0)
         taken = np.array(Recorder.taken)
         assert list(taken[:CHUNK]) != list(taken[CHUNK : 2 * CHUNK])
 
@@ -212,5 +212,5 @@ class TestActions:
         answers = iter([False, True, True, True])
         with ProcessEnv([CountingEnv], num_workers=0) as env:
             policy = linear.LinearPolicy(env.spec)
-            play = evaluator(env, policy, 1, "both")
+            play = Evaluator(env, policy, 1, "both")
             assert play(0, lambda: next(answers)) is None

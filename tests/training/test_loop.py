@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
-from tfagents_batch.metrics import Interval, Mean, Sum
+from tfagents_batch.metrics import Mean, Sum
 from tfagents_batch.sources import on_policy
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
@@ -90,17 +91,14 @@ class FakeProgram:
     def traces(self):
         return 1
 
-    def origin(self):
-        return {}
-
 
 class FakeExperiment:
     """An experiment with a fake program and evaluations with these mean returns."""
 
-    source = None
+    source, saver = None, SimpleNamespace(origin=dict)
 
-    def __init__(self, config=BASE, returns=(), fails=lambda step: None):
-        self.config, self._returns = config, iter(returns)
+    def __init__(self, config=BASE, returns=(), fails=lambda step: None, clips=None):
+        self.config, self._returns, self.clips = config, iter(returns), clips
         self.program = FakeProgram(fails)
 
     def start(self, step):
@@ -115,7 +113,7 @@ class FakeExperiment:
         return []
 
     def counters(self):
-        return {}
+        return {"system/traces": self.program.traces()}
 
 
 class Records:
@@ -124,28 +122,38 @@ class Records:
         # With a callback of iterations, each one is a call of the program.
         seen = None if grouped else lambda iterated: None
         self.callbacks = Callbacks(pathlib.Path(), on_iteration=seen)
-        self.folder, self.due, self.message = pathlib.Path(), math.inf, pytest.fail
+        self.messages, self.videos = [], []
+        self.message = self.note = self.messages.append
 
-    def iteration(self, step, metrics):
+    def update(self, step, metrics):
         self.progress.append(step)
+
+    def video(self, name, frames, step, fps):
+        self.videos.append((name, step, len(frames), fps))
 
     def write(self, metrics, step):
         self.lines.append((step, metrics))
 
-    def save(self, step, state, metadata):
+    def check(self, metrics, step):
+        return []
+
+    def save(self, step, variables, state, metadata):
         self.saved.append((step, state, metadata))
-        return True
+        return pathlib.Path()
 
-    def variables(self):
-        return {}
+    def event(self, kind, step, **fields):
+        self.events.append((step, {"event": kind} | fields))
 
-    def event(self, event, step):
-        self.events.append((step, event))
+    def record(self, config=BASE, state=None, **options):
+        """Return the record of a run, whose log, console and checkpoints this is."""
+        parts = self, self, self, self.callbacks, dict, self.save
+        return Record(config, *parts, state, **options)
 
     def run(self, experiment, state=None, **requests):
-        loop = Loop(experiment, FakeInterrupts(self, **requests), self, state)
-        self.finished = loop.run()
-        return loop
+        record = self.record(experiment.config, state, counters=experiment.counters)
+        interrupts = FakeInterrupts(self, **requests)
+        self.finished = Loop(experiment, interrupts, record, pathlib.Path()).run()
+        return record
 
     def train(self, config=BASE, make=CountingEnv):
         with Experiment(config, config.recipe(make)) as experiment:
@@ -167,13 +175,13 @@ def whole(linear):
 
 
 def test_training_ends_after_the_iteration_that_reaches_the_steps(whole):
-    records, loop = whole
+    records, record = whole
     per_iteration = records.progress[0]
     assert 40 <= per_iteration <= 50  # 2 x 25 less the restarts
     assert records.finished
-    assert loop.step >= 400
+    assert record.step >= 400
     assert records.progress[-2] < 400
-    assert records.progress[-1] == loop.step
+    assert records.progress[-1] == record.step
 
 
 def test_lines_are_written_when_due_and_at_the_end(whole):
@@ -204,7 +212,7 @@ def test_the_time_share_of_evaluations_continues_after_a_resume():
     result = Evaluation(np.array([1.0]), np.array([5]))
     saved = None
     for seconds, took in ((9.0, 1.0), (17.0, 2.0)):
-        record = Record(BASE, records, saved)
+        record = records.record(BASE, saved)
         record.step, record.seconds = int(seconds), seconds
         record.evaluated(result, took)
         record.checkpoint()
@@ -218,7 +226,7 @@ def below_best(*evaluated):
     """Return the ``below_best`` events of evaluations ``(step, mean return)``."""
     records, state = Records(), None
     for step, mean in evaluated:
-        record = Record(BASE, records, state)  # as if it were resumed each time
+        record = records.record(BASE, state)  # as if it were resumed each time
         record.step = step
         record.evaluated(Evaluation(np.array([mean]), np.array([5])), 1.0)
         state = record.state()
@@ -274,7 +282,7 @@ def test_a_stopped_last_evaluation_is_repeated_by_the_resumed_run(best_before):
     first = ran(config, stop_after=1)
     assert not first.finished
     step, state, _ = first.saved[-1]
-    second = ran(config, state | {"best": best_before})
+    second = ran(config, state | {"best": best_before, "best_step": 0})
     assert second.finished
     assert second.progress == []
     ((evaluated, line),) = second.lines
@@ -315,16 +323,20 @@ def test_a_stop_after_the_update_saves_the_new_step_and_weights():
             raise Stopped("seen when the program had returned")
 
     records = Records()
-    loop = records.run(FakeExperiment(QUIET, fails=fails))
+    record = records.run(FakeExperiment(QUIET, fails=fails))
     assert not records.finished
-    assert records.progress == [45] and loop.step == 90
+    assert records.progress == [45] and record.step == 90
     step, state, _ = records.saved[-1]
     assert step == state["step"] == 90
 
 
 def test_a_last_checkpoint_that_cannot_be_saved_is_an_error():
     records = Records()
-    records.save = lambda step, state, metadata: False
+
+    def full(*_, **options):
+        raise SaveError("the disk is full")
+
+    records.save = full
     with pytest.raises(SaveError, match="last checkpoint"):
         records.run(FakeExperiment(QUIET))
 
@@ -332,11 +344,11 @@ def test_a_last_checkpoint_that_cannot_be_saved_is_an_error():
 def test_a_callback_ends_training_with_a_checkpoint():
     records = Records()
     records.callbacks = Callbacks(pathlib.Path(), on_iteration=lambda iterated: False)
-    loop = records.run(FakeExperiment(QUIET))
-    assert records.finished and loop.step == records.saved[-1][0] == 45
+    record = records.run(FakeExperiment(QUIET))
+    assert records.finished and record.step == records.saved[-1][0] == 45
 
 
-@pytest.mark.parametrize("what", ["on_iteration", "on_evaluation"])
+@pytest.mark.parametrize("what", ["on_iteration", "on_evaluation", "on_checkpoint"])
 def test_a_callbacks_exception_is_raised_after_a_checkpoint(what):
     def bad(event):
         raise KeyError("of the user")
@@ -387,7 +399,8 @@ def test_a_replay_that_was_refused_is_not_saved(monkeypatch):
         raise UserError("the replay is damaged")
 
     records = Records()
-    loop = Loop(FakeExperiment(QUIET), FakeInterrupts(records), records, {"step": 90})
+    record = records.record(QUIET, {"step": 90})
+    loop = Loop(FakeExperiment(), FakeInterrupts(records), record, pathlib.Path())
     with pytest.raises(UserError, match="the replay is damaged"):
         loop.run(refuse)
     assert records.saved == records.lines == []
@@ -412,7 +425,7 @@ def skipped(number, updates=None):
 
 
 def record_at(step):
-    record = Record(BASE, Records())
+    record = Records().record()
     record.step = step
     return record
 
@@ -439,30 +452,39 @@ def test_training_without_any_finite_gradient_never_counts_as_finished():
     assert record.done
 
 
-def test_training_goes_on_after_an_evaluation_whose_episodes_never_end():
-    records = Records()
-    config = dataclasses.replace(BASE, eval_max_episode_steps=150)
-    records.train(config, lambda: CountingEnv(length=10**9))
-    found = [line for _, line in records.lines if "eval/length_mean" in line]
-    assert len(found) > 1
-    assert all(line["eval/length_mean"] == 150 for line in found)
-    assert all(line["eval/cut_off_episodes"] == line["eval/episodes"] for line in found)
+class FakeClips:
+    """Fake clips of two pictures, or an error to raise."""
+
+    fps = 7.0
+
+    def __init__(self, error=None):
+        self.seeds, self._error = [], error
+
+    def __call__(self, seed, stop):
+        self.seeds.append(seed)
+        if self._error:
+            raise self._error
+        return np.zeros([2, 4, 4, 3], np.uint8), {"return": 3.0, "ended": True}
 
 
-def test_an_interval_has_means_of_numbers_and_the_newest_vectors():
-    interval = Interval()
-    interval.add({"histogram/action": np.ones(3), "loss/total": 2.0})
-    interval.add({"histogram/action": np.zeros(3), "loss/total": 4.0})
-    summary = interval.summary()
-    assert summary["loss/total"] == 3
-    np.testing.assert_array_equal(summary["histogram/action"], 0)
+FILMED = dataclasses.replace(QUIET, log_video_every=100)
 
 
-def test_lines_have_system_metrics_and_one_program_is_traced_once(whole):
-    records, _ = whole
-    lines = [line for _, line in records.lines if "loss/total" in line]
-    assert all(line["system/learner_mb"] > 10 for line in lines)
-    assert {line["system/traces"] for line in lines} == {1}
+@pytest.mark.parametrize("grouped", [False, True])
+def test_clips_are_logged_periodically_with_other_seeds(grouped):
+    records, clips = Records(grouped), FakeClips()
+    records.run(FakeExperiment(FILMED, clips=clips))
+    steps = (45, 180, 315)
+    assert records.videos == [("video/episode", step, 2, 7.0) for step in steps]
+    assert (45, {"event": "video", "return": 3.0, "ended": True}) in records.events
+    assert len(set(clips.seeds)) == 3
+
+
+def test_a_clip_that_fails_is_one_warning_and_training_continues():
+    records, clips = Records(), FakeClips(ImportError("no pygame"))
+    records.run(FakeExperiment(FILMED, clips=clips))
+    assert records.finished and len(clips.seeds) == 1
+    assert "warning: no more videos, training continues: no pygame" in records.messages
 
 
 def test_the_compiled_part_and_the_reason_are_logged_once(whole):

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import tfagents_batch as tfb
+from examples import own_algorithm as example
 from tests.training import outside_algorithms as outside
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import own_algorithm
@@ -27,23 +28,27 @@ def script(name, *flags):
 def test_a_loss_of_ones_own_learns_logs_its_metric_and_resumes(tmp_path):
     settings = BRIEF | {"minibatch_size": 16, "epochs": 2, "weight": 0.25}
     options = {"env": "CartPole-v1", "logdir": tmp_path, **PPO}
-    run = tfb.train(outside.Calm, steps=64, settings=settings, **options)
+    run = tfb.train(example.Calm, steps=64, settings=settings, **options)
     assert read_metrics(run.logdir)[-1]["loss/logits"] > 0
     with pytest.raises(UserError, match="'ppo', but the run was trained by"):
         tfb.train(resume=run.logdir, steps=96, algorithm="ppo")
-    run = tfb.train(resume=run.logdir, steps=96, algorithm=outside.Calm)
+    run = tfb.train(resume=run.logdir, steps=96, algorithm=example.Calm)
     assert run.step >= 96
-    assert tfb.load(run.logdir, algorithm=outside.Calm).action_space.n == 2
-    flags = f"--algorithm={FILE}:Calm", f"--logdir={run.logdir}", "--episodes=2"
+    assert tfb.load(run.logdir, algorithm=example.Calm).action_space.n == 2
+    flags = (
+        f"--algorithm={example.__file__}:Calm",
+        f"--logdir={run.logdir}",
+        "--episodes=2",
+    )
     done = script("evaluate", *flags)
     assert done.returncode == 0 and json.loads(done.stdout)["episodes"] == 2
 
 
 def test_a_metric_that_is_not_declared_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(outside.Calm, "METRICS", outside.ppo.PPO.METRICS)
+    monkeypatch.setattr(example.Calm, "METRICS", example.ppo.PPO.METRICS)
     options = {"env": "CartPole-v1", "logdir": tmp_path, "settings": BRIEF, **PPO}
     with pytest.raises(UserError, match="loss/logits, which are not in"):
-        tfb.train(outside.Calm, steps=32, **options)
+        tfb.train(example.Calm, steps=32, **options)
 
 
 def test_another_process_trains_and_evaluates_an_algorithm_of_a_file(tmp_path):
@@ -67,7 +72,7 @@ def test_another_process_trains_and_evaluates_an_algorithm_of_a_file(tmp_path):
 WRONG = {
     "unknown algorithm 'ddpq'; did you mean 'ddpg'\\? Your own is module": "ddpq",
     "algorithm './no.py:X': there is no file": "./no.py:X",
-    "has no 'Clam'; did you mean 'Calm'": f"{FILE}:Clam",
+    "has no 'Undirect'; did you mean 'Undirected'": f"{FILE}:Undirect",
     "function is a builtin_function_or_method; expected a class": f"{FILE}:function",
     "NoSettings has no attribute Config; expected the dataclass": f"{FILE}:NoSettings",
 }

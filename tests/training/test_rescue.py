@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import tensorflow as tf
@@ -21,49 +20,49 @@ from tfagents_batch.training.run_folder import checkpoint
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-class Output:
+class Record:
     """Records what a rescue writes."""
 
-    def __init__(self, *values):
+    def __init__(self, step, saved, *values):
+        self.step, self.saved, self.logger = step, saved, self
         self.values = {str(i): tf.Variable(x) for i, x in enumerate(values)}
         self.copies, self.events = [], []
+
+    def state(self):
+        return {"step": self.step}
 
     def variables(self):
         return self.values
 
-    def save_copy(self, step, state, values):
+    def save(self, step, variables, state):
+        values = {name: x.numpy() for name, x in variables.items()}
         self.copies.append((step, state, values))
-        return True
 
-    def event(self, event, step):
-        self.events.append((event["event"], step))
-
-
-def record(step, saved):
-    return SimpleNamespace(step=step, saved=saved, state=lambda: {"step": step})
+    def event(self, kind, step):
+        self.events.append((kind, step))
 
 
 def test_the_state_before_the_iteration_is_saved():
-    output = Output(1.0, [2, 3])
-    rescue = Rescue(output, record(step=70, saved=50))
+    record = Record(70, 50, 1.0, [2, 3])
+    rescue = Rescue(record)
     rescue.refresh()
-    for variable in output.values.values():
+    for variable in record.values.values():
         variable.assign(tf.zeros_like(variable))
     rescue.save()
-    ((step, state, values),) = output.copies
+    ((step, state, values),) = record.copies
     assert (step, state) == (70, {"step": 70})
     np.testing.assert_equal(values, {"0": 1.0, "1": [2, 3]})
-    assert output.events == [("stopped", 70)]
+    assert record.events == [("stopped", 70)]
 
 
 def test_a_newer_checkpoint_is_never_replaced_by_a_copy():
-    output, run = Output(1.0), record(step=70, saved=50)
-    rescue = Rescue(output, run)
+    record = Record(70, 50, 1.0)
+    rescue = Rescue(record)
     rescue.refresh()
-    run.saved = 90
+    record.saved = 90
     rescue.save()
-    assert output.copies == []
-    assert output.events == [("stopped", 90)]
+    assert record.copies == []
+    assert record.events == [("stopped", 90)]
 
 
 # The third update does not end.

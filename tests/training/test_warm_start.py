@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+from tests.support.brief import QUICK
 from tests.support.lines import saved
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
@@ -21,15 +22,7 @@ from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_events
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 
-SMALL = {
-    "steps": 200,
-    "num_envs": 2,
-    "num_workers": 0,
-    "rollout.length": 50,
-    "eval_every": 0,
-    "compile": "off",
-    "compile_cache": False,
-}
+SMALL = QUICK | {"steps": 200}
 SETTINGS = {"epochs": 1, "minibatch_size": None, "learning_rate": 1e-2}
 SETTINGS |= {"histograms": False, "network.hidden": (4,)}  # less to trace
 STILL = {"learning_rate": 1e-30}  # less than the last bit of any weight

@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import io
-import pathlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +13,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 )
 
 import tfagents_batch as tfb
+from tests.support.brief import QUICK
 from tests.support.linear import Config
 from tests.support.lines import of_the_seed, saved
 from tests.training.log.test_trackers import fake_packages
@@ -24,16 +24,6 @@ from tfagents_batch.training import experiment
 from tfagents_batch.training.log.logger import read_events
 from tfagents_batch.types import EnvSpec
 
-QUICK = {
-    "steps": 600,
-    "num_envs": 2,
-    "rollout.length": 50,
-    "num_workers": 0,
-    "eval_every": 0,
-    "log_every": 1,
-    "compile": "off",
-    "compile_cache": False,
-}
 EVALUATED = QUICK | {"steps": 900, "eval_every": 300, "eval_episodes": 2}
 EVALUATED |= {"checkpoint_every": 1e-6, "keep_every": 300}
 pytestmark = pytest.mark.usefixtures("linear")
@@ -127,22 +117,6 @@ def test_a_tracker_gets_the_run_and_a_resumed_run_continues_there(watched):
     assert watched.log["step"] == watched.run.step
     assert watched.finishes == 1
     assert watched.init.call_args.kwargs["resume"] == "allow"
-
-
-def test_a_callbacks_exception_is_raised_after_a_checkpoint(tmp_path):
-    class Mine(Exception):
-        pass
-
-    def bad(event):
-        raise Mine("of the user")
-
-    with pytest.raises(Mine, match="of the user"):
-        train(logdir=tmp_path, on_checkpoint=bad, **QUICK)
-    (folder,) = pathlib.Path(tmp_path).iterdir()
-    last = read_events(folder)[-1]
-    assert (last["event"], last["error"]) == ("failed", "Mine")
-    assert max(saved(folder)) == last["step"]
-    assert tfb.train(resume=folder).finished
 
 
 def test_a_callback_that_would_never_be_called_is_refused(tmp_path):

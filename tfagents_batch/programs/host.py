@@ -28,14 +28,6 @@ from tfagents_batch.types import Collected, Trajectory
 class HostProgram:
     """The training of a run from a host source; an ``interfaces.Program``.
 
-    Args:
-      source: what fetches experience.
-      algorithm: the algorithm that learns.
-      mode, reason: part that XLA compiles, and why.
-      seed: seed of the run.
-      step: progress already made.
-      placement: the devices.
-
     Attributes:
       step: progress so far, in the unit of the source.
       rounds: number of updates of the newest call, or of batches that were stored.
@@ -78,12 +70,7 @@ class HostProgram:
             try:
                 return self._run(until, rounds)
             except BaseException as error:
-                name = xla_errors.operation(error)
-                if name is None:
-                    if failure := xla_errors.of_gpu(error):
-                        raise failure from None
-                    raise
-                mode = self.mode
+                name, mode = xla_errors.refused(error), self.mode
                 if self.reason != "set by the user":
                     mode = f"auto ({mode})"
                 error = xla_errors.user_error("--compile", mode, name, "--compile=off")
@@ -94,10 +81,6 @@ class HostProgram:
         programs = self._updates.values()
         counts = [each.experimental_get_tracing_count() for each in programs]
         return max([self._source.traces(), *counts])
-
-    def origin(self) -> dict[str, str]:
-        """Return that programs were traced."""
-        return {"program": "traced"}
 
     def close(self) -> None:
         """End the source and the thread that fetches."""

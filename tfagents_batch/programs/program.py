@@ -65,7 +65,7 @@ def build(
       kind: "synchronous" collects and updates in turn, "overlapped" collects during an
         update, see ``overlap``, and "host" fetches by Python, see ``host``.
       save: saves a fully compiled program for later starts, see
-        ``compilation.program_saver``; None does not save it.
+        ``compilation.Saver``; None does not save it.
 
     Returns:
       The program. If what was collected is void, weights and statistics do not change.
@@ -115,13 +115,6 @@ def build(
 class Training:
     """The training of a run; an ``interfaces.Program``.
 
-    Args:
-      make: creates the program that is compiled in one of the modes.
-      plan: the modes in the order to try.
-      seed: seed of the run.
-      step: i64 ``[]``, progress already made; the program counts further.
-      placement: see ``build``.
-
     Attributes:
       rounds: number of rounds in the newest call.
     """
@@ -164,10 +157,6 @@ class Training:
     def traces(self) -> int:
         """Return how often the program was traced; more than once is a fault."""
         return self._compiled.traces()
-
-    def origin(self) -> dict[str, str]:
-        """Return whether the program was traced or loaded, for the run's log."""
-        return self._compiled.origin()
 
     def close(self) -> None:
         """Do nothing: it has started nothing that outlives a call."""
@@ -246,22 +235,12 @@ class Compiled:
         """Return how often the program was traced; more than once is a bug."""
         return self._program.experimental_get_tracing_count()
 
-    def origin(self) -> dict[str, str]:
-        """Return whether the program was traced or loaded, for the run's log."""
-        origin = getattr(self._program, "origin", None)
-        return {"program": "traced"} if origin is None else origin()
-
     def __call__(self, *arguments: tf.Tensor) -> Any:
         while not self._settled:
             try:
                 found = self._run(*arguments)
             except tf.errors.OpError as error:
-                operation = xla_errors.operation(error)
-                if operation is None:
-                    if failure := xla_errors.of_gpu(error):
-                        raise failure from None
-                    raise
-                self._fall_back(operation)
+                self._fall_back(xla_errors.refused(error))
                 continue
             self._settled = True
             return found

@@ -20,6 +20,19 @@ def operation(error: BaseException) -> str | None:
     return found[1] if found else None
 
 
+def refused(error: BaseException) -> str:
+    """Return the operation that XLA has no kernel for; raise any other error.
+
+    Raises:
+      UserError: if a program of a GPU cannot step environments.
+    """
+    if name := operation(error):
+        return name
+    if failure := of_gpu(error):
+        raise failure from None
+    raise error
+
+
 def of_gpu(error: BaseException) -> UserError | None:
     """Return the error of a GPU's program that cannot step environments, if it is."""
     found = re.search(r"tfab:cuda:\d+: ([^\n]*)", str(error))

@@ -117,7 +117,9 @@ class Evaluator:
       env: used for evaluation only; its batch size must divide ``episodes``.
       actor: policy that selects actions.
       episodes: total number.
-      explore: sample actions; otherwise use the policy's mode.
+      actions: "mode" for the policy's mode, "sample" for sampled actions. "both" plays
+        ``episodes`` episodes of each, from the same initial states. The result is that
+        of the mode; its field ``sampled`` is the result of sampled actions.
       info: f32 columns of the environments' infos to report, see ``Evaluation``.
       compiled: compile with XLA, unless XLA refuses an operation.
       most_steps: steps of an episode, at most; None means the limit of the
@@ -131,20 +133,20 @@ class Evaluator:
         env: Env,
         actor: Actor,
         episodes: int,
-        explore: bool = False,
+        actions: Actions = "mode",
         info: Sequence[str] = (),
         compiled: bool = False,
         most_steps: int | None = None,
         placement: Placement = HOST,
         refresh: Callable[[], None] | None = None,
     ):
-        self.env, self._placement, self._refresh = env, placement, refresh
+        self._env, self._placement, self._refresh = env, placement, refresh
         self._most_steps = most_steps or env.spec.max_episode_steps or LONGEST
         self._warned = False
-        self.quota = episodes // env.spec.num_envs
-        self._actor, self._explore, self._info = actor, explore, tuple(info)
+        self._quota = episodes // env.spec.num_envs
+        self._actor, self._actions, self._info = actor, actions, tuple(info)
         self._modes = ["full", "off"] if compiled else ["off"]
-        self._rollout: Rollout | None = None
+        self._programs: dict[bool, tuple[Rollout, Compiled]] = {}
 
     def __call__(
         self,
@@ -168,48 +170,70 @@ class Evaluator:
         """
         if self._refresh is not None:
             self._refresh()
+        explored = {"mode": [False], "sample": [True], "both": [False, True]}
+        results = []
         with self._placement.collecting():
-            self._start(seed)
-            return self._collect(seed, stop, constants.argument(step, tf.int64))
+            now = constants.argument(step, tf.int64)
+            for explore in explored[self._actions]:
+                result = self._play(*self._start(explore, seed), seed, stop, now)
+                if result is None:
+                    return None
+                results.append(result)
+        first, *others = results
+        return first._replace(sampled=others[0]) if others else first
 
-    def _start(self, seed: int | Sequence[int]) -> None:
-        if self._rollout is not None:
-            self._rollout.restart(seed)
-            return
-        self._rollout = Rollout(self.env, self._actor, CHUNK, seed, self._explore)
-        plan, where = Plan(self._modes, "same as training"), self._placement
-        setting = "--compile of evaluations"
-        self._play = Compiled(self._program, plan, where, setting)
-
-    def _program(self, mode: str) -> Callable:
-        compilation.name_evaluation(sampled=self._explore)
+    def _start(
+        self, explore: bool, seed: int | Sequence[int]
+    ) -> tuple[Rollout, Compiled]:
+        """Start episodes; return their rollout and the program that plays them."""
+        if explore in self._programs:
+            rollout, _ = self._programs[explore]
+            rollout.restart(seed)
+            return self._programs[explore]
+        rollout = Rollout(self._env, self._actor, CHUNK, seed, explore)
 
         def play(seed, step):
-            steps = self._rollout.collect(seed, step).trajectory.steps
-            names = "episode_return", "episode_length", *self._info
-            results = [tf.cast(steps.info[name], tf.float64) for name in names]
-            length = steps.info["episode_length"]
-            cut_off = (length >= self._most_steps) & steps.valid & ~steps.last
-            return steps.last & steps.valid, cut_off, steps.valid, results
+            return self._step(rollout, seed, step)
 
-        compiled = mode == "full"
-        body = single_call(play) if compiled else play
-        return function(body, envs=[self.env], jit_compile=compiled, autograph=False)
+        def make(mode: str) -> Callable:
+            compilation.name_evaluation(sampled=explore)
+            envs, compiled = [self._env], mode == "full"
+            body = single_call(play) if compiled else play
+            return function(body, envs=envs, jit_compile=compiled, autograph=False)
 
-    def _collect(
-        self, seed: int | Sequence[int], stop: Callable[[], bool], step: tf.Tensor
+        plan, where = Plan(self._modes, "same as training"), self._placement
+        program = Compiled(make, plan, where, "--compile of evaluations")
+        self._programs[explore] = rollout, program
+        return rollout, program
+
+    def _step(self, rollout: Rollout, seed: tf.Tensor, step: tf.Tensor) -> tuple:
+        """Play ``CHUNK`` steps; return where ended, cut off and valid, and values."""
+        steps = rollout.collect(seed, step).trajectory.steps
+        names = "episode_return", "episode_length", *self._info
+        results = [tf.cast(steps.info[name], tf.float64) for name in names]
+        length = steps.info["episode_length"]
+        cut_off = (length >= self._most_steps) & steps.valid & ~steps.last
+        return steps.last & steps.valid, cut_off, steps.valid, results
+
+    def _play(
+        self,
+        rollout: Rollout,
+        play: Compiled,
+        seed: int | Sequence[int],
+        stop: Callable[[], bool],
+        step: tf.Tensor,
     ) -> Evaluation | None:
-        batch = self.env.spec.num_envs
+        batch = self._env.spec.num_envs
         # Ended, cut off and failed episodes count towards their environment's quota.
         results: list[list[list[float]]] = [[] for _ in range(batch)]
-        left = np.full(batch, self.quota)
+        left = np.full(batch, self._quota)
         waits = np.zeros(batch, bool)  # until the episode that was cut off ends
         was_valid, fresh, restarts = np.ones(batch, bool), True, 0
         for chunk in itertools.count():
             if stop():
                 return None
             noise = _derived(seed, chunk, "evaluate/actions")
-            rows = self._play(constants.argument(noise), step)
+            rows = play(constants.argument(noise), step)
             # The first row of a chunk repeats the last row of the previous chunk.
             new = slice(0 if fresh else 1, None)
             rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)
@@ -230,7 +254,7 @@ class Evaluator:
                 return self._evaluation(results)
             if (waits | (left == 0)).all():
                 restarts += 1
-                self._rollout.restart(_derived(seed, restarts, "evaluate/restart"))
+                rollout.restart(_derived(seed, restarts, "evaluate/restart"))
                 waits[:], was_valid[:], fresh = False, True, True
 
     def _warn(self) -> None:
@@ -247,7 +271,7 @@ class Evaluator:
         columns = np.array(rows).reshape(len(rows), 3 + len(self._info)).T
         cut_off, returns, lengths, *rest = columns
         infos = dict(zip(self._info, rest, strict=True))
-        failed = self.quota * len(results) - len(rows)
+        failed = self._quota * len(results) - len(rows)
         lengths = lengths.astype(np.int64)
         return Evaluation(
             returns,
@@ -256,34 +280,6 @@ class Evaluator:
             failed_episodes=failed,
             cut_off=cut_off.astype(bool),
         )
-
-
-def evaluator(
-    env: Env,
-    actor: Actor,
-    episodes: int,
-    actions: Actions,
-    info: Sequence[str] = (),
-    compiled: bool = False,
-    most_steps: int | None = None,
-    placement: Placement = HOST,
-    refresh: Callable[[], None] | None = None,
-) -> Play:
-    """Return an evaluator of the policy's mode, of sampled actions, or of both.
-
-    "both" plays ``episodes`` episodes of each, from the same initial states. The result
-    is that of the mode; its field ``sampled`` is the result of sampled actions.
-    """
-    rest = info, compiled, most_steps, placement, refresh
-    mode = Evaluator(env, actor, episodes, False, *rest)
-    sample = Evaluator(env, actor, episodes, True, *rest)
-
-    def both(seed, stop=lambda: False, step=0):
-        result = mode(seed, stop, step)
-        sampled = None if result is None else sample(seed, stop, step)
-        return None if sampled is None else result._replace(sampled=sampled)
-
-    return {"mode": mode, "sample": sample, "both": both}[actions]
 
 
 def _derived(seed: int | Sequence[int], number: int, purpose: str) -> int | list[int]:

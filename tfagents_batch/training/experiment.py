@@ -57,8 +57,8 @@ class Experiment:
         all of them.
       algorithm: the algorithm that is trained.
       preprocessing: normalization of features, or none.
-      source, program: its source of experience, and the program that joins both; set
-        by ``start``.
+      source, program, saver: its source of experience, the program that joins both,
+        and what stores it for later starts; set by ``start``.
       evaluator: evaluation in separate environments; None without evaluations.
       clips: recorder of videos, in a separate environment; None without videos.
       resources: threads and workers, and the reasons for their numbers.
@@ -145,9 +145,8 @@ class Experiment:
             self.source = experience.open(
                 self.envs, self.algorithm, seed, run, self.placement
             )
-        save = None
-        if not self._user_code:
-            save = compilation.program_saver(config, self._seen, self.envs)
+        parts = config, self._seen, self.envs
+        self.saver = compilation.Saver(*parts, own_code=self._user_code)
         self.program = program.build(
             self.source,
             self.algorithm,
@@ -156,7 +155,7 @@ class Experiment:
             seed=config.seed,
             step=step,
             kind=_kind(experience.program, run.overlap),
-            save=save,
+            save=self.saver,
         )
         self._stack.callback(self.program.close)
 
@@ -247,13 +246,7 @@ def reports(config: RunConfig) -> bool:
 def create_algorithm(
     config: RunConfig, spec: EnvSpec, network: Any = None
 ) -> Algorithm:
-    """Create the algorithm of a run with its initial weights.
-
-    Args:
-      config: checked config of the run.
-      spec: spec of what the algorithm sees.
-      network: a user's model or builder, see ``nn.user``.
-    """
+    """Create the algorithm of a run with its initial weights."""
     kind = own_algorithm.entry(config.algorithm).kind
     with seeded(config.seed), _precision(config.precision):
         algorithm = kind(config.resolved().settings, spec, network)
@@ -269,7 +262,7 @@ def evaluation(
     actions: evaluate.Actions,
     placement: Placement = HOST,
 ) -> evaluate.Play:
-    """Return an evaluator of an agent, see ``evaluate.evaluator``.
+    """Return an evaluator of an agent, see ``evaluate.Evaluator``.
 
     Args:
       placement: devices of the algorithm. Environments that a GPU's program cannot step
@@ -282,7 +275,7 @@ def evaluation(
     whole = program.is_whole(env, algorithm, config.compile, placement)
     info = [name for name in config.log_info if name in env.spec.info]
     most = config.eval_max_episode_steps
-    return evaluate.evaluator(
+    return evaluate.Evaluator(
         env, policy, episodes, actions, info, whole, most, placement, refresh
     )
 

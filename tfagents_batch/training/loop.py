@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tfagents_batch import seeds
-from tfagents_batch.clocks import EverySeconds
+from tfagents_batch.clocks import Every, EverySeconds
 from tfagents_batch.errors import (
     EnvError,
     SaveError,
@@ -18,11 +19,11 @@ from tfagents_batch.errors import (
 from tfagents_batch.training import compilation
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log import status
-from tfagents_batch.training.output import Output
-from tfagents_batch.training.record import Record, system
+from tfagents_batch.training.record import Record
 from tfagents_batch.training.replay_saver import ReplaySaver
 from tfagents_batch.training.rescue import Rescue, rescued
 from tfagents_batch.training.runtime.signals import Interrupts
+from tfagents_batch.training.video.clips import NAME
 
 SECONDS = 0.2  # target duration of a call; an interrupt may have to wait for its end
 MOST = 10_000  # rounds of a call
@@ -34,40 +35,30 @@ class Loop:
     Args:
       experiment: experiment of the run; a resumed run has restored its variables.
       interrupts: requests to stop and to save.
-      output: writes metrics, events and checkpoints, and calls the callbacks.
-      state: state of the checkpoint that is resumed.
+      record: of the run; writes metrics, events and checkpoints.
+      folder: run folder; its lock is held.
     """
 
     def __init__(
         self,
         experiment: Experiment,
         interrupts: Interrupts,
-        output: Output,
-        state: dict | None = None,
+        record: Record,
+        folder: Path,
     ):
-        self.experiment = experiment
-        config = experiment.config
-        self._record = Record(config, output, state, self._counters)
-        self._interrupts, self._output = interrupts, output
-        self._rescues = [Rescue(output, self._record)]
+        self.experiment, config = experiment, experiment.config
+        self.record, self._folder = record, folder
+        self._interrupts = interrupts
+        self._rescues = [Rescue(record)]
         # A new run also saves after its first iteration, in case it is killed soon.
         self._should_save = EverySeconds(
-            config.checkpoint_every, first=self._record.saved is None
+            config.checkpoint_every, first=record.saved is None
         )
-
         self._replay: ReplaySaver | None = None
+        self._clips = experiment.clips
+        self._should_film = Every(config.log_video_every, first=True)
         # Callbacks of iterations follow each iteration at its own step.
-        self._rounds, self._grouped = 1, not output.callbacks.sees_iterations
-
-    @property
-    def step(self) -> int:
-        """Environment steps done."""
-        return self._record.step
-
-    @property
-    def latest(self) -> dict[str, Any]:
-        """The newest value of every scalar metric."""
-        return self._record.latest
+        self._rounds, self._grouped = 1, not record.callbacks.sees_iterations
 
     def run(self, started: Callable[[], None] = lambda: None) -> bool:
         """Train until all steps are done, or until a stop is requested.
@@ -87,14 +78,15 @@ class Loop:
           SaveError: if the last checkpoint or the last replay could not be written.
           Exception: if a callback raised it. A checkpoint is written first.
         """
+        record = self.record
         try:
             with rescued(self._interrupts, self._rescues):
                 with status.doing("starting environments"):
-                    self.experiment.start(self.step)
+                    self.experiment.start(record.step)
                 started()
             # Only now: what could not be restored is never saved over what is there.
-            source, output = self.experiment.source, self._output
-            self._replay = ReplaySaver(source, output.folder, self.step, output.event)
+            where = self.experiment.source, self._folder
+            self._replay = ReplaySaver(*where, record.step, record.event)
             self._train()
         except Stopped:
             pass
@@ -103,28 +95,27 @@ class Loop:
             self._save_and_flush()
             raise
         except TrainingError:
-            self._record.flush()
+            record.flush()
             raise
         except BaseException as error:
-            if error is self._output.callbacks.raised:
+            if error is record.callbacks.raised:
                 self._save_and_flush()
             raise
         if not self._save_and_flush():
-            saved = self._record.saved
-            if saved == self.step:
+            if record.saved == record.step:
                 raise SaveError(
-                    f"the replay of step {saved}, the last one, could not be saved; "
-                    "make room on the disk; a resumed run uses an older replay, or "
-                    "collects anew"
+                    f"the replay of step {record.step}, the last one, could not be "
+                    "saved; make room on the disk; a resumed run uses an older "
+                    "replay, or collects anew"
                 )
             raise SaveError(
-                f"the last checkpoint, of step {self.step}, could not be saved; the "
-                f"newest one is of step {saved}"
+                f"the last checkpoint, of step {record.step}, could not be saved; the "
+                f"newest one is of step {record.saved}"
             )
-        return self._record.finished
+        return record.finished
 
     def _train(self) -> None:
-        record, compiled = self._record, False
+        record, compiled = self.record, False
         while not record.finished and not self._interrupts.requested:
             if not record.done:  # otherwise only the last evaluation is missing
                 began = record.seconds
@@ -135,37 +126,42 @@ class Loop:
                     compiled = True
                     self._log_compiled(record.seconds - began)
                 record.add(metrics)
-                self._output.iteration(self.step, self.latest)
+                record.console.update(record.step, record.latest)
+                self._film()
             if record.evaluation_due() and not self._interrupts.requested:
                 self._evaluate()
             requested = self._interrupts.checkpoint_requested
             replay_due = self._replay.due()
             due = self._should_save() or record.permanent_due() or replay_due
             if (requested or due) and record.checkpoint() and replay_due:
-                self._replay.save(self.step, self._interrupts.seconds_left)
+                self._replay.save(record.step, self._interrupts.seconds_left)
 
     def _save_and_flush(self) -> bool:
         """Write a checkpoint, the replay and the last line; False if one fails."""
+        record = self.record
         try:
-            saved = self._record.checkpoint()
+            saved = record.checkpoint()
             if saved and self._replay is not None:
-                return self._replay.save(self.step, self._interrupts.seconds_left)
+                return self._replay.save(record.step, self._interrupts.seconds_left)
             return saved
         finally:
-            self._record.flush()
+            record.flush()
 
     def _log_compiled(self, seconds: float) -> None:
         """Log whether the program was traced or loaded, and cache it."""
-        self._record.compiled(seconds)
-        program = self.experiment.program
-        event = {"event": "compiled", "compile": program.mode, "reason": program.reason}
-        self._output.event(event | program.origin(), self.step)
+        program, record = self.experiment.program, self.record
+        record.compiled(seconds)
+        found = {"compile": program.mode, "reason": program.reason}
+        found |= self.experiment.saver.origin()
+        record.logger.event("compiled", record.step, **found)
+        record.console.note(f"compile={program.mode}: {program.reason}")
         compilation.publish()  # now, because the process may be killed later
 
     def _iterate(self) -> dict[str, Any]:
         """Call the program once; afterwards choose the number of rounds of a call."""
-        program, record = self.experiment.program, self._record
-        until = min(record.due, self._output.due)
+        program, record = self.experiment.program, self.record
+        film = None if self._clips is None else self._should_film.next
+        until = record.due if film is None else min(record.due, film)
         with rescued(self._interrupts, self._rescues):
             begin = time.perf_counter()
             try:
@@ -179,25 +175,41 @@ class Loop:
                     fitting = program.rounds * SECONDS / took
                     self._rounds = int(min(max(fitting, 1), 2 * self._rounds, MOST))
 
-    def _counters(self) -> dict[str, Any]:
-        counters = self.experiment.counters()
-        return counters | system(self.experiment.program.traces())
-
     def _log_events(self) -> None:
         for event in self.experiment.events():
-            self._output.event(event, self.step)
+            self.record.event(event)
+
+    def _film(self) -> None:
+        """Log a clip of an episode if one is due; a failure ends only the clips."""
+        clips, record, step = self._clips, self.record, self.record.step
+        if clips is None or not self._should_film(step):
+            return
+        seed = seeds.iteration_seed(self.experiment.config.seed, step, "video")
+        try:
+            frames, facts = clips(seed, lambda: self._interrupts.requested)
+        except Stopped:
+            return
+        except Exception as error:  # the environment's code may raise anything
+            self._clips = None
+            record.console.message(
+                f"warning: no more videos, training continues: {error}"
+            )
+            return
+        record.logger.video(NAME, frames, step, clips.fps)
+        record.logger.event("video", step, **facts)
 
     def _evaluate(self) -> None:
-        seed = seeds.iteration_seed(self.experiment.config.seed, self.step, "evaluate")
-        program, begin = self.experiment.program, time.perf_counter()
+        experiment, record = self.experiment, self.record
+        seed = seeds.iteration_seed(experiment.config.seed, record.step, "evaluate")
+        program, begin = experiment.program, time.perf_counter()
 
         def stop():
             # A failure beside the evaluation is raised by the next iteration, if any.
-            failed = not self._record.done and program.failed
+            failed = not record.done and program.failed
             return self._interrupts.requested or failed
 
         with status.doing("evaluating"), rescued(self._interrupts, self._rescues):
-            result = self.experiment.evaluator(seed, stop, self.step)
+            result = experiment.evaluator(seed, stop, record.step)
         self._log_events()
         if result is not None:  # None if stopped: a resumed run evaluates again
-            self._record.evaluated(result, time.perf_counter() - begin)
+            record.evaluated(result, time.perf_counter() - begin)

@@ -99,11 +99,6 @@ def of_run(folder: str | os.PathLike) -> Preprocessing:
 def check_same(folder: str | os.PathLike, mine: Preprocessing, what: str) -> None:
     """Check that a run normalizes as another one, whose weights it takes.
 
-    Args:
-      folder: folder of the other run.
-      mine: normalization of this run.
-      what: beginning of the error.
-
     Raises:
       UserError: if features or hashes differ.
     """

@@ -5,34 +5,43 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfagents_batch.clocks import Every
 from tfagents_batch.envs.shared import layout
-from tfagents_batch.errors import TrainingError
+from tfagents_batch.errors import SaveError, TrainingError
 from tfagents_batch.metrics import Interval, Mean, Metrics
-from tfagents_batch.training.log.console import speed_name
+from tfagents_batch.training.log.console import event_text, speed_name
 
 if TYPE_CHECKING:
+    from tfagents_batch.training.callbacks import Callbacks
     from tfagents_batch.training.config import RunConfig
+    from tfagents_batch.training.diagnostics.alarms import Alarms
     from tfagents_batch.training.evaluate import Evaluation
-    from tfagents_batch.training.output import Output
+    from tfagents_batch.training.log.console import Console
+    from tfagents_batch.training.log.logger import Logger
 
 # Training ends after this many updates in a row without a finite gradient.
 BAD_UPDATES = 3
 
 
 class Record:
-    """Metric lines, clocks, best evaluation and checkpoints of one run.
+    """Metric lines, events, evaluations and checkpoints of one run.
 
     Args:
       config: config of the run.
-      output: writes lines of metrics and checkpoints; its callbacks are called with
-        iterations and evaluations.
-      state: state of the checkpoint that is resumed, as passed to ``save``.
+      logger: writes lines and events to the run folder.
+      console: prints warnings and alarms.
+      alarms: check every line of metrics.
+      callbacks: the user's callbacks.
+      variables: returns the variables of a checkpoint, ``{name: variable}``.
+      save: writes a checkpoint to the run folder, see ``checkpoint.save``.
+      state: state of the checkpoint that is resumed, see ``state``.
       counters: returns further metrics; called for every line of training metrics.
+      seed: seed of the run, if several runs share the console.
 
     Attributes:
       step: steps done, in the unit of the source.
@@ -45,20 +54,26 @@ class Record:
     def __init__(
         self,
         config: RunConfig,
-        output: Output,
+        logger: Logger,
+        console: Console,
+        alarms: Alarms,
+        callbacks: Callbacks,
+        variables: Callable[[], dict[str, Any]],
+        save: Callable[..., Path],
         state: dict[str, Any] | None = None,
         counters: Callable[[], dict[str, Any]] = dict,
+        seed: int | None = None,
     ):
         state = state or {}
-        self._callbacks, self._counters = output.callbacks, counters
+        self.logger, self.console, self._alarms = logger, console, alarms
+        self.callbacks, self._counters, self._seed = callbacks, counters, seed
+        self.variables, self.save = variables, save
         self.step: int = state.get("step", 0)
         self.seconds: float = state.get("trained_seconds", 0.0)
         self._evaluating: float = state.get("evaluated_seconds", 0.0)
         self.best: float | None = state.get("best")
         self.saved: int | None = state.get("step")
         self.latest: dict[str, Any] = {}
-        self._write, self._save = output.write, output.save
-        self._event = output.event
         self._steps = config.steps
         self._speed_name = speed_name(config.source.unit)
         self._should_evaluate = Every(_default(config.eval_every, config.steps // 10))
@@ -85,7 +100,7 @@ class Record:
     @property
     def done(self) -> bool:
         """Whether all steps are trained or a callback has ended training."""
-        return self.step >= self._steps or self._callbacks.stopped_by is not None
+        return self.step >= self._steps or self.callbacks.stopped_by is not None
 
     @property
     def due(self) -> int:
@@ -121,7 +136,7 @@ class Record:
             one.add(metrics)
             return one.summary()
 
-        self._callbacks.iteration(self.step, iteration_summary)
+        self.callbacks.iteration(self.step, iteration_summary)
         if self._should_log(self.step) or self.done:
             self.flush()
 
@@ -147,7 +162,18 @@ class Record:
         """Write a line of metrics."""
         metrics = metrics | {"time/elapsed_seconds": self.seconds}
         self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
-        self._write(metrics, self.step)
+        self.logger.write(metrics, self.step)
+        of_seed = "" if self._seed is None else f" of seed {self._seed}"
+        for alarm in self._alarms.check(metrics, self.step):
+            self.console.message(f"alarm{of_seed}: {alarm.text}")
+            self.logger.event("alarm", self.step, name=alarm.name, text=alarm.text)
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Log an event, with its kind under ``event``, and print it on the console."""
+        fields = dict(event)
+        self.logger.event(fields.pop("event"), self.step, **fields)
+        if text := event_text(event, self._seed):
+            self.console.message(text)
 
     @property
     def finished(self) -> bool:
@@ -182,12 +208,12 @@ class Record:
         stale = best or self.saved == self.step
         if stale and not self.checkpoint(again=True):
             self.best, self._best_step = previous
-        self._callbacks.evaluation(self.step, result, best)
+        self.callbacks.evaluation(self.step, result, best)
         if self.done and self.best is not None and result.score < self.best:
             event = {"last": result.score, "best": self.best}
             event |= {"event": "below_best", "best_step": self._best_step}
             event["measure"] = result.measure
-            self._event(event, self.step)
+            self.event(event)
 
     def permanent_due(self) -> bool:
         """Return whether a permanent checkpoint is due; the next save resets it."""
@@ -205,11 +231,7 @@ class Record:
         }
 
     def checkpoint(self, again: bool = False) -> bool:
-        """Save a checkpoint unless this step is already saved; return False on failure.
-
-        Args:
-          again: save even if this step is already saved.
-        """
+        """Save a checkpoint unless this step is saved; return False on failure."""
         if self.saved == self.step and not again:
             return True
         self._keep |= self._should_keep(self.step)
@@ -218,8 +240,14 @@ class Record:
         # Saving the same step again keeps its marks: best and permanent.
         marks = {"best": self._best_step, "keep": self._keep_step}
         metadata = {name: step == self.step for name, step in marks.items()}
-        if not self._save(self.step, self.state(), metadata):
+        parts = self.step, self.variables(), self.state()
+        try:
+            path = self.save(*parts, metadata=metadata)
+        except SaveError as error:
+            self.console.message(f"warning: {error}; will try again")
+            self.logger.event("checkpoint_failed", self.step, reason=str(error))
             return False
+        self.callbacks.checkpoint(self.step, path, metadata["best"])
         self._keep = False
         self.saved = self.step
         return True

@@ -23,7 +23,7 @@ class ReplaySaver:
         replay.
       folder: run folder.
       step: environment steps so far; there is nothing new to save before the next one.
-      event: called with the fields of an event, and its step.
+      event: called with the fields of an event.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class ReplaySaver:
         source: Source,
         folder: str | os.PathLike,
         step: int,
-        event: Callable[[dict[str, Any], int], None],
+        event: Callable[[dict[str, Any]], None],
     ):
         self._source, self._folder, self._event = source, folder, event
         self._on = has_own_file(source)
@@ -54,7 +54,6 @@ class ReplaySaver:
         size = replay_file.size(variables)
         if size / self._rate > seconds_left:
             self._failed(
-                step,
                 f"the replay ({size / 1e9:.1f} GB) is not saved, because its write "
                 "does not fit the time after a signal; a resumed run uses an older "
                 "one, or collects anew",
@@ -64,7 +63,7 @@ class ReplaySaver:
         try:
             replay_file.save(self._folder, step, variables)
         except SaveError as error:
-            self._failed(step, str(error))
+            self._failed(str(error))
             return False
         self._saved = step
         # Only large replays tell the speed of the disk.
@@ -72,8 +71,8 @@ class ReplaySaver:
             self._rate = size / (time.perf_counter() - begin)
         return True
 
-    def _failed(self, step: int, reason: str) -> None:
-        self._event({"event": "replay_failed", "reason": reason}, step)
+    def _failed(self, reason: str) -> None:
+        self._event({"event": "replay_failed", "reason": reason})
 
 
 def has_own_file(source: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from tfagents_batch.training.log import trackers
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger, read_metrics
 from tfagents_batch.training.loop import Loop
-from tfagents_batch.training.output import Output
+from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.run_folder import (
     checkpoint,
     config_file,
@@ -32,7 +33,6 @@ from tfagents_batch.training.run_folder import (
 )
 from tfagents_batch.training.runtime import devices
 from tfagents_batch.training.runtime.signals import Interrupts
-from tfagents_batch.training.video.clips import Filming
 from tfagents_batch.types import EnvSpec
 
 _FINGERPRINT = "source_fingerprint"  # key of run.json
@@ -69,14 +69,7 @@ def run(
       started: called when everything is ready and training begins.
     """
     start, settings = state["step"] if state else 0, experiment.config
-    inherited = runs.STARTED_FROM in runs.facts(folder)
-    alarms = Alarms(
-        experiment.algorithm.config.alarms(experiment.spec),
-        settings.steps,
-        settings.num_envs,
-        experiment.spec.max_episode_steps,
-        inherited,
-    )
+    alarms = make_alarms(experiment, runs.STARTED_FROM in runs.facts(folder))
     if settings.stop_at_return is not None:
         stop = stop_at_return(settings.stop_at_return)
         callbacks = callbacks | {"on_evaluation": (*callbacks["on_evaluation"], stop)}
@@ -93,14 +86,14 @@ def run(
             except UserError as error:  # training does not need these lines
                 console.message(f"warning: {error}; alarms start again")
         config_dict = config_file.plain(settings)
-        active = trackers.start(settings.track, folder, config_dict, console.message)
-        for tracker in active:
+        tracker = trackers.start(settings.track, folder, config_dict, console.message)
+        if tracker is not None:
             stack.callback(tracker.close, "failed")  # no effect if already closed
         logger = Logger(
             folder,
             start if state else None,
             warn=console.message,
-            trackers=active,
+            tracker=tracker,
             settings=flag_names.with_defaults(settings),
             steps=settings.steps,
         )
@@ -108,46 +101,21 @@ def run(
         interrupts = stack.enter_context(
             Interrupts(experiment.stop, kill=experiment.close, report=console.message)
         )
-        console.note(str(experiment.resources))
-        console.note(devices.text(experiment.placement))
-        for remark in experiment.remarks:
-            console.note(remark)
-        if layers := weights.by_layer(experiment.algorithm):
-            console.note(weights.table(layers))
-        if experiment.size_warning:
-            console.message(experiment.size_warning)
+        introduce(experiment, console)
         logger.event("resources", start, **experiment.report())
         for event in events:
             logger.event(**event)
-            damaged, owner = event.get("damaged", {}), ""
-            if event["kind"] == "checkpoint_damaged":
-                damaged = {event["step"]: event["reason"]}
-            elif event["kind"] == runs.STARTED_FROM:
-                owner = f" of {event['run']}"
-                console.message(
-                    f"starting from the agent of {event['run']} after "
-                    f"{event['checkpoint']:,} steps; not loaded: "
-                    f"{', '.join(event['not_loaded']) or 'nothing'}"
-                )
-            for step, reason in damaged.items():
-                console.message(
-                    f"warning: the checkpoint of step {step:,}{owner} is damaged "
-                    f"({reason}); an older one is used"
-                )
+            _explain(event, console)
 
         def variables() -> dict[str, Any]:
             return experiment.named_variables() | experiment.run_variables()
 
-        film = Filming(
-            experiment.clips,
-            logger,
-            settings.log_video_every,
-            settings.seed,
-            console.message,
-            stop=lambda: interrupts.requested,
-        )
+        def counters() -> dict[str, Any]:
+            return experiment.counters() | system(experiment.program.traces())
 
-        output = Output(folder, logger, console, variables, alarms, hooks, film)
+        save = functools.partial(checkpoint.save, folder)
+        written = logger, console, alarms, hooks, variables, save
+        record = Record(settings, *written, state, counters)
 
         def on_start() -> None:
             variables = experiment.run_variables()
@@ -157,21 +125,45 @@ def run(
                 console.message(text)
             started()
 
-        loop = Loop(experiment, interrupts, output, state)
+        loop = Loop(experiment, interrupts, record, folder)
         try:
             finished = loop.run(on_start)
         except Exception as error:  # callbacks may raise any exception
             kind = type(error).__name__
-            logger.event("failed", loop.step, error=kind, text=str(error))
+            logger.event("failed", record.step, error=kind, text=str(error))
             raise
         if hooks.stopped_by is not None:
             console.note(f"{hooks.stopped_by} ends training")
-            logger.event("stopped_by_callback", loop.step, name=hooks.stopped_by)
-        logger.event("finished" if finished else "stopped", step=loop.step)
+            logger.event("stopped_by_callback", record.step, name=hooks.stopped_by)
+        logger.event("finished" if finished else "stopped", record.step)
         if profiled and finished:
             _profile(experiment, folder, console, logger)
     signal = None if finished else interrupts.signal
-    return Ended(str(folder), loop.step, loop.latest, finished, signal)
+    return Ended(str(folder), record.step, record.latest, finished, signal)
+
+
+def introduce(experiment: Any, console: Console) -> None:
+    """Print what a run uses: threads, workers, devices and the size of its network."""
+    console.note(str(experiment.resources))
+    console.note(devices.text(experiment.placement))
+    for remark in experiment.remarks:
+        console.note(remark)
+    if layers := weights.by_layer(experiment.algorithm):
+        console.note(weights.table(layers))
+    if experiment.size_warning:
+        console.message(experiment.size_warning)
+
+
+def make_alarms(experiment: Any, inherited: bool = False) -> Alarms:
+    """Return the alarms of a run, see ``Alarms``."""
+    config, spec = experiment.config, experiment.spec
+    return Alarms(
+        experiment.algorithm.config.alarms(spec),
+        config.steps,
+        config.num_envs,
+        spec.max_episode_steps,
+        inherited,
+    )
 
 
 def check(experiment: Experiment, profiled: bool) -> None:
@@ -212,6 +204,25 @@ def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, 
         "observation_space": spaces.to_json(spec.observation_space),
         "action_space": spaces.to_json(spec.action_space),
     }
+
+
+def _explain(event: dict[str, Any], console: Console) -> None:
+    """Print which agent a run starts from, and which checkpoints are damaged."""
+    damaged, owner = event.get("damaged", {}), ""
+    if event["kind"] == "checkpoint_damaged":
+        damaged = {event["step"]: event["reason"]}
+    elif event["kind"] == runs.STARTED_FROM:
+        owner = f" of {event['run']}"
+        console.message(
+            f"starting from the agent of {event['run']} after "
+            f"{event['checkpoint']:,} steps; not loaded: "
+            f"{', '.join(event['not_loaded']) or 'nothing'}"
+        )
+    for step, reason in damaged.items():
+        console.message(
+            f"warning: the checkpoint of step {step:,}{owner} is damaged "
+            f"({reason}); an older one is used"
+        )
 
 
 def _profile(

@@ -54,15 +54,6 @@ def test_processes_that_start_at_once_keep_their_folders(tmp_path):
         cache.close()
 
 
-def test_each_process_has_a_separate_folder(opened):
-    first, second = opened(), opened()
-    compile_to(first)
-    compile_to(second, b"other")
-    assert first.folder != second.folder
-    assert first.publish() == second.publish() == 1
-    assert (opened().folder / NAME).read_bytes() in (b"program", b"other")
-
-
 def test_closing_publishes_and_leaves_no_folder(opened, tmp_path):
     cache = opened()
     compile_to(cache)
@@ -114,12 +105,6 @@ def test_a_damaged_entry_is_deleted_before_it_is_read(opened, tmp_path, damage):
     entries(tmp_path)[0].write_bytes(damage)
     assert not list(opened().folder.iterdir())
     assert not entries(tmp_path)
-
-
-def test_a_file_without_a_hash_in_its_name_is_not_read(opened, tmp_path):
-    opened()
-    (tmp_path / "xla" / "key" / NAME).write_bytes(b"program")
-    assert not list(opened().folder.iterdir())
 
 
 def test_a_pruned_entry_stays_in_a_process_that_linked_it(opened, tmp_path):
@@ -179,13 +164,6 @@ def test_a_disk_that_is_nearly_full_is_not_used(opened, monkeypatch):
 def test_a_path_that_tensorflow_would_split_is_not_used(tmp_path):
     with pytest.raises(compile_cache._Off, match="cannot use a folder"):
         Cache(tmp_path / "a b" / "xla", "key")
-
-
-def test_a_missing_store_causes_no_error(opened, tmp_path):
-    cache = opened()
-    compile_to(cache)
-    (tmp_path / "xla" / "key").rmdir()
-    assert cache.publish() == 0
 
 
 def test_the_key_depends_on_everything_that_changes_compiled_code():

@@ -70,37 +70,46 @@ def library(tmp_path):
     return compiled
 
 
-def test_the_driver_says_its_version_cuda_version_and_number_of_gpus(library):
-    cuda, nvml = library(CUDA, "STATUS=0"), library(NVML, "STATUS=0", "OLD")
-    assert nvidia.driver(cuda, nvml) == Driver("570.86.10", (12, 8), visible=2)
+@pytest.fixture
+def driver(library, monkeypatch):
+    """Return a function that installs libraries of a driver, or none."""
+
+    def installed(cuda=None, nvml=None):
+        """Each is the definitions that its library is compiled with."""
+        for name, source, flags in (("CUDA", CUDA, cuda), ("NVML", NVML, nvml)):
+            path = library(source, *flags) if flags else "no-such.so"
+            monkeypatch.setattr(nvidia, name, path)
+
+    return installed
 
 
-def test_without_nvml_the_version_is_unknown(library):
-    cuda = library(CUDA, "STATUS=0")
-    for nvml in ("no-such.so", library(NVML, "STATUS=9", "OLD")):
-        assert nvidia.driver(cuda, nvml) == Driver("", (12, 8), visible=2)
+@pytest.mark.parametrize(
+    ("cuda", "nvml", "expected"),
+    [
+        (0, 0, Driver("570.86.10", (12, 8), visible=2)),
+        (0, None, Driver("", (12, 8), visible=2)),
+        (0, 9, Driver("", (12, 8), visible=2)),
+        (100, None, Driver("", (12, 8), visible=0)),  # all GPUs are hidden
+        (803, None, Driver("", (12, 8), visible=0, error="mismatch")),
+    ],
+)
+def test_the_driver_says_its_versions_number_of_gpus_and_error(
+    driver, cuda, nvml, expected
+):
+    driver([f"STATUS={cuda}"], nvml is not None and [f"STATUS={nvml}", "OLD"])
+    assert nvidia.driver() == expected
+    assert nvidia.installed()
 
 
-def test_hidden_gpus_are_no_error_of_the_driver(library):
-    cuda = library(CUDA, "STATUS=100")
-    assert nvidia.driver(cuda, "no-such.so") == Driver("", (12, 8), visible=0)
+def test_no_driver_is_installed_if_its_library_is_missing(driver):
+    driver()
+    assert nvidia.driver() is None
+    assert not nvidia.installed()
 
 
-def test_a_driver_that_does_not_start_says_why(library):
-    cuda = library(CUDA, "STATUS=803")
-    found = nvidia.driver(cuda, "no-such.so")
-    assert found == Driver("", (12, 8), visible=0, error="mismatch")
-
-
-def test_no_driver_is_installed_if_its_library_is_missing(library):
-    assert nvidia.driver("no-such.so") is None
-    assert not nvidia.installed("no-such.so")
-    assert nvidia.installed(library(CUDA, "STATUS=803"))
-
-
-def test_each_gpu_has_its_memory_and_processes(library):
-    nvml = library(NVML, "STATUS=0", f"PID={os.getpid()}")
-    first, second = nvidia.gpus(nvml)
+def test_each_gpu_has_its_memory_and_processes(driver):
+    driver(nvml=["STATUS=0", f"PID={os.getpid()}"])
+    first, second = nvidia.gpus()
     assert first[:4] == ("first", (8, 0), 24 << 30, 8 << 30)
     own, hidden = first.processes
     assert (own.pid, own.used) == (os.getpid(), 16 << 30)
@@ -109,11 +118,12 @@ def test_each_gpu_has_its_memory_and_processes(library):
     assert second == Gpu("second", (8, 9), 24 << 30, 8 << 30)
 
 
-def test_an_old_driver_names_no_processes(library):
-    first, _ = nvidia.gpus(library(NVML, "STATUS=0", "OLD"))
-    assert first.processes == ()
+def test_an_old_driver_names_no_processes(driver):
+    driver(nvml=["STATUS=0", "OLD"])
+    assert nvidia.gpus()[0].processes == ()
 
 
-def test_without_nvml_no_gpu_is_described(library):
-    assert nvidia.gpus("no-such.so") == ()
-    assert nvidia.gpus(library(NVML, "STATUS=9", "OLD")) == ()
+@pytest.mark.parametrize("nvml", [None, ["STATUS=9", "OLD"]])
+def test_without_nvml_no_gpu_is_described(driver, nvml):
+    driver(nvml=nvml)
+    assert nvidia.gpus() == ()

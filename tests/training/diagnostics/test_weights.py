@@ -104,15 +104,3 @@ def test_a_network_that_a_raw_observation_makes_large_is_one_warning(
 def test_a_large_network_of_usual_observations_is_the_users_choice():
     frames = gs.Box(0, 255, (84, 84, 4), np.uint8)
     assert weights.warning(layers(20_000_000), frames) == ""
-
-
-def test_the_warning_is_printed_even_by_a_quiet_run(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(weights, "MANY", 10)
-    monkeypatch.setattr(weights, "LARGE", 3)
-    options = {"num_envs": 2, "num_workers": 0, "rollout": {"length": 8}}
-    settings = {"network": {"hidden": (4,)}, "histograms": False, "epochs": 1}
-    options |= {"eval_every": 0, "compile": "off", "progress": False}
-    tfb.train(
-        env="CartPole-v1", steps=16, settings=settings, logdir=tmp_path, **options
-    )
-    assert capfd.readouterr().err.count("warning: the network has") == 1

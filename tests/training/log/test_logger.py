@@ -87,17 +87,6 @@ def test_numbers_are_written_with_their_own_shortest_digits(tmp_path, value, tex
     assert line == f'{{"step": 1, "a/b": {text}}}'
 
 
-def test_float32_survives_the_log_exactly(tmp_path):
-    values = np.random.default_rng(0).integers(0, 2**32, 500, np.uint32)
-    values = values.view(np.float32)
-    values = values[np.isfinite(values)]
-    with Logger(tmp_path) as log:
-        for step, value in enumerate(values):
-            log.write({"a/b": value}, step)
-    read = [np.float32(line["a/b"]) for line in read_metrics(tmp_path)]
-    assert np.array_equal(read, values)
-
-
 def test_a_name_needs_no_group_and_can_be_that_of_a_group(tmp_path):
     with Logger(tmp_path) as log:
         log.write({"td_loss": np.arange(3.0), "td_loss/mean": 1.0, "loss": 2.0}, 1)
@@ -250,14 +239,6 @@ def test_a_torn_last_line_is_ignored_and_cut_on_resume(tmp_path):
     assert len(lines(tmp_path)) == 5
 
 
-def test_a_torn_line_longer_than_a_block_is_cut(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    for whole in (b"", b'{"step": 1, "a/b": 1}\n'):
-        path.write_bytes(whole + b'{"x": "' + b"x" * 200_000)
-        Logger(tmp_path, resume_step=1).close()
-        assert path.read_bytes().startswith(whole + b'{"event": "header"')
-
-
 def test_a_line_damaged_elsewhere_is_an_error_with_its_number(tmp_path):
     with Logger(tmp_path) as log:
         log.write({"a/b": 1}, 1)
@@ -268,11 +249,6 @@ def test_a_line_damaged_elsewhere_is_an_error_with_its_number(tmp_path):
         with pytest.raises(UserError, match="line 1 is not a log line"):
             read_metrics(tmp_path)
         path.write_bytes(whole)
-
-
-def test_reading_without_a_log_is_an_error(tmp_path):
-    with pytest.raises(UserError, match=r"metrics.jsonl cannot be read"):
-        read_metrics(tmp_path)
 
 
 def test_null_is_read_as_nan(tmp_path):
@@ -302,13 +278,6 @@ def test_a_log_that_is_a_link_is_refused_and_its_target_is_left_alone(
     with pytest.raises(UserError, match="is a symbolic link; expected a regular file"):
         read_metrics(run)
     assert target.read_text() == "a line without an end"
-
-
-def test_a_log_that_is_a_pipe_is_refused_without_waiting(tmp_path):
-    os.mkfifo(tmp_path / "metrics.jsonl")
-    for use in (read_metrics, lambda run: Logger(run, resume_step=0)):
-        with pytest.raises(UserError, match="is not a regular file"):
-            use(tmp_path)
 
 
 def test_events_carry_any_field_as_json(tmp_path):
@@ -441,20 +410,20 @@ def test_a_file_that_fails_when_it_is_closed_is_a_warning(tmp_path, monkeypatch,
     assert [line["loss/x"] for line in read_metrics(tmp_path)] == [1.0]
 
 
-def test_files_are_closed_before_trackers_which_may_wait_for_a_server(tmp_path):
+def test_files_are_closed_before_the_tracker_which_may_wait_for_a_server(tmp_path):
     class Tracker:
-        def event(self, line):
+        def send(self, method, *arguments):
             pass
 
         def close(self, ended):
             log.event("late")  # the file is closed already
 
-    log = Logger(tmp_path, trackers=[Tracker()])
+    log = Logger(tmp_path, tracker=Tracker())
     log.close()
     assert [event["event"] for event in read_events(tmp_path)] == ["header"]
 
 
-@pytest.mark.parametrize(("fps", "duration"), [(10, 100), (1000, 20)])
+@pytest.mark.parametrize(("fps", "duration"), [(10, 100), (50, 20)])
 def test_a_video_is_an_animated_gif_among_tensorboards_images(tmp_path, fps, duration):
     frames = np.zeros([3, 12, 16, 3], np.uint8)
     frames[0, :, :, 0] = 255

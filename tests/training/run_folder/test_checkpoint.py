@@ -206,13 +206,6 @@ def test_damage_is_a_warning_without_on_event(tmp_path):
     assert step == 1
 
 
-def test_the_error_about_damage_names_every_checkpoint(tmp_path):
-    for step in (1, 2):
-        flip(save(tmp_path, step) / "state.json")
-    with pytest.raises(UserError, match=r"step 2: state.json.*step 1: state.json"):
-        load(tmp_path)
-
-
 def rewrite_manifest(path, **changes):
     """Change a manifest and update its hash."""
     manifest = json.loads((path / "manifest.json").read_text()) | changes

@@ -76,22 +76,17 @@ def test_sigusr1_requests_one_checkpoint_and_no_stop():
         assert not interrupts.requested
 
 
-@pytest.mark.parametrize(
-    "number, graces",
-    [
-        (signal.SIGINT, {"grace_seconds": 0.05}),
-        (signal.SIGTERM, {"term_grace_seconds": 0.05}),
-        (signal.SIGHUP, {"term_grace_seconds": 0.05}),
-    ],
-)
-def test_stop_is_called_once_when_the_grace_time_is_over(number, graces):
+@pytest.mark.parametrize("number", STOPS)
+def test_stop_is_called_once_when_the_grace_time_is_over(number, monkeypatch):
+    name = "GRACE_SECONDS" if number == signal.SIGINT else "TERM_GRACE_SECONDS"
+    monkeypatch.setattr(signals, name, 0.05)
     lines, stops, called = Lines(), [], threading.Event()
 
     def stop():
         stops.append(time.monotonic())
         called.set()
 
-    with Interrupts(stop, report=lines, **graces):
+    with Interrupts(stop, report=lines):
         began = time.monotonic()
         os.kill(os.getpid(), number)
         assert called.wait(SECONDS)
@@ -112,7 +107,7 @@ def test_a_second_sigterm_does_not_end_the_process():
 def test_in_an_interactive_session_a_second_ctrl_c_only_stops(monkeypatch):
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     lines, stopped = Lines(), threading.Event()
-    with Interrupts(stopped.set, grace_seconds=600.0, report=lines):
+    with Interrupts(stopped.set, report=lines):
         os.kill(os.getpid(), signal.SIGINT)
         lines.wait("stopping after this iteration")
         assert not stopped.is_set()
@@ -121,12 +116,13 @@ def test_in_an_interactive_session_a_second_ctrl_c_only_stops(monkeypatch):
         lines.wait("stopping the environments")
 
 
-def test_a_broken_hook_does_not_break_the_watcher(capfd):
+def test_a_broken_hook_does_not_break_the_watcher(capfd, monkeypatch):
     def broken(*_):
         raise RuntimeError("my bug")
 
-    for options in ({"grace_seconds": 0.0}, {}):
-        with Interrupts(broken, report=broken, **options) as interrupts:
+    for grace in (0.0, 10.0):
+        monkeypatch.setattr(signals, "GRACE_SECONDS", grace)
+        with Interrupts(broken, report=broken) as interrupts:
             os.kill(os.getpid(), signal.SIGINT)
             assert interrupts.requested
     assert "while stopping: RuntimeError: my bug" in capfd.readouterr().err
@@ -218,7 +214,8 @@ import ctypes, os, sys, threading
 from tfagents_batch.training.runtime import signals
 
 signals.RESCUE_SECONDS = 0.1
-grace, library, lock = float(sys.argv[1]), ctypes.CDLL(None), ctypes.c_buffer(64)
+signals.GRACE_SECONDS = signals.TERM_GRACE_SECONDS = float(sys.argv[1])
+library, lock = ctypes.CDLL(None), ctypes.c_buffer(64)
 library.pthread_mutex_init(lock, None)
 library.pthread_mutex_lock(lock)
 
@@ -234,8 +231,6 @@ hook = threading.Event().wait if "hang" in sys.argv else lambda: say("stop")
 with signals.Interrupts(
     hook,
     kill=hook if "hang" in sys.argv else lambda: say("kill"),
-    grace_seconds=grace,
-    term_grace_seconds=grace,
 ) as interrupts, interrupts.rescue(lambda: say("saved")):
     say("ready")
     library.pthread_mutex_lock(lock)
@@ -330,7 +325,8 @@ def test_a_run_that_is_being_saved_after_its_iteration_is_not_left(monkeypatch):
 
     monkeypatch.setattr(Interrupts, "_save_and_exit", counted)
     monkeypatch.setattr(Interrupts, "_exit_now", lambda self, number: exits.append(1))
-    with Interrupts(grace_seconds=0.0, report=Lines()) as interrupts:
+    monkeypatch.setattr(signals, "GRACE_SECONDS", 0.0)
+    with Interrupts(report=Lines()) as interrupts:
         with interrupts.rescue(pytest.fail):
             pass
         os.kill(os.getpid(), signal.SIGINT)
@@ -350,6 +346,7 @@ def test_an_interactive_session_is_never_left(monkeypatch):
         overdue(self)
 
     monkeypatch.setattr(Interrupts, "_overdue", counted)
-    with Interrupts(grace_seconds=0.0, report=lines) as ours, ours.rescue(pytest.fail):
+    monkeypatch.setattr(signals, "GRACE_SECONDS", 0.0)
+    with Interrupts(report=lines) as ours, ours.rescue(pytest.fail):
         os.kill(os.getpid(), signal.SIGINT)
         assert twice.wait(SECONDS)

@@ -154,13 +154,13 @@ CLOCKS = {"steps": 4000, "log_every": 1000, "eval_every": 1500, "keep_every": 11
 CLOCKS |= {"eval_episodes": 4, "algorithm": "linear"}
 
 
-class FakeOutput(Records):
+class Outputs(Records):
     def write(self, metrics, step):
         self.lines.append({**metrics, "step": step})
 
-    def save(self, step, state, metadata):
+    def save(self, step, variables, state, metadata):
         self.saved.append((step, metadata))
-        return True
+        return pathlib.Path()
 
     def marked(self, mark):
         return {step for step, metadata in self.saved if metadata[mark]}
@@ -196,9 +196,12 @@ def trainings(two_seeds):
             patch.setattr(experiment, "_SECONDS", seconds)
             for variable, value in zip(variables, start, strict=True):
                 variable.assign(value)
-            calls, outputs = [], [FakeOutput(grouped=True), FakeOutput(grouped=True)]
+            calls, outputs = [], [Outputs(grouped=True), Outputs(grouped=True)]
+            records = [
+                each.record(run.config, counters=run.counters) for each in outputs
+            ]
             count = lambda step, metrics, calls=calls: calls.append(step)  # noqa: E731
-            assert run.train(NEVER, outputs, count)
+            assert run.train(NEVER, records, count)
             found.append((outputs, len(calls), [x.numpy() for x in variables]))
     return found
 
@@ -313,10 +316,11 @@ def test_a_seed_without_a_finite_gradient_stops_all_and_the_others_are_saved(
     steps = np.array([[25, 25], [50, 50], [75, 75]])
     skipped = Mean(np.array([[0.0, 1.0]] * 3), np.ones([3, 2]))
     metrics = {population.STEP: steps, "grad/skipped": skipped}
-    outputs = [FakeOutput(grouped=True), FakeOutput(grouped=True)]
+    outputs = [Outputs(grouped=True), Outputs(grouped=True)]
+    records = [each.record(two_seeds.config) for each in outputs]
     monkeypatch.setattr(two_seeds, "population", lambda *limits: (3, metrics, {}))
     with pytest.raises(TrainingError, match="seed 8: no gradient was finite"):
-        two_seeds.train(NEVER, outputs, pytest.fail)
+        two_seeds.train(NEVER, records, pytest.fail)
     assert [step for step, _ in outputs[0].saved] == [75]
     assert outputs[1].saved == []
 

@@ -18,7 +18,7 @@ from tfagents_batch.sources import on_policy
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.video import clips
-from tfagents_batch.training.video.clips import Clips, Filming
+from tfagents_batch.training.video.clips import Clips
 
 CONFIG = RunConfig(
     algorithm="linear",
@@ -184,48 +184,3 @@ def test_pictures_are_reduced_by_means():
     assert (found == 50).all()
     assert clips.smaller(picture, 12) is picture
     assert clips.smaller(np.zeros([7, 13, 3], np.uint8), 6).shape == (3, 5, 3)
-
-
-class Log:
-    def __init__(self):
-        self.videos, self.events = [], []
-
-    def video(self, name, frames, step, fps):
-        self.videos.append((name, step, len(frames), fps))
-
-    def event(self, kind, step, **fields):
-        self.events.append((kind, step, fields))
-
-
-class FakeClips:
-    """Fake clips of two pictures, or an error to raise."""
-
-    fps = 7.0
-
-    def __init__(self, error=None):
-        self.seeds, self._error = [], error
-
-    def __call__(self, seed, stop):
-        self.seeds.append(seed)
-        if self._error:
-            raise self._error
-        frames = np.zeros([2, 4, 4, 3], np.uint8)
-        return frames, {"return": 3.0, "length": 5, "ended": True}
-
-
-def test_Filming_is_periodic_and_its_seed_depends_on_the_step():
-    log, fake_clips = Log(), FakeClips()
-    film = Filming(fake_clips, log, every=100, run_seed=3, warn=pytest.fail)
-    for step in range(30, 300, 30):
-        film(step)
-    assert log.videos == [("video/episode", step, 2, 7.0) for step in (30, 150, 270)]
-    assert log.events[0] == ("video", 30, {"return": 3.0, "length": 5, "ended": True})
-    assert len(set(fake_clips.seeds)) == 3
-
-
-def test_a_failure_of_Filming_is_one_warning_and_training_continues():
-    warnings, fake_clips = [], FakeClips(ImportError("no pygame"))
-    film = Filming(fake_clips, Log(), every=1, run_seed=0, warn=warnings.append)
-    for step in range(1, 5):
-        film(step)
-    assert warnings == ["warning: no more videos, training continues: no pygame"]

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import functools
+import io
 import shutil
 
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 from PIL import Image, ImageSequence
 
 import tfagents_batch as tfb
+from tests.support.brief import QUICK
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import visualize
-from tfagents_batch.training.video.film import video
-from tfagents_batch.training.video.gif import gif
+from tfagents_batch.training.log import gif
+from tfagents_batch.training.video.film import write_mp4
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
-
-QUICK = {
-    "steps": 200,
-    "num_envs": 2,
-    "rollout.length": 50,
-    "eval_every": 0,
-    "compile": "off",
-    "compile_cache": False,
-}
 
 
 def frames(path):
@@ -35,7 +29,7 @@ def frames(path):
 @pytest.fixture(scope="module")
 def run(linear, tmp_path_factory):
     logdir = tmp_path_factory.mktemp("logs")
-    return tfb.train(linear, env="CartPole-v1", logdir=logdir, num_workers=0, **QUICK)
+    return tfb.train(linear, env="CartPole-v1", logdir=logdir, **QUICK)
 
 
 @pytest.mark.parametrize("env", [None, "tf/CartPole-v1"])
@@ -66,12 +60,10 @@ def test_a_gif_shows_the_pictures_at_the_speed_of_the_environment(run, tmp_path)
 
 @pytest.mark.parametrize("fps", [15, 30, 50, 60, 67, 125])
 def test_a_gif_lasts_as_long_as_its_pictures_at_a_speed_that_browsers_show(
-    tmp_path, fps
+    fps,
 ):
-    with gif(tmp_path / "x.gif", fps) as add:
-        for number in range(2 * fps):
-            add(np.full([4, 4, 3], number % 250, np.uint8))
-    with Image.open(tmp_path / "x.gif") as picture:
+    pictures = [np.full([4, 4, 3], number % 250, np.uint8) for number in range(2 * fps)]
+    with Image.open(io.BytesIO(gif.encode(pictures, fps))) as picture:
         shown = [x.info["duration"] for x in ImageSequence.Iterator(picture)]
     assert abs(sum(shown) - 2000) <= 1000 * 3 / fps and min(shown) >= 20
 
@@ -84,20 +76,20 @@ def test_an_environment_that_renders_nothing_is_refused(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pictures_of_another_size_are_refused_and_leave_no_file(tmp_path):
-    with (
-        pytest.raises(UserError, match="need the same size"),
-        video(tmp_path / "x.mp4", 30) as add,
-    ):
-        add(np.zeros([16, 16, 3], np.uint8))
-        add(np.zeros([16, 18, 3], np.uint8))
+def test_pictures_of_another_size_are_refused_and_leave_no_file(run, tmp_path):
+    class Growing(CartPoleEnv):
+        def render(self):
+            self._size = getattr(self, "_size", 14) + 2
+            return np.zeros([16, self._size, 3], np.uint8)
+
+    with pytest.raises(UserError, match="need the same size"):
+        tfb.visualize(run.logdir, tmp_path, 1, env=Growing)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_odd_sizes_are_filmed(tmp_path):
-    with video(tmp_path / "x.mp4", 30) as add:
-        for value in range(5):
-            add(np.full([33, 41, 3], 50 * value, np.uint8))
+    pictures = [np.full([33, 41, 3], 50 * value, np.uint8) for value in range(5)]
+    write_mp4(tmp_path / "x.mp4", 30, pictures)
     assert frames(tmp_path / "x.mp4") == 5
 
 

@@ -80,9 +80,6 @@ def read(folder: str | os.PathLike, metric: str) -> Curve:
 def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
     """Group runs by name, environment and settings.
 
-    Args:
-      folders: run folders, or folders that contain run folders.
-
     Raises:
       UserError: if a folder contains no run.
     """

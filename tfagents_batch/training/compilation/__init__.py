@@ -12,17 +12,14 @@ from collections.abc import Iterator
 from tfagents_batch.training.compilation import compile_cache, executables
 from tfagents_batch.training.compilation.compile_cache import enable, publish, root
 from tfagents_batch.training.compilation.function_names import name_evaluation
-from tfagents_batch.training.compilation.program_store import (
-    allow_storing,
-    program_saver,
-)
+from tfagents_batch.training.compilation.program_store import Saver, allow_storing
 
 __all__ = [
+    "Saver",
     "allow_storing",
     "during_run",
     "enable",
     "name_evaluation",
-    "program_saver",
     "publish",
     "root",
 ]

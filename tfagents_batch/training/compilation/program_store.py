@@ -15,7 +15,7 @@ import json
 import logging
 import pathlib
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -48,35 +48,38 @@ def allow_storing() -> Iterator[None]:
         _allowed = before
 
 
-def program_saver(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> Callable:
-    """Return a function that stores the program of a run for later starts.
+class Saver:
+    """Stores the program of a run for later starts, if it can be stored.
 
     Args:
-      config: config of the run, a dataclass.
+      config: config of the run.
       spec: spec of all environments together.
       envs: environments that the program steps.
-
-    Returns:
-      A function ``(program, variables, envs)`` of a compiled program, all variables
-      that it uses, by name, and the environments that it steps. It returns the program
-      to run instead, or the same program if it cannot be stored.
+      own_code: whether the program has code of the user; then it is not stored.
     """
-    entry = name(config, spec, envs)
-    if not entry:
-        return lambda program, variables, envs: program
-    return lambda program, variables, envs: StoredProgram(
-        program, variables, envs, entry
-    )
+
+    def __init__(
+        self, config: Any, spec: EnvSpec, envs: Sequence[Env], own_code: bool = False
+    ):
+        self._entry = "" if own_code else name(config, spec, envs)
+        self._stored: StoredProgram | None = None
+
+    def __call__(
+        self, program: Any, variables: Mapping[str, Any], envs: Sequence[Any]
+    ) -> Any:
+        """Return the program to run instead of a compiled one, or the same one."""
+        if not self._entry:
+            return program
+        self._stored = StoredProgram(program, variables, envs, self._entry)
+        return self._stored
+
+    def origin(self) -> dict[str, str]:
+        """Return facts for the run's log, see ``StoredProgram.origin``."""
+        return {"program": "traced"} if self._stored is None else self._stored.origin()
 
 
 def name(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> str:
-    """Return the name of a run's entry in the store; empty if it cannot be stored.
-
-    Args:
-      config: config of the run, a dataclass.
-      spec: spec of all environments together.
-      envs: environments that the program steps.
-    """
+    """Return the name of a run's entry in the store; empty if it cannot be stored."""
     if not _allowed or config.recipe().needs_user_code:
         return ""
     try:
@@ -109,12 +112,6 @@ class StoredProgram:
 
     If the program can be exported, it always runs from its text, even in the first
     start. So all starts compute the same.
-
-    Args:
-      traced: the program as ``tf.function``, not traced yet.
-      variables: all variables that it uses, by name.
-      envs: environments that it steps.
-      name: name of its entry in the store.
     """
 
     def __init__(

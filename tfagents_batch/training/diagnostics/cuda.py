@@ -75,11 +75,7 @@ def folder() -> Path:
 
 
 def build(tensorflow: Path) -> Build:
-    """Return the versions that a TensorFlow was built for.
-
-    Args:
-      tensorflow: its folder.
-    """
+    """Return the versions that a TensorFlow was built for."""
     path = tensorflow / "python/platform/build_info.py"
     info = runpy.run_path(str(path))["build_info"]
     version = metadata.version("tensorflow")
@@ -127,12 +123,7 @@ def _cudnn_version(cudnn: ctypes.CDLL) -> tuple[int, int, int]:
 
 
 def compiler(tensorflow: Path, environment: Mapping[str, str]) -> Compiler:
-    """Find ptxas and libdevice as XLA does.
-
-    Args:
-      tensorflow: its folder.
-      environment: variables of this process; ``XLA_FLAGS`` and ``PATH`` are read.
-    """
+    """Find ptxas and libdevice as XLA does."""
     flag = re.findall(
         r"--xla_gpu_cuda_data_dir=(\S+)", environment.get("XLA_FLAGS", "")
     )

@@ -87,12 +87,7 @@ def why_unseen(facts: Facts) -> str:
 
 
 def driver_line(driver: Driver | None, hidden: str | None) -> Line:
-    """Describe the driver.
-
-    Args:
-      driver: None if none is installed.
-      hidden: value of ``CUDA_VISIBLE_DEVICES``, or None.
-    """
+    """Describe the driver."""
     if driver is None:
         return Line(f"no NVIDIA driver ({nvidia.CUDA}), so training runs on the CPU")
     text = f"{driver.version or 'unknown version'}, for CUDA up to "
@@ -159,13 +154,7 @@ def _user(process: nvidia.Process) -> str:
 
 
 def library_line(build: Build, libraries: Libraries, seen: int) -> Line:
-    """Describe CUDA's libraries.
-
-    Args:
-      build: TensorFlow's.
-      libraries: those that TensorFlow finds.
-      seen: number of GPUs that TensorFlow sees.
-    """
+    """Describe CUDA's libraries."""
     if not build.cuda:
         return Line(
             f"TensorFlow {build.version} is built without CUDA",

@@ -68,19 +68,14 @@ class _Process(ctypes.Structure):
     )
 
 
-def installed(library: str = CUDA) -> bool:
+def installed() -> bool:
     """Return whether a driver is installed; it is not started."""
-    return _open(library) is not None
+    return _open(CUDA) is not None
 
 
-def driver(library: str = CUDA, management: str = NVML) -> Driver | None:
-    """Start the driver for this process and describe it; None if there is none.
-
-    Args:
-      library: of CUDA's driver, for tests.
-      management: the library of NVML, for tests.
-    """
-    cuda = _open(library)
+def driver() -> Driver | None:
+    """Start the driver for this process and describe it; None if there is none."""
+    cuda = _open(CUDA)
     if cuda is None:
         return None
     number, visible, text = c_int(), c_int(), ctypes.c_char_p()
@@ -93,12 +88,12 @@ def driver(library: str = CUDA, management: str = NVML) -> Driver | None:
     error = ""
     if status not in (0, _NO_DEVICE):
         error = (text.value or b"").decode() or f"error {status}"
-    return Driver(_version(management), version(number.value), visible.value, error)
+    return Driver(_version(), version(number.value), visible.value, error)
 
 
-def gpus(management: str = NVML) -> tuple[Gpu, ...]:
+def gpus() -> tuple[Gpu, ...]:
     """Describe all GPUs, hidden ones included; nothing if NVML does not answer."""
-    nvml = _open(management)
+    nvml = _open(NVML)
     if nvml is None or nvml.nvmlInit_v2():
         return ()
     try:
@@ -121,8 +116,8 @@ def _open(library: str) -> ctypes.CDLL | None:
         return None
 
 
-def _version(management: str) -> str:
-    nvml = _open(management)
+def _version() -> str:
+    nvml = _open(NVML)
     if nvml is None or nvml.nvmlInit_v2():
         return ""
     text = ctypes.create_string_buffer(_TEXT)

@@ -1,5 +1,9 @@
 """Connections to Weights & Biases and MLflow, used by ``trackers`` in its thread.
 
+``write`` gets a step and finite numbers by their log names, ``event`` a line of
+``metrics.jsonl``, ``video`` a name, an animated GIF and a step, and ``close`` the end
+of the run: "finished", "stopped" or "failed".
+
 Environment variables of the packages set the destination: ``WANDB_PROJECT``,
 ``WANDB_MODE=offline``, ``MLFLOW_TRACKING_URI``, ``MLFLOW_EXPERIMENT_NAME`` and so on.
 """
@@ -25,11 +29,6 @@ class Wandb:
 
     Charts have environment steps on their x-axis. An event is a point of
     ``event/<kind>``; important events are also sent as alerts.
-
-    Args:
-      folder: folder of the run.
-      settings: flat settings of the run.
-      ids: ``ids`` of the resumed run; empty for a new one.
 
     Attributes:
       ids: identifiers that a resumed run needs to continue here.

@@ -166,6 +166,43 @@ class Console:
                 self._broken = True
 
 
+def event_text(event: dict[str, Any], seed: int | None = None) -> str:
+    """Return the line of an event, as in ``metrics.jsonl``; empty if it has none.
+
+    Args:
+      event: fields of the event, with its kind under ``event``.
+      seed: seed of the run, if several runs share a console. Events of their shared
+        environments have no line then.
+    """
+    kind = event["event"]
+    if kind == "below_best":
+        of_seed = "" if seed is None else f" of seed {seed}"
+        return (
+            f"the last evaluation{of_seed} has a {event['measure']} of "
+            f"{event['last']:.4g}, below the best one, {event['best']:.4g} at step "
+            f"{event['best_step']:,}; use that checkpoint with --checkpoint=best"
+        )
+    if seed is not None:
+        return ""
+    if kind == "env_failed":
+        return f"warning: {event['cause']}; it will be replaced"
+    if kind == "env_restarted":
+        first, last = event["envs"][0], event["envs"][-1]
+        envs = f"env {first}" if first == last else f"envs {first} to {last}"
+        seconds, lost = event["seconds"], event["lost_steps"]
+        return f"replaced {envs} after {seconds:.1f} s; {lost} steps are lost"
+    if kind == "replay_failed":
+        return f"warning: {event['reason']}"
+    if kind == "pool_worker_restarted":
+        return f"warning: worker {event['worker']} is replaced: {event['reason']}"
+    if kind == "pool_spilled":
+        return (
+            f"warning: Ray's memory is full, and {event['bytes'] / 1e6:,.0f} MB were "
+            "written to disks; use smaller rollouts, or give Ray more memory"
+        )
+    return ""
+
+
 def count(number: float) -> str:
     """Format a count in at most five characters: 950, 12.3k, 1.25M."""
     if number < 1000:

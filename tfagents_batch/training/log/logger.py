@@ -8,7 +8,7 @@ finite are null there. Two equal runs write equal lines except for ``time/*`` an
 ``system/*``.
 
 TensorBoard gets the same scalars, vectors, events, videos and the settings, see
-``tensorboard``. Trackers get scalars, events and videos. A failure to log never stops
+``tensorboard``. A tracker gets scalars, events and videos. A failure to log never stops
 training, see ``writers``.
 
 A resumed run appends. Lines after the resumed step stay in the file, but readers drop
@@ -23,7 +23,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class Logger:
       resume_step: env steps of the resumed checkpoint; None for a new run.
       warn: called with a line of text when a file cannot be written, and when it can
         be written again.
-      trackers: receive the same data, see ``trackers.Tracker``; closed by the logger.
+      tracker: receives the same data; closed by the logger.
       settings: of the run, by the names of their flags, which TensorBoard shows; None
         for none.
       steps: length of the run, over which TensorBoard's histograms are spread; None
@@ -71,13 +71,13 @@ class Logger:
         resume_step: int | None = None,
         *,
         warn: Callable[[str], None] | None = None,
-        trackers: Sequence[Tracker] = (),
+        tracker: Tracker | None = None,
         settings: Mapping[str, Setting] | None = None,
         steps: int | None = None,
     ):
         warn = warn or (lambda text: print(text, file=sys.stderr))
         self._step = resume_step or 0
-        self._trackers = list(trackers)
+        self._tracker = tracker
         self._ended = ENDS[-1]  # unless an event says otherwise
         folder = Path(run_folder)
         path = folder / FILE
@@ -110,8 +110,7 @@ class Logger:
         self._lines.write(_json_line({"step": step} | _json_value(scalars)))
         self._board.write(step, scalars, vectors)
         finite = {name: x for name, x in scalars.items() if math.isfinite(x)}
-        for tracker in self._trackers:
-            tracker.write(step, finite)
+        self._send("write", step, finite)
 
     def event(self, kind: str, step: int | None = None, **fields: Any) -> None:
         """Log an event.
@@ -129,8 +128,7 @@ class Logger:
         self._board.event(step, line)
         if kind in ENDS:
             self._ended = kind
-        for tracker in self._trackers:
-            tracker.event(line)
+        self._send("event", line)
 
     def video(self, name: str, frames: Any, step: int, fps: float = 30.0) -> None:
         """Log a video, which TensorBoard shows among the images.
@@ -147,15 +145,19 @@ class Logger:
         """
         step = self._step = int(step)
         data = self._board.video(step, _checked(name), frames, fps)
-        for tracker in self._trackers:
-            tracker.video(name, data, step)
+        self._send("video", name, data, step)
 
     def close(self) -> None:
-        """Close the files and trackers; may be called again."""
+        """Close the files and the tracker; may be called again."""
         self._lines.close()
         self._board.close()
-        while self._trackers:  # last: they may wait for a server
-            self._trackers.pop().close(self._ended)
+        tracker, self._tracker = self._tracker, None
+        if tracker is not None:  # last: it may wait for a server
+            tracker.close(self._ended)
+
+    def _send(self, method: str, *arguments: Any) -> None:
+        if self._tracker is not None:
+            self._tracker.send(method, *arguments)
 
     def __enter__(self) -> Logger:
         return self

@@ -8,7 +8,6 @@ TensorFlow ops.)
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -25,7 +24,7 @@ from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.util import tensor_util
 
-from tfagents_batch.training.log import writers
+from tfagents_batch.training.log import gif, writers
 from tfagents_batch.training.log.writers import RetryingFile
 from tfagents_batch.training.run_folder import flag_names
 from tfagents_batch.training.run_folder.flag_names import SAME_CURVE, Setting
@@ -53,7 +52,6 @@ FAULTS = frozenset(
     for name in names
 )
 SLICES = 20  # histograms of one name in a run: TensorBoard draws each of them
-GIF_MILLISECONDS = 20  # shortest time per picture; browsers slow down faster GIFs
 _WIDTH = 110  # characters of a line of text
 _SHOWN = "event", "step", "time/unix_seconds"  # keys that TensorBoard shows already
 _ALWAYS = "algorithm", "env", "seed"  # shown even if they are defaults
@@ -132,7 +130,7 @@ class TensorBoard:
 
     def video(self, step: int, name: str, frames: np.ndarray, fps: float) -> bytes:
         """Write a video, uint8 ``[n, height, width, 3]``, and return its GIF."""
-        data = _gif(frames, fps)
+        data = gif.encode(frames, fps)
         height, width = np.shape(frames)[1:3]
         self._write(step, _image(name, width, height, data))
         return data
@@ -185,19 +183,6 @@ def _hparam(name: str, value: Any) -> bool | int | float | str:
     if isinstance(value, (bool, int, float)):
         return value
     return flag_names.as_text(name, value)
-
-
-def _gif(frames: np.ndarray, fps: float) -> bytes:
-    """Encode a video as a GIF that repeats forever."""
-    from PIL import Image
-
-    first, *rest = [Image.fromarray(frame) for frame in frames]
-    file = io.BytesIO()
-    duration = max(GIF_MILLISECONDS, round(1000 / fps))
-    first.save(
-        *(file, "GIF"), save_all=True, append_images=rest, duration=duration, loop=0
-    )
-    return file.getvalue()
 
 
 def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summary:

@@ -9,12 +9,7 @@ _JOIN = 1.0  # seconds that ``stop`` waits for a call that hangs, on a terminal
 
 
 class Ticker:
-    """Calls a function every few seconds, from ``start`` to ``stop``.
-
-    Args:
-      seconds: time between two calls.
-      call: the function; it must not raise.
-    """
+    """Calls a function every few seconds, from ``start`` to ``stop``."""
 
     def __init__(self, seconds: float, call: Callable[[], None]):
         self._seconds, self._call = seconds, call

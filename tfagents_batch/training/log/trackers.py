@@ -1,9 +1,9 @@
 """Trackers: send a run's log to Weights & Biases or MLflow, which are extras.
 
-``Logger`` calls ``write``, ``event``, ``video`` and ``close`` of a tracker with the
-data that it writes to files. A separate thread imports the package and talks to the
-server, so training never waits for a network. If a tracker fails, or falls too far
-behind, it is closed with one warning. ``metrics.jsonl`` stays the primary log.
+``Logger`` sends a tracker the data that it writes to files. A separate thread imports
+the package and talks to the server, so training never waits for a network. If a tracker
+fails, or falls too far behind, it is closed with one warning. ``metrics.jsonl`` stays
+the primary log.
 
 ``<kind>.json`` in the run folder stores the identifiers of the run in the tracker, so
 that a resumed run continues there.
@@ -33,9 +33,6 @@ CLOSE_SECONDS = 60.0  # time to send the remaining calls at the end
 def check(kind: str) -> None:
     """Check that a tracker can be used, before a run folder is created.
 
-    Args:
-      kind: "none", "wandb" or "mlflow".
-
     Raises:
       UserError: if there is no such tracker or its package is missing.
     """
@@ -56,8 +53,8 @@ def start(
     folder: Path,
     config: dict[str, Any],
     report: Callable[[str], None],
-) -> list[Tracker]:
-    """Return the trackers of a run, at most one; its ``Logger`` closes them.
+) -> Tracker | None:
+    """Return the tracker of a run, or None; its ``Logger`` closes it.
 
     Args:
       kind: "none", "wandb" or "mlflow", see ``check``.
@@ -67,17 +64,18 @@ def start(
         a warning if the tracker fails.
     """
     if kind == "none":
-        return []
+        return None
     connection = KINDS[kind]
 
     def connect() -> Any:
         path = folder / f"{kind}.json"
-        connected = connection(folder, flat(config), _saved_ids(path))
+        ids = json.loads(files.read(path)) if path.exists() else {}
+        connected = connection(folder, flat(config), ids)
         files.write_atomic(path, json.dumps(connected.ids) + "\n")
         report(f"{connection.title}: {connected.where}")
         return connected
 
-    return [Tracker(connection.title, connect, report)]
+    return Tracker(connection.title, connect, report)
 
 
 class Tracker:
@@ -85,7 +83,7 @@ class Tracker:
 
     Args:
       name: name of the tracker in warnings.
-      connect: returns the connection, which has the same methods; called in the thread.
+      connect: returns the connection, see ``connections``; called in the thread.
       warn: called from any thread with a line of text when the tracker fails.
       close_seconds: longest time that ``close`` waits.
     """
@@ -106,17 +104,14 @@ class Tracker:
         )
         self._thread.start()
 
-    def write(self, step: int, metrics: dict[str, float]) -> None:
-        """Send a line of metrics: finite numbers by their log names."""
-        self._put("write", step, metrics)
-
-    def event(self, line: dict[str, Any]) -> None:
-        """Send an event, as in ``metrics.jsonl``."""
-        self._put("event", line)
-
-    def video(self, name: str, data: bytes, step: int) -> None:
-        """Send an animated GIF."""
-        self._put("video", name, data, step)
+    def send(self, method: str, *arguments: Any) -> None:
+        """Call a method of the connection in the thread, unless tracking has ended."""
+        if self._ended.is_set():
+            return
+        try:
+            self._calls.put_nowait((method, *arguments))
+        except queue.Full:
+            self._give_up(f"{BEHIND} lines wait to be sent")
 
     def close(self, ended: str) -> None:
         """Wait until everything is sent, or for ``close_seconds``; idempotent.
@@ -124,21 +119,13 @@ class Tracker:
         Args:
           ended: "finished", "stopped" or "failed".
         """
-        self._put("close", ended)
+        self.send("close", ended)
         if self._ended.is_set():
             return
         self._thread.join(self._close_seconds)
         if self._thread.is_alive():  # as a daemon, it ends with the process
             self._give_up(f"it did not end within {self._close_seconds:g} s")
         self._ended.set()
-
-    def _put(self, *call: Any) -> None:
-        if self._ended.is_set():
-            return
-        try:
-            self._calls.put_nowait(call)
-        except queue.Full:
-            self._give_up(f"{BEHIND} lines wait to be sent")
 
     def _run(self) -> None:
         try:
@@ -160,12 +147,3 @@ class Tracker:
         )
         with contextlib.suppress(queue.Full):  # wake a thread that waits for a call
             self._calls.put_nowait(("close",))
-
-
-def _saved_ids(path: Path) -> dict[str, str]:
-    """Return the identifiers in a file; empty if it is missing or damaged."""
-    try:
-        pairs = json.loads(files.read(path)).items()
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return {}
-    return {name: value for name, value in pairs if isinstance(value, str)}

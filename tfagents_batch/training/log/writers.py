@@ -167,13 +167,5 @@ def _name(folder: Path) -> str:
 
 def _remove_incomplete_line(descriptor: int) -> None:
     """Remove an incomplete last line, left by a process that died while writing."""
-    size = end = os.fstat(descriptor).st_size
-    while end:
-        start = max(0, end - 65536)
-        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            end = start + newline + 1
-            break
-        end = start
-    if end < size:
-        os.ftruncate(descriptor, end)
+    data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+    os.ftruncate(descriptor, data.rfind(b"\n") + 1)

@@ -16,8 +16,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
@@ -34,7 +32,6 @@ KEEP_NEWEST = 3
 RUN_ONLY = "run/"
 # Prefixes of variables for training, not for acting: ``Algorithm.named_variables``.
 TRAINING_ONLY = ("learner/",)
-_STEP = re.compile(r"step-(\d{12,})")
 _KEY = "variables/{}/.ATTRIBUTES/VARIABLE_VALUE"  # name in tf.train.Checkpoint
 
 
@@ -77,8 +74,7 @@ def save(
       TypeError: if ``state`` or ``metadata`` is not JSON-able; nothing is written.
     """
     folder = Path(run_folder) / "checkpoints"
-    target = _path(folder, step)
-    temporary = files.temporary_name(target)
+    target = files.step_folder(folder, step)
     flat = _flat(variables)
     manifest = {
         "schema": SCHEMA,
@@ -89,16 +85,10 @@ def save(
     }
     state_text = json.dumps(state, sort_keys=True)
     try:
-        if not folder.is_dir():
-            folder.mkdir()
-            files.sync(folder.parent)
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
-        _write(temporary, list(flat.values()), state_text, manifest)
-        _verify(temporary, step)
-        files.publish(temporary, target)
+        with files.replacing(target) as temporary:
+            _write(temporary, list(flat.values()), state_text, manifest)
+            _verify(temporary, step)
     except (OSError, tf.errors.OpError, Damaged) as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise SaveError(
             f"checkpoint of step {step} could not be saved in {folder}: {error}"
         ) from error
@@ -140,7 +130,7 @@ def load(
     flat = _without(leave, _flat(variables))
     problems = []
     for step in _candidates(folder, which):
-        path = _path(folder, step)
+        path = files.step_folder(folder, step)
         try:
             manifest = _verify(path, step)
             state = json.loads(files.read(path / "state.json"))
@@ -163,14 +153,10 @@ def load_run_only(
 ) -> None:
     """Assign the saved values of ``RUN_ONLY`` variables, if there are any.
 
-    Args:
-      run_folder, step: folder and step of a checkpoint that ``load`` has verified.
-      variables: the variables, by the names they were saved with.
-
     Raises:
       UserError: if the variables differ from those saved.
     """
-    path = _path(Path(run_folder) / "checkpoints", step)
+    path = files.step_folder(Path(run_folder) / "checkpoints", step)
     manifest = _manifest(path, step)
     described = manifest["variables"].items()
     stored = {name: each for name, each in described if name.startswith(RUN_ONLY)}
@@ -186,15 +172,10 @@ def load_fitting(
 ) -> list[str]:
     """Assign the saved values of ``TRAINING_ONLY`` variables where they fit.
 
-    Args:
-      run_folder, step: folder and step of a checkpoint that ``load`` has verified.
-      variables: the variables, by name.
-      leave: prefixes of the names of variables to skip.
-
     Returns:
       Names of the variables that were not assigned, and of those only saved.
     """
-    path = _path(Path(run_folder) / "checkpoints", step)
+    path = files.step_folder(Path(run_folder) / "checkpoints", step)
     manifest, flat = _manifest(path, step), _flat(variables)
     described = manifest["variables"].items()
     stored = {name: x for name, x in described if name.startswith(TRAINING_ONLY)}
@@ -219,22 +200,19 @@ def _write(
     files.sync(folder)
     names = sorted(path.name for path in folder.iterdir())
     manifest["files"] = {name: _fingerprint(folder / name) for name in names}
-    manifest["sha256"] = files.self_hash(manifest)
-    text = json.dumps(manifest, indent=1, sort_keys=True, allow_nan=False) + "\n"
-    files.write_durable(folder / "manifest.json", text.encode())
-    files.sync(folder)
+    files.write_manifest(folder, manifest)
 
 
 def _prune(folder: Path, current: int) -> None:
     """Remove checkpoints that ``save`` does not keep; ``current`` must be verified."""
-    steps = _steps(folder)
+    steps = files.steps(folder)
     older = [step for step in steps if step <= current]
     best = [step for step in older if _marked(folder, step, "best")]
     marked = [step for step in older if _marked(folder, step, "keep")]
     paired = [step for step in older if step in replay_file.steps(folder.parent)]
     keep = {current, *older[-KEEP_NEWEST:], *best[-1:], *marked, *paired}
     for step in sorted({*steps} - keep):
-        files.remove(_path(folder, step))
+        files.remove(files.step_folder(folder, step))
 
 
 def _verify(folder: Path, step: int) -> dict:
@@ -251,17 +229,12 @@ def _verify(folder: Path, step: int) -> dict:
 
 
 def _manifest(folder: Path, step: int) -> dict:
-    path = folder / "manifest.json"
     if folder.is_symlink():
         raise Damaged(f"{folder.name} is a symbolic link")
     try:
-        data = json.loads(files.read(path))
+        data = files.read_manifest(folder, step)
     except (OSError, ValueError, RecursionError) as error:
-        raise Damaged(f"manifest.json cannot be read: {error}") from error
-    if not isinstance(data, dict) or data.get("sha256") != files.self_hash(data):
-        raise Damaged("manifest.json has changed")
-    if data.get("step") != step:
-        raise Damaged(f"manifest.json belongs to step {data.get('step')}")
+        raise Damaged(str(error)) from error
     schema = data.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:
         raise UserError(
@@ -332,7 +305,7 @@ def _restore(
 
 def _candidates(folder: Path, which: str | int) -> list[int]:
     """Return the steps to try, in this order, including damaged ones."""
-    steps = _steps(folder)[::-1]
+    steps = files.steps(folder)[::-1]
     if not steps:
         raise UserError(
             f"{folder.parent} holds no checkpoint; train longer, or pass another run"
@@ -358,22 +331,12 @@ def _candidates(folder: Path, which: str | int) -> list[int]:
     return [which]
 
 
-def _steps(folder: Path) -> list[int]:
-    """Return the steps of all folders with a final name, ascending."""
-    try:
-        names = os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted(int(match[1]) for name in names if (match := _STEP.fullmatch(name)))
-
-
-def _path(folder: Path, step: int) -> Path:
-    return folder / f"step-{step:012d}"
-
-
 def _marked(folder: Path, step: int, mark: str) -> bool:
     try:
-        return _manifest(_path(folder, step), step)["metadata"].get(mark) is True
+        return (
+            _manifest(files.step_folder(folder, step), step)["metadata"].get(mark)
+            is True
+        )
     except (Damaged, UserError):  # a newer format is reported by loading
         return False
 

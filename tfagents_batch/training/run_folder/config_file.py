@@ -133,12 +133,7 @@ def require(user: dict[str, Any], env: Any, network: Any) -> None:
 
 
 def require_wrappers(saved: Sequence[Any], wrappers: Any) -> None:
-    """Require wrappers of modules again; the folder stores only their names.
-
-    Args:
-      saved: wrappers of the run that environments would get.
-      wrappers: what the user passed; None for nothing.
-    """
+    """Require wrappers of modules again; the folder stores only their names."""
     own = named.of_modules(saved)
     if own and wrappers is None:
         raise UserError(

@@ -24,6 +24,7 @@ MOST = 1 << 24  # bytes of a small file, such as a config or a manifest
 _REPLACE = "expected a regular file; replace or delete it"
 # Folders under their temporary names, see ``publish`` and ``remove``.
 _UNFINISHED = re.compile(r"step-\d{12,}\.(tmp|old)-\d+")
+_STEP = re.compile(r"step-(\d{12,})")
 
 
 def read(path: Path, most: int = MOST) -> bytes:
@@ -106,9 +107,60 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def temporary_name(target: Path) -> Path:
-    """Return the name under which this process writes a folder before ``publish``."""
-    return target.with_name(f"{target.name}.tmp-{os.getpid()}")
+def step_folder(parent: Path, step: int) -> Path:
+    """Return the folder of a step, see ``steps``."""
+    return parent / f"step-{step:012d}"
+
+
+def steps(parent: Path) -> list[int]:
+    """Return the steps of all folders with a final name, ascending."""
+    if not parent.is_dir():
+        return []
+    names = os.listdir(parent)
+    return sorted(int(match[1]) for name in names if (match := _STEP.fullmatch(name)))
+
+
+@contextlib.contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Yield a folder that takes its final name at the end; after an error, remove it.
+
+    The parent is created if it is missing.
+    """
+    temporary = _temporary_name(target)
+    if not target.parent.is_dir():
+        target.parent.mkdir()
+        sync(target.parent.parent)
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        yield temporary
+        publish(temporary, target)
+    except Exception:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write ``manifest.json`` with its own hash, as the last file of a folder."""
+    manifest = manifest | {"sha256": self_hash(manifest)}
+    text = json.dumps(manifest, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    write_durable(folder / "manifest.json", text.encode())
+    sync(folder)
+
+
+def read_manifest(folder: Path, step: int) -> dict[str, Any]:
+    """Return the manifest of a step's folder.
+
+    Raises:
+      ValueError, OSError, RecursionError, UserError: if it cannot be read, has changed
+        or belongs to another step.
+    """
+    found = json.loads(read(folder / "manifest.json"))
+    if not isinstance(found, dict) or found.get("sha256") != self_hash(found):
+        raise ValueError("manifest.json has changed")
+    if found.get("step") != step:
+        raise ValueError(f"manifest.json belongs to step {found.get('step')}")
+    return found
 
 
 def publish(temporary: Path, target: Path) -> None:
@@ -134,7 +186,7 @@ def publish(temporary: Path, target: Path) -> None:
 
 def remove(folder: Path) -> None:
     """Remove a folder; an interrupted removal must not look like damage."""
-    renamed = temporary_name(folder)
+    renamed = _temporary_name(folder)
     with contextlib.suppress(OSError):
         os.rename(folder, renamed)
         shutil.rmtree(renamed)
@@ -153,6 +205,10 @@ def sweep(parent: Path) -> None:
             path.rename(target)
         elif match:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _temporary_name(target: Path) -> Path:
+    return target.with_name(f"{target.name}.tmp-{os.getpid()}")
 
 
 def self_hash(manifest: Mapping[str, Any]) -> str:

@@ -30,12 +30,7 @@ class Setting(NamedTuple):
 
 
 def by_flag(plain: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return settings by the names of their flags.
-
-    Args:
-      plain: config of a run as JSON data, as in config.json.
-      source: name of its source of experience.
-    """
+    """Return settings by the names of their flags."""
     settings, of_source = (plain.get(name) or {} for name in _PARTS)
     return (
         {name: value for name, value in plain.items() if name not in _PARTS}
@@ -65,12 +60,7 @@ def with_defaults(config: RunConfig) -> dict[str, Setting]:
 
 
 def as_flag(name: str, value: Any) -> str:
-    """Return a setting as it is written on a command line.
-
-    Args:
-      name: name of the flag.
-      value: value as JSON data.
-    """
+    """Return a setting as it is written on a command line."""
     return f"--{name}={as_text(name, value)}"
 
 

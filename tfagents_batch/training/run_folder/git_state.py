@@ -9,23 +9,11 @@ import sys
 from typing import Any
 
 SECONDS = 2.0  # time limit per folder
-# Write nothing, and do not run a file monitor that the repository configures.
-_STATUS = (
-    *("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status"),
-    *(
-        "--porcelain=v2",
-        "--branch",
-        "--untracked-files=no",
-        "--ignore-submodules=dirty",
-    ),
-)
+_STATUS = "git --no-optional-locks status --porcelain=v2 --branch --untracked-files=no"
 
 
 def state(seconds: float = SECONDS) -> dict[str, Any] | None:
     """Return the git state of the working folder, or else of the main script.
-
-    Args:
-      seconds: time limit of git for each of these folders.
 
     Returns:
       ``commit``, its hash, and ``changed``, whether a tracked file differs from it;
@@ -37,7 +25,10 @@ def state(seconds: float = SECONDS) -> dict[str, Any] | None:
         try:
             options = {"cwd": folder, "env": inherited, "timeout": seconds}
             text = subprocess.check_output(
-                _STATUS, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options
+                _STATUS.split(),
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                **options,
             ).decode(errors="replace")
         except (OSError, subprocess.SubprocessError):
             continue

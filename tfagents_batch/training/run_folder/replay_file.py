@@ -9,10 +9,8 @@ before is removed. Nothing here is pickled.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -25,7 +23,6 @@ from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.training.run_folder import files, widths
 
 SCHEMA = 1
-_STEP = re.compile(r"step-(\d{12,})")
 _CHUNK = 1 << 24  # bytes that are read or written at once
 
 
@@ -34,39 +31,26 @@ def save(
 ) -> None:
     """Write the variables of a replay, then remove older ones.
 
-    Args:
-      run_folder: folder of the run.
-      step: environment steps so far.
-      variables: variables by name.
-
     Raises:
       SaveError: if they could not be written, such as on a full disk.
     """
     folder = Path(run_folder) / "replay"
-    target = _path(run_folder, step)
-    temporary = files.temporary_name(target)
     try:
-        folder.mkdir(exist_ok=True)
         files.sweep(folder)  # room for the new one
-        temporary.mkdir()
-        written = {
-            name: _write(temporary / f"{index:03d}.bin", variable)
-            for index, (name, variable) in enumerate(sorted(variables.items()))
-        }
-        manifest = {"schema": SCHEMA, "step": step, "variables": written}
-        manifest["sha256"] = files.self_hash(manifest)
-        text = json.dumps(manifest, indent=1) + "\n"
-        files.write_durable(temporary / "manifest.json", text.encode())
-        files.sync(temporary)
-        files.publish(temporary, target)
+        with files.replacing(files.step_folder(folder, step)) as temporary:
+            written = {
+                name: _write(temporary / f"{index:03d}.bin", variable)
+                for index, (name, variable) in enumerate(sorted(variables.items()))
+            }
+            manifest = {"schema": SCHEMA, "step": step, "variables": written}
+            files.write_manifest(temporary, manifest)
     except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
         raise SaveError(
             f"the replay of step {step} could not be saved in {folder}: {error}"
         ) from error
     for other in steps(run_folder):
         if other != step:
-            files.remove(_path(run_folder, other))
+            files.remove(files.step_folder(folder, other))
 
 
 def newest(run_folder: str | os.PathLike, step: int) -> int | None:
@@ -80,11 +64,7 @@ def newest(run_folder: str | os.PathLike, step: int) -> int | None:
 
 def steps(run_folder: str | os.PathLike) -> list[int]:
     """Return the steps of all replays, ascending."""
-    folder = Path(run_folder) / "replay"
-    if not folder.is_dir():
-        return []
-    matches = (_STEP.fullmatch(path.name) for path in folder.iterdir())
-    return sorted(int(match[1]) for match in matches if match)
+    return files.steps(Path(run_folder) / "replay")
 
 
 def size(variables: Mapping[str, tf.Variable]) -> int:
@@ -111,7 +91,7 @@ def load(
     Raises:
       UserError: if the replay is damaged, or the variables cannot hold it.
     """
-    path = _path(run_folder, step)
+    path = files.step_folder(Path(run_folder) / "replay", step)
     try:
         saved = _manifest(path, step)
         parts = [_check(path, name, saved[name], x) for name, x in variables.items()]
@@ -145,22 +125,14 @@ class _Saved(NamedTuple):
     variable: tf.Variable
 
 
-def _path(run_folder: str | os.PathLike, step: int) -> Path:
-    return Path(run_folder) / "replay" / f"step-{step:012d}"
-
-
 def _manifest(folder: Path, step: int) -> dict[str, Any]:
     """Return the variables in a manifest, after checking the rest of it."""
-    found = json.loads(files.read(folder / "manifest.json"))
-    if found["sha256"] != files.self_hash(found):
-        raise ValueError("manifest.json has changed")
+    found = files.read_manifest(folder, step)
     if found["schema"] != SCHEMA:
         raise ValueError(
             f"another version of tfagents_batch wrote it, in format {found['schema']}; "
             f"this version reads {SCHEMA}"
         )
-    if found["step"] != step:
-        raise ValueError(f"manifest.json belongs to step {found['step']}")
     return found["variables"]
 
 

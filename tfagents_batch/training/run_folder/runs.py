@@ -156,10 +156,6 @@ def lock(folder: str | os.PathLike, what: str = "run folder") -> Iterator[None]:
     The kernel holds the lock (``flock`` on ``run.lock``), so the lock of a process that
     died is released. The file's content only identifies the process.
 
-    Args:
-      folder: the folder.
-      what: what it is, for errors.
-
     Raises:
       UserError: if another process, which the message names, holds the lock, or if the
         folder is not writable.

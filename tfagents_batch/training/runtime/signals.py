@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-GRACE_SECONDS = 10.0  # after Ctrl-C
+GRACE_SECONDS = 10.0  # from Ctrl-C to ``stop``
 # After SIGTERM and SIGHUP: ``docker stop`` kills after ten seconds, and saving a
 # checkpoint and ending worker processes needs some of this time.
 TERM_GRACE_SECONDS = 4.0
@@ -51,8 +51,6 @@ class Interrupts:
       stop: makes the environments' steps return at once; called from another thread,
         possibly more than once.
       kill: ends child processes without waiting, before a hard exit.
-      grace_seconds: time from SIGINT to ``stop``.
-      term_grace_seconds: time from SIGTERM or SIGHUP to ``stop``.
       report: called with a line of text from another thread; stderr if None.
 
     Attributes:
@@ -64,15 +62,11 @@ class Interrupts:
         stop: Callable[[], None] | None = None,
         *,
         kill: Callable[[], None] | None = None,
-        grace_seconds: float = GRACE_SECONDS,
-        term_grace_seconds: float = TERM_GRACE_SECONDS,
         report: Callable[[str], None] | None = None,
     ):
         self.signal: int | None = None
         self._stop = stop or (lambda: None)
         self._kill = kill or (lambda: None)
-        self._grace = grace_seconds
-        self._term_grace = term_grace_seconds
         self._report = report or _report
         self._checkpoint_requested = False
         self._deadline: float | None = None
@@ -181,7 +175,7 @@ class Interrupts:
             if not self._acknowledged:
                 self._acknowledged = True
                 ctrl_c = number == signal.SIGINT
-                grace = self._grace if ctrl_c else self._term_grace
+                grace = GRACE_SECONDS if ctrl_c else TERM_GRACE_SECONDS
                 self._deadline = time.monotonic() + grace
                 self._print(
                     "stopping after this iteration; press Ctrl-C again to stop at once"

@@ -58,15 +58,7 @@ def configure(
     own_network: bool = False,
     workers_reason: str = "",
 ) -> Resources:
-    """Choose threads and set them, if TensorFlow has not run an operation yet.
-
-    Args:
-      config: config of the experiment.
-      spec: spec of the environments.
-      num_workers: worker processes of the environments.
-      own_network: whether the network is the user's.
-      workers_reason: why there are that many workers.
-    """
+    """Choose threads and set them, if TensorFlow has not run an operation yet."""
     cores = len(cpus.available())
     threads, reason = choose(config, spec, cores, own_network)
     if not apply(threads, programs=_programs(config)):
@@ -111,12 +103,7 @@ def _programs(config) -> int:
 
 
 def apply(threads: int, programs: int = 1) -> bool:
-    """Set TensorFlow's threads; return False if it is too late and they differ.
-
-    Args:
-      threads: threads within an operation.
-      programs: programs that run at the same time; each needs a thread.
-    """
+    """Set TensorFlow's threads; return False if it is too late and they differ."""
     threading = tf.config.threading
     try:
         threading.set_intra_op_parallelism_threads(threads)

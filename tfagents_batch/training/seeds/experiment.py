@@ -18,7 +18,7 @@ from tfagents_batch.errors import SaveError, TrainingError, UserError
 from tfagents_batch.graph import inputs
 from tfagents_batch.training import compilation, experiment, own_algorithm
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.output import Output
+from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.record import Record, system
 from tfagents_batch.training.rescue import Rescue, rescued
 from tfagents_batch.training.runtime import devices, threads
@@ -50,17 +50,12 @@ REQUIRED = {
 class SeedsExperiment:
     """The live objects of a run of several seeds.
 
-    Args:
-      config: config of the first seed; the others differ only in their seed.
-      run_seeds: the S seeds.
-      recipe: environment to train on.
-
     Attributes:
       algorithm: algorithm of the first seed; also holds the seed that is being saved.
       resources: see ``Experiment``.
       report: resources of the machine that the run uses, for its log.
       spec: spec of one seed's environments.
-      records: records of the seeds, set by ``train``.
+      remarks, size_warning: see ``Experiment``.
     """
 
     def __init__(self, config: RunConfig, run_seeds: Sequence[int], recipe: EnvRecipe):
@@ -100,6 +95,9 @@ class SeedsExperiment:
                 config.source.length,
                 self.placement,
             )
+        layers = weights.by_layer(self.algorithm)
+        self.remarks = experiment.remarks(spec)
+        self.size_warning = weights.warning(layers, spec.observation_space)
         self._evaluator = None
         if config.eval_every != 0:
             rows, _ = recipe.for_evaluation(config.eval_episodes, config.num_envs)
@@ -113,14 +111,14 @@ class SeedsExperiment:
     def train(
         self,
         interrupts: Interrupts,
-        outputs: Sequence[Output],
+        records: Sequence[Record],
         progress: Callable[[int, dict], None],
     ) -> bool:
         """Train all seeds to the end; return False if a stop was requested.
 
         Args:
           interrupts: requests to stop or to save.
-          outputs: one for each seed; their checkpoints hold ``Population.variables``.
+          records: one for each seed; their checkpoints hold ``Population.variables``.
           progress: called with ``(step, metrics)`` after every call of the program:
             the step of the slowest seed, and means over seeds.
 
@@ -128,10 +126,7 @@ class SeedsExperiment:
           TrainingError: if the gradients of a seed are no longer finite.
           SaveError: if the last checkpoints could not be written.
         """
-        self.records = records = [
-            Record(self.config, output, None, self._counters) for output in outputs
-        ]
-        rescues = [Rescue(*each) for each in zip(outputs, records, strict=True)]
+        rescues = [Rescue(record) for record in records]
         should_save = EverySeconds(self.config.checkpoint_every, first=True)
         seconds, most = 0.0, 1
         while not all(each.done for each in records) and not interrupts.requested:
@@ -149,9 +144,9 @@ class SeedsExperiment:
             if seconds:
                 most = int(np.clip(count * _SECONDS / took, 1, MOST))
             else:  # mostly compiling
-                event = {"event": "compiled", "compile": "full", "reason": REASON}
-                for output in outputs:
-                    output.event(event, slowest)
+                found = {"compile": "full", "reason": REASON}
+                for record in records:
+                    record.logger.event("compiled", slowest, **found)
                 compilation.publish()
             seconds += took
             progress(slowest, _mean_returns(records))
@@ -206,7 +201,8 @@ class SeedsExperiment:
             i, error = next(iter(errors.items()))
             raise TrainingError(f"seed {self.run_seeds[i]}: {error}") from error
 
-    def _counters(self) -> dict[str, float]:
+    def counters(self) -> dict[str, float]:
+        """Return metrics of the process, for every line of a seed."""
         return system(self.population.traces())
 
     def _evaluate(self, interrupts: Interrupts, records: Sequence[Record]) -> None:

@@ -38,7 +38,7 @@ REASON = "all seeds are one program"
 
 
 class Population:
-    """Several seeds as one program; an ``interfaces.Program`` of many steps.
+    """Several seeds as one program.
 
     Args:
       algorithms: one for each seed, with its initial weights. Only the code of the
@@ -47,9 +47,6 @@ class Population:
       run_seeds: the S seeds.
       rollout_length: T.
       placement: the device of all variables.
-
-    Attributes:
-      mode, reason: see ``interfaces.Program``.
 
     Raises:
       UserError: if the algorithm does not support several seeds.
@@ -86,12 +83,6 @@ class Population:
         self._program = tf.function(
             single_call(self._iterate), jit_compile=True, autograph=False
         )
-        self.mode, self.reason = "full", REASON
-
-    @property
-    def step(self) -> list[int]:
-        """Environment steps of each seed so far."""
-        return self._step.numpy().tolist()
 
     def __call__(
         self, until: Sequence[int], rounds: int
@@ -120,13 +111,6 @@ class Population:
         """Return how often the program was traced; more than once is a fault."""
         return self._program.experimental_get_tracing_count()
 
-    def origin(self) -> dict[str, str]:
-        """Return that the program was traced, for the run's log."""
-        return {"program": "traced"}
-
-    def close(self) -> None:
-        """Do nothing: it has started nothing that outlives a call."""
-
     def variables(self, index: int) -> dict[str, Any]:
         """Return the variables of a seed's checkpoint, by name, until the next call.
 
@@ -154,11 +138,11 @@ class Population:
         Args:
           env: batch of ``S * E`` rows; E divides ``episodes``.
           episodes: episodes per seed.
-          actions, most_steps: see ``evaluate.evaluator``.
+          actions, most_steps: see ``evaluate.Evaluator``.
         """
         actor = _Actor(self, env.spec.num_envs // self._size)
         count = self._size * episodes
-        return evaluate.evaluator(
+        return evaluate.Evaluator(
             _SeededEnv(env),
             actor,
             count,

@@ -13,22 +13,28 @@ from tfagents_batch.errors import SaveError, TrainingError
 from tfagents_batch.training import compilation
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.diagnostics import weights
-from tfagents_batch.training.diagnostics.alarms import Alarms
-from tfagents_batch.training.experiment import remarks
 from tfagents_batch.training.log import starting
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger
-from tfagents_batch.training.output import Output
-from tfagents_batch.training.run_folder import config_file, flag_names, runs
-from tfagents_batch.training.runtime import devices
+from tfagents_batch.training.record import Record
+from tfagents_batch.training.run_folder import (
+    checkpoint,
+    config_file,
+    flag_names,
+    runs,
+)
 from tfagents_batch.training.runtime.signals import (
     Interrupts,
     harmless_checkpoint_requests,
 )
 from tfagents_batch.training.seeds.experiment import SeedsExperiment
 from tfagents_batch.training.seeds.population import REASON
-from tfagents_batch.training.training_run import Ended, facts
+from tfagents_batch.training.training_run import (
+    Ended,
+    facts,
+    introduce,
+    make_alarms,
+)
 
 
 def run_seeds(
@@ -39,13 +45,6 @@ def run_seeds(
     name: str,
 ) -> list[Ended]:
     """Train several seeds at once; each has a run folder, as if it were trained alone.
-
-    Args:
-      config: checked config of the runs, except for their seeds.
-      seeds: seeds of the runs.
-      recipe: environment to train on.
-      root: parent of the run folders.
-      name: name of the runs, part of their folders' names.
 
     Raises:
       UserError: if a setting cannot be used, before a folder is created.
@@ -59,16 +58,9 @@ def run_seeds(
         experiment = SeedsExperiment(config, seeds, recipe)
         console = stack.enter_context(Console(config.steps, quiet=not config.progress))
         interrupts = stack.enter_context(Interrupts(report=console.message))
-        console.note(str(experiment.resources))
-        console.note(devices.text(experiment.placement))
-        for remark in remarks(experiment.spec):
-            console.note(remark)
-        layers = weights.by_layer(experiment.algorithm)
-        console.note(weights.table(layers))
-        if text := weights.warning(layers, experiment.spec.observation_space):
-            console.message(text)
+        introduce(experiment, console)
         run_facts = facts(experiment.algorithm, experiment.spec)
-        outputs = []
+        records, folders = [], []
         for index, seed in enumerate(experiment.run_seeds):
             seed_config = dataclasses.replace(config, seed=seed)
             text = config_file.to_text(seed_config, recipe.env, None)
@@ -82,27 +74,32 @@ def run_seeds(
                 steps=seed_config.steps,
             )
             stack.enter_context(logger)
-            alarms = Alarms(
-                experiment.algorithm.config.alarms(experiment.spec),
-                config.steps,
-                config.num_envs,
-                experiment.spec.max_episode_steps,
-            )
             variables = functools.partial(experiment.population.variables, index)
-            shown = console, variables, alarms, Callbacks(folder)
-            outputs.append(Output(folder, logger, *shown, seed=seed))
+            save = functools.partial(checkpoint.save, folder)
+            watched = make_alarms(experiment), Callbacks(folder), variables, save
+            records.append(
+                Record(
+                    seed_config,
+                    *(logger, console, *watched),
+                    counters=experiment.counters,
+                    seed=seed,
+                )
+            )
+            folders.append(str(folder))
             logger.event("resources", 0, **experiment.report)
 
         console.note(f"compile=full: {REASON}")
         try:
-            finished = experiment.train(interrupts, outputs, console.update)
+            finished = experiment.train(interrupts, records, console.update)
         except (TrainingError, SaveError) as error:
             kind = type(error).__name__
-            for output, record in zip(outputs, experiment.records, strict=True):
-                output.logger.event("failed", record.step, error=kind, text=str(error))
+            for record in records:
+                record.logger.event("failed", record.step, error=kind, text=str(error))
             raise
-        results, ended_by = [], None if finished else interrupts.signal
-        for output, record in zip(outputs, experiment.records, strict=True):
-            output.logger.event("finished" if finished else "stopped", record.step)
-            results.append((str(output.folder), record.step, record.latest))
-    return [Ended(*each, finished, ended_by) for each in results]
+        for record in records:
+            record.logger.event("finished" if finished else "stopped", record.step)
+    ended_by = None if finished else interrupts.signal
+    return [
+        Ended(folder, record.step, record.latest, finished, ended_by)
+        for folder, record in zip(folders, records, strict=True)
+    ]

@@ -7,18 +7,13 @@ not change, and training uses other environments and random numbers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tfagents_batch import seeds
-from tfagents_batch.clocks import Every
 from tfagents_batch.envs.recipe import EnvRecipe
-from tfagents_batch.errors import Stopped
 from tfagents_batch.interfaces import Actor
-from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.video.film import Camera, player
 
 LARGEST = 320  # pixels of a picture's longer side, at most
@@ -91,56 +86,6 @@ class Clips:
     def close(self) -> None:
         """Close the environment."""
         self._camera.env.close()
-
-
-class Filming:
-    """Logs a clip of an episode every few steps of a run.
-
-    A failure never stops training: recording ends with one warning.
-
-    Args:
-      clips: plays the episodes; None for no videos.
-      logger: logger of the run.
-      every: steps between clips; the first call logs the first one.
-      run_seed: seed of the run.
-      warn: called with a line of text.
-      stop: called at every step of an episode; a clip ends if it returns True.
-    """
-
-    def __init__(
-        self,
-        clips: Clips | None,
-        logger: Logger,
-        every: int,
-        run_seed: int,
-        warn: Callable[[str], None],
-        stop: Callable[[], bool] = lambda: False,
-    ):
-        self._clips, self._logger, self._seed = clips, logger, run_seed
-        self._warn, self._stop = warn, stop
-        self._due = Every(every, first=True)
-
-    @property
-    def next(self) -> float:
-        """Step of the next clip; infinite if there is none."""
-        step = None if self._clips is None else self._due.next
-        return math.inf if step is None else step
-
-    def __call__(self, step: int) -> None:
-        """Log a clip if one is due."""
-        if self._clips is None or not self._due(step):
-            return
-        try:
-            seed = seeds.iteration_seed(self._seed, step, "video")
-            frames, facts = self._clips(seed, self._stop)
-        except Stopped:
-            return
-        except Exception as error:  # the environment's code may raise anything
-            self._clips = None
-            self._warn(f"warning: no more videos, training continues: {error}")
-            return
-        self._logger.video(NAME, frames, step, self._clips.fps)
-        self._logger.event("video", step, **facts)
 
 
 def smaller(picture: np.ndarray, largest: int) -> np.ndarray:

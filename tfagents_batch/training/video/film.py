@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.interfaces import Actor
 from tfagents_batch.training.evaluate import LONGEST
-from tfagents_batch.training.video.gif import gif
+from tfagents_batch.training.log import gif
 from tfagents_batch.types import TimeStep
 
 Format = Literal["mp4", "gif"]
@@ -172,41 +172,44 @@ def film(
         ) from error
     limit = camera.env.spec.max_episode_steps or LONGEST
     recorded: list[Episode] = []
-    pictures = player(camera, actor)(seed)
+    played = player(camera, actor)(seed)
+    step: TimeStep
+
+    def pictures() -> Iterator[np.ndarray]:
+        """Yield the pictures of one episode."""
+        nonlocal step
+        for picture, step in played:
+            yield picture
+            if step.last[0]:
+                return
+            if step.info["episode_length"][0] > limit:
+                raise UserError(
+                    f"an episode did not end within {limit} steps; give the "
+                    "environment a time limit (gymnasium.wrappers.TimeLimit)"
+                )
+
     while len(recorded) < episodes:
         name = f"episode-{len(recorded):03d}"
         part = folder / f"{name}.part.{format}"
-        with _WRITERS[format](part, camera.fps) as add:
-            for picture, step in pictures:
-                add(picture)
-                length = int(step.info["episode_length"][0])
-                if step.last[0]:
-                    break
-                if length > limit:
-                    raise UserError(
-                        f"an episode did not end within {limit} steps; give the "
-                        "environment a time limit (gymnasium.wrappers.TimeLimit)"
-                    )
-        return_ = float(step.info["episode_return"][0])
-        path = folder / f"{name}-return-{return_:g}.{format}"
         try:
-            part.replace(path)
-        except OSError as error:
-            raise SaveError(f"video {path} cannot be saved: {error}") from error
-        recorded.append(Episode(path, return_, length))
+            _WRITERS[format](part, camera.fps, pictures())
+            return_ = float(step.info["episode_return"][0])
+            path = folder / f"{name}-return-{return_:g}.{format}"
+            with _saving(path):
+                part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        recorded.append(Episode(path, return_, int(step.info["episode_length"][0])))
     return recorded
 
 
-@contextlib.contextmanager
-def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
-    """Write an MP4 file, which is removed if the context raises an exception.
+def write_mp4(path: Path, fps: float, pictures: Iterable[np.ndarray]) -> None:
+    """Write an MP4 file.
 
     Args:
       path: path of the file.
       fps: pictures per second.
-
-    Yields:
-      A function that appends a picture, uint8 ``[height, width, 3]``.
+      pictures: uint8 ``[height, width, 3]`` each.
 
     Raises:
       UserError: if the extra ``video`` is missing or pictures differ in size.
@@ -219,36 +222,40 @@ def video(path: Path, fps: float) -> Iterator[Callable[[np.ndarray], None]]:
             'MP4 videos need imageio_ffmpeg: pip install "tfagents_batch[video]", or '
             "choose the format gif"
         ) from None
-    writer, shape = None, None
-
-    def add(picture: np.ndarray) -> None:
-        nonlocal writer, shape
-        padding = [(0, size % _BLOCK) for size in picture.shape[:2]]
-        padded = np.pad(picture, [*padding, (0, 0)], mode="edge")
-        if writer is None:
-            shape, (height, width) = picture.shape, padded.shape[:2]
-            writer = imageio_ffmpeg.write_frames(
-                str(path), (width, height), fps=fps, macro_block_size=_BLOCK
-            )
-            writer.send(None)
-        if picture.shape != shape:
-            raise UserError(
-                f"render returned {list(picture.shape)} after {list(shape)}; all "
-                "pictures of a video need the same size"
-            )
-        try:
-            writer.send(np.ascontiguousarray(padded))
-        except OSError as error:
-            raise SaveError(f"video {path} cannot be written: {error}") from error
-
     with contextlib.ExitStack() as stack:
-        stack.callback(path.unlink, missing_ok=True)
-        try:
-            yield add
-        finally:
-            if writer is not None:
-                writer.close()
-        stack.pop_all()
+        writer, shape = None, None
+        for picture in pictures:
+            padding = [(0, size % _BLOCK) for size in picture.shape[:2]]
+            padded = np.pad(picture, [*padding, (0, 0)], mode="edge")
+            if writer is None:
+                shape, (height, width) = picture.shape, padded.shape[:2]
+                writer = imageio_ffmpeg.write_frames(
+                    str(path), (width, height), fps=fps, macro_block_size=_BLOCK
+                )
+                stack.callback(writer.close)
+                writer.send(None)
+            if picture.shape != shape:
+                raise UserError(
+                    f"render returned {list(picture.shape)} after {list(shape)}; all "
+                    "pictures of a video need the same size"
+                )
+            with _saving(path):
+                writer.send(np.ascontiguousarray(padded))
 
 
-_WRITERS = {"mp4": video, "gif": gif}
+def write_gif(path: Path, fps: float, pictures: Iterable[np.ndarray]) -> None:
+    """Write a GIF, see ``write_mp4``."""
+    data = gif.encode(pictures, fps)
+    with _saving(path):
+        path.write_bytes(data)
+
+
+@contextlib.contextmanager
+def _saving(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SaveError(f"video {path} cannot be written: {error}") from error
+
+
+_WRITERS = {"mp4": write_mp4, "gif": write_gif}
