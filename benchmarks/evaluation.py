@@ -6,7 +6,6 @@ All rows are judged, each by networks that are fitted to the other half of the r
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import resource
 import tempfile
 import time
@@ -40,9 +39,9 @@ def main(flags: Command) -> int:
     from tfagents_batch.offline.reader import open_rows
 
     with tempfile.TemporaryDirectory() as folder:
-        rows, table = pathlib.Path(folder, "rows.parquet"), f"{folder}/table"
-        wide_rows.write(str(rows), flags.rows, 10, 10, length=20)
-        with open_rows(str(rows)) as opened:
+        rows, table = f"{folder}/rows.parquet", f"{folder}/table"
+        wide_rows.write(rows, flags.rows, 10, 10, length=20)
+        with open_rows(rows) as opened:
             config = timeline.TimelineConfig(train_share=0.0, eval_share=1.0)
             timeline.build(opened, opened.find_schema(), config, table)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -1,7 +1,6 @@
 """Contenders that train: ours, and what peers get and report."""
 
 import dataclasses
-import itertools
 import os
 import sys
 import types
@@ -112,11 +111,11 @@ def test_our_contender_reports_its_transitions_its_work_and_its_returns(trained)
 def test_peers_do_the_work_of_our_contender(trained, library):
     module = {"sb3": "stable_baselines3"}.get(library, library)
     algorithm = trained["algorithm"]
-    for name in (f"{algorithm}_{library}", f"{algorithm}_{library}_several"):
-        result = peers.run(name, WORKS[algorithm], module)
-        duel._check_same(name, trained, result)
-        declared = sbx.DIFFERS.get(algorithm, {}) if library == "sbx" else {}
-        assert {*result["differs"]} == {*declared}
+    name = f"{algorithm}_{library}"
+    result = peers.run(name, WORKS[algorithm], module)
+    duel._check_same(name, trained, result)
+    declared = sbx.DIFFERS.get(algorithm, {}) if library == "sbx" else {}
+    assert {*result["differs"]} == {*declared}
 
 
 @pytest.mark.slow
@@ -169,22 +168,17 @@ def test_our_contenders_refuse_a_wrong_number_of_updates():
         ppo_ours.check(PPO, 48, {**good, "grad/skipped": 0.5})
 
 
-def test_peers_make_the_updates_of_the_work_with_any_possible_number_of_environments():
-    for work, several in itertools.product(ALL.values(), (False, True)):
-        num_envs = work.num_envs if several else 1
-        calls = work.calls(num_envs)
-        steps = calls.train_freq * num_envs
-        assert calls.gradient_steps * work.train_every == steps * work.train_updates
+def test_peers_make_the_updates_of_the_work():
+    for work in ALL.values():
+        train_freq, gradient_steps = work.calls()
+        steps = train_freq * work.num_envs
+        assert gradient_steps * work.train_every == steps * work.train_updates
         assert work.block % steps == 0  # every block has the same updates
-        assert work.block // steps * calls.gradient_steps % work.policy_delay == 0
+        assert work.block // steps * gradient_steps % work.policy_delay == 0
         if work.algorithm == "dqn":
-            target = work.target_steps(num_envs)
+            target = work.target_steps()
             assert target * work.train_updates == work.target_every * work.train_every
-            assert target % num_envs == 0
-    with pytest.raises(ValueError, match="3 environments cannot train 1 times in 4"):
-        DQN.calls(3)
-    with pytest.raises(ValueError, match="3 environments cannot make 10 updates"):
-        DQN.target_steps(3)
+            assert target % work.num_envs == 0
 
 
 def test_updates_and_epsilon_are_those_of_our_algorithm():
@@ -246,19 +240,19 @@ def test_only_the_last_fifth_of_the_episodes_counts():
 
 
 def test_peers_get_the_hyperparameters_of_the_work():
-    given = sb3.arguments(PPO, PPO.num_envs)
+    given = sb3.arguments(PPO)
     assert given["learning_rate"] == PPO.learning_rate
     assert (given["n_steps"], given["batch_size"]) == (32, 16)
     assert given["policy_kwargs"]["net_arch"] == {"pi": [4], "vf": [4]}
     assert given["policy_kwargs"]["optimizer_kwargs"] == {"eps": PPO.adam_epsilon}
     assert given["normalize_advantage"] is True
     work = rows.ROWS["dqn-cartpole"].work
-    given = sb3.arguments(work, 1)
+    given = sb3.arguments(work)
     assert (given["learning_rate"], given["gamma"]) == (1e-4, 0.99)
     assert (given["batch_size"], given["tau"]) == (32, 1.0)
     # Stable-Baselines3's defaults:
     assert (given["buffer_size"], given["learning_starts"]) == (1_000_000, 100)
-    assert (given["train_freq"], given["gradient_steps"]) == (4, 1)
+    assert (given["train_freq"], given["gradient_steps"]) == (1, 2)  # of 8 environments
     assert given["target_update_interval"] == 10_000
     ends = given["exploration_initial_eps"], given["exploration_final_eps"]
     assert ends == (1.0, 0.05)
