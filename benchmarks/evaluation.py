@@ -1,7 +1,4 @@
-"""Evaluation of a policy from logged rows: ``python -m benchmarks.evaluation``.
-
-All rows are judged, each by networks that are fitted to the other half of the rows.
-"""
+"""Evaluation of a policy from logged rows: ``python -m benchmarks.evaluation``."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ def biased(states: np.ndarray, possible: np.ndarray) -> np.ndarray:
 
 
 def main(flags: Command) -> int:
-    """Measure, and print the seconds and the memory."""
+    """Judge all rows by networks of the other half; print seconds and memory."""
     import tfagents_batch as tfb
     from tfagents_batch.offline import timeline
     from tfagents_batch.offline.reader import open_rows

@@ -26,7 +26,7 @@ def start(work: Asynchronous, mode: str = "ga3c", **options: Any) -> trained.Tra
             raise RuntimeError(f"updates of {rows:g} rows; expected {right}")
 
     training = trained.Trained(
-        config(work, alone, **options),
+        config(work, mode, **options),
         lambda algorithm: work.same(trained.parameters(algorithm.network), right),
         check,
         lambda step: (trained.FOREVER, work.block),
@@ -37,8 +37,9 @@ def start(work: Asynchronous, mode: str = "ga3c", **options: Any) -> trained.Tra
     return training
 
 
-def config(work: Asynchronous, alone: bool, **options: Any) -> Any:
+def config(work: Asynchronous, mode: str, **options: Any) -> Any:
     """Return the config of the run."""
+    alone = mode == "a3c"
     # An update takes one rollout of all agents, which has no more rows than it should.
     rows = work.length if alone else work.train_rows
     queue = {"length": work.length, "train_batch": 1, "capacity": 4 * rows}

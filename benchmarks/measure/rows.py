@@ -85,7 +85,7 @@ _LONG = {"p1": 60_000, "p2": 200_000, "p3": 400_000}
 def _ppo(
     stem: str, env: str, goals: Sequence[float], where: str = "", **steps: int
 ) -> dict[str, Row]:
-    """Return a row for each regime, against Stable-Baselines3, or JAX in the graph."""
+    """Return rows beside Stable-Baselines3, or JAX in the graph; steps by regime."""
     subject, peer = ("ppo_ours_tf", JAX) if where else ("ppo_ours", SB3)
     return {
         f"ppo-{stem}-{regime}": _row(
