@@ -35,11 +35,7 @@ class Command:
 
 
 def main(flags: Command) -> int:
-    """Measure the rows, append the results to their files, and print tables.
-
-    A row that ends early, because its contenders did different work, does not affect
-    the others.
-    """
+    """Measure the rows, append the results to their files, and print tables."""
     selected = rows.select(flags.row, rows.ROWS)
     known = rows.contenders(selected)
     if flags.contender and flags.contender not in known:

@@ -1,12 +1,8 @@
-"""Evaluation of a policy from logged rows: ``python -m benchmarks.evaluation``.
-
-All rows are judged, each by networks that are fitted to the other half of the rows.
-"""
+"""Evaluation of a policy from logged rows: ``python -m benchmarks.evaluation``."""
 
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import resource
 import tempfile
 import time
@@ -34,15 +30,15 @@ def biased(states: np.ndarray, possible: np.ndarray) -> np.ndarray:
 
 
 def main(flags: Command) -> int:
-    """Measure, and print the seconds and the memory."""
+    """Judge all rows by networks of the other half; print seconds and memory."""
     import tfagents_batch as tfb
     from tfagents_batch.offline import timeline
     from tfagents_batch.offline.reader import open_rows
 
     with tempfile.TemporaryDirectory() as folder:
-        rows, table = pathlib.Path(folder, "rows.parquet"), f"{folder}/table"
-        wide_rows.write(str(rows), flags.rows, 10, 10, length=20)
-        with open_rows(str(rows)) as opened:
+        rows, table = f"{folder}/rows.parquet", f"{folder}/table"
+        wide_rows.write(rows, flags.rows, 10, 10, length=20)
+        with open_rows(rows) as opened:
             config = timeline.TimelineConfig(train_share=0.0, eval_share=1.0)
             timeline.build(opened, opened.find_schema(), config, table)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -28,21 +28,15 @@ from tfagents_batch.config import option
 from tfagents_batch.scripts import app
 from tfagents_batch.training.diagnostics import gpu as diagnostics
 
-_UNSEEN = "it sees no GPU"
 _FEW = {"num_envs": 2, "num_workers": 1, "seconds": 0.0, "blocks": 1}
+_SMALL: dict[str, Any] = {"hidden": (8,)}
+_CARTPOLE: dict[str, Any] = {"env": "CartPole-v1", "env_kwargs": {}}
 TINY: dict[type, dict[str, Any]] = {  # changes of a dry run by type of work
-    Training: {
-        **{"rollout_length": 4, "epochs": 1, "minibatch_size": 4, "block": 1},
-        "hidden": (8,),
-    },
-    OffPolicy: {
-        **{"batch_size": 4, "warmup_steps": 4, "block": 8, "capacity": 64},
-        "hidden": (8,),
-    },
-    Asynchronous: {
-        **{"env": "CartPole-v1", "env_kwargs": {}, "network": "mlp", "hidden": (8,)},
-        **{"train_rows": 10, "block": 1},
-    },
+    Training: _SMALL
+    | {"rollout_length": 4, "epochs": 1, "minibatch_size": 4, "block": 1},
+    OffPolicy: _SMALL
+    | {"batch_size": 4, "warmup_steps": 4, "block": 8, "capacity": 64},
+    Asynchronous: _SMALL | _CARTPOLE | {"network": "mlp", "train_rows": 10, "block": 1},
     Stepping: {"block": 4},
 }
 
@@ -125,9 +119,8 @@ def measure(row: Row, flags: Command) -> list[Result | Failure | str]:
         results_of = [stack.enter_context(start) for start in starts]
         measured = [wait(row.seconds * flags.limits) for wait in results_of]
     for run, result in zip(row.runs, measured, strict=True):
-        if isinstance(result, dict):
-            result = f"{result['value']:,.0f} a second"
-        report(f"{run.setting}: {result}")
+        shown = result["value"] if isinstance(result, dict) else result
+        report(f"{run.setting}: {shown}")
     return measured
 
 
@@ -156,8 +149,7 @@ def done(module: str, *arguments: str) -> Result | Failure:
     work, options = session.flags(arguments)
     contender = importlib.import_module(f"benchmarks.contenders.{module}")
     try:
-        start = functools.partial(contender.start, **options)
-        return session.run(start, work)
+        return session.run(functools.partial(contender.start, **options), work)
     except Exception as error:
         return Failure(module, f"raised {error!r}", traceback.format_exc())
 
@@ -204,7 +196,8 @@ def row_lines(name: str, row: Row, measured: list[Any]) -> list[Result]:
         elif (used := result["own"]["device"]) != run.options.get("device", "gpu"):
             failure = Failure(run.contender, f"used the {used}", "")
             ours = CONTENDERS[run.contender].interpreter == "ours"
-            line |= {"failed": failure._asdict()} if ours else {"skipped": _UNSEEN}
+            unseen = {"skipped": "it sees no GPU"}
+            line |= {"failed": failure._asdict()} if ours else unseen
         else:
             rate = result["value"]
             line["value"] = 1e6 / rate if row.unit == "µs" else rate

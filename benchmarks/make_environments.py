@@ -31,9 +31,8 @@ _SAME = [f"{name}=={_INSTALLED[name]}" for name in _INSTALLED if name != "python
 # This interpreter's Gymnasium, whose requirements the others have. Only
 # typing-extensions, which TF-Agents pins, is older than required; it suffices.
 _GYMNASIUM = ("--no-deps", _SAME[0], "Farama-Notifications")
-_TENSORFLOW = "tensorflow-cpu==2.15.1"  # the newest with both old interfaces
-_OLD = (_TENSORFLOW, "numpy<2", "psutil")
-_PYTHONS = ((3, 9), (3, 11))  # its oldest and newest Python
+# The newest TensorFlow with both old interfaces, for Python 3.9 to 3.11.
+_OLD = ("tensorflow-cpu==2.15.1", "numpy<2", "psutil")
 # Old packages have metadata that newer build tools refuse.
 _BUILD = ("setuptools<66", "wheel<0.40")
 # It asks for an older Gymnasium; these are its imports.
@@ -55,7 +54,7 @@ STEPS = {
     # replaces gym.
     "batch_ppo": (
         _BUILD,
-        ("tensorflow-probability==0.23.0", "ruamel.yaml", *_OLD),
+        ("tensorflow-probability==0.23.0", "tf-slim==1.1.0", "ruamel.yaml", *_OLD),
         ("--no-deps", "--no-build-isolation", "batch-ppo==1.4.0"),
         _GYMNASIUM,
     ),
@@ -83,14 +82,6 @@ class Command:
 
 def main(flags: Command) -> int:
     """Create the environment and print the path of its interpreter."""
-    oldest, newest = _PYTHONS
-    if _TENSORFLOW in sum(STEPS[flags.name], ()) and not (
-        oldest <= sys.version_info[:2] <= newest
-    ):
-        raise UserError(
-            f"{flags.name} needs {_TENSORFLOW}, which has no build for this Python; "
-            "run this script with Python 3.9 to 3.11"
-        )
     folder = machine.ROOT / "benchmarks" / process.FOLDERS[flags.name]
     _call(sys.executable, "-m", "venv", str(folder))
     python = str(folder / "bin/python")

@@ -1,7 +1,6 @@
 """Logged rows: ``python -m benchmarks.offline --pairs=2``.
 
-Times the check of rows, the timeline and reading, and compares the gradient steps of
-algorithms with d3rlpy's on the same rows, in alternating order.
+Times the check of rows, the timeline and reading, and gradient steps beside d3rlpy's.
 """
 
 from __future__ import annotations
@@ -26,13 +25,9 @@ class Command:
     algorithms: tuple[Name, ...] = option(("dqn",), "algorithms to train")
     pairs: int = option(2, "alternating pairs of trainings of each", least=1)
     steps: int = option(
-        40_000,
-        "gradient steps of ours; d3rlpy makes fewer where it is slow",
-        least=400,
+        40_000, "gradient steps of ours; d3rlpy makes fewer where it is slow", least=400
     )
-    python: str = option(
-        "", "interpreter with d3rlpy; empty: that of make_environments"
-    )
+    python: str = option("", "interpreter with d3rlpy; empty: that of the peers")
 
 
 def main(flags: Command) -> int:

@@ -1,8 +1,7 @@
 """Returns after equal gradient steps: ``python -m benchmarks.offline_returns``.
 
-Algorithms of ours, with the settings of our presets, and those of d3rlpy, with its
-defaults, learn from the same rows with the same network and batch. Then they play
-episodes with the same first states. Each mean return has its standard error.
+Ours have the settings of our presets, d3rlpy's its defaults, both the same network and
+batch. They play episodes with the same first states.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ class Command:
     steps: int = option(50_000, "gradient steps of each training", least=1)
     seeds: int = option(5, "trainings of each, with seeds from 1", least=1)
     episodes: int = option(50, "episodes to play", least=2)
-    python: str = option(
-        "", "interpreter with d3rlpy; empty: that of make_environments"
-    )
+    python: str = option("", "interpreter with d3rlpy; empty: that of the peers")
 
 
 def main(flags: Command) -> int:

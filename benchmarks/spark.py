@@ -1,12 +1,8 @@
-"""Timelines in Spark and in DuckDB: ``python -m benchmarks.spark``.
-
-Times whole commands, with the start of Python and of Spark, on the same rows.
-"""
+"""Time of whole timeline commands, in Spark and DuckDB: ``benchmarks.spark``."""
 
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import subprocess
 import sys
 import tempfile
@@ -33,10 +29,8 @@ class Command:
 def main(flags: Command) -> int:
     """Measure, and print a line for each run; 1 if something failed."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = pathlib.Path(folder, "rows.parquet")
-        wide_rows.write(
-            str(rows), flags.rows, flags.features, flags.features, length=100
-        )
+        rows, features = f"{folder}/rows.parquet", flags.features
+        wide_rows.write(rows, flags.rows, features, features, length=100)
         print(f"{flags.rows:,} rows; {machine.summary()}")
         for run in range(flags.runs):
             for engine in ("spark", "duckdb"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-from collections.abc import Mapping
 
 from benchmarks.measure import command, results, tables
 from tfagents_batch.config import option
@@ -22,29 +21,23 @@ class Command:
 
 def main(flags: Command) -> int:
     """Print a table for each kind of results, or write them into a page."""
-    folder = pathlib.Path(flags.folder)
-    written = {
-        name: tables.written(name, results.read(folder / f"{name}.jsonl"))
-        for name in tables.WRITERS
-    }
-    if flags.page:
-        page = pathlib.Path(flags.page)
-        page.write_text(replaced(page.read_text(), written))
-    else:
-        print("\n\n".join(written.values()))
-    return 0
-
-
-def replaced(page: str, written: Mapping[str, str]) -> str:
-    """Return the text of a page with new tables between their marks."""
-    for name, text in written.items():
+    page = pathlib.Path(flags.page)
+    text = page.read_text() if flags.page else ""
+    for name, write in tables.WRITERS.items():
+        lines = results.read(pathlib.Path(flags.folder) / f"{name}.jsonl")
+        table = write(lines) if lines else "No result is recorded yet."
+        if not flags.page:
+            print(f"{table}\n")
+            continue
         mark, end = f"<!-- table: {name} -->", "<!-- end -->"
-        pattern = re.compile(f"{re.escape(mark)}.*?{end}", re.DOTALL)
-        if not pattern.search(page):
+        pattern = re.compile(f"{mark}.*?{end}", re.DOTALL)
+        if not pattern.search(text):
             raise UserError(f"the page has no {mark} followed by {end}; add both")
-        new = f"{mark}\n\n{text}\n\n{end}"
-        page = pattern.sub(lambda _, new=new: new, page, count=1)
-    return page
+        new = f"{mark}\n\n{table}\n\n{end}"
+        text = pattern.sub(lambda _, new=new: new, text, count=1)
+    if flags.page:
+        page.write_text(text)
+    return 0
 
 
 if __name__ == "__main__":

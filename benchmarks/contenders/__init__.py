@@ -1,7 +1,4 @@
-"""Contenders: the module, the options and the interpreter of each.
-
-Each setting of a peer is a separate contender.
-"""
+"""Contenders: the module, the options and the interpreter of each setting of a peer."""
 
 from __future__ import annotations
 
@@ -13,10 +10,7 @@ from benchmarks.work import machine
 
 
 class Contender(NamedTuple):
-    """A library in one setting.
-
-    ``benchmarks.make_environments`` creates the interpreters other than "ours".
-    """
+    """A library in one setting."""
 
     peer: str  # library, or another group of settings
     kind: str  # kind of vectorisation, or of what is measured
@@ -32,8 +26,8 @@ ASYNC, SYNC = "AsyncVectorEnv", "SyncVectorEnv"
 SUBPROC, DUMMY = "SubprocVecEnv", "DummyVecEnv"
 SBX, TF_AGENTS, BATCH_PPO = "SBX", "TF-Agents", "batch-ppo"
 JAX = "JAX loop"  # written for these benchmarks
-# Our own baselines, and the peer with an asynchronous actor-critic.
-A3C, LOCKSTEP, SAMPLE_FACTORY = "A3C mode", "lock step", "Sample Factory"
+# Our own baseline, and the peer with an asynchronous actor-critic.
+A3C, SAMPLE_FACTORY = "A3C mode", "Sample Factory"
 
 CONTENDERS: dict[str, Contender] = {}
 
@@ -51,10 +45,6 @@ _FORK = "forkserver"
 _VECTORS: Settings = {
     "": (DUMMY, {"vectorisation": "dummy"}),
     "_subproc": (SUBPROC, {"vectorisation": _FORK}),
-}
-_NUMBERS: Settings = {
-    "": ("1 environment", {"several": False}),
-    "_several": ("several environments", {"several": True}),
 }
 
 
@@ -79,22 +69,9 @@ def _add(
 
 
 # Environments alone.
-_add(
-    "native",
-    OURS,
-    "stepping_ours",
-    "native backend",
-    "in a compiled loop",
-    backend="native",
-)
-_add(
-    "portable",
-    OURS,
-    "stepping_ours",
-    "portable backend",
-    "in a graph's loop",
-    backend="portable",
-)
+for _name, _how in (("native", "a compiled loop"), ("portable", "a graph's loop")):
+    _kind = f"{_name} backend"
+    _add(_name, OURS, "stepping_ours", _kind, f"in {_how}", backend=_name)
 _add("gymnasium_async", GYMNASIUM, "vectors", ASYNC, vectorisation=ASYNC)
 _add("gymnasium_sync", GYMNASIUM, "vectors", SYNC, vectorisation=SYNC)
 _add("sb3_dummy", SB3, "vectors", DUMMY, "", "peers", vectorisation="dummy")
@@ -117,14 +94,12 @@ _add("ppo_batch_ppo", BATCH_PPO, "batch_ppo", "one process", _POOLS, "batch_ppo"
 # Training with a replay.
 for _name in ("dqn", "sac", "td3"):
     _add(f"{_name}_ours", OURS, "off_policy_ours", _name.upper())
-    _add(f"{_name}_sb3", SB3, "sb3", _NUMBERS, _THREADS, "peers")
-    _add(f"{_name}_sbx", SBX, "sbx", _NUMBERS, _THREADS, "peers")
+    _add(f"{_name}_sb3", SB3, "sb3", DUMMY, _THREADS, "peers")
+    _add(f"{_name}_sbx", SBX, "sbx", DUMMY, _THREADS, "peers")
 # Asynchronous training.
 _ASYNCHRONOUS = "asynchronous_ours"
 _add("ga3c_ours", OURS, _ASYNCHRONOUS, "GA3C", mode="ga3c")
 _add("a3c_ours", A3C, _ASYNCHRONOUS, "an agent predicts for itself", mode="a3c")
-_add("a2c_first", OURS, _ASYNCHRONOUS, "A2C, first of all", mode="first")
-_add("a2c_lockstep", LOCKSTEP, _ASYNCHRONOUS, "A2C", mode="lockstep")
 _SF = "sample_factory"
 _add("appo_sample_factory", SAMPLE_FACTORY, _SF, "APPO", interpreter=_SF)
 

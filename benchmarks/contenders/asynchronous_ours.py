@@ -1,4 +1,4 @@
-"""Our GA3C, its A3C mode, and A2C with and without waiting for all environments."""
+"""Our GA3C, and its A3C mode."""
 
 from __future__ import annotations
 
@@ -8,36 +8,29 @@ from typing import Any
 from benchmarks.inside import session, trained
 from benchmarks.work.works import Asynchronous
 
-# Declared differences by mode.
-DIFFERS = {
-    "a3c": "each agent learns from its own steps, as in A3C",
-    "first": "what is in flight belongs to the next update",
-}
+ALONE = "each agent learns from its own steps, as in A3C"
 _RESTARTS = 0.15  # largest share of rows in which an episode restarts
 
 
 def start(work: Asynchronous, mode: str = "ga3c", **options: Any) -> trained.Trained:
-    """Return a session in a mode, with further options of ``train``.
+    """Return a session of "ga3c", or of "a3c", with further options of ``train``.
 
-    Modes are "ga3c"; "a3c", in which each agent predicts for itself and learns from its
-    own steps; "first", A2C that waits for the first environments; "lockstep", A2C that
-    waits for all.
+    In A3C, each agent predicts for itself and learns from its own steps.
     """
-    right = work.length if mode == "a3c" else work.train_rows
+    alone = mode == "a3c"
+    right = work.length if alone else work.train_rows
 
     def check(before: int, after: int, _: int, metrics: Mapping[str, float]) -> None:
         rows = metrics.get("async/update_rows", 0.0)
-        if mode == "ga3c" and not (1 - _RESTARTS) * right <= rows <= right:
+        if not alone and not (1 - _RESTARTS) * right <= rows <= right:
             raise RuntimeError(f"updates of {rows:g} rows; expected {right}")
 
-    differs = {"transitions_an_update": DIFFERS[mode]} if mode in DIFFERS else {}
     training = trained.Trained(
         config(work, mode, **options),
         lambda algorithm: work.same(trained.parameters(algorithm.network), right),
         check,
         lambda step: (trained.FOREVER, work.block),
-        env=work.constructors(),
-        differs=differs,
+        {"transitions_an_update": ALONE} if alone else {},
     )
     training.own["mode"] = mode
     training.block()  # all parts compile before the warm-up
@@ -46,19 +39,14 @@ def start(work: Asynchronous, mode: str = "ga3c", **options: Any) -> trained.Tra
 
 def config(work: Asynchronous, mode: str, **options: Any) -> Any:
     """Return the config of the run."""
-    algorithm, workers, rows = "ga3c", work.num_workers, work.train_rows
+    alone = mode == "a3c"
     # An update takes one rollout of all agents, which has no more rows than it should.
-    queue: dict[str, Any] = {"length": work.length, "train_batch": 1}
-    if mode == "a3c":
-        workers, rows = work.num_envs, work.length
-        alone = {"predictors": work.num_envs, "predict_batch": 1}
-        queue |= alone | {"rollouts_per_call": 1, "train_batch": rows}
-    source = {"queue": queue | {"capacity": 4 * rows}}
-    if mode in ("first", "lockstep"):
-        algorithm, workers = "a2c", work.num_envs
-        source = {"rollout": {"length": work.length}}
-        if mode == "first":
-            source["rollout"]["wait_for"] = work.wait_for
+    rows = work.length if alone else work.train_rows
+    queue = {"length": work.length, "train_batch": 1, "capacity": 4 * rows}
+    if alone:
+        options["num_workers"] = work.num_envs
+        queue |= {"predictors": work.num_envs, "predict_batch": 1}
+        queue |= {"rollouts_per_call": 1, "train_batch": rows}
     mlp = work.network == "mlp"
     settings = {
         "gamma": work.gamma,
@@ -68,9 +56,7 @@ def config(work: Asynchronous, mode: str, **options: Any) -> Any:
         "normalize_return": False,
         "network": {"hidden": work.hidden} if mlp else {"cnn": work.network},
     }
-    # The environments are given by their constructors, which have the arguments.
-    fixed = {"env_kwargs": {}, "num_workers": workers}
-    return trained.config(work, algorithm, settings, **fixed, **source, **options)
+    return trained.config(work, "ga3c", settings, queue=queue, **options)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Upper limit of speed: environments in plain loops, in one process per core.
 
-Each process only steps its share of the batch row by row, as a worker does. The sum of
-their speeds is the speed of the environments themselves.
+Each steps its share row by row, as a worker does, and the sum of their speeds counts.
 """
 
 from __future__ import annotations

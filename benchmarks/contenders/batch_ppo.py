@@ -1,8 +1,7 @@
 """batch-ppo 1.4 itself, the package ``agents``, in its own interpreter.
 
 It was written for TensorFlow 1 and gym; ``inside.old_tensorflow`` provides both. Its
-own loop runs its training phases one after the other, without evaluations in between,
-logs and checkpoints.
+own loop runs its training phases, without evaluations, logs and checkpoints.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ OF_A_BATCH = ("CacheSpaces", "ConvertTo32Bit")
 
 
 class Agent:
-    """Agent of batch-ppo; a block is a training phase: all episodes, then the update.
-
-    ``threads`` are those of TensorFlow's pools; None for its default.
-    """
+    """Agent of batch-ppo; a block is a training phase: episodes, then the update."""
 
     differs = DIFFERS
 
@@ -79,11 +75,8 @@ class Agent:
             "autoreset": "before the next step; no step is lost",
             "preset": "pendulum",
             "cut off": "the value after a time limit is taken to be 0",
-            "seeds": "of weights and actions; environments draw their own",
         }
-        self.versions = versions(
-            "batch-ppo", "tensorflow-cpu", "tensorflow-probability"
-        )
+        self.versions = versions("batch-ppo", "tensorflow-cpu", "tf-slim")
 
     @property
     def same(self) -> dict[str, Any]:

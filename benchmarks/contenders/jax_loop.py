@@ -49,17 +49,11 @@ def fresh(key: Array, shape: tuple[int, ...]) -> Array:
 
 
 def step(poles: Arrays, action: Array, restart: Array) -> tuple[Arrays, Arrays]:
-    """Step all poles; a finished episode restarts in the same step.
+    """Step all poles; return them and what the step gave.
 
-    Args:
-      poles: "state" f32 ``[B, 4]``; "age" i32 ``[B]`` and "return" f32 ``[B]`` of the
-        episode so far.
-      action: i32 ``[B]``.
-      restart: f32 ``[B, 4]``, first states of episodes that may start now.
-
-    Returns:
-      The poles after the step, and what it gave. "over" is whether the episode has
-      ended, "return" its return, and "next_observation" is before a restart.
+    Poles have a "state" ``[B, 4]``, and "age" and "return" ``[B]`` of the episode so
+    far. A finished episode restarts in the same step, with the state of ``restart``;
+    "next_observation" is before it, and "return" is that of an episode that is "over".
     """
     state, age = push(poles["state"], action), poles["age"] + 1
     total = poles["return"] + 1.0
@@ -140,8 +134,6 @@ class Loop:
     def __init__(self, work: Training, threads: int = 1):
         # JAX reads it in its first operation, not when it is imported.
         sb3.choose_jax_threads(threads)
-        if work.env != "CartPole-v1" or work.batch % work.minibatch_size:
-            raise ValueError(f"expected CartPole-v1 and equal minibatches, not {work}")
         self._work, self._iterations = work, 0
         self.episodes: list[float] = []
         self._traced: set[int] = set()  # numbers of rows of the traced minibatches

@@ -28,10 +28,7 @@ def start(work: OffPolicy, **options: Any) -> trained.Trained:
 def check(
     work: OffPolicy, before: int, after: int, rounds: int, metrics: Mapping[str, float]
 ) -> None:
-    """Refuse a call from step ``before`` to ``after`` with wrong numbers of updates.
-
-    Metrics are means over its rounds.
-    """
+    """Refuse a call with a wrong number of updates; metrics are means over rounds."""
     updates = round(float(metrics.get("grad/updates", 0.0)) * rounds)
     right = work.updates_due(before, after)
     names = [x for x in metrics if x.endswith("skipped")]  # shares of updates

@@ -15,10 +15,7 @@ SHUFFLED = "any steps that were collected, as many as the chunks have"
 
 
 def start(
-    work: Training,
-    precision: str = "float32",
-    in_graph: bool = False,
-    **options: Any,
+    work: Training, precision: str = "float32", in_graph: bool = False, **options: Any
 ) -> trained.Trained:
     """Return a session, with the environment that is TensorFlow if ``in_graph``.
 
@@ -59,10 +56,7 @@ def start(
 
 
 def check(work: Training, transitions: float, metrics: Mapping[str, float]) -> None:
-    """Refuse a call with another number of gradient steps than that of the work.
-
-    Metrics are means over its iterations, and so is the number of transitions.
-    """
+    """Refuse a call with a wrong number of gradient steps, the mean over iterations."""
     steps, right = metrics["grad/updates"], work.gradient_steps(transitions)
     if steps != right or metrics["grad/skipped"]:
         raise RuntimeError(

@@ -21,9 +21,7 @@ class Train:
     """A run of APPO; its processes start and end with the measurement."""
 
     def __init__(self, work: Asynchronous):
-        self._work = work
-        self._points: list[tuple[float, int]] = []  # seconds and env steps of updates
-        self._parameters = 0
+        self._work, self._parameters = work, 0
         self.episodes: list[float] = []
         self.own = {"workers": work.num_workers, "policy_workers": 1}
         self.own["autoreset"] = "same step"
@@ -39,15 +37,15 @@ class Train:
         if not seconds and blocks:  # the warm-up is part of the run
             return session.Measured(0, 0.0, 0.0)
         with tempfile.TemporaryDirectory() as folder:
-            self._run(folder, seconds)
-        (begin, first), *_, (end, last) = _measured(self._points)
+            (begin, first), *_, (end, last) = self._run(folder, seconds)
         took = end - begin
         return session.Measured(last - first, took, (last - first) / took)
 
     def close(self) -> None:
         pass
 
-    def _run(self, folder: str, seconds: float) -> None:
+    def _run(self, folder: str, seconds: float) -> list[tuple[float, int]]:
+        """Return seconds and env steps of the measured updates."""
         from sample_factory.algo.runners.runner import AlgoObserver
         from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
         from sample_factory.envs.env_utils import register_env
@@ -58,8 +56,7 @@ class Train:
         arguments = _arguments(self._work, folder)
         parser, _ = parse_sf_args(arguments)
         config, runner = make_runner(parse_full_cfg(parser, arguments))
-        points = self._points
-        points.clear()
+        points: list[tuple[float, int]] = []
 
         class Observer(AlgoObserver):
             def on_training_step(self, runner, training_iteration_since_resume):
@@ -73,6 +70,7 @@ class Train:
         runner.init()
         self._parameters = _parameters(config)
         runner.run()
+        return _measured(points)
 
 
 def _measured(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
@@ -84,8 +82,7 @@ def _measured(points: list[tuple[float, int]]) -> list[tuple[float, int]]:
 def make_env(full_env_name, cfg=None, env_config=None, render_mode=None):
     """Create an environment; runs in the peer's processes."""
     del full_env_name, cfg, env_config, render_mode
-    work = Asynchronous(**json.loads(os.environ[_WORK]))
-    return work.constructors()[0]()
+    return Asynchronous(**json.loads(os.environ[_WORK])).constructor()()
 
 
 def _parameters(config: Any) -> int:

@@ -10,22 +10,16 @@ from benchmarks.work.works import Training, versions
 
 
 def start(
-    work: Training | OffPolicy,
-    threads: int = 1,
-    vectorisation: str = "dummy",
-    several: bool = True,
+    work: Training | OffPolicy, threads: int = 1, vectorisation: str = "dummy"
 ) -> sb3.Learning:
-    """Return a session, with the work's number of environments if ``several``.
-
-    ``threads`` are those of PyTorch, and ``vectorisation`` is as of ``sb3.vectorised``.
-    """
+    """Return a session."""
     import stable_baselines3
     import torch
 
     torch.set_num_threads(threads)
-    count = work.num_envs if several else 1
+    count = work.num_envs
     envs = sb3.vectorised(work.constructor(), count, vectorisation, True)
-    arguments = sb3.arguments(work, count)
+    arguments = sb3.arguments(work)
     if work.algorithm == "dqn":
         arguments["max_grad_norm"] = work.gradient_norm
     algorithm = getattr(stable_baselines3, work.algorithm.upper())

@@ -13,21 +13,15 @@ DIFFERS = {  # by algorithm: what it does instead, and why it cannot be equal
 _PACKAGES = ("sbx-rl", "stable-baselines3", "jax", "jaxlib", "flax", "torch")
 
 
-def start(
-    work: Training | OffPolicy, threads: int = 1, several: bool = True
-) -> sb3.Learning:
-    """Return a session, with the work's number of environments if ``several``."""
+def start(work: Training | OffPolicy, threads: int = 1) -> sb3.Learning:
+    """Return a session."""
     sb3.choose_jax_threads(threads)
     import jax
     import sbx
 
-    count = work.num_envs if several else 1
-    envs = sb3.vectorised(work.constructor(), count, "dummy", True)
-    if work.network != "mlp" or len(work.hidden) != 2 or len({*work.hidden}) != 1:
-        raise ValueError(f"hidden is {work.hidden}; SBX has two equal layers")
-    arguments = sb3.arguments(work, count)
+    envs = sb3.vectorised(work.constructor(), work.num_envs, "dummy", True)
     algorithm = getattr(sbx, work.algorithm.upper())
-    model = algorithm("MlpPolicy", envs, **arguments)
+    model = algorithm("MlpPolicy", envs, **sb3.arguments(work))
     names = {"ppo": ("vf_state", "actor_state"), "dqn": ("qf_state",)}
     names = names.get(work.algorithm, ("qf_state", "actor_state"))
     states = dict(zip(("values", "actor"), names, strict=False))

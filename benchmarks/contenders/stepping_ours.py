@@ -64,10 +64,7 @@ class Loop:
 
 
 def _program(env: Any, block: int) -> Any:
-    """Return a function of carry and actions that returns carry and transitions.
-
-    The carry contains all that a rollout would read.
-    """
+    """Return a function of what a rollout would read, and actions, for one block."""
     import tensorflow as tf
 
     def body(t, state, observation, total, count, actions):

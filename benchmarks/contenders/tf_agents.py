@@ -1,7 +1,6 @@
 """TF-Agents' PPOClipAgent, with one gradient step per epoch on the whole rollout.
 
-It has its own interpreter, with the releases of TensorFlow and NumPy that it needs. It
-steps the same Gymnasium environments as all contenders, behind TF-Agents' interface.
+It steps the same Gymnasium environments as all contenders, behind its own interface.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ DIFFERS = {
 
 
 class Agent:
-    """Agent of TF-Agents; a block is one collection and one call of ``train``.
-
-    ``threads`` are those of TensorFlow's pools; None for its default.
-    """
+    """Agent of TF-Agents; a block is one collection and one call of ``train``."""
 
     differs = DIFFERS
 
@@ -67,7 +63,6 @@ class Agent:
             "threads": threads or "TensorFlow's default",
             "autoreset": "next step; restart rows are masked",
             "cut off": "the value after a time limit is taken to be 0",
-            "driver": "DynamicStepDriver, TFUniformReplayBuffer",
         }
         self.versions = versions("tf-agents", "tensorflow-cpu", "gymnasium")
 
@@ -132,10 +127,7 @@ def _agent(work: Training, env: Any) -> Any:
 
 
 def _adapted(work: Training, row: int, returns: list[float]) -> Any:
-    """Return an environment of the work with TF-Agents' interface.
-
-    It appends the returns of its episodes to a list.
-    """
+    """Return an environment with TF-Agents' interface that appends its returns."""
     from tf_agents.environments import py_environment
     from tf_agents.specs import array_spec
     from tf_agents.trajectories import time_step

@@ -14,10 +14,6 @@ class Loop:
 
     Stable-Baselines3's environments restart in an episode's last step. Those of
     Gymnasium restart in the step after it, which ignores its action.
-
-    Args:
-      work: what to step.
-      vectorisation: name of Gymnasium's class, or as in ``sb3.vectorised``.
     """
 
     def __init__(self, work: Stepping, vectorisation: str):

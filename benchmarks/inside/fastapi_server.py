@@ -25,9 +25,8 @@ def make_app(model: str) -> fastapi.FastAPI:
     """Return the application for the model of an export that explores."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"]
-    )
+    providers = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(model, options, providers=providers)
     generator = np.random.default_rng()
     app = fastapi.FastAPI()
 

@@ -42,14 +42,12 @@ def _request(work: Load, observation: list[float]) -> bytes:
 
 async def _load(work: Load, requests: list[bytes]) -> dict[str, Any]:
     loop = asyncio.get_running_loop()
-    totals = _Totals()
+    answers: list[float] = []
+    errors: list[str] = []
     clients = []
     for number in range(work.clients):
-        _, client = await loop.create_connection(
-            lambda number=number: _Client(requests, number, totals),
-            work.host,
-            work.port,
-        )
+        client = _Client(requests, number, answers, errors)
+        await loop.create_connection(lambda client=client: client, work.host, work.port)
         clients.append(client)
     start, cpu = time.perf_counter(), time.process_time()
     for client in clients:
@@ -61,35 +59,26 @@ async def _load(work: Load, requests: list[bytes]) -> dict[str, Any]:
     await asyncio.sleep(0.2)  # answers on their way
     for client in clients:
         client.close()
-    found = sorted(totals.seconds)
+    found = sorted(answers)
     if not found:
-        raise RuntimeError(f"no answers, {totals.errors} errors: {totals.error}")
+        raise RuntimeError(f"no answers, {len(errors)} errors: {errors[-1:]}")
     return {
         "requests": len(found),
         "requests_per_s": len(found) / seconds,
         "p50_ms": 1e3 * found[len(found) // 2],
         "p99_ms": 1e3 * found[int(0.99 * len(found))],
         "max_ms": 1e3 * found[-1],
-        "errors": totals.errors,
-        "error": totals.error,
+        "errors": len(errors),
         "client_core": cpu / seconds,  # share of a core that the clients took
     }
 
 
-class _Totals:
-    """What all clients saw."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self.errors, self.error = 0, ""
-
-
 class _Client(asyncio.Protocol):
-    """A client on its connection."""
+    """A client on its connection, which appends seconds of answers, and errors."""
 
-    def __init__(self, requests: list[bytes], number: int, totals: _Totals):
+    def __init__(self, requests: list[bytes], number: int, answers: list, errors: list):
         self._requests, self._next = requests, number
-        self._totals, self._data = totals, b""
+        self._answers, self._errors, self._data = answers, errors, b""
         self.active, self._closing = True, False
 
     def connection_made(self, transport: Any) -> None:
@@ -114,17 +103,15 @@ class _Client(asyncio.Protocol):
             return
         self._data = b""
         if data.startswith(b"HTTP/1.1 200"):
-            self._totals.seconds.append(time.perf_counter() - self._start)
+            self._answers.append(time.perf_counter() - self._start)
         else:
-            self._totals.errors += 1
-            self._totals.error = data[:300].decode(errors="replace")
+            self._errors.append(data[:300].decode(errors="replace"))
         if self.active:
             self.send()
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self._closing:
-            self._totals.errors += 1
-            self._totals.error = f"connection lost: {error}"
+            self._errors.append(f"connection lost: {error}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ def measure(work: Bandit) -> dict[str, Any]:
     """Return the estimates by name; those of switch-DR are lists over thresholds."""
     import numpy as np
 
-    estimators = _import_from(work.wheel)
+    e = _import_from(work.wheel)
     with np.load(work.rows) as rows:
         given = {
             "reward": rows["reward"],
@@ -29,18 +29,17 @@ def measure(work: Bandit) -> dict[str, Any]:
     def value(estimator: Any, **arrays: Any) -> float:
         return float(estimator.estimate_policy_value(**given, **arrays))
 
-    e = estimators
-    result: dict[str, Any] = {
+    return {
         "DM": value(e.DirectMethod(), **model),
         "IPS": value(e.InverseProbabilityWeighting()),
         "SNIPS": value(e.SelfNormalizedInverseProbabilityWeighting()),
         "DR": value(e.DoublyRobust(), **model),
         "self-normalized DR": value(e.SelfNormalizedDoublyRobust(), **model),
+        "switch-DR": [
+            value(e.SwitchDoublyRobust(lambda_=threshold), **model)
+            for threshold in thresholds
+        ],
     }
-    for threshold in thresholds:
-        estimate = value(e.SwitchDoublyRobust(lambda_=threshold), **model)
-        result.setdefault("switch-DR", []).append(estimate)
-    return result
 
 
 def _import_from(wheel: str) -> Any:

@@ -26,7 +26,7 @@ def rollouts(work: Pooled) -> dict[str, float]:
     from tfagents_batch.training.config import RunConfig, with_options
     from tfagents_batch.training.experiment import create_algorithm
 
-    env = "benchmarks.work.environments:waiting_cartpole"
+    env = "benchmarks.work.environments:WaitingCartPole"
     options = {
         "pool": "ray",
         "pool_workers": work.workers,

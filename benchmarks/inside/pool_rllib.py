@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.inside import session
-from benchmarks.work.environments import waiting_cartpole
+from benchmarks.work.environments import WaitingCartPole
 from benchmarks.work.pooled import Pooled
 
 
@@ -17,7 +17,7 @@ def measure(work: Pooled) -> dict[str, float]:
     cpus = work.workers + 1
     local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     ray.init(address="local", num_cpus=cpus, log_to_driver=False, **local)
-    register_env("waiting", lambda _: waiting_cartpole(work.milliseconds))
+    register_env("waiting", lambda _: WaitingCartPole(work.milliseconds))
     config = (
         PPOConfig()
         .environment("waiting")

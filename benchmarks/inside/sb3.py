@@ -21,13 +21,10 @@ class Learning:
 
     Args:
       work: what to train on.
-      model: the constructed algorithm; its environments report returns as SB3's
-        monitors do.
-      parameters: number of trainable numbers, without target networks and temperature.
+      model: the algorithm, whose environments report returns as SB3's monitors do.
+      parameters, own, versions: as of sessions and works.
       updates: function that reads the number of steps of each optimizer so far, by the
         names in ``OffPolicy.same``; that of PPO and A2C is "values".
-      own: properties that may differ between contenders.
-      versions: versions of the contender's own packages.
       target_calls: DQN's calls of the environments between copies to the target
         network; else target networks move with every step of the actor.
       differs: ``{key of same: (value, reason)}`` of declared differences.
@@ -115,7 +112,7 @@ class Learning:
         self._model.get_env().close()
 
 
-def arguments(work: Training | OffPolicy, num_envs: int) -> dict[str, Any]:
+def arguments(work: Training | OffPolicy) -> dict[str, Any]:
     """Return the arguments that the algorithms of SB3 and SBX share."""
     policy: dict[str, Any] = {"optimizer_kwargs": {"eps": work.adam_epsilon}}
     shared: dict[str, Any] = {
@@ -144,7 +141,7 @@ def arguments(work: Training | OffPolicy, num_envs: int) -> dict[str, Any]:
             "n_epochs": work.epochs,
             "clip_range": work.clip_ratio,
         }
-    train_freq, gradient_steps = work.calls(num_envs)
+    train_freq, gradient_steps = work.calls()
     policy["net_arch"] = list(work.hidden)
     shared |= {
         "buffer_size": work.capacity,
@@ -157,7 +154,7 @@ def arguments(work: Training | OffPolicy, num_envs: int) -> dict[str, Any]:
     if work.algorithm == "dqn":
         start, end, _ = work.epsilon
         return shared | {
-            "target_update_interval": work.target_steps(num_envs),
+            "target_update_interval": work.target_steps(),
             "exploration_initial_eps": start,
             "exploration_final_eps": end,
         }

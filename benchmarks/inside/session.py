@@ -34,22 +34,14 @@ class Measured(NamedTuple):
 class Session(Protocol):
     """A constructed contender.
 
-    Attributes:
-      same: properties that must be equal for all contenders of a row.
-      own: printed properties that may differ: workers, autoreset mode, settings.
-      versions: versions of this contender's own packages.
-
-    These are optional:
-
-      measure: function that works for given ``seconds``, or for a number of blocks if
-        it is not None, and returns ``Measured``; else ``block`` is repeated.
-      episodes: returns of the episodes that have ended, in order.
-      differs: ``{key of same: reason}`` of the differences in its work; printed.
+    These are optional: ``measure``, which is called as ``repeat`` and used instead of
+    ``block``; ``episodes``, the returns of the episodes that have ended, in order; and
+    ``differs``, a reason for each difference of ``same`` by its key.
     """
 
-    same: dict[str, Any]
-    own: dict[str, Any]
-    versions: dict[str, str]
+    same: dict[str, Any]  # properties that must be equal for all contenders of a row
+    own: dict[str, Any]  # properties that may differ: workers, autoreset mode, settings
+    versions: dict[str, str]  # of this contender's own packages
 
     def block(self) -> int:
         """Do a block of work; return its env steps."""
@@ -75,12 +67,7 @@ def repeat(
 
 
 def main(start: Callable[..., Session], *packages: str) -> None:
-    """Run a contender and print its result.
-
-    Args:
-      start: function of the work and the contender's options that returns a session.
-      *packages: packages to import before, so that this is timed separately.
-    """
+    """Import large packages, run the contender that ``start`` returns, and print."""
     with result_line() as result, contextlib.ExitStack() as stack:
         work, options = flags()
         turn = stack.enter_context(_turns(options.pop("turns", None)))
@@ -93,10 +80,7 @@ def run(
     packages: Sequence[str] = (),
     turn: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Start a contender, do its work, and return its result.
-
-    After the warm-up, ``turn`` waits until this contender may measure.
-    """
+    """Run a contender; after the warm-up, ``turn`` waits until it may measure."""
     phases: dict[str, float] = {}
     with _timed(phases, "import"):
         for name in packages:

@@ -49,7 +49,6 @@ class Trained:
         after it, the rounds and the metrics.
       call: function of the steps so far that returns the arguments of the program:
         steps to reach, and the largest number of rounds.
-      env: constructors of the environments, if ``run.env`` is not used.
     """
 
     def __init__(
@@ -58,18 +57,13 @@ class Trained:
         same: Callable[[Any], dict[str, Any]],
         check: Callable[[int, int, int, Mapping[str, float]], None],
         call: Callable[[int], tuple[int, int]],
-        env: Any = None,
         differs: Mapping[str, str] = {},
     ):
         from tfagents_batch.training.experiment import Experiment
 
-        experiment = Experiment(run, run.recipe(env))
-        try:
-            self.same = same(experiment.algorithm)
-            experiment.start(0)
-        except BaseException:
-            experiment.close()
-            raise
+        experiment = Experiment(run, run.recipe())
+        self.same = same(experiment.algorithm)
+        experiment.start(0)
         self.program = experiment.program
         self.close = experiment.close
         self.own = {
@@ -78,7 +72,6 @@ class Trained:
             "threads": experiment.resources.threads,
             "compile": run.compile,
             "device": experiment.placement.name,
-            "compiled": "in the warm-up",
         }
         self.differs = dict(differs)
         self.versions = versions("tensorflow", "keras")

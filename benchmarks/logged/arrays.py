@@ -8,11 +8,7 @@ from tfagents_batch.errors import UserError
 
 
 def write(table: pathlib.Path, path: pathlib.Path) -> None:
-    """Write the training samples of the newest partition, by episode and time.
-
-    Raises:
-      UserError: if a sample has several rewards.
-    """
+    """Write the training samples of the newest partition, by episode and time."""
     import numpy as np
 
     from tfagents_batch.offline import dense

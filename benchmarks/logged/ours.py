@@ -53,11 +53,7 @@ def prepare(
 ) -> dict[str, Any]:
     """Write rows and their timeline; return seconds, and rows per second of reading.
 
-    Args:
-      table: folder of the timeline; the rows are beside it.
-      count: number of rows.
-      box: whether actions are vectors.
-      samples: path for the samples as arrays, if any.
+    The rows are beside the timeline. ``samples`` is a path for its arrays, if any.
     """
     import duckdb
 
@@ -66,10 +62,9 @@ def prepare(
     from tfagents_batch.offline.timeline_config import TimelineConfig
     from tfagents_batch.offline.validator import validate
 
-    path = table.parent / "rows.parquet"
+    path, mode = table.parent / "rows.parquet", "continuous" if box else "discrete"
     query = ROWS.replace("ACTION", BOX if box else DISCRETE)
     duckdb.execute(query.replace("PATH", str(path)), [count])
-    mode = "continuous" if box else "discrete"
     with open_rows(path, mode=mode) as rows:
         validation = _seconds(lambda: validate(rows).raise_for_errors())
     with open_rows(path, mode=mode) as rows:

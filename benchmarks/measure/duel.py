@@ -66,23 +66,34 @@ def lines(name: str, row: Row, played: process.Played) -> list[Result]:
             line["failed"] = failure._asdict()
             continue
         ours, theirs = played.results[row.subject], played.results[rival]
-        values = [[result["value"] for result in each] for each in (ours, theirs)]
+        compare = getattr(row.work, "compare_returns", True)
         line |= {
             "unit": ours[0]["unit"],
             "pairs": len(ours),
-            "ratio": ratios.of_pairs(*values)._asdict(),
             "work": ours[0]["same"],
             "differs": _differs(row.subject, ours[0]) | _differs(rival, theirs[0]),
-            **parity(ours, theirs, getattr(row.work, "compare_returns", True)),
+            **parity(ours, theirs, compare),
+            **_side("subject", ours),
+            **_side("rival", theirs),
         }
-        for side, ran, figures in zip(
-            ("subject", "rival"), (ours, theirs), values, strict=True
-        ):
-            line[f"{side}_value"] = ratios.median(figures).median
-            line[f"{side}_values"] = figures
-            line[f"{side}_phases"] = _phases(ran)
-            line[f"{side}_own"] = ran[0]["own"] | {"versions": ran[0]["versions"]}
+        figures = line["subject_values"], line["rival_values"]
+        line["ratio"] = ratios.of_pairs(*figures)._asdict()
     return recorded
+
+
+def _side(side: str, ran: Sequence[Result]) -> Result:
+    """Return the fields of one side: its figures, median seconds, and properties."""
+    values = [result["value"] for result in ran]
+    phases = {
+        phase: round(ratios.median([x["phases"][phase] for x in ran]).median, 4)
+        for phase in ran[0]["phases"]
+    }
+    return {
+        f"{side}_value": ratios.median(values).median,
+        f"{side}_values": values,
+        f"{side}_phases": phases,
+        f"{side}_own": ran[0]["own"] | {"versions": ran[0]["versions"]},
+    }
 
 
 def parity(
@@ -126,11 +137,3 @@ def _differs(name: str, result: Result) -> Result:
     declared, same = result.get("differs", {}), result["same"]
     values = {key: {"is": same.get(key), "why": why} for key, why in declared.items()}
     return {name: values} if values else {}
-
-
-def _phases(results: Sequence[Result]) -> dict[str, float]:
-    """Return the median seconds of each phase."""
-    return {
-        phase: round(ratios.median([x["phases"][phase] for x in results]).median, 4)
-        for phase in results[0]["phases"]
-    }

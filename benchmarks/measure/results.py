@@ -47,9 +47,7 @@ def origin(line: dict[str, Any], what: str) -> str:
 
 def newest(lines: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Return the lines of every row's last run; rows are in order of their first."""
-    dates: dict[str, str] = {}
-    for line in lines:
-        dates[line["row"]] = max(dates.get(line["row"], ""), line["date"])
+    dates = {line["row"]: line["date"] for line in lines}  # the last ones
     return {
         row: [x for x in lines if (x["row"], x["date"]) == (row, date)]
         for row, date in dates.items()

@@ -14,7 +14,6 @@ from benchmarks.contenders import (
     CONTENDERS,
     JAX,
     LIMIT,
-    LOCKSTEP,
     SAMPLE_FACTORY,
     SB3,
     SBX,
@@ -83,15 +82,17 @@ REGIMES: dict[str, dict[str, int]] = {
 _LONG = {"p1": 60_000, "p2": 200_000, "p3": 400_000}
 
 
-def _ppo(env: str, steps: Mapping[str, int], goals: Sequence[float]) -> dict[str, Row]:
-    """Return a row for each regime, against Stable-Baselines3."""
-    stem = env.partition("-")[0]
+def _ppo(
+    stem: str, env: str, goals: Sequence[float], where: str = "", **steps: int
+) -> dict[str, Row]:
+    """Return rows beside Stable-Baselines3, or JAX in the graph; steps by regime."""
+    subject, peer = ("ppo_ours_tf", JAX) if where else ("ppo_ours", SB3)
     return {
-        f"ppo-{stem.lower()}-{regime}": _row(
-            f"PPO, {env}, {regime.upper()}",
-            Training(env, steps=steps[regime], **REGIMES[regime]),
-            "ppo_ours",
-            {SB3: goal},
+        f"ppo-{stem}-{regime}": _row(
+            f"PPO, {env}{where}, {regime.upper()}",
+            Training(env, steps=(_LONG | steps)[regime], **REGIMES[regime]),
+            subject,
+            {peer: goal},
         )
         for regime, goal in zip(REGIMES, goals, strict=True)
     }
@@ -213,29 +214,12 @@ ASYNCHRONOUS = {
         {SAMPLE_FACTORY: 8},
         ("appo_sample_factory",),
     ),
-    "a2c-uneven": Row(
-        "A2C, CartPole-v1 with steps of 1 ms, and one of 10 ms: first 6 of 8",
-        Asynchronous(
-            "CartPole-v1",
-            num_envs=8,
-            length=16,
-            train_rows=128,
-            steps=100_000,
-            learning_rate=2e-3,  # so that so few steps suffice to learn the task
-            wait=(1.0,) * 7 + (10.0,),
-            wait_for=6,
-            compare_returns=True,
-        ),
-        "a2c_first",
-        {LOCKSTEP: 2.5},
-        ("a2c_lockstep",),
-    ),
 }
 
 TRAINING = {
-    **_ppo("CartPole-v1", _LONG, (10, 4.5, 2.2)),
-    **_ppo("Pendulum-v1", _LONG, (8, 4, 2)),
-    **_ppo("HalfCheetah-v5", {"p1": 60_000, "p2": 120_000, "p3": 250_000}, (5, 3, 2)),
+    **_ppo("cartpole", "CartPole-v1", (10, 4.5, 2.2)),
+    **_ppo("pendulum", "Pendulum-v1", (8, 4, 2)),
+    **_ppo("halfcheetah", "HalfCheetah-v5", (5, 3, 2), p2=120_000, p3=250_000),
     "ppo-cartpole-p1-peers": _row(
         "PPO, CartPole-v1, P1", _CARTPOLE_P1, "ppo_ours", {SBX: 6, TF_AGENTS: 5}
     ),
@@ -246,15 +230,7 @@ TRAINING = {
         "ppo_ours",
         {TF_AGENTS: 5},
     ),
-    **{
-        f"ppo-tf-cartpole-{regime}": _row(
-            f"PPO, CartPole-v1 in the graph, {regime.upper()}",
-            Training("CartPole-v1", steps=_LONG[regime], **REGIMES[regime]),
-            "ppo_ours_tf",
-            {JAX: goal},
-        )
-        for regime, goal in zip(REGIMES, (0.7, 0.6, 0.6), strict=True)
-    },
+    **_ppo("tf-cartpole", "CartPole-v1", (0.7, 0.6, 0.6), " in the graph"),
     # Ours is an approximation: fixed rollouts replace whole episodes, and shuffled
     # steps replace chunks.
     "ppo-batch-ppo-pendulum": _row(

@@ -69,11 +69,6 @@ WRITERS: dict[str, Callable[[Sequence[Line]], str]] = {
 }
 
 
-def written(name: str, lines: Sequence[Line]) -> str:
-    """Return the table of a results file; a sentence if it has no lines."""
-    return WRITERS[name](lines) if lines else "No result is recorded yet."
-
-
 def _table(
     columns: Sequence[str],
     lines: Sequence[Line],

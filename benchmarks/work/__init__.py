@@ -1,4 +1,1 @@
-"""Work of the contenders, as frozen dataclasses, and the environments for it.
-
-All contenders import these modules, so they import none of the compared libraries.
-"""
+"""Work of the contenders, and environments; imports none of the compared libraries."""

@@ -6,27 +6,21 @@ Games import their packages only when they are created.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 
 
-class Waiting(gymnasium.Wrapper):
-    """Wait some milliseconds before each step of an environment."""
+class WaitingCartPole(gymnasium.Wrapper):
+    """CartPole-v1 whose steps wait some milliseconds."""
 
-    def __init__(self, constructor: Callable[[], gymnasium.Env], milliseconds: float):
-        super().__init__(constructor())
+    def __init__(self, milliseconds: float):
+        super().__init__(gymnasium.make("CartPole-v1"))
         self._seconds = milliseconds / 1000
 
     def step(self, action):
         time.sleep(self._seconds)
         return super().step(action)
-
-
-def waiting_cartpole(milliseconds: float) -> gymnasium.Env:
-    """Create CartPole-v1 whose steps wait."""
-    return Waiting(lambda: gymnasium.make("CartPole-v1"), milliseconds)
 
 
 def atari(game: str, **kwargs: Any) -> gymnasium.Env:

@@ -37,9 +37,8 @@ def commit() -> str | None:
     """Return the commit, with ``+`` if files differ from it; None without git."""
     try:
         head = _git("rev-parse", "HEAD")
-        changed = _git(
-            "status", "--porcelain", "--", "tfagents_batch", "benchmarks/*.py"
-        )
+        ours = "tfagents_batch", "benchmarks/*.py"
+        changed = _git("status", "--porcelain", "--", *ours)
     except (OSError, subprocess.CalledProcessError):
         return None
     return head[:12] + ("+" if changed else "")

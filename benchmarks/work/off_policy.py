@@ -1,7 +1,4 @@
-"""Work of training with a replay, the same for every contender.
-
-Peers import this file too, in an interpreter that may have no TensorFlow.
-"""
+"""Work of training with a replay, the same for every contender."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ class OffPolicy(Learned):
 
     A block of work is ``block`` environment steps with their updates. The first block
     also has the warm-up, so that learning has started when the measurement begins.
-    Peers may also run with one environment instead of B, whichever is faster.
     """
 
     batch_size: int  # transitions per update
@@ -67,31 +63,17 @@ class OffPolicy(Learned):
         part = min(1.0, step / length)
         return (1 - part) * start + part * end
 
-    def calls(self, num_envs: int) -> tuple[int, int]:
-        """Return a peer's calls of its batch between trainings, and their updates.
+    def calls(self) -> tuple[int, int]:
+        """Return a peer's calls of its batch between trainings, and their updates."""
+        between = max(self.train_every, self.num_envs)
+        trainings, rest = divmod(between, self.train_every)
+        assert not rest and between % self.num_envs == self.block % between == 0
+        return between // self.num_envs, self.train_updates * trainings
 
-        They give the same updates per step, or no whole numbers do (``ValueError``).
-        """
-        every, updates = self.train_every, self.train_updates
-        between = max(every, num_envs)
-        if between % every or between % num_envs or self.block % between:
-            raise ValueError(
-                f"{num_envs} environments cannot train {updates} times in {every} "
-                f"steps, in blocks of {self.block}"
-            )
-        return between // num_envs, updates * between // every
-
-    def target_steps(self, num_envs: int) -> int:
-        """Return DQN's environment steps between copies to the target network.
-
-        ``ValueError`` if no whole number of calls has as many updates.
-        """
+    def target_steps(self) -> int:
+        """Return DQN's environment steps between copies to the target network."""
         steps, rest = divmod(self.target_every * self.train_every, self.train_updates)
-        if rest or steps % num_envs:
-            raise ValueError(
-                f"{num_envs} environments cannot make {self.target_every} updates "
-                "between copies to the target network"
-            )
+        assert not rest and steps % self.num_envs == 0
         return steps
 
     def same(
@@ -101,16 +83,12 @@ class OffPolicy(Learned):
         env_steps: int,
         **fields: Any,
     ) -> dict[str, Any]:
-        """Return what must be equal for every contender.
+        """Return what must be equal for every contender, with hyperparameters in use.
 
-        Args:
-          parameters: number of trainable numbers, counted in the networks in use;
-            without target networks and the temperature.
-          updates, env_steps: updates of measured blocks, and their transitions. Updates
-            are those of the "values", and of "actor" and "temperature" if there are
-            any. A contender whose transitions are no multiple of ``train_every`` must
-            check its counts against ``updates_due`` itself.
-          **fields: hyperparameters in use.
+        Parameters are counted without target networks and the temperature. Updates of
+        "values", and of "actor" and "temperature" if there are any, were made in some
+        steps. A contender whose transitions are no multiple of ``train_every`` must
+        check its counts against ``updates_due`` itself.
         """
         loss = "huber" if self.algorithm == "dqn" else "squared"
         norm = self.gradient_norm

@@ -1,7 +1,4 @@
-"""Works: what contenders step or train, the same for every contender of a row.
-
-Peers import this file too, in an interpreter that may have no TensorFlow.
-"""
+"""Works: what contenders step or train, the same for every contender of a row."""
 
 from __future__ import annotations
 
@@ -16,8 +13,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-
-from benchmarks.work.environments import Waiting
 
 OBJECTIVE = "importance weighting, adaptive KL penalty with a cutoff"
 
@@ -80,10 +75,7 @@ class Stepping(Work):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Learned(Work):
-    """Training; subclasses describe algorithms.
-
-    They have ``block_steps``, the environment steps of a block.
-    """
+    """Training; subclasses have ``block_steps``, the environment steps of a block."""
 
     steps: int  # env steps of a whole run, with warm-up
     algorithm: str
@@ -196,10 +188,7 @@ class PresetTraining(Training):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asynchronous(Learned):
-    """Actor-critic training whose environments do not all wait for each other.
-
-    A block has ``block`` updates.
-    """
+    """Actor-critic training without waiting; a block has ``block`` updates."""
 
     length: int  # largest number of steps of an environment in a piece of experience
     train_rows: int  # transitions of an update
@@ -207,8 +196,6 @@ class Asynchronous(Learned):
     learning_rate: float = 7e-4
     entropy_scale: float = 0.01
     block: int = 10
-    wait: tuple[float, ...] = ()  # milliseconds of each environment's steps
-    wait_for: int | None = None  # environments that a step waits for, if not for all
     compare_returns: bool = False
 
     @property
@@ -216,19 +203,11 @@ class Asynchronous(Learned):
         """Environment steps of a block."""
         return self.train_rows * self.block
 
-    def constructors(self) -> list[Callable[[], gymnasium.Env]]:
-        """Return a function for each environment that creates it."""
-        one = self.constructor()
-        if not self.wait:
-            return [one] * self.num_envs
-        return [functools.partial(Waiting, one, each) for each in self.wait]
-
     def same(self, parameters: int, rows: int) -> dict[str, Any]:
         """Return what must be equal, with the parameters and the rows of an update."""
         return described(
-            self.constructors()[0],
+            self.constructor(),
             num_envs=self.num_envs,
-            wait=list(self.wait),
             transitions_an_update=rows,
             parameters=parameters,
             precision="float32",

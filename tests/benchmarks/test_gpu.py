@@ -1,15 +1,12 @@
 """Rows that need a GPU: their choice, their table, and a dry run on the CPU."""
 
-import dataclasses
 import fcntl
-import importlib
 import subprocess
 import sys
 
 import pytest
 
 from benchmarks import gpu
-from benchmarks.contenders import CONTENDERS
 from benchmarks.inside import session
 from benchmarks.measure import process, results, tables
 from benchmarks.measure.gpu_rows import ROWS, Row, Run
@@ -18,12 +15,6 @@ from benchmarks.work.works import Stepping
 from tests.benchmarks.contenders.talks import Work
 from tfagents_batch.errors import UserError
 
-TRAINED = [
-    pytest.param(run, id=f"{name}-{run.setting}")
-    for name, row in ROWS.items()
-    for run in row.runs
-    if CONTENDERS[run.contender].module not in ("jax_loop", "stepping_ours")
-]
 WORK = Stepping("CartPole-v1", 2, block=4, seconds=0.0, blocks=1)
 
 
@@ -40,35 +31,20 @@ def ran(value, device="gpu"):
     return {"value": value, "phases": phases, "own": own, "same": {}, "versions": {}}
 
 
-def test_a_figure_is_compared_and_its_machine_is_named():
+def test_the_table_compares_figures_and_names_what_is_missing():
     text = table("cartpole-4096", ran(1e7), ran(2e7))
     assert "| 10,000,000 env steps/s | 0.5 times JAX loop | 25.5 |" in text
     assert "| JAX loop | 20,000,000 env steps/s |  | 25.5 |" in text
     assert "a GPU, TensorFlow 2.21.0; 16 cores of a CPU, load 0.1, commit abc" in text
-
-
-def test_times_of_a_step_are_subtracted():
     text = table("step", ran(1e6 / 100, "cpu"), ran(1e6 / 138))
     assert "| GPU's program | 138 µs | +38.0 µs to CPU's program |" in text
-
-
-def test_a_skipped_run_leaves_a_figure_without_comparison():
     text = table("cartpole-64", ran(1e6), "jax is not installed")
     assert "| 1,000,000 env steps/s |  | 25.5 |" in text
     assert "| JAX loop | skipped: jax is not installed |  |  |" in text
-
-
-def test_a_jax_that_sees_no_gpu_is_not_compared():
     text = table("cartpole-64", ran(1e6), ran(1e5, "cpu"))
     assert "| JAX loop | skipped: it sees no GPU |" in text
-
-
-def test_our_run_on_a_wrong_device_is_a_failure():
     text = table("step", ran(1e4, "cpu"), ran(1e4, "cpu"))
     assert "| GPU's program | failed: used the cpu |" in text
-
-
-def test_a_failure_is_in_the_table():
     failure = Failure("off_policy_ours", "did not end within 45 s", "")
     text = table("sac", failure, ran(900.0))
     assert "| two programs | failed: did not end within 45 s |  |  |" in text
@@ -126,17 +102,6 @@ def test_without_a_gpu_one_line_says_so(monkeypatch, capsys):
     assert line.startswith("error: ") and line.endswith("runs all rows on the CPU")
 
 
-@pytest.mark.parametrize("run", TRAINED)
-def test_the_settings_of_a_run_are_valid(run):
-    contender = CONTENDERS[run.contender]
-    module = importlib.import_module(f"benchmarks.contenders.{contender.module}")
-    given = {"in_graph": False, "precision": "float32"}
-    if contender.module != "ppo_ours":
-        given = {}
-    config = module.config(run.work, **given | dict(contender.options) | run.options)
-    assert config.check().device == run.options["device"]
-
-
 @pytest.mark.xla
 def test_runs_of_a_row_are_measured_in_processes_of_their_own():
     options = {"device": "cpu", "batched": True}
@@ -176,12 +141,3 @@ def test_a_dry_run_measures_every_row_and_records_nothing(tmp_path):
     assert len(done.stdout.splitlines()) == 2 + 2 + len(runs) + 2
     assert "failed" not in done.stdout
     assert not [*tmp_path.iterdir()]
-
-
-def test_tiny_works_are_works_of_the_rows():
-    kinds = {type(run.work) for row in ROWS.values() for run in row.runs}
-    assert kinds == {*gpu.TINY}
-    for row in ROWS.values():
-        for run in row.runs:
-            tiny = gpu.adapted(run.work, gpu.Command(dry_run=True))
-            assert tiny.num_envs == 2 and dataclasses.asdict(tiny)
