@@ -95,7 +95,3 @@ def test_a_manifest_that_is_not_readable_is_refused(tmp_path, text):
     (tmp_path / "ds=1" / manifest.NAME).write_text(text)
     with pytest.raises(UserError):
         manifest.check_change(tmp_path, Schema(), TimelineConfig())
-
-
-def test_a_folder_without_partitions_has_no_newest_one(tmp_path):
-    assert manifest.newest(tmp_path / "none") is None

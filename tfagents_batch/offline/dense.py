@@ -89,12 +89,7 @@ def partition(folder: str | Path) -> Partition:
 
 
 def row_bytes(schema: Schema, columns: int | None = None) -> int:
-    """Return the bytes of a dense row.
-
-    Args:
-      schema: schema of the rows.
-      columns: numbers of a state; None for one for each feature.
-    """
+    """Return the bytes of a dense row, of whose state ``columns`` numbers are kept."""
     columns = len(schema.features) if columns is None else columns
     state, actions = 4 * columns, len(schema.actions)
     if schema.mode == "discrete":
@@ -408,14 +403,7 @@ def steps_to_end(columns: Columns) -> np.ndarray:
 
 
 def of_split(found: Partition, split: str, most: int, missing: float = 0.0) -> Columns:
-    """Return the first rows of a split in the order of episodes and time.
-
-    Args:
-      found: the partition.
-      split: ``TRAIN`` or ``EVALUATE``.
-      most: number of rows, at most.
-      missing: as of ``read``.
-    """
+    """Return the first ``most`` rows of a split in the order of episodes and time."""
     where, limit = f"WHERE split = {literal(split)}", f"LIMIT {int(most)}"
     # Whole rows are sorted only up to the last of these episodes, to save memory.
     first = f"SELECT mdp_key FROM {found.table} {where} ORDER BY mdp_key {limit}"

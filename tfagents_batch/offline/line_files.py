@@ -79,11 +79,7 @@ class LineFiles:
                 self._complete()
 
     def rotate(self) -> None:
-        """Complete the current file, so that readers see its lines.
-
-        Raises:
-          SaveError: if it cannot be written.
-        """
+        """Complete the current file, so that readers see its lines."""
         with self._lock, _reported(self.folder):
             self._complete()
 

@@ -20,14 +20,7 @@ _VERSION = 1
 def write(
     folder: Path, schema: Schema, config: TimelineConfig, facts: dict[str, Any]
 ) -> None:
-    """Write the manifest of a folder.
-
-    Args:
-      folder: folder with the parts of the partition.
-      schema: schema of the rows.
-      config: settings of the timeline.
-      facts: further entries.
-    """
+    """Write the manifest of a folder with the parts of a partition, and more facts."""
     settings = configs.to_dict(config)
     text = json.dumps(settings, sort_keys=True)
     found = {
@@ -79,11 +72,6 @@ def schema(folder: Path) -> Schema:
 
 def check_change(output: Path, found: Schema, config: TimelineConfig) -> None:
     """Check that new samples mean the same as those of the newest partition.
-
-    Args:
-      output: folder of the table.
-      found: schema of the new rows.
-      config: settings of the new samples.
 
     Raises:
       UserError: with the differences.

@@ -13,7 +13,7 @@ from tfagents_batch.offline.engines import contents
 from tfagents_batch.offline.engines.contents import Content
 from tfagents_batch.offline.engines.dialect import DUCKDB
 from tfagents_batch.offline.reading.files import File, check_unchanged, state
-from tfagents_batch.offline.schema import Mode, Schema, types
+from tfagents_batch.offline.schema import ALIAS, Mode, Schema, types
 
 try:
     import duckdb
@@ -21,7 +21,6 @@ try:
     from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
     from tfagents_batch.offline.engines.scratch import Scratch
     from tfagents_batch.offline.reading import staging, view
-    from tfagents_batch.offline.reading.json_lines import ALIAS
 except ImportError as error:
     raise UserError(
         f"logged rows need DuckDB and PyArrow ({error}); "

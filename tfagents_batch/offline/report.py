@@ -91,11 +91,7 @@ class Report:
         return json.dumps(found, indent=2)
 
     def raise_for_errors(self) -> None:
-        """Raise the table as an error if there are errors.
-
-        Raises:
-          UserError: as said.
-        """
+        """Raise the table as a UserError if there are errors."""
         if self.errors:
             raise UserError(f"the logged rows have errors\n{self.table()}")
 

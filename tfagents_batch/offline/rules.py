@@ -65,12 +65,8 @@ def rules(
 ) -> list[Rule]:
     """Return the rules of single rows.
 
-    Args:
-      mode: kind of actions.
-      actions: allowed names; empty allows all.
-      floor: smallest propensity without a warning.
-      with_propensities: whether a missing propensity is an error.
-      weights: weights of metrics whose sum is the reward; empty for no such rule.
+    No ``actions`` allow all names, and without ``weights`` of metrics the reward is not
+    compared with their sum. The other arguments are as in ``validator.Options``.
     """
     found = _missing(mode) + _numbers(mode)
     if mode != "continuous":

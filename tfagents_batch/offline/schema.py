@@ -47,6 +47,8 @@ _TYPES = {
     "model_version": "VARCHAR",
     "policy": "VARCHAR",
 }
+ALIAS = "propensity"  # name of action_probability in SQL of Horizon
+PRESENCE = "_presence"  # suffix of the flags beside lists of features (ReAgent)
 _LISTS = "possible_actions", "final_possible_actions"  # not of continuous actions
 
 

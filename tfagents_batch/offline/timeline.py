@@ -9,7 +9,6 @@ The samples replace one partition of a table as a whole::
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import secrets
@@ -120,7 +119,7 @@ def build(
     if features is not None:
         layout(features, schema.features)  # which checks the ids
     work = _Work(rows, schema, config, progress or (lambda part, text: None))
-    with work.tables():
+    try:
         work.read()
         config = work.config  # with its end_ds
         target = publish.partition(output, config.end_ds)
@@ -140,6 +139,8 @@ def build(
             manifest.write(staged, schema, config, facts)
             work.tell(0.95, "publishing")
         work.tell(1.0, "publishing")
+    finally:
+        rows.engine.drop(OUTPUT, EPISODES, ROWS, INPUT)
     return summary
 
 
@@ -160,14 +161,6 @@ class _Work:
         self._later = None if config.end_ds is None else rows.view
         self._longest: float | None = None
         self._notices: list[str] = []
-
-    @contextlib.contextmanager
-    def tables(self) -> Iterator[None]:
-        """Remove the temporary tables at the end."""
-        try:
-            yield
-        finally:
-            self._engine.drop(OUTPUT, EPISODES, ROWS, INPUT)
 
     def read(self) -> None:
         """Read and check rows and episodes, and find which episodes are too long."""
@@ -199,17 +192,19 @@ class _Work:
             "FROM (SELECT count(*) AS samples, bool_or(NOT not_terminal) AS ends "
             f"FROM {OUTPUT} GROUP BY mdp_id) AS episodes"
         )
-        longest = ""
+        kept = "split IS NOT NULL AND length > 0"
         if self._longest is not None:
-            longest = f" AND length <= {self._engine.dialect.number(self._longest)}"
-        kept = f"split IS NOT NULL{longest}"
+            kept += f" AND length <= {self._engine.dialect.number(self._longest)}"
         # One query, because each one has a cost of its own in Spark.
         markers, unshared, long, last, *endings = self._row(f"""SELECT
           sum(markers),
           coalesce(sum(length) FILTER (WHERE split IS NULL), 0),
           coalesce(sum(length) FILTER (WHERE split IS NOT NULL AND NOT ({kept})), 0),
-          count(*) FILTER (WHERE {kept} AND ending = 'open' AND length > 0),
-          {self._endings(f"{kept} AND length > 0")}
+          count(*) FILTER (WHERE {kept} AND ending = 'open'),
+          count(*) FILTER (WHERE {kept} AND NOT {UNFLAGGED}),
+          count(*) FILTER (WHERE {kept} AND {UNFLAGGED} AND ending = 'terminal'),
+          count(*) FILTER (WHERE {kept} AND {UNFLAGGED} AND ending = 'open'
+            AND continues)
           FROM {EPISODES}""")
         dropped = {
             "duplicates": self._duplicates,
@@ -228,21 +223,6 @@ class _Work:
             )
         return Summary(
             *(target, self._read, dropped, samples, episodes, terminals, tuple(found))
-        )
-
-    def _endings(self, kept: str) -> str:
-        """Return columns that count episodes by what they say of their end.
-
-        Args:
-          kept: SQL of whether an episode has samples.
-        """
-        return ", ".join(
-            f"count(*) FILTER (WHERE {kept} AND {condition})"
-            for condition in (
-                f"NOT {UNFLAGGED}",
-                f"{UNFLAGGED} AND ending = 'terminal'",
-                f"{UNFLAGGED} AND ending = 'open' AND continues",
-            )
         )
 
     def _about_endings(self, flagged: int, ended: int, later: int) -> Iterator[str]:
@@ -293,7 +273,8 @@ class _Work:
         texts = self._texts()
         if self.config.on_duplicate != "error":
             self._engine.table(ROWS, texts.without_duplicates())
-            self._duplicates = self._read - self._value(f"SELECT count(*) FROM {ROWS}")
+            (left,) = self._row(f"SELECT count(*) FROM {ROWS}")
+            self._duplicates = self._read - left
         self._engine.table(EPISODES, texts.episodes(self._later))
         check_rows(self._engine, self._schema, self.config)
         self._find_longest()
@@ -313,7 +294,7 @@ class _Work:
         if share is None:
             return
         percentile = self._engine.dialect.percentile("length", share)
-        found = self._value(f"SELECT {percentile} FROM {EPISODES} WHERE length > 0")
+        (found,) = self._row(f"SELECT {percentile} FROM {EPISODES} WHERE length > 0")
         longest = round(found, 6)  # engines differ in the last digit
         longer, all_ = self._row(
             f"SELECT count(*) FILTER (WHERE length > {longest!r}), count(*) "
@@ -349,6 +330,3 @@ class _Work:
     def _row(self, query: str) -> tuple[Any, ...]:
         (found,) = self._engine.fetch(query)
         return found
-
-    def _value(self, query: str) -> Any:
-        return self._row(query)[0]

@@ -25,11 +25,7 @@ _PLACEHOLDERS = {
 
 
 def check_metrics(schema: Schema, config: TimelineConfig) -> None:
-    """Check that the metrics of ``metric_weights`` are metrics of the rows.
-
-    Raises:
-      UserError: for a name that is none.
-    """
+    """Raise a UserError if a name of ``metric_weights`` is no metric of the rows."""
     for name in config.metric_weights or {}:
         if name not in schema.metrics:
             text = unknown("metric", name, schema.metrics)
@@ -109,11 +105,7 @@ def _refuse(engine: Engine, count: int, text: str, where: str) -> None:
 
 
 def check_samples(engine: Engine, query: str) -> None:
-    """Run the user's query on the samples that are about to be published.
-
-    Args:
-      engine: engine with the views of input and output.
-      query: SQL text in which ``{input}`` and ``{output}`` stand for them.
+    """Run ``validation_sql`` on the samples that are about to be published.
 
     Raises:
       UserError: unless the result is one row in which everything is true.

@@ -1,7 +1,6 @@
 """Samples written by hand, and their import."""
 
-import json
-
+from tests.offline import made
 from tests.support import logged
 from tfagents_batch.offline import manifest
 from tfagents_batch.offline.samples import partition
@@ -63,9 +62,7 @@ ARRAYS = {
 
 
 def lines(folder, rows):
-    path = folder / "part-00000.json"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return made.write(folder / "part-00000.json", rows)
 
 
 def write(data, folder, mode="discrete", actions=(), **settings):

@@ -26,11 +26,7 @@ class Content(NamedTuple):
 def query(view: str, mode: Mode, dialect: Dialect, absent: Collection[str] = ()) -> str:
     """Return the query of all contents of a view: kind, name as a string, count.
 
-    Args:
-      view: view with the columns of the mode.
-      mode: kind of actions.
-      dialect: words of the engine.
-      absent: columns that are NULL in all rows, which are not read.
+    Columns that are ``absent``, which are NULL in all rows, are not read.
     """
     action = dialect.name("action")
     found = [

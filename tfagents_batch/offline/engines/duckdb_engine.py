@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -58,23 +59,12 @@ class DuckDBEngine:
 
     def drop(self, *names: str) -> None:
         """Remove tables and views that exist."""
-        for name in names:
-            found = self.fetch(
-                "SELECT table_type FROM information_schema.tables "
-                f"WHERE table_name = {literal(name)}"
-            )
-            for (kind,) in found:
-                what = "VIEW" if kind == "VIEW" else "TABLE"
-                self._connection.execute(f"DROP {what} {name}")
+        for name, kind in itertools.product(names, ("VIEW", "TABLE")):
+            with contextlib.suppress(duckdb.CatalogException):
+                self._connection.execute(f"DROP {kind} {name}")
 
     def write(self, query: str, folder: Path, prefix: str, group_rows: int) -> None:
-        """Write the result of a query as Parquet files into a folder.
-
-        Args:
-          query: SQL of the rows.
-          folder: an empty folder.
-          prefix: beginning of the names of the files.
-          group_rows: rows of a row group.
+        """Write rows as Parquet files with a prefix, in groups of ``group_rows``.
 
         Raises:
           OSError: if a file cannot be written.
@@ -94,12 +84,7 @@ class DuckDBEngine:
         self.view(name, f"SELECT * FROM read_parquet({literals(files)})")
 
     def run(self, work: Callable[[], None], tell: Callable[[float], None]) -> None:
-        """Run statements; an exception in the calling thread ends them.
-
-        Args:
-          work: function that executes statements.
-          tell: called with the part that is done, 0 to 1, where it is known.
-        """
+        """Run statements and tell the part that is done, see ``interruptible.run``."""
         interruptible.run(self._connection, work, tell)
 
     @contextlib.contextmanager

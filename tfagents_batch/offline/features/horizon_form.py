@@ -35,11 +35,7 @@ def read(path: str | Path) -> Specification:
 
 
 def write(given: Specification, path: str | Path) -> None:
-    """Write a specification in Horizon's form, which has no ``n`` and no gate.
-
-    Raises:
-      SaveError: if the file cannot be written.
-    """
+    """Write a specification in Horizon's form, which has no ``n`` and no gate."""
     features = specification.to_dict(given)["features"]
     entries = {name: json.dumps(entry) for name, entry in features.items()}
     text_files.write(json.dumps(entries, indent=2), path)

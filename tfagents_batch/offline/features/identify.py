@@ -63,16 +63,13 @@ class Normality(NamedTuple):
 def identify(
     feature: int, facts: Facts, sample: np.ndarray, settings: FeatureSettings
 ) -> tuple[Feature, Normality | None]:
-    """Return type and parameters of a feature.
+    """Return type and parameters of a feature, and statistics if it is continuous.
 
     Args:
       feature: id of the feature.
       facts: facts on all values; they are finite.
       sample: f32 ``[n]``, values that are examined.
       settings: checked settings.
-
-    Returns:
-      The feature, and the statistics if it is continuous.
 
     Raises:
       UserError: if the values cannot have the type of an override.

@@ -55,12 +55,7 @@ svg text{font:11px system-ui,sans-serif;fill:#5b6472}
 
 
 def page(search: Search, source: str) -> str:
-    """Return the page.
-
-    Args:
-      search: result of ``find``.
-      source: text that says where the rows are from.
-    """
+    """Return the page of a search; ``source`` says where the rows are from."""
     features = search.by_importance
     odd = [x for x in features if x.suspicions]
     rows = "".join(_row(x, _most(features)) for x in features)

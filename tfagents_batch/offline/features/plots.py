@@ -58,13 +58,7 @@ def _most(values: np.ndarray) -> tuple[float, float]:
 
 
 def svg(given: Bars, color: str, title: str) -> str:
-    """Return a plot of bars.
-
-    Args:
-      given: the bars.
-      color: of the bars, as in CSS.
-      title: text that a browser shows at the mouse.
-    """
+    """Return a plot of bars; a browser shows the title at the mouse."""
     count = len(given.heights)
     room = WIDTH / max(count, 4)  # one bar alone is not as wide as the plot
     gap = min(0.15 * room, 3)

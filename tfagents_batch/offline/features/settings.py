@@ -38,11 +38,7 @@ class FeatureSettings:
 
 
 def checked(given: FeatureSettings) -> FeatureSettings:
-    """Check the settings; ids in ``feature_overrides`` may be numbers.
-
-    Raises:
-      UserError: for a bad value.
-    """
+    """Check the settings; ids in ``feature_overrides`` may be numbers."""
     overrides = given.feature_overrides
     if isinstance(overrides, dict):
         overrides = {str(name): kind for name, kind in overrides.items()}

@@ -179,20 +179,12 @@ def _parameter(value: Any, where: str, is_list: bool) -> Any:
 
 
 def read(path: str | Path) -> Specification:
-    """Return the specification of a file.
-
-    Raises:
-      UserError: if it cannot be read, see ``from_dict``.
-    """
+    """Return the specification of a file, see ``from_dict``."""
     return from_dict(text_files.read_json(path), str(path))
 
 
 def write(given: Specification, path: str | Path) -> None:
-    """Write a specification to a file, with a line for each feature.
-
-    Raises:
-      SaveError: if it cannot be written.
-    """
+    """Write a specification to a file, with a line for each feature."""
     content = to_dict(given)
     features = content.pop("features")
     head = [f"  {json.dumps(k)}: {json.dumps(x)}," for k, x in content.items()]

@@ -148,9 +148,7 @@ def _drawn(rows: Rows, seed: int, shares: Mapping[int, float]) -> str:
 def _entries(rows: Rows, origin: str = "") -> str:
     """Return the query of all values: id, v (f32), finite, value, file, row.
 
-    Args:
-      rows: open rows.
-      origin: result of ``_drawn``, for reward and u instead of file and row.
+    Those of an ``origin``, see ``_drawn``, have reward and u instead of file and row.
     """
     others = "reward, u" if origin else "file, row"
     return f"""

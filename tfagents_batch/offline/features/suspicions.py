@@ -41,10 +41,8 @@ def suspicions(
 
     Args:
       facts: facts on all of its values.
-      feature: its type and parameters; None if it is left out.
-      sample: f32 ``[n]``, some of its values.
-      normalized: ``[n, columns]``, the same, normalized.
-      min_samples: number of values below which it is left out.
+      feature: its type and parameters; None below ``min_samples`` values.
+      sample, normalized: f32 ``[n]`` and ``[n, columns]``, some of its values.
     """
     if facts.infinite:
         text = f"{facts.infinite:,} values are infinite or beyond float32"

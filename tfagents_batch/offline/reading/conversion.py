@@ -77,8 +77,7 @@ def is_safe(source: Any, target: str) -> bool:
 def unread(failures: Mapping[str, tuple[str, str]]) -> str:
     """Return a map from columns that could not be converted to their values as JSON.
 
-    Args:
-      failures: for each column that may fail, a condition and the value.
+    ``failures`` has a condition and the value of each column that may fail.
     """
     if not failures:
         return f"NULL::{UNREAD}"

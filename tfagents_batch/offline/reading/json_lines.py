@@ -10,10 +10,9 @@ from pathlib import Path
 import duckdb
 
 from tfagents_batch.offline.reading.conversion import converted, unread
-from tfagents_batch.offline.schema import Mode, types
+from tfagents_batch.offline.schema import ALIAS, Mode, types
 from tfagents_batch.offline.sql import identifier, literal, literals
 
-ALIAS = "propensity"  # name of action_probability in SQL of Horizon
 FIRSTS = "json_files"  # table of ``parse``
 _SMALL = 64 * 2**20  # bytes; of more, the keys of one line in 100 are read
 

@@ -13,11 +13,9 @@ from tfagents_batch.offline.engines.contents import Content
 from tfagents_batch.offline.engines.spark_engine import SparkEngine
 from tfagents_batch.offline.engines.spark_sql import SPARK
 from tfagents_batch.offline.reading import files
-from tfagents_batch.offline.schema import Mode, Schema, types
+from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, Schema, types
 
 VIEW = "logged_rows"
-_ALIAS = "propensity"  # name of action_probability in SQL of Horizon
-_PRESENCE = "_presence"  # suffix of the flags beside lists of features (ReAgent)
 _WHOLE = "tinyint", "smallint", "int", "bigint", "string"
 # Types of Spark that a cast reads without loss.
 _READABLE = {
@@ -156,7 +154,7 @@ def _of_json(mode: Mode, extra: tuple[str, ...]) -> str:
         name: SPARK.type(kind.replace("MAP(BIGINT", "MAP(VARCHAR"))
         for name, kind in types(mode).items()
     }
-    columns |= {_ALIAS: "DOUBLE", **dict.fromkeys(extra, "STRING")}
+    columns |= {ALIAS: "DOUBLE", **dict.fromkeys(extra, "STRING")}
     return ", ".join(f"{SPARK.name(name)} {kind}" for name, kind in columns.items())
 
 
@@ -169,35 +167,28 @@ def _selected(
     for name, kind in known.items():
         target, value = SPARK.type(kind), "NULL"
         if name in columns:
-            flags = SPARK.name(name + _PRESENCE) if name + _PRESENCE in columns else ""
+            flags = SPARK.name(name + PRESENCE) if name + PRESENCE in columns else ""
             value = _converted(SPARK.name(name), columns[name], kind, name, flags)
-        if name == "action_probability" and _ALIAS in columns:
-            value = f"coalesce({value}, {SPARK.name(_ALIAS)})"
+        if name == "action_probability" and ALIAS in columns:
+            value = f"coalesce({value}, {SPARK.name(ALIAS)})"
             if name not in columns:
-                notices.append(f"column {_ALIAS} is read as action_probability")
+                notices.append(f"column {ALIAS} is read as action_probability")
         found.append(f"CAST({value} AS {target}) AS {SPARK.name(name)}")
     for name in extra:
         value = SPARK.name(name) if name in columns else "NULL"
         found.append(f"{value} AS {SPARK.name(name)}")
-    flags = {name + _PRESENCE for name in known}
-    others = sorted(columns.keys() - known.keys() - {*extra, _ALIAS, "file"} - flags)
+    flags = {name + PRESENCE for name in known}
+    others = sorted(columns.keys() - known.keys() - {*extra, ALIAS, "file"} - flags)
     if others:
         notices.append(f"columns without a meaning are left out: {', '.join(others)}")
     return found, notices
 
 
 def _converted(value: str, source: str, kind: str, column: str, flags: str) -> str:
-    """Return a value that a cast gives the type.
+    """Return a value that a cast gives the type ``kind``; ``source`` is Spark's type.
 
     Args:
-      value: the column as an expression.
-      source: its type in Spark's words.
-      kind: type in the schema.
-      column: name of the column, for the error.
       flags: column that says which entries of a list are present; "" for all.
-
-    Raises:
-      UserError: if the type has no reading.
     """
     if kind == "VARCHAR" and "<" not in source:
         return value

@@ -9,14 +9,13 @@ from typing import Any
 import duckdb
 
 from tfagents_batch.offline.reading.conversion import UNREAD, converted, is_safe, unread
-from tfagents_batch.offline.reading.json_lines import ALIAS, FIRSTS
+from tfagents_batch.offline.reading.json_lines import FIRSTS
 from tfagents_batch.offline.reading.staging import Part
-from tfagents_batch.offline.schema import Mode, types
+from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, types
 from tfagents_batch.offline.sql import identifier, literal, literals
 
 # Columns that say where a row came from, and what could not be converted.
 ADDED = ("file", "row", "unread")
-_PRESENCE = "_presence"  # suffix of the flags beside lists of features (ReAgent)
 
 
 def query(
@@ -88,9 +87,9 @@ def _converted(
             continue
         value, flags = identifier(own), ""
         used.add(name)
-        if own + _PRESENCE in columns:
-            used.add(own + _PRESENCE)
-            flags = identifier(own + _PRESENCE)
+        if own + PRESENCE in columns:
+            used.add(own + PRESENCE)
+            flags = identifier(own + PRESENCE)
         found = converted(value, columns[own], type_, own, flags)
         if not is_safe(columns[own], type_):
             failed = f"{value} IS NOT NULL AND ({found}) IS NULL"

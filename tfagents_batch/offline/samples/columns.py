@@ -9,12 +9,11 @@ import duckdb
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading.conversion import converted
-from tfagents_batch.offline.schema import ACTION, FEATURES, METRICS, Mode
+from tfagents_batch.offline.schema import ACTION, FEATURES, METRICS, PRESENCE, Mode
 from tfagents_batch.offline.sql import identifier
 
 MASK = "_mask"  # suffix of a list of flags of ReAgent: which actions are possible
 POSSIBLE = "possible_actions" + MASK
-_PRESENCE = "_presence"  # the same: which entries of a list are present
 _MISSING = -1337.1337  # value of ReAgent for a missing feature
 _NEAR = 1e-4  # more than the error of that value as a float32
 NEEDED = "mdp_id", "state_features", "action", "reward", "next_state_features"
@@ -55,11 +54,7 @@ def has_samples(columns: Collection[str]) -> bool:
 
 
 def check(columns: Collection[str]) -> None:
-    """Check that the columns are there without which a row is no sample.
-
-    Raises:
-      UserError: with the missing ones.
-    """
+    """Raise a UserError if columns are missing without which a row is no sample."""
     missing = [x for x in NEEDED if x not in columns]
     if missing:
         raise UserError(
@@ -81,12 +76,7 @@ def types(columns: Collection[str], mode: Mode) -> dict[str, str]:
 
 
 def typed(columns: Mapping[str, Any], mode: Mode, several: bool) -> str:
-    """Return expressions of all columns in their types.
-
-    Args:
-      columns: the given columns with their types.
-      mode: kind of actions.
-      several: whether samples have several rewards.
+    """Return expressions of all columns in their types; ``several`` rewards are lists.
 
     Raises:
       UserError: if a type has no reading.
@@ -95,7 +85,7 @@ def typed(columns: Mapping[str, Any], mode: Mode, several: bool) -> str:
     for name, kind in types(columns, mode).items():
         if several and name in _SEVERAL:
             kind += "[]"
-        flags, value = name + _PRESENCE, identifier(name)
+        flags, value = name + PRESENCE, identifier(name)
         present = identifier(flags) if flags in columns else ""
         source = columns[name]
         if str(source) == "JSON" and (kind.startswith("MAP") or "[]" in kind):
@@ -108,12 +98,7 @@ def typed(columns: Mapping[str, Any], mode: Mode, several: bool) -> str:
 
 
 def _without_missing(value: str, kind: str) -> str:
-    """Return features without those that have ReAgent's value for a missing one.
-
-    Args:
-      value: expression of a map from ids to numbers, or of lists of maps.
-      kind: its type.
-    """
+    """Return features without those that have ReAgent's value for a missing one."""
     if kind.endswith("[]"):
         inner = _without_missing("features", kind[:-2])
         return f"list_transform({value}, lambda features: {inner})"

@@ -39,9 +39,6 @@ def query(
       mode: kind of actions.
       config: gives discounts and, where samples do not say it, the split of episodes.
       actions: names of all actions, empty if they are not known.
-
-    Raises:
-      UserError: if samples have no order.
     """
     value = dict(given)
     value |= _times(value)
@@ -69,13 +66,7 @@ def query(
 def reduced(
     names: Collection[str], config: TimelineConfig, metrics: Sequence[str]
 ) -> dict[str, str]:
-    """Return the sums of rewards and metrics, and the last entries of other arrays.
-
-    Args:
-      names: columns that are there.
-      config: its ``gamma``, ``discount`` and ``time_unit`` are those of the sums.
-      metrics: names of the metrics.
-    """
+    """Return the sums of rewards and metrics, and the last entries of other arrays."""
     found = {name: f"{name}[-1]" for name in OF_NEXT if name in names}
     exponent = "i - 1"
     if config.discount == "time":
@@ -94,12 +85,7 @@ def reduced(
 
 
 def action_names(value: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Return expressions of names of actions instead of their numbers and masks.
-
-    Args:
-      value: expressions of the columns.
-      names: names of the actions in the order of their numbers.
-    """
+    """Return expressions of names of actions instead of their numbers and masks."""
     listed, found = literals(names), {}
     for name in {"action", "next_action"} & value.keys():
         number = f"TRY_CAST({value[name]} AS INTEGER)"
