@@ -104,7 +104,6 @@ def write(
         differs from its export; nothing is written then.
       SaveError: if a file cannot be written.
     """
-    check_format(format)
     target = Path(outdir).expanduser()
     _check_target(target)
     if format == "litert" and origin.specification is not None:

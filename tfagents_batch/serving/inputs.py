@@ -35,15 +35,17 @@ class Structure:
     """
 
     def __init__(self, description: Description, *, batch: bool):
-        self._mask, self._batch = description.mask, batch
+        self._batch = batch
         self._leaves = {x.path: x for x in description.with_role("observation")}
+        paths = (x.path for x in self._leaves.values() if x.name == description.mask)
+        self._mask = next(paths, None)
         self.read = self._reader(description.observation_space, (), "observation")
 
     def _reader(self, space: Mapping[str, Any], path: tuple, where: str) -> Read:
         if space["type"] in ("Dict", "Tuple"):
             return self._reader_of_parts(space, path, where)
         leaf, batch = self._leaves[path], self._batch
-        bounds, is_mask = _bounds(space), leaf.name == self._mask
+        bounds, is_mask = _bounds(space), path == self._mask
 
         def read(value: Any, arrays: Arrays) -> None:
             arrays[leaf.name] = array = to_array(value, leaf, where, batch=batch)
@@ -62,12 +64,7 @@ class Structure:
             key: self._reader(inner, (*path, key), f"{where}.{key}")
             for key, inner in (parts.items() if is_dict else enumerate(parts))
         }
-        leaves = {key: self._leaves.get((*path, key)) for key in readers}
-        needed = {
-            key
-            for key, leaf in leaves.items()
-            if self._batch or leaf is None or leaf.name != self._mask
-        }
+        needed = {x for x in readers if self._batch or (*path, x) != self._mask}
         expected = f"{'an object' if is_dict else 'a list'} with {_joined(readers)}"
         kinds = (dict, Mapping) if is_dict else (list, tuple)
 
@@ -108,23 +105,22 @@ def memory(
     """
     inputs = description.with_role("state")
     (first,) = description.with_role("episode_start")
-    rows = () if count is None else (count,)
+    rows, batch = (() if count is None else (count,)), count is not None
+    start = np.full(rows, state is None) if start is None else start
+    start = to_array(start, first, "episode_start", batch=batch)
     if state is None:
-        if start is not None and not np.all(start):
+        if not start.all():
             raise UserError(
                 "episode_start is false, but there is no state; send the state of the "
                 "answer before"
             )
-        found = {x.name: np.zeros((*rows, *x.shape), x.dtype) for x in inputs}
-        return found | {first.name: np.ones(rows, bool)}
+        state = [np.zeros((*rows, *x.shape), x.dtype) for x in inputs]
     if not isinstance(state, (list, tuple)) or len(state) != len(inputs):
         raise UserError(
             f"state is no list of {len(inputs)} arrays; send the state of the answer "
             "before as it is"
         )
-    start = np.zeros(rows, bool) if start is None else start
-    batch = count is not None
-    found = {first.name: to_array(start, first, "episode_start", batch=batch)}
+    found = {first.name: start}
     for index, (each, value) in enumerate(zip(inputs, state, strict=True)):
         found[each.name] = to_array(value, each, f"state[{index}]", batch=batch)
     return found

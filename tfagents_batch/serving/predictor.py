@@ -90,7 +90,6 @@ class Predictor:
                 f"{onnxruntime.__version__}: {error}"
             ) from error
         predictor = cls(description, session, seed)
-        predictor._check_names()
         predictor._check_parity(call)
         return predictor
 
@@ -194,17 +193,6 @@ class Predictor:
         if state is not None:
             raise UserError("state is given, but this policy is not recurrent")
         return feeds
-
-    def _check_names(self) -> None:
-        given = {each.name for each in self._session.get_inputs()}
-        expected = {each.name for each in self.description.inputs}
-        given |= {each.name for each in self._session.get_outputs()}
-        expected |= {*self._outputs}
-        if given != expected:
-            raise UserError(
-                f"{self.description.model} has {', '.join(sorted(given ^ expected))} "
-                f"in the model or in {described.FILE}, but not in both; export again"
-            )
 
     def _check_parity(self, call: Call) -> None:
         """Compare outputs with those that were stored when the export was made."""

@@ -166,7 +166,7 @@ def test_a_wrong_rule_is_one_line(tmp_path, limits, message):
     path = tmp_path / "rules.json"
     path.write_text(json.dumps(limits))
     with pytest.raises(UserError, match=message) as error:
-        rules.decide(evaluation(), rules.read(path))
+        rules.check_names(rules.read(path), ("send", "drop"), ("reward", "click"))
     assert "\n" not in str(error.value)
 
 

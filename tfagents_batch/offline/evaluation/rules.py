@@ -159,11 +159,10 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
     Else a policy is not deployed whose value is too small, or whose metrics break a
     limit.
 
-    Raises:
-      UserError: if a rule names an action or a metric that the rows do not have.
+    Args:
+      given: the evaluation.
+      rules: checked limits, see ``read`` and ``check_names``.
     """
-    rules = rules.check()
-    check_names(rules, tuple(given.diagnostics.served), given.metrics)
     estimator, other = _deciding(given, rules)
     limits = tuple(_actions(given, rules))
     value = _value(given, rules, estimator)

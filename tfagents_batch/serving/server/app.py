@@ -45,8 +45,8 @@ class App:
         endpoints: Endpoints,
         token: str,
         max_body: int,
-        on_start: Callable[[], None] = lambda: None,
-        on_stop: Callable[[], Awaitable[None]] | None = None,
+        on_start: Callable[[], None],
+        on_stop: Callable[[], Awaitable[None]],
     ):
         self._endpoints, self._max_body = endpoints, max_body
         self._token = token.encode()
@@ -153,8 +153,7 @@ class App:
         await send({"type": "lifespan.startup.complete"})
         await receive()  # lifespan.shutdown
         self._endpoints.ready = False
-        if self._on_stop is not None:
-            await self._on_stop()
+        await self._on_stop()
         await send({"type": "lifespan.shutdown.complete"})
 
 
