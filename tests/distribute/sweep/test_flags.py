@@ -65,7 +65,7 @@ CARTPOLE = "--config=cartpole"
         ([CARTPOLE, "--search=seed=1,2"], "--seed cannot be searched; pass --seeds_"),
         ([CARTPOLE, "--search=num_envs=8,16", "--num_envs=8"], "given and searched"),
         ([CARTPOLE, "--search=num_envs=0,16"], "0 is out of bounds; expected at leas"),
-        (["--search=num_envs=8,16"], "there is no environment; pass --env"),
+        (["--search=num_envs=8,16"], "no evaluations in an environment; pass --env"),
         ([CARTPOLE, "--eval_every=0"], "there are no evaluations in an environment"),
         (
             [CARTPOLE, "--num_workers=1", "--envs_per_worker=2"],

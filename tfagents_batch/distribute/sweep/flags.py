@@ -149,13 +149,11 @@ def check(plan: Plan, found: Sequence[Variant], resolve: Callable) -> None:
       resolve: ``api.resolve``.
 
     Raises:
-      UserError: if there is no environment or no evaluation, or ``train`` would refuse
-        all of several random points of the search space.
+      UserError: if there is no evaluation, or ``train`` would refuse all of several
+        random points of the search space.
     """
     names = {*plan.fixed, *plan.search}
     played = "env" in names or all(each.base.env for each in found)
-    if not played and "data" not in names:
-        raise UserError("there is no environment; pass --env or --config")
     off = not played or plan.fixed.get("eval_every") == "0"
     if off and plan.metric.startswith("eval/"):
         raise UserError(

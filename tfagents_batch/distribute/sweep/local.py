@@ -11,14 +11,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from tfagents_batch.distribute.sweep.process import Launch
 from tfagents_batch.envs.shared import cpus
 
+# Starts a command, whose output is appended to a file. Returns a process with ``poll``,
+# ``terminate`` and ``kill`` as of ``subprocess.Popen``; the last one ends all.
+Launch = Callable[[Sequence[str], Path], Any]
 # Its arguments are the number of the process that it ends with, "train" and flags.
 PROGRAM = (sys.executable, "-m", "tfagents_batch.distribute.sweep.local")
+GRACE_SECONDS = 5.0  # from SIGTERM to SIGKILL
+_POLL_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
 
 
@@ -65,6 +71,22 @@ def launchers(jobs: int, program: Sequence[str] = PROGRAM) -> Iterator[Launch]:
             return LocalProcess(flags, output, cores, program)
 
         yield launch
+
+
+def stop(processes: Iterable[Any]) -> None:
+    """Stop processes: they get a few seconds to save, then they are killed."""
+    running = [*processes]
+    try:
+        for process in running:
+            process.terminate()
+        deadline = time.monotonic() + GRACE_SECONDS
+        while any(each.poll() is None for each in running):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_SECONDS)
+    finally:  # also at the second Ctrl-C
+        for process in running:
+            process.kill()
 
 
 def end_with(parent: int) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
+import signal
 import statistics
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.distribute.sweep import process, storage
+from tfagents_batch.distribute.sweep import local, storage
+from tfagents_batch.distribute.sweep.local import Launch
 from tfagents_batch.distribute.sweep.plan import Plan
-from tfagents_batch.distribute.sweep.process import Launch, Training
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import SaveError, UserError
 
+LOG = "*/metrics.jsonl"  # in the folder of a trial, one for each training
+OUTPUT = "output.txt"
 REFUSED = 64  # exit status of a training whose flags are wrong
 _REFUSALS = 3  # so many trials without another end the sweep
 _POLL_SECONDS = 0.1
@@ -28,47 +34,90 @@ class Attempt:
       folder: folder of its trainings.
       plan: plan of the sweep.
       launch: starts a process.
+
+    Attributes:
+      process: process of the training that is running.
+
+    Raises:
+      SaveError: if the folder cannot be written.
     """
 
     def __init__(self, trial: Any, folder: Path, plan: Plan, launch: Launch):
         self.trial, self._folder, self._plan = trial, folder, plan
         self._launch = launch
-        self._values: list[float] = []  # of the trainings that have ended
+        self._ended: list[float] = []  # values of the trainings that have ended
         trial.set_user_attr(FOLDER, folder.name)
-        self.training = self._start()
+        self._start()
 
     def result(self) -> dict[str, Any] | None:
         """Return the arguments of ``Study.tell``; None while the trial is running."""
         from optuna.trial import TrialState
 
-        status = self.training.status  # before the log is read to its end
-        first = not self._values
-        count = len(self.training.values)
-        new = self.training.read()
+        status = self.process.poll()  # before the log is read to its end
+        first, count = not self._ended, len(self._values)
+        new = self._read()
         for step, value in enumerate(new if first else (), count):
             self.trial.report(value, step)
         if status is None:
             if not (first and new and self.trial.should_prune()):
                 return None
-            process.stop([self.training.process])
+            local.stop([self.process])
             return {"state": TrialState.PRUNED}
-        if status or not self.training.values:
-            why = self.training.error()
-            if not status:
-                why = f"there is no {self._plan.metric} in its log"
-            self.trial.set_user_attr(ERROR, why)
+        if status or not self._values:
+            self.trial.set_user_attr(ERROR, self._error(status))
             self.trial.set_user_attr(STATUS, status)
             return {"state": TrialState.FAIL}
-        self._values.append(self._plan.value_of(self.training.values))
-        if len(self._values) == self._plan.seeds_per_trial:
-            return {"values": statistics.fmean(self._values)}
-        self.training = self._start()
+        self._ended.append(self._plan.value_of(self._values))
+        if len(self._ended) == self._plan.seeds_per_trial:
+            return {"values": statistics.fmean(self._ended)}
+        self._start()
         return None
 
-    def _start(self) -> Training:
-        seed = self._plan.seed + len(self._values)
+    def _start(self) -> None:
+        """Start the next training."""
+        folder, seed = self._folder, self._plan.seed + len(self._ended)
         flags = [*self._plan.flags(self.trial.params, seed), "--progress=false"]
-        return Training(self._folder, flags, self._plan.metric, self._launch)
+        self._values: list[float] = []  # of the metric so far; finite
+        self._position = 0  # in the log
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._earlier = {*folder.glob(LOG)}
+            self.process = self._launch([*flags, f"--logdir={folder}"], folder / OUTPUT)
+        except OSError as error:
+            raise SaveError(
+                f"a trial cannot be started in {folder}: {error.strerror}"
+            ) from error
+
+    def _read(self) -> list[float]:
+        """Return the values that were logged since the last call."""
+        new: list[float] = []
+        for path in {*self._folder.glob(LOG)} - self._earlier:  # one at most
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                file.seek(self._position)
+                complete = file.read().rpartition(b"\n")
+                self._position += len(complete[0] + complete[1])
+                new = [x for line in complete[0].split(b"\n") for x in self._in(line)]
+        self._values += new
+        return new
+
+    def _in(self, line: bytes) -> list[float]:
+        with contextlib.suppress(ValueError, TypeError, LookupError):
+            value = float(json.loads(line)[self._plan.metric])
+            return [value] if math.isfinite(value) else []
+        return []
+
+    def _error(self, status: int) -> str:
+        """Return why the training failed: its last line, or the signal."""
+        if not status:
+            return f"there is no {self._plan.metric} in its log"
+        if status < 0:
+            return f"killed by {signal.Signals(-status).name}"
+        with contextlib.suppress(OSError):
+            lines = (self._folder / OUTPUT).read_text(errors="replace").splitlines()
+            for line in reversed(lines):
+                if line.strip():
+                    return line.strip().removeprefix("error: ")
+        return f"exit status {status}"
 
 
 def run(
@@ -113,7 +162,7 @@ def run(
                     ended += 1
                     _check_refusals(study, ended)
     finally:
-        process.stop(attempt.training.process for attempt in running)
+        local.stop(attempt.process for attempt in running)
 
 
 def _check_refusals(study: Any, ended: int) -> None:

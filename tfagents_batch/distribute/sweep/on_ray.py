@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.distribute import ray_session
-from tfagents_batch.distribute.sweep import process
-from tfagents_batch.distribute.sweep.local import PROGRAM, LocalProcess
-from tfagents_batch.distribute.sweep.process import Launch
+from tfagents_batch.distribute.sweep import local
+from tfagents_batch.distribute.sweep.local import PROGRAM, Launch, LocalProcess
 
 _POLL_SECONDS = 0.1
 _LOST = -9  # exit status of a training that ended with its task
@@ -94,4 +93,4 @@ def train(
             time.sleep(_POLL_SECONDS)
         return status
     finally:  # also if the task is cancelled
-        process.stop([found])
+        local.stop([found])
