@@ -94,7 +94,7 @@ def replaced(pool):
     return sum(map(len, seen))
 
 
-@on_backends("mode", portable=["close_socket"], native=["garbage_reply"])
+@on_backends("mode", portable=["close_descriptors"], native=["garbage_reply"])
 def test_a_worker_that_crashes_loses_its_rows_until_it_is_replaced(make_pool, mode):
     pool = start_pool(make_pool, mode, steps=3)
     replaced(pool)

@@ -14,7 +14,7 @@ from tfagents_batch.errors import WorkerTimeout
     "hang",
     portable=[
         ("hang", "in _fail"),
-        ("stop", "<no stack: the process is stopped"),
+        ("stop", "<no stack: it did not answer SIGUSR1>"),
     ],
     native=[("hang", "in _fail"), ("hang_gil", "in _hang_with_gil")],
 )

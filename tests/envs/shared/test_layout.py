@@ -1,5 +1,4 @@
 import itertools
-import json
 import os
 
 import gymnasium.spaces as gs
@@ -54,36 +53,12 @@ def test_arrays_do_not_overlap_and_fit():
     assert ordered[-1][1] <= plan().size
 
 
-def test_layout_is_unchanged_by_a_json_round_trip():
-    assert layout.Layout.from_json(json.loads(json.dumps(plan().to_json()))) == plan()
-
-
 def test_wide_leaves_are_narrowed_and_rows_come_first():
     views = layout.views(plan(), bytearray(plan().size))
     image, speed = views.observation
     assert (image.shape, image.dtype) == ((3, 5, 3), np.uint8)
     assert (speed.shape, speed.dtype) == ((3,), np.float32)
     assert [array.dtype for array in views.action] == [np.int32, np.int8]
-
-
-def test_views_of_rows_share_the_memory():
-    memory = bytearray(plan().size)
-    part = layout.views(plan(), memory, 0, slice(1, 3))
-    part.reward[:] = [4, 5]
-    part.info["x"][0] = 7
-    whole = layout.views(plan(), memory)
-    assert whole.reward.tolist() == [0, 4, 5]
-    assert whole.info["x"].tolist() == [0, 7, 0]
-
-
-def test_control_words_of_workers_are_disjoint_aligned_words():
-    memory = bytearray(plan().size)
-    for worker in range(2):
-        words = layout.control(memory, worker)
-        assert len(words) == 16
-        words[layout.COMMAND_SEQUENCE] = 7 + worker
-    assert int.from_bytes(memory[0:4], "little") == 7
-    assert int.from_bytes(memory[64:68], "little") == 8
 
 
 def test_allocation_reserves_all_pages(descriptor):

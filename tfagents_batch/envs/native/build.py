@@ -31,7 +31,6 @@ BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"
 _LOG = logging.getLogger("tfagents_batch")
 _FOLDER = pathlib.Path(__file__).parent
 _COMPILERS = ("g++", "clang++", "c++")
-_INTERFACE = 5  # version of the library's C functions
 _SECONDS = 300.0  # limit for compiling, or for waiting while another process compiles
 
 
@@ -79,9 +78,8 @@ def _private(path: pathlib.Path) -> pathlib.Path:
 def _open(path: pathlib.Path) -> ctypes.CDLL:
     try:
         loaded = ctypes.CDLL(str(path))
-        interface = loaded.tfab_interface()
         loaded.tfab_register.restype = ctypes.c_char_p
-        problem = loaded.tfab_register() if interface == _INTERFACE else b"is too old"
+        problem = loaded.tfab_register()
     except (OSError, AttributeError) as error:
         raise Unavailable(f"{path} cannot be loaded ({error}); delete it") from None
     if problem:

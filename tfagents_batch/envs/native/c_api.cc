@@ -9,15 +9,7 @@
 
 using namespace tfab;
 
-namespace {
-
-constexpr int kInterface = 5;  // of the functions below
-
-}  // namespace
-
 extern "C" {
-
-int tfab_interface() { return kInterface; }
 
 // Returns an error text or null.
 const char* tfab_register() { return RegisterCalls(); }

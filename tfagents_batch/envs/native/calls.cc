@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "hub.h"
 
@@ -206,26 +207,24 @@ ffi::Error OkOnGpu(Stream stream, ffi::RemainingArgs args, ffi::RemainingRets re
                [=](void* out, uint8_t ok) { FillOnGpu(stream, out, ok, 1); });
 }
 
+template <typename Binding>
+auto WithBuffers(Binding&& binding) {
+  return std::move(binding).RemainingArgs().RemainingRets().template Attr<int64_t>(
+      "handle");
+}
+
 template <auto kCall>
 XLA_FFI_Error* HostHandler(XLA_FFI_CallFrame* frame) {
-  static auto* handler = ffi::Ffi::Bind()
-                             .RemainingArgs()
-                             .RemainingRets()
-                             .Attr<int64_t>("handle")
-                             .To(kCall)
-                             .release();
+  static auto* handler = WithBuffers(ffi::Ffi::Bind()).To(kCall).release();
   return handler->Call(frame);
 }
 
 template <auto kCall>
 XLA_FFI_Error* GpuHandler(XLA_FFI_CallFrame* frame) {
-  static auto* handler = ffi::Ffi::Bind()
-                             .Ctx<ffi::PlatformStream<Stream>>()
-                             .RemainingArgs()
-                             .RemainingRets()
-                             .Attr<int64_t>("handle")
-                             .To(kCall)
-                             .release();
+  static auto* handler =
+      WithBuffers(ffi::Ffi::Bind().Ctx<ffi::PlatformStream<Stream>>())
+          .To(kCall)
+          .release();
   return handler->Call(frame);
 }
 

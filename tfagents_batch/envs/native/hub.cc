@@ -103,8 +103,6 @@ bool Hub::Open(int descriptor, const int64_t* plan, int64_t length) {
   for (int64_t i = reader.Next(); i > 0; --i) action_.push_back(NextAction(reader));
   if (!reader.Complete() || Outputs() + 2 > kMaxBuffers || Inputs() + 2 > kMaxBuffers)
     return false;
-  if (num_groups_ < 1 || num_workers_ % num_groups_ || num_envs_ % num_groups_)
-    return false;
   void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED,
                       descriptor, 0);
   if (memory == MAP_FAILED) return false;
@@ -212,13 +210,11 @@ void Hub::Stop() {
 }
 
 void Hub::Died(int64_t worker) {
-  if (worker < 0 || worker >= num_workers_) return;
   dead_[worker].store(true);
   Wake();
 }
 
 void Hub::Revive(int64_t worker) {
-  if (worker < 0 || worker >= num_workers_) return;
   ready_[worker].store(true);  // later failures belong to the new worker
   dead_[worker].store(false);
   Wake();

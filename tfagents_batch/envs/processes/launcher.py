@@ -29,10 +29,6 @@ from tfagents_batch.envs.worker import registrations
 from tfagents_batch.errors import UserError
 
 TAIL_LINES = 50
-CUT_OFF = (
-    "lost its control socket: an environment has closed file descriptors that are not "
-    "its own (os.closerange, or turning its process into a daemon)"
-)
 _END_SECONDS = 1.0  # wait for a process that has closed its socket
 _TAIL_BYTES = 64 << 10
 _STACK_SECONDS = 0.5  # wait for a stack dump
@@ -158,9 +154,6 @@ class Worker:
 
     def stack(self) -> str:
         """Return the stacks of a hung worker's threads, or why there are none."""
-        with contextlib.suppress(OSError), open(f"/proc/{self._process.pid}/stat") as f:
-            if f.read().rpartition(")")[2].split()[0] in "Tt":
-                return "<no stack: the process is stopped (SIGSTOP or a debugger)>"
         before = os.fstat(self._dump).st_size
         self.signal(signal.SIGUSR1)
         deadline = time.monotonic() + _STACK_SECONDS
@@ -210,10 +203,10 @@ class Worker:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         code = self._process.wait()
-        full = "ended because it used more memory than max_worker_mb"
-        known = {protocol.EXIT_FULL: full, protocol.EXIT_CUT_OFF: CUT_OFF}
+        if code == protocol.EXIT_FULL:
+            return "ended because it used more memory than max_worker_mb"
         if code >= 0:
-            return known.get(code, f"exited with code {code}")
+            return f"exited with code {code}"
         try:
             return f"was killed by {signal.Signals(-code).name}"
         except ValueError:
@@ -265,10 +258,10 @@ def crash_failure(
     end([worker], 0.2)
     text = worker.reap()
     if cut_off:  # the exit code only shows the kill above
-        text = CUT_OFF
+        text = "closed its control socket, and was killed"
     if row == layout.NO_ROW:
         phase = None
-        text += "" if text == CUT_OFF else " while idle"
+        text += " while idle"
     tail = worker.tail()
     output = f"Last lines of its output:\n{tail}" if tail else ""
     details = "\n\n".join(filter(None, [worker.dump(), output]))

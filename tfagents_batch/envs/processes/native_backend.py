@@ -29,13 +29,8 @@ class Native:
 
     Args:
       library: the loaded library of the native hub.
-      executor: workers that the hub commands, attached to the memory.
-      plan: layout of the memory.
-      memory: shared memory of the pool.
-      action_space: action space of one environment.
-      seconds: deadlines of a reset and of a step.
-      poll: time that the hub polls before it sleeps, see ``cpus.choose``.
-      replaces: whether lost workers are replaced.
+      executor, plan, memory, action_space, seconds: as for ``Portable``.
+      poll, replaces: as for ``Hub``.
 
     Attributes:
       hub: the hub.

@@ -94,8 +94,9 @@ class ProcessExecutor:
         with self._in_use():
             request = self.workers, self.constructors, seconds
             outcome = self._stopped(self.requests.construct(*request))
-        replies = [outcome.replies[index] for index in sorted(outcome.replies)]
-        self.facts = [fact for reply in replies for fact in reply["facts"]]
+        if outcome.fine:
+            replies = (outcome.replies[worker.index] for worker in self.workers)
+            self.facts = [fact for reply in replies for fact in reply["facts"]]
         return outcome
 
     def attach(self, plan: layout.Layout, memory: Any, options: dict) -> Outcome:

@@ -31,7 +31,7 @@ def refuse(defects: Iterable[Defect]) -> None:
         raise defect
 
 
-def flat(space: gymnasium.Space, value: Any, name: str = "observation") -> list[Any]:
+def flat(space: gymnasium.Space, value: Any) -> list[Any]:
     """Return the leaves of an observation or a batch, ordered like ``spaces.leaves``.
 
     Raises:
@@ -40,7 +40,7 @@ def flat(space: gymnasium.Space, value: Any, name: str = "observation") -> list[
     try:
         return spaces.flatten(space, value)
     except (KeyError, IndexError, TypeError):
-        refuse(observation_defects(space, value, no_defects, name))
+        refuse(observation_defects(space, value, no_defects))
         raise
 
 
@@ -104,21 +104,18 @@ def observation_defects(
         yield from observation_defects(child, value[key], rule, f"{name}[{key!r}]")
 
 
-def leaf_defects(
-    leaf: spaces.Leaf, value: Any, name: str, batch: tuple[int, ...] = ()
-) -> Iterator[Defect]:
+def leaf_defects(leaf: spaces.Leaf, value: Any, name: str) -> Iterator[Defect]:
     """Yield all defects of one leaf.
 
     Args:
       leaf: leaf of the observation space.
       value: value of that leaf.
       name: name such as ``observation['camera'][0]``.
-      batch: axes before those of the leaf: ``()``, or ``(n,)`` for a batch.
 
     Yields:
       Defects of the kinds "type", "shape", "dtype", "finite", "fit" and "bounds".
     """
-    defects = list(form_defects(leaf, value, name, batch))
+    defects = list(form_defects(leaf, value, name))
     yield from defects
     kinds = [defect.kind for defect in defects]
     if "type" in kinds:
@@ -128,14 +125,14 @@ def leaf_defects(
         return
     yield from finite_defects(leaf, array, name)
     if "shape" not in kinds:
-        yield from fit_defects(leaf, array, name, batch)
-        yield from bounds_defects(leaf, array, name, batch)
+        yield from fit_defects(leaf, array, name)
+        yield from bounds_defects(leaf, array, name)
 
 
 def form_defects(
     leaf: spaces.Leaf, value: Any, name: str, batch: tuple[int, ...] = ()
 ) -> Iterator[Defect]:
-    """Yield defects of type, shape and dtype; see ``leaf_defects``."""
+    """Yield defects of type, shape and dtype; ``batch`` are axes before the leaf's."""
     wide = np.dtype(leaf.space.dtype)
     is_array = isinstance(value, (np.ndarray, np.generic))
     whole = is_array and value.dtype.kind in "iu"
@@ -174,7 +171,7 @@ def form_defects(
 def shape_defects(
     leaf: spaces.Leaf, shape: Sequence[int], name: str, batch: tuple[int, ...] = ()
 ) -> Iterator[Defect]:
-    """Yield the defect of a wrong shape; see ``leaf_defects``."""
+    """Yield the defect of a wrong shape; see ``form_defects``."""
     expected = [*batch, *leaf.shape]
     if list(shape) != expected:
         rows = ", one row per environment" if batch else ""

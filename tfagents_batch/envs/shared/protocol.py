@@ -32,9 +32,7 @@ FAILED = 1  # payload: {"failures": [...], "notes": [...]}
 NOTES = 2  # payload: {"notes": [...]}
 PROGRESS = 3  # before the reply: the constructor of row ``first_row`` runs next
 
-# Exit codes of a worker.
-EXIT_FULL = 77  # memory exceeded its limit
-EXIT_CUT_OFF = 78  # its control socket was closed inside the worker
+EXIT_FULL = 77  # exit code of a worker whose memory exceeded its limit
 
 
 class Header(NamedTuple):

@@ -16,9 +16,7 @@ class FiniteCheck:
     """Check of all rows of a stepper after each reset and step.
 
     Args:
-      reaction: "raise" makes NaN and infinity a defect; "replace" takes the numbers of
-        the previous observation, or 0; "truncate" ends the episode without that step;
-        "off" accepts them.
+      reaction: ``finite_check`` of ``PoolOptions``.
       observations: writer of the rows.
       arrays: views of the rows.
       note: function of row, control word and text that counts a replaced number; not

@@ -7,8 +7,8 @@ TensorFlow is never imported.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import errno
 import faulthandler
 import os
 import resource
@@ -35,18 +35,10 @@ def main(arguments: list[str]) -> None:
     faulthandler.register(signal.SIGUSR1, dump_fd, all_threads=True)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
-    from tfagents_batch.envs.shared import protocol
     from tfagents_batch.envs.worker import serving
 
-    try:
+    with contextlib.suppress(ConnectionError):  # the learner has ended
         serving.serve(socket.socket(fileno=channel_fd), constructors, memory)
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # the learner has ended, so nothing can be reported
-    except OSError as error:  # not an environment's: that is reported as a failure
-        if error.errno not in (errno.EBADF, errno.ENOTSOCK):
-            raise
-        sys.stderr.flush()
-        os._exit(protocol.EXIT_CUT_OFF)  # an environment closed the control socket
 
 
 def _protect(parent: int) -> None:

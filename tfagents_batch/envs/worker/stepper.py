@@ -43,11 +43,7 @@ class Stepper:
       arrays: views of their rows.
       words: control words of this worker, uint32.
       first_row: index of the first environment in the batch.
-      finite_check: reaction to NaN and infinity: "raise" makes them a failure;
-        "replace" takes the numbers of the previous observation, or 0; "truncate" ends
-        the episode without that step; "off" accepts them.
-      strict: whether observations outside the bounds of a Box are failures; otherwise
-        they are counted in spot checks.
+      finite_check, strict: ``finite_check`` and ``strict_bounds`` of ``PoolOptions``.
       catch: exceptions of environments that become failures.
       spare: data for replacing failed environments; None does not replace them.
     """
