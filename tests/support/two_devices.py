@@ -14,9 +14,11 @@ size. With ``--gpu`` as the first argument, the second device is a GPU.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -25,6 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfagents_batch as tfb
+from tests.support.space_env import SpaceEnv
 from tfagents_batch import config as configs
 from tfagents_batch import nest, placement
 from tfagents_batch.sources.rollout import Rollout
@@ -37,6 +40,7 @@ SECOND = "/CPU:1"
 UPDATES = 20
 BRIEF = {"network": {"hidden": [8]}, "histograms": False}
 ON_POLICY = {"num_envs": 4, "rollout.length": 8}
+EPISODES = {"num_envs": 2, "rollout.episodes": 2}
 REPLAY = {"num_envs": 2, "replay.capacity": 200}
 LEARN = BRIEF | {"batch_size": 8, "warmup_steps": 20}
 PPO = BRIEF | {"minibatch_size": 16, "epochs": 2}
@@ -45,23 +49,12 @@ SWING = {"env": "tf/Pendulum-v1"}
 PYTHON_SWING = {"env": "Pendulum-v1", "num_workers": 1}
 
 
-class Image(gymnasium.Env):
-    """Its observations are images, so that networks convolve."""
-
-    observation_space = gymnasium.spaces.Box(0, 255, (36, 36, 1), np.uint8)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self._left = 5
-        return self._observation(), {}
-
-    def step(self, action):
-        self._left -= 1
-        return self._observation(), float(action), self._left == 0, False, {}
-
-    def _observation(self):
-        return self.np_random.integers(0, 255, (36, 36, 1)).astype(np.uint8)
+# Its observations are images, so that networks convolve.
+IMAGES = functools.partial(
+    SpaceEnv,
+    gymnasium.spaces.Box(0, 255, (36, 36, 1), np.uint8),
+    gymnasium.spaces.Box(-1, 1, (2,)),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,71 +112,49 @@ class FixedSource:
     start = check = close = staticmethod(lambda *_: None)
 
 
+Run = tuple[str, dict[str, Any], dict[str, Any]]
+
+
+def ppo(options: dict[str, Any], **settings: Any) -> Run:
+    return "ppo", ON_POLICY | options, PPO | settings
+
+
+def dqn(**settings: Any) -> Run:
+    return "dqn", REPLAY | PYTHON, LEARN | settings
+
+
 # name: algorithm, options of the run, settings of the algorithm
-RUNS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "ppo-whole": ("ppo", ON_POLICY | GRAPH, PPO),
-    "ppo-split": ("ppo", ON_POLICY | PYTHON, PPO),
-    "ppo-full": ("ppo", ON_POLICY | PYTHON | {"compile": "full"}, PPO),
-    "ppo-update": ("ppo", ON_POLICY | PYTHON | {"compile": "update"}, PPO),
-    "ppo-off": ("ppo", ON_POLICY | PYTHON | {"compile": "off"}, PPO),
-    "ppo-overlap": ("ppo", ON_POLICY | PYTHON | {"overlap": True}, PPO),
-    "ppo-overlap-whole": ("ppo", ON_POLICY | GRAPH | {"overlap": True}, PPO),
-    "ppo-episodes": ("ppo", {"num_envs": 2, "rollout.episodes": 2} | PYTHON, PPO),
-    "ppo-recurrent": (
-        "ppo",
-        ON_POLICY | PYTHON,
-        PPO | {"network": {"hidden": [8], "core": "lstm"}},
-    ),
-    "ppo-images": ("ppo", {"num_envs": 2, "rollout.length": 8, "num_workers": 1}, PPO),
-    "ppo-penalty": ("ppo", ON_POLICY | PYTHON, PPO | {"objective": "kl"}),
+RUNS: dict[str, Run] = {
+    "ppo-whole": ppo(GRAPH),
+    "ppo-split": ppo(PYTHON),
+    "ppo-full": ppo(PYTHON | {"compile": "full"}),
+    "ppo-update": ppo(PYTHON | {"compile": "update"}),
+    "ppo-off": ppo(PYTHON | {"compile": "off"}),
+    "ppo-overlap": ppo(PYTHON | {"overlap": True}),
+    "ppo-overlap-whole": ppo(GRAPH | {"overlap": True}),
+    "ppo-episodes": ("ppo", EPISODES | PYTHON, PPO),
+    "ppo-recurrent": ppo(PYTHON, network={"hidden": [8], "core": "lstm"}),
+    "ppo-images": ppo({"num_envs": 2, "num_workers": 1}),
+    "ppo-penalty": ppo(PYTHON, objective="kl"),
     "a2c-split": ("a2c", ON_POLICY | PYTHON, BRIEF),
     "a2c-whole": ("a2c", ON_POLICY | GRAPH, BRIEF),
     "a2c-host": ("a2c", {"num_envs": 4, "num_workers": 0} | PYTHON, BRIEF),
-    "reinforce-split": (
-        "reinforce",
-        {"num_envs": 2, "rollout.episodes": 2} | PYTHON,
-        BRIEF,
-    ),
+    "reinforce-split": ("reinforce", EPISODES | PYTHON, BRIEF),
     "dqn-whole": ("dqn", REPLAY | GRAPH, LEARN),
     "dqn-split": ("dqn", REPLAY | PYTHON | {"replay.prioritized": True}, LEARN),
     "dqn-update": ("dqn", REPLAY | PYTHON | {"compile": "update"}, LEARN),
-    "dqn-quantile": (
-        "dqn",
-        REPLAY | PYTHON,
-        LEARN | {"distribution": "qr", "atoms": 4, "n_step": 3},
-    ),
-    "dqn-categorical": (
-        "dqn",
-        REPLAY | PYTHON,
-        LEARN | {"distribution": "c51", "atoms": 5, "v_min": 0.0, "v_max": 50.0},
-    ),
-    "dqn-munchausen": (
-        "dqn",
-        REPLAY | PYTHON,
-        LEARN | {"target": "munchausen"},
-    ),
-    "dqn-softmax": ("dqn", REPLAY | PYTHON, LEARN | {"temperature": 0.5}),
-    "dqn-sarsa": ("dqn", REPLAY | PYTHON, LEARN | {"target": "sarsa"}),
-    "dqn-dueling": (
-        "dqn",
-        REPLAY | PYTHON,
-        LEARN | {"network": {"hidden": [8], "dueling": True}},
-    ),
+    "dqn-quantile": dqn(distribution="qr", atoms=4, n_step=3),
+    "dqn-categorical": dqn(distribution="c51", atoms=5, v_min=0.0, v_max=50.0),
+    "dqn-munchausen": dqn(target="munchausen"),
+    "dqn-softmax": dqn(temperature=0.5),
+    "dqn-sarsa": dqn(target="sarsa"),
+    "dqn-dueling": dqn(network={"hidden": [8], "dueling": True}),
     "sac-split": ("sac", REPLAY | PYTHON_SWING, LEARN),
     "sac-whole": ("sac", REPLAY | SWING, LEARN),
     "sac-discrete": ("sac", REPLAY | PYTHON, LEARN),
     "td3-split": ("td3", REPLAY | PYTHON_SWING, LEARN),
     "ddpg-split": ("ddpg", REPLAY | PYTHON_SWING, LEARN),
 }
-OTHERS = (
-    "seeds",
-    "resume",
-    "moved-replay",
-    "moved-split",
-    "moved-rollout",
-    "ga3c-whole",
-    "ga3c-split",
-)
 
 
 def main(names: list[str]) -> None:
@@ -200,14 +171,7 @@ def main(names: list[str]) -> None:
         tf.config.set_logical_device_configuration(cpu, parts)
         placement.GPU = SECOND
     for name in names:
-        kind, _, how = name.partition("-")
-        other = {
-            "seeds": several,
-            "resume": resumed,
-            "moved": moved,
-            "ga3c": asynchronous,
-        }
-        result = other[kind](how) if name in OTHERS else compared(name)
+        result = OTHERS[name]() if name in OTHERS else compared(name)
         print(json.dumps({"run": name} | result), flush=True)
 
 
@@ -224,7 +188,7 @@ def trained(name: str, device: str) -> tuple[dict[str, np.ndarray], dict[str, An
     if name == "a2c-host":
         options = options | {"source": Fixed()}
     config = make_config(algorithm, options | {"device": device}, settings)
-    env = Image if name == "ppo-images" else None
+    env = IMAGES if name == "ppo-images" else None
     with Experiment(config, config.recipe(env)) as experiment:
         experiment.start(0)
         most = 10 * UPDATES
@@ -247,7 +211,7 @@ def trained(name: str, device: str) -> tuple[dict[str, np.ndarray], dict[str, An
         return values(experiment.named_variables()), facts
 
 
-def several(how: str) -> dict[str, Any]:
+def several() -> dict[str, Any]:
     """Train two seeds as one program."""
     weights = []
     for device in ("cpu", "gpu"):
@@ -261,7 +225,7 @@ def several(how: str) -> dict[str, Any]:
     return {"difference": difference(*weights), **facts}
 
 
-def resumed(how: str) -> dict[str, Any]:
+def resumed() -> dict[str, Any]:
     """Stop and resume a run on the second device; compare with a straight one."""
     found = []
     options = ON_POLICY | GRAPH | {"device": "gpu", "eval_every": 64, "settings": PPO}
@@ -276,13 +240,9 @@ def resumed(how: str) -> dict[str, Any]:
     return {"difference": difference(*found)}
 
 
-def moved(how: str) -> dict[str, Any]:
+def moved(name: str) -> dict[str, Any]:
     """Resume a run on the other device; compare with one that stays on the CPU."""
-    algorithm, options, settings = {
-        "replay": ("dqn", REPLAY | GRAPH, LEARN),
-        "split": ("dqn", REPLAY | PYTHON, LEARN),
-        "rollout": ("ppo", ON_POLICY | GRAPH, PPO),
-    }[how]
+    algorithm, options, settings = RUNS[name]
     options = options | {"seed": 3, "eval_every": 0, "settings": settings}
     found = []
     for first, second in ("cpu", "cpu"), ("cpu", "gpu"), ("gpu", "cpu"):
@@ -293,23 +253,20 @@ def moved(how: str) -> dict[str, Any]:
     return {"difference": max(difference(found[0], x) for x in found[1:])}
 
 
-def asynchronous(how: str) -> dict[str, Any]:
+def asynchronous(**changes: Any) -> dict[str, Any]:
     """Train GA3C; say where its weights and its predictors are."""
     options = {"num_envs": 4, "env": "CartPole-v1", "num_workers": 2, "device": "gpu"}
-    options |= {"compile": "update"} if how == "split" else {}
+    options |= changes
     config = make_config("ga3c", options, BRIEF)
     with Experiment(config, config.recipe()) as experiment:
         experiment.start(0)
         metrics = experiment.program(2**62, UPDATES)
-        source = experiment.source
         named = experiment.named_variables()
         predictors = [
-            *(x for part in source.parts for x in part.named_variables().values()),
-            *(
-                x
-                for part in source.parts
-                for x in part.actor.named_variables().values()
-            ),
+            variable
+            for part in experiment.source.parts
+            for holder in (part, part.actor)
+            for variable in holder.named_variables().values()
         ]
         finite = all(np.isfinite(np.asarray(x)).all() for x in named.values())
         return {
@@ -358,6 +315,17 @@ def difference(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> f
         scale = np.maximum(np.abs(x), 1.0)
         largest = max(largest, np.max(np.abs(x - y) / scale, initial=0.0))
     return largest
+
+
+OTHERS: dict[str, Callable[[], dict[str, Any]]] = {
+    "seeds": several,
+    "resume": resumed,
+    "moved-replay": functools.partial(moved, "dqn-whole"),
+    "moved-split": functools.partial(moved, "dqn-softmax"),
+    "moved-rollout": functools.partial(moved, "ppo-whole"),
+    "ga3c-whole": asynchronous,
+    "ga3c-split": functools.partial(asynchronous, compile="update"),
+}
 
 
 if __name__ == "__main__":

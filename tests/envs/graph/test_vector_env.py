@@ -334,8 +334,8 @@ def test_a_vector_environment_cannot_be_used_twice(make):
 
 def test_a_vector_environment_is_closed_if_an_option_is_refused(make):
     vector = Scripted()
-    with pytest.raises(UserError, match="finite_check is 'maybe'"):
-        VectorEnv(vector, finite_check="maybe")
+    with pytest.raises(UserError, match="existing batch is 'restart'; expected 'rais"):
+        VectorEnv(vector, on_fault="restart")
     assert vector.closes == 1
     make(vector)  # it is free again
 

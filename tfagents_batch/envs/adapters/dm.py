@@ -89,14 +89,8 @@ class DmEnv(gymnasium.Env):
 def to_space(spec: Any, where: str, is_action: bool = False) -> gymnasium.Space:
     """Convert a spec, or a nest of specs, to a space.
 
-    Args:
-      spec: Array, BoundedArray or DiscreteArray of ``dm_env.specs``, or dicts, lists
-        and tuples of them.
-      where: name for messages.
-      is_action: make bounded integers discrete, so that a policy selects among them.
-
-    Raises:
-      UserError: for a spec without a matching space.
+    For actions, bounded integers become discrete, so that a policy selects among them.
+    A spec without a matching space is a UserError with ``where``.
     """
     if isinstance(spec, dict):
         children = spec.items()

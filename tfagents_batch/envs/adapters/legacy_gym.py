@@ -182,11 +182,7 @@ def require_gym(name: str) -> None:
 
 
 def check(name: str, id: str) -> None:
-    """Refuse, in the learner, an id that ``make`` cannot create.
-
-    Raises:
-      UserError: if gym is missing or does not know the id.
-    """
+    """Refuse, in the learner, an id that ``make`` cannot create."""
     require_gym(name)
     registry = registered()
     if id not in registry:
@@ -204,13 +200,7 @@ def registered() -> dict[str, Any]:
 def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:
     """Convert a space of gym to Gymnasium's.
 
-    Args:
-      space: space of gym or of Gymnasium.
-      env: name of the environment, for messages.
-      where: path of the space in the outermost one, for messages.
-
-    Raises:
-      UserError: for an unsupported space; the error names it.
+    An unsupported one is a UserError with the environment's name and the space's path.
     """
     if isinstance(space, gymnasium.Space):
         return space

@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.shared import arguments
-from tfagents_batch.envs.shared.options import OFF, RAISE, RESTART
+from tfagents_batch.envs.shared.options import OFF, RAISE
 from tfagents_batch.envs.vector.batch_stepper import Steppable
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
@@ -124,12 +124,7 @@ def VectorEnv(
             "for make_env)"
         )
     try:
-        if on_fault == RESTART:
-            raise UserError(
-                "on_fault is 'restart', but an existing batch cannot be "
-                "replaced; use on_fault='raise', or environments in worker processes"
-            )
-        arguments.one_of("on_fault", on_fault, (RAISE,))
+        arguments.one_of("on_fault of an existing batch", on_fault, (RAISE,))
         arguments.one_of("finite_check", finite_check, (RAISE, OFF))
         return ProcessEnv(env, 0, finite_check=finite_check, info_keys=info_keys)
     except BaseException:

@@ -18,11 +18,7 @@ from tfagents_batch.types import Nest
 
 
 def check_attributes(env: TensorEnv) -> None:
-    """Refuse spaces or a time limit that cannot be used.
-
-    Raises:
-      UserError: naming the space or the limit.
-    """
+    """Refuse spaces or a time limit that cannot be used."""
     for space in (env.observation_space, env.action_space):
         spaces.leaves(space)
     limit = getattr(env, "max_episode_steps", None)

@@ -52,14 +52,12 @@ class RandomStart(gymnasium.Wrapper, RecordConstructorArgs):
             observation, info = self.env.reset(seed=seed, options=options)
             seed = None  # seed once, or each attempt would be the same episode
             steps = int(self._generator.integers(self._max_steps))
-            ended = False
             for _ in range(steps):
                 result = self.env.step(self._actions.sample())
                 observation, _, terminated, truncated, info = result
-                ended = bool(terminated or truncated)
-                if ended:
+                if terminated or truncated:
                     break
-            if not ended:
+            else:
                 return observation, {**info, "random_start_steps": steps}
         raise RuntimeError(
             f"RandomStart: {self._retries + 1} episodes in a row ended within their "

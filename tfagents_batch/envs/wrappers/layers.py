@@ -38,11 +38,7 @@ def time_limit(env: gymnasium.Env) -> int | None:
 
 
 def count(wrapper: str, name: str, value: Any, least: int = 1) -> int:
-    """Return ``value`` as an int of at least ``least``.
-
-    Raises:
-      UserError: if it is not such an integer.
-    """
+    """Return ``value`` as an int of at least ``least``, or raise a UserError."""
     integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not integer or value < least:
         raise UserError(
@@ -58,11 +54,7 @@ def indices(
     valid: Callable[[list[int]], bool],
     expected: str,
 ) -> list[int]:
-    """Return ``values`` as a list of integers of at least 0.
-
-    Raises:
-      UserError: if they are not, or not ``valid``; it says what was ``expected``.
-    """
+    """Return ``values`` as ``valid`` integers of at least 0, or raise a UserError."""
     try:
         values = list(values)
         checked = [count(wrapper, f"one of {name}", value, least=0) for value in values]
@@ -74,11 +66,7 @@ def indices(
 
 
 def shaped(wrapper: str, what: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Return ``value`` as an array of exactly the space's shape, without broadcasting.
-
-    Raises:
-      ValueError: for another shape.
-    """
+    """Return ``value`` as an array, or raise a ValueError for another shape."""
     array = np.asarray(value)
     if array.shape != shape:
         raise ValueError(
@@ -89,11 +77,7 @@ def shaped(wrapper: str, what: str, value: Any, shape: tuple[int, ...]) -> np.nd
 
 
 def box(wrapper: str, field: str, space: gymnasium.Space) -> gs.Box:
-    """Return ``space``, which must be a Box.
-
-    Raises:
-      UserError: if it is not.
-    """
+    """Return ``space``, or raise a UserError if it is not a Box."""
     if isinstance(space, gs.Box):
         return space
     raise UserError(f"{wrapper}: the {field} space is {space}; expected a Box")
@@ -104,9 +88,6 @@ def refuse_restarts(wrapper: str, env: gymnasium.Env) -> None:
 
     A wrapper that stores state between steps would carry it over into the next
     episode, because it sees no ``reset``.
-
-    Raises:
-      UserError: with the names of both wrappers.
     """
     for layer in walk(env):
         name = type(layer).__name__

@@ -98,11 +98,7 @@ def wrapped(make: Callable[[], Any], listed: Wrappers) -> Callable[[], Any]:
 
 
 def refuse(listed: Wrappers, what: str, instead: str) -> None:
-    """Refuse wrappers for a batch that has no single environments to wrap.
-
-    Raises:
-      UserError: if there are any.
-    """
+    """Refuse wrappers for a batch that has no single environments to wrap."""
     if check(listed):
         raise UserError(f"wrappers cannot be put around {what}; {instead}")
 
@@ -148,11 +144,7 @@ def _located(index: int, name: str, arguments: dict[str, Any]) -> Entry:
 def _check_arguments(
     place: str, wrapper: Callable[..., Any], arguments: dict[str, Any]
 ) -> None:
-    """Refuse arguments that the wrapper lacks or misses; its first is the environment.
-
-    Raises:
-      UserError: naming the place and the argument.
-    """
+    """Refuse arguments that a wrapper lacks or misses; its first is the environment."""
     parameters = _parameters(wrapper)[1:]
     any_name = any(x.kind is x.VAR_KEYWORD for x in parameters)
     parameters = [

@@ -88,9 +88,8 @@ class _Range:
         unit = unit.astype(np.float64)
         value = (unit + 1.0) / 2.0 * self._width + self._low
         # Rounding may exceed a bound slightly, which environments refuse.
-        bounded = np.minimum(np.maximum(value, self._low), self._high)
-        inside = np.abs(unit) <= 1.0
-        value = bounded if inside.all() else np.where(inside, bounded, value)
+        bounded = np.clip(value, self._low, self._high)
+        value = np.where(np.abs(unit) <= 1.0, bounded, value)
         if self._dtype.kind != "f":
             value = np.rint(value)
         return np.asarray(value, self._dtype)
