@@ -73,6 +73,11 @@ def specs(space: gymnasium.Space, leading: Sequence[int | None] = ()) -> Nest:
     return spaces.pack(space, leaves)
 
 
+def specs_of(nest: Nest) -> Nest:
+    """Return the ``tf.TensorSpec`` of every tensor or variable."""
+    return map(lambda x: tf.TensorSpec(x.shape, tf.as_dtype(x.dtype)), nest)
+
+
 def prefixed(prefix: str, named: dict[str, Any]) -> dict[str, Any]:
     """Return named tensors or variables with ``prefix/`` before each name.
 

@@ -164,9 +164,5 @@ def of_updates(totals: Metrics, count: tf.Tensor, rounds: tf.Tensor) -> Metrics:
 
 def _trace(update: Any, trajectory: Trajectory, seed, step) -> Updated:
     """Trace an update for such arguments; return the tensors of its own graph."""
-    arguments = nest.map(_spec, (trajectory, seed, step))
+    arguments = nest.specs_of((trajectory, seed, step))
     return update.get_concrete_function(*arguments).structured_outputs
-
-
-def _spec(x: tf.Tensor) -> tf.TensorSpec:
-    return tf.TensorSpec(x.shape, x.dtype)

@@ -55,11 +55,11 @@ def call(
     like: dict[str, Any] = {}  # what the blocks are, known when they are traced
 
     def collect(seed: tf.Tensor, before: tf.Tensor, block: Blocks) -> Blocks:
-        values = blocks.split(block, nest.map(_spec, weights))
+        values = blocks.split(block, nest.specs_of(weights))
         for variable, value in zip(_variables(source.actor), values, strict=True):
             variable.assign(value)
         collected = source.collect(seeds.iteration_seed(seed, before), before)
-        like["collected"] = nest.map(_spec, collected)
+        like["collected"] = nest.specs_of(collected)
         return blocks.join(collected)
 
     def learn(block: Blocks, seed: tf.Tensor, before: tf.Tensor) -> tuple:
@@ -117,15 +117,15 @@ def call(
 
     def _start(seed: tf.Tensor, block: Blocks) -> _Totals:
         """Return the totals before the first round, after a trace of one."""
-        now = _spec(step)
-        gathered = collect.get_concrete_function(_spec(seed), now, _specs(block))
+        now, number, like_block = nest.specs_of((step, seed, block))
+        gathered = collect.get_concrete_function(number, now, like_block)
         traced = tf.function(learn, autograph=False).get_concrete_function(
-            _specs(gathered.structured_outputs), _spec(seed), now
+            nest.specs_of(gathered.structured_outputs), number, now
         )
         _, found = traced.structured_outputs
         parts = (metrics.start(x, wide=True) for x in found[1:])
         totals = _Totals(constants.zeros([], tf.int32), *parts)
-        like["totals"] = nest.map(_spec, totals)
+        like["totals"] = nest.specs_of(totals)
         return totals
 
     return iterate
@@ -143,11 +143,3 @@ def _variables(policy: Policy) -> list[Any]:
 
 def _values(variables: list[Any]) -> list[tf.Tensor]:
     return [tf.convert_to_tensor(x) for x in variables]
-
-
-def _specs(nested: Any) -> Any:
-    return nest.map(_spec, nested)
-
-
-def _spec(x: Any) -> tf.TensorSpec:
-    return tf.TensorSpec(x.shape, tf.as_dtype(x.dtype))

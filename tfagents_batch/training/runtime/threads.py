@@ -61,7 +61,8 @@ def configure(
     """Choose threads and set them, if TensorFlow has not run an operation yet."""
     cores = len(cpus.available())
     threads, reason = choose(config, spec, cores, own_network)
-    if not apply(threads, programs=_programs(config)):
+    programs = 1 + (config.source.beside or config.overlap)  # at the same time
+    if not apply(threads, programs=programs):
         reason = f"TensorFlow had already run, too late for {threads} ({reason})"
         threads = tf.config.threading.get_intra_op_parallelism_threads()
     per_worker = math.ceil(spec.num_envs / num_workers) if num_workers else None
@@ -95,11 +96,6 @@ def _for_network(
     if largest < LARGE:
         return 1, f"{text} are too few for several threads"
     return cores, f"{text} are enough for several threads"
-
-
-def _programs(config) -> int:
-    """Return the number of programs that run at the same time."""
-    return 1 + (config.source.beside or config.overlap)
 
 
 def apply(threads: int, programs: int = 1) -> bool:
