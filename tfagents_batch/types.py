@@ -132,6 +132,15 @@ class Collected(NamedTuple):
     metrics: dict[str, tf.Tensor]
     trajectory: Any = ()  # a Trajectory, or nothing
 
+    @classmethod
+    def whole(
+        cls, trajectory: Trajectory, ok: tf.Tensor, metrics: dict[str, Any]
+    ) -> Collected:
+        """Return a trajectory for one update, which uses it as it is."""
+        steps = tf.reduce_sum(tf.cast(trajectory.mask, tf.int64))
+        updates = tf.cast(ok, tf.int32)
+        return cls(tf.where(ok, steps, 0), ok, updates, metrics, trajectory)
+
 
 class EnvSpec(NamedTuple):
     """Spaces and sizes of a batch of environments.

@@ -29,7 +29,7 @@ from tfagents_batch.errors import Stopped
 from tfagents_batch.interfaces import Algorithm, Policy
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.sources.bounded_queue import Counts
-from tfagents_batch.sources.metrics import collected
+from tfagents_batch.sources.metrics import of_trajectory
 from tfagents_batch.training import environments
 from tfagents_batch.types import Collected, EnvSpec, Trajectory
 
@@ -303,9 +303,10 @@ class Pool:
         return Collected(steps, True, 1, measured, trajectory)
 
     def _metrics(self, trajectory: Trajectory) -> Collected:
-        ok = tf.constant(True)
-        found = collected(trajectory, ok, self._envs, self._info)
-        return found._replace(trajectory=())
+        found = of_trajectory(trajectory, self._envs, self._info)
+        return Collected.whole(trajectory, tf.constant(True), found)._replace(
+            trajectory=()
+        )
 
 
 def _marked(part: Trajectory, first: bool) -> Trajectory:

@@ -86,11 +86,7 @@ def call(
 
 def make_update(algorithm: Algorithm, compiled: bool) -> Any:
     """Return the algorithm's update as a function that several programs may call."""
-
-    def update(trajectory, seed, step):
-        return algorithm.update(trajectory, seed, step)
-
-    body = single_call(update) if compiled else update
+    body = single_call(algorithm.update) if compiled else algorithm.update
     return tf.function(body, jit_compile=compiled, autograph=False)
 
 

@@ -161,7 +161,8 @@ class AsyncRollout(tf.Module):
         flying = tf.where(active, taken < length, newest.flying & (taken == 0))
         newest = _Newest(nest.gather(table, last), before, after, flying)
         self._state.assign((token, newest))
-        return metrics.collected(trajectory, self.env.ok(token), self.env, self._info)
+        found = metrics.of_trajectory(trajectory, self.env, self._info)
+        return Collected.whole(trajectory, self.env.ok(token), found)
 
     def sample(self, collected: Collected, seed, step) -> Trajectory:
         """Return the collected trajectory."""

@@ -77,7 +77,8 @@ class Episodes(tf.Module):
         }
         trajectory = self._to_trajectory(rows, turns)
         ok = self.env.ok(env_state)
-        return metrics.collected(trajectory, ok, self.env, self._info, counters)
+        found = metrics.of_trajectory(trajectory, self.env, self._info)
+        return Collected.whole(trajectory, ok, counters | found)
 
     def played(self, trajectory: Trajectory) -> int:
         """Return how many steps the batch made for a trajectory without failures."""

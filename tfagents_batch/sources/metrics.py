@@ -12,36 +12,26 @@ from tfagents_batch import nest, spaces
 from tfagents_batch.interfaces import Env
 from tfagents_batch.metrics import NEWEST, Max, Mean, Median, Metrics, Min, Sum
 from tfagents_batch.ops import masked
-from tfagents_batch.types import Collected, Trajectory
+from tfagents_batch.types import Trajectory
 
 
-def collected(
-    trajectory: Trajectory,
-    ok: tf.Tensor,
-    env: Env,
-    info: Sequence[str] = (),
-    counters: Metrics | None = None,
-) -> Collected:
-    """Return what an on-policy source hands on: one update by the whole trajectory.
+def of_trajectory(
+    trajectory: Trajectory, env: Env, info: Sequence[str] = ()
+) -> Metrics:
+    """Return metrics of the episodes that ended, and of actions.
 
-    They are metrics of the episodes that ended, and counters of the source. TensorFlow
-    environments have no counters, so their clipped actions are counted here.
+    TensorFlow environments have no counters, so their clipped actions are counted here.
 
     Args:
       trajectory: ``[T, B]``.
-      ok: bool ``[]``, whether it may be learned from.
       env: environment that was stepped.
       info: columns of ``TimeStep.info`` to report, see ``episode_info_metrics``.
-      counters: further metrics of the source.
     """
-    metrics = dict(counters or {})
+    found = episodes(trajectory) | episode_info_metrics(trajectory, info)
     if not hasattr(env, "metrics"):
         fraction = clipped_fraction(trajectory, env.spec.action_space)
-        metrics["env/action_clipped_fraction"] = fraction
-    metrics |= episodes(trajectory) | episode_info_metrics(trajectory, info)
-    steps = tf.reduce_sum(tf.cast(trajectory.mask, tf.int64))
-    updates = tf.cast(ok, tf.int32)
-    return Collected(tf.where(ok, steps, 0), ok, updates, metrics, trajectory)
+        found["env/action_clipped_fraction"] = fraction
+    return found
 
 
 def episodes(trajectory: Trajectory) -> Metrics:

@@ -104,7 +104,8 @@ class Rollout(tf.Module):
         )
         trajectory = Trajectory(steps, action, behavior, start)
         ok = self.env.ok(env_state)
-        return metrics.collected(trajectory, ok, self.env, self._info)
+        found = metrics.of_trajectory(trajectory, self.env, self._info)
+        return Collected.whole(trajectory, ok, found)
 
     def played(self, trajectory: Trajectory) -> int:
         """Return how many steps the batch made for a trajectory."""

@@ -14,11 +14,10 @@ import tensorflow as tf
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
 from tfagents_batch import spaces
-from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.envs.processes.portable_backend import Portable
 from tfagents_batch.envs.shared.step_batch import SEED_MASK, StepBatch, stale
 from tfagents_batch.errors import UserError
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.types import EnvSpec, Nest
 
 
 class HostCalls:
@@ -81,29 +80,6 @@ def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
         *(tf.TensorSpec([*batch, *leaf.shape], leaf.dtype) for leaf in observation),
         *(tf.TensorSpec(batch, dtype) for dtype in columns),
     ]
-
-
-def checked(
-    pool: Any, specs: Sequence[tf.TensorSpec], call: Callable, *inputs: Any
-) -> list[tf.Tensor]:
-    """Run ``call``, set static shapes, and raise failures of an eager call at once."""
-    if tf.executing_eagerly():
-        with interrupts.guard():
-            flat = call(*inputs)
-        pool.check()
-    else:
-        flat = call(*inputs)
-    for tensor, expected in zip(flat, specs, strict=True):
-        tensor.set_shape(expected.shape)
-    return flat
-
-
-def timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
-    """Pack an environment's outputs, without the token, into a TimeStep."""
-    count = len(flat) - 4 - len(spec.info)
-    observation = spaces.pack(spec.observation_space, flat[:count])
-    info = dict(zip(spec.info, flat[count + 4 :], strict=True))
-    return TimeStep(observation, *flat[count : count + 4], info)
 
 
 def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:

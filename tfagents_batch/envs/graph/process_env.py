@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfagents_batch import spaces
 from tfagents_batch.envs.graph import host_calls
 from tfagents_batch.envs.native import op
-from tfagents_batch.envs.processes import backends
+from tfagents_batch.envs.processes import backends, interrupts
 from tfagents_batch.envs.processes.pool import Pool
 from tfagents_batch.envs.vector.batch_stepper import Steppable
 from tfagents_batch.errors import UserError
@@ -114,7 +114,10 @@ class ProcessEnv:
         Returns:
           int32 token, TimeStep of ``[B, ...]``.
         """
-        return self._run(self._calls.init, host_calls.seed_tensor(seed))
+        results = self._call(
+            self._calls.init, self._outputs, host_calls.seed_tensor(seed)
+        )
+        return results[0], _timestep(self.spec, results[1:])
 
     def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
         """Step every row; a row with an ended episode ignores its action and restarts.
@@ -133,7 +136,9 @@ class ProcessEnv:
         flat = host_calls.flat_actions(self.spec, action)
         if self.hub is not None:
             flat = self._shaped(flat, self.spec.num_envs)
-        return self._run(self._calls.step, [host_calls.token(state), *flat])
+        inputs = [host_calls.token(state), *flat]
+        results = self._call(self._calls.step, self._outputs, inputs)
+        return results[0], _timestep(self.spec, results[1:])
 
     def send(
         self, state: tf.Tensor, action: Nest, groups: int | Sequence[int] | tf.Tensor
@@ -157,8 +162,7 @@ class ProcessEnv:
         rows = groups.shape[0] * self._group_rows
         flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
         inputs = [host_calls.token(state), groups, *self._shaped(flat, rows)]
-        call = self._calls.send
-        return host_calls.checked(self._pool, self._outputs[:1], call, inputs)[0]
+        return self._call(self._calls.send, self._outputs[:1], inputs)[0]
 
     def receive(
         self,
@@ -191,9 +195,8 @@ class ProcessEnv:
         spec = self.spec._replace(num_envs=count * self._group_rows)
         outputs = host_calls.outputs(spec)
         outputs.insert(1, tf.TensorSpec([count], tf.int32))
-        call = self._calls.receive
-        results = host_calls.checked(self._pool, outputs, call, inputs, outputs)
-        return results[0], results[1], host_calls.timestep(spec, results[2:])
+        results = self._call(self._calls.receive, outputs, inputs, outputs)
+        return results[0], results[1], _timestep(spec, results[2:])
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
         """Return bool ``[]``; false after a stop or failure: discard the iteration."""
@@ -249,9 +252,27 @@ class ProcessEnv:
                 f"{self._pool.reason}; use step"
             )
 
-    def _run(self, call: Callable, *inputs: Any) -> tuple[tf.Tensor, TimeStep]:
-        results = host_calls.checked(self._pool, self._outputs, call, *inputs)
-        return results[0], host_calls.timestep(self.spec, results[1:])
+    def _call(
+        self, call: Callable, outputs: Sequence[tf.TensorSpec], *inputs: Any
+    ) -> list[tf.Tensor]:
+        """Return tensors of known shapes; raise failures of an eager call at once."""
+        if tf.executing_eagerly():
+            with interrupts.guard():
+                results = call(*inputs)
+            self._pool.check()
+        else:
+            results = call(*inputs)
+        for tensor, expected in zip(results, outputs, strict=True):
+            tensor.set_shape(expected.shape)
+        return results
+
+
+def _timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
+    """Pack an environment's outputs, without the token, into a TimeStep."""
+    count = len(flat) - 4 - len(spec.info)
+    observation = spaces.pack(spec.observation_space, flat[:count])
+    info = dict(zip(spec.info, flat[count + 4 :], strict=True))
+    return TimeStep(observation, *flat[count : count + 4], info)
 
 
 def _groups(groups: int | Sequence[int] | tf.Tensor) -> tf.Tensor:

@@ -31,43 +31,43 @@ class Calls:
     def __init__(self, handle: int, outputs: Sequence[tf.TensorSpec]):
         self._outputs = tuple(outputs)
         self._attributes = f"handle = {handle} : i64"
-        self._ok = (tf.TensorSpec([], tf.bool),)
 
     def init(self, seed: tf.Tensor) -> list[tf.Tensor]:
         """Start every environment with an integer seed; return the outputs."""
         inputs = [tf.cast(seed, tf.int64)]
-        return _call("tfab_init", inputs, self._outputs, self._attributes)
+        return self._call("tfab_init", inputs, self._outputs)
 
     def step(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Step with token and action leaves of known shapes; return the outputs."""
-        return _call("tfab_step", inputs, self._outputs, self._attributes)
+        return self._call("tfab_step", inputs, self._outputs)
 
     def send(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Send token, int32 ``[k]`` groups and action leaves; return the next token."""
-        return _call("tfab_send", inputs, self._outputs[:1], self._attributes)
+        return self._call("tfab_send", inputs, self._outputs[:1])
 
     def receive(
         self, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.TensorSpec]
     ) -> list[tf.Tensor]:
         """Receive with token and optional groups; return tensors like ``outputs``."""
-        return _call("tfab_receive", inputs, tuple(outputs), self._attributes)
+        return self._call("tfab_receive", inputs, tuple(outputs))
 
     def ok(self, token: tf.Tensor) -> tf.Tensor:
         """Return bool ``[]``, false after a stop or a failure."""
-        return _call("tfab_ok", [token], self._ok, self._attributes)[0]
+        return self._call("tfab_ok", [token], (tf.TensorSpec([], tf.bool),))[0]
 
-
-def _call(
-    name: str,
-    inputs: Sequence[tf.Tensor],
-    outputs: tuple[tf.TensorSpec, ...],
-    attributes: str,
-) -> list[tf.Tensor]:
-    kinds = tuple(_type(x.shape, x.dtype) for x in inputs)
-    module = _module(name, kinds, outputs, attributes)
-    with placement.stepping():
-        constants = [tf.stop_gradient(x) if x.dtype.is_floating else x for x in inputs]
-        return call(module, constants, outputs, _PLATFORMS)
+    def _call(
+        self,
+        name: str,
+        inputs: Sequence[tf.Tensor],
+        outputs: tuple[tf.TensorSpec, ...],
+    ) -> list[tf.Tensor]:
+        kinds = tuple(_type(x.shape, x.dtype) for x in inputs)
+        module = _module(name, kinds, outputs, self._attributes)
+        with placement.stepping():
+            constants = [
+                tf.stop_gradient(x) if x.dtype.is_floating else x for x in inputs
+            ]
+            return call(module, constants, outputs, _PLATFORMS)
 
 
 def call(

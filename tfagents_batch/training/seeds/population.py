@@ -24,7 +24,7 @@ from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import RULES, Metrics
 from tfagents_batch.placement import HOST, Placement
-from tfagents_batch.sources.metrics import collected
+from tfagents_batch.sources.metrics import of_trajectory
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import evaluate
 from tfagents_batch.training.evaluate import Evaluation
@@ -205,8 +205,8 @@ class Population:
         env = self._source.env
 
         def measure(rows):
-            found = collected(rows, tf.constant(True), env)
-            return found.steps, found.metrics
+            steps = tf.reduce_sum(tf.cast(rows.mask, tf.int64))
+            return steps, of_trajectory(rows, env)
 
         steps, measured = _map_seeds(measure, trajectory)
         step = self._step.assign_add(tf.where(training, steps, 0), read_value=True)
