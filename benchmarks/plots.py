@@ -52,20 +52,20 @@ def main(flags: Command) -> int:
 
 
 def speeds(lines: list[dict[str, Any]], out: str) -> None:
-    """Draw a bar for each library in each row: how many times faster ours is."""
-    works: dict[str, list[dict[str, Any]]] = {}  # two rows may have the same work
+    """Draw a bar for the fastest setting of each library: ours / theirs."""
+    works: dict[str, dict[str, Any]] = {}  # ratios; two rows may have the same work
     for line in lines:
-        if line["peer"] in _PEERS:
-            title = re.sub(r" \(.*\)", "", line["title"])
-            works.setdefault(title, []).append(line)
+        if (peer := line["peer"]) in _PEERS:
+            bars = works.setdefault(re.sub(r" \(.*\)", "", line["title"]), {})
+            settings = bars.get(peer, line["ratio"]), line["ratio"]
+            bars[peer] = min(settings, key=lambda ratio: ratio["median"])
     height = 0.22 * sum(len(bars) + _GAP for bars in works.values()) + 1
     with figure.panels(1, 1, (_INCHES, height), out) as axes:
         axis, place, middles = axes[0, 0], 0.0, []
         labels = {peer: peer for peer in _PEERS}  # the legend has each one once
         for bars in works.values():
             middles.append(place + (len(bars) - 1) / 2)
-            for line in bars:
-                peer, ratio = line["peer"], line["ratio"]
+            for peer, ratio in bars.items():
                 style = {"color": _PEERS[peer], "label": labels.pop(peer, None)}
                 axis.barh(place, ratio["median"], height=0.85, alpha=0.8, **style)
                 axis.hlines(place, ratio["low"], ratio["high"], "black", linewidth=1)
