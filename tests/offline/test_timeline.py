@@ -31,6 +31,11 @@ def row(number, reward, action, mdp="mdp1", ds=DS, **more):
     return found | more
 
 
+def with_last(rows, **changes):
+    """Return rows of which the last one is changed."""
+    return [*rows[:-1], rows[-1] | changes]
+
+
 def dot(one, other):
     return math.fsum(map(math.prod, zip(one, other, strict=True)))
 
@@ -386,8 +391,7 @@ def test_two_steps_give_the_batch_of_horizon_with_sums_of_metrics(tmp_path):
 
 
 def test_flags_that_are_all_false_drop_the_last_row(tmp_path):
-    found = [dict(each) for each in T15]
-    found[2] |= {"terminated": False, "truncated": False}
+    found = with_last(T15, terminated=False, truncated=False)
     summary, samples = logged.build(found, tmp_path)
     assert column(samples, "not_terminal") == [True, True]
     assert summary.dropped["last rows without a next row"] == 1
@@ -395,9 +399,12 @@ def test_flags_that_are_all_false_drop_the_last_row(tmp_path):
 
 @pytest.mark.parametrize("final, expected", [(None, ["a", "b"]), (["b"], ["b"])])
 def test_the_final_possible_actions_are_the_next_ones(tmp_path, final, expected):
-    found = [dict(each) for each in T15]
-    found[2] |= {"truncated": True, "final_state_features": {1: 9.0}}
-    found[2] |= {"final_possible_actions": final} if final else {}
+    found = with_last(
+        T15,
+        truncated=True,
+        final_state_features={1: 9.0},
+        **{"final_possible_actions": final} if final else {},
+    )
     _, samples = logged.build(found, tmp_path)
     assert samples[-1]["possible_next_actions"] == expected
     assert samples[-1]["next_action"] == ""  # none for SARSA
@@ -436,8 +443,7 @@ def test_an_episode_that_goes_on_after_the_last_partition_is_open(tmp_path):
 
 
 def test_a_terminated_flag_is_terminal_also_where_last_rows_are_dropped(tmp_path):
-    found = [dict(each) for each in T15]
-    found[2] |= {"terminated": True, "final_state_features": {1: 9.0}}
+    found = with_last(T15, terminated=True, final_state_features={1: 9.0})
     _, samples = logged.build(found, tmp_path, last_row="drop")
     assert column(samples, "not_terminal") == [True, True, False]
     assert samples[-1]["next_state_features"] == {1: 9.0}  # kept for models of it
@@ -455,11 +461,10 @@ def test_continuous_actions_have_a_density_and_no_choices(tmp_path):
 
 
 def test_a_parametric_end_without_candidates_does_not_bootstrap(tmp_path):
-    found = [dict(each) for each in T3]
-    found[2] |= {"truncated": True, "final_state_features": {9: 1.0}}
+    found = with_last(T3, truncated=True, final_state_features={9: 1.0})
     summary, _ = logged.build(found, tmp_path / "1", "parametric")
     assert summary.dropped["last rows without a next row"] == 1
-    found[2] |= {"final_possible_actions": OTHER_T3[:1]}
+    found = with_last(found, final_possible_actions=OTHER_T3[:1])
     _, samples = logged.build(found, tmp_path / "2", "parametric")
     assert samples[-1]["possible_next_actions"] == OTHER_T3[:1]
     assert samples[-1]["not_terminal"]

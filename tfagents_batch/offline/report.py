@@ -76,9 +76,9 @@ class Report:
             for file, row, value in each.examples:
                 place = "" if file is None else f"{file}, row {row:,}: "
                 lines.append(f"    {place}{_short(value)}")
-        errors = _count(len(self.errors), ERROR)
-        warnings = _count(len(self.warnings), WARNING)
-        lines.append(f"{_count(self.rows, 'row')}: {errors}, {warnings}")
+        errors = counted(len(self.errors), ERROR)
+        warnings = counted(len(self.warnings), WARNING)
+        lines.append(f"{counted(self.rows, 'row')}: {errors}, {warnings}")
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -96,7 +96,8 @@ class Report:
             raise UserError(f"the logged rows have errors\n{self.table()}")
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``3 rows``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

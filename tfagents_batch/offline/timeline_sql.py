@@ -31,17 +31,8 @@ _OF_LOGGERS = "request_id", "model_version", "policy"  # not columns of ``ROWS``
 _OF_SAMPLE = "action_probability", "action_log_density", "reward", "metrics"
 # Names that a further column cannot have; nor can it begin as these do.
 _RESERVED = {
-    *(
-        *_OF_EPISODE,
-        "last",
-        "markers",
-        "known",
-        "continues",
-        "is_end",
-        "ordinal",
-        "steps",
-        "step",
-    ),
+    *_OF_EPISODE,
+    *("last", "markers", "known", "continues", "is_end", "ordinal", "steps", "step"),
     *("sequence_number_ordinal", "time_diff", "time_since_first", "not_terminal"),
     *("discount", "possible_next_actions"),
 }

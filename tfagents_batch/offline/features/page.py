@@ -8,6 +8,7 @@ import html
 from tfagents_batch.offline.features import plots
 from tfagents_batch.offline.features.find import Found, Search
 from tfagents_batch.offline.features.specification import TYPES, Feature
+from tfagents_batch.offline.report import counted
 
 _BEFORE, _AFTER = "#98a1b0", "#2563c9"
 _COLORS = {
@@ -63,7 +64,7 @@ def page(search: Search, source: str) -> str:
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Features of {name}</title>
 <style>{_STYLE}</style><main>
-<h1>{_count(len(features), "feature")} of {_count(search.rows, "row")}</h1>
+<h1>{counted(len(features), "feature")} of {counted(search.rows, "row")}</h1>
 <p class="quiet">{name}{_hash(search)}</p>
 {_types(features)}
 {_suspicious(odd)}
@@ -117,7 +118,7 @@ def _suspicious(odd: list[Found]) -> str:
         f'<a href="#f{i}">feature {i}</a>: {html.escape(text)}</div>'
         for fine, name, i, text in rows
     )
-    return f"<h2>Suspicious: {_count(len(odd), 'feature')}</h2>{lines}"
+    return f"<h2>Suspicious: {counted(len(odd), 'feature')}</h2>{lines}"
 
 
 def _row(found: Found, most: float) -> str:
@@ -156,7 +157,7 @@ def _parameters(found: Found) -> str:
     if facts.count > facts.infinite or not facts.infinite:
         lines.append(f"{number(facts.minimum)} to {number(facts.maximum)}")
     about = "" if facts.values else "about "
-    lines.append(f"{about}{_count(facts.distinct, 'value')}")
+    lines.append(f"{about}{counted(facts.distinct, 'value')}")
     if feature is None:
         return "<br>".join(lines)
     if feature.boxcox_lambda is not None:
@@ -164,7 +165,7 @@ def _parameters(found: Found) -> str:
     if feature.mean is not None:
         lines.append(f"mean {number(feature.mean)}, std {number(feature.stddev or 0)}")
     if feature.quantiles is not None:
-        lines.append(_count(len(feature.quantiles), "quantile"))
+        lines.append(counted(len(feature.quantiles), "quantile"))
     if why is not None:
         lines.append(f"K² {number(why.k2)}")
         if feature.feature_type == "BOXCOX":
@@ -194,7 +195,3 @@ def _hash(search: Search) -> str:
     if search.problem:
         return ". There is no specification: values are infinite"
     return f", specification {search.specification.sha256[:12]}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

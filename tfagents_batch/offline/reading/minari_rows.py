@@ -67,7 +67,7 @@ def rows(dataset: Any, mode: Mode) -> Iterator[dict[str, Any]]:
                 "ds": "",
                 "mdp_id": str(episode.id),
                 "sequence_number": step,
-                "state_features": features(states[step]),
+                "state_features": states[step],
                 "reward": float(reward),
                 "terminated": terminated,
                 "truncated": step == last and not terminated,
@@ -75,15 +75,10 @@ def rows(dataset: Any, mode: Mode) -> Iterator[dict[str, Any]]:
             if discrete:
                 row |= {"action": str(actions[step]), "possible_actions": names}
             else:
-                row["action"] = features(actions[step], first=states.shape[1])
+                row["action"] = dict(enumerate(actions[step].tolist(), states.shape[1]))
             if step == last:
-                row["final_state_features"] = features(states[step + 1])
+                row["final_state_features"] = states[step + 1]
             yield row
-
-
-def features(vector: np.ndarray, first: int = 0) -> dict[int, float]:
-    """Return the numbers of a vector by ids that count from ``first``."""
-    return dict(enumerate(vector.tolist(), first))
 
 
 def _flat(values: Any) -> np.ndarray:

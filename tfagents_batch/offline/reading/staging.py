@@ -96,7 +96,8 @@ def stage(
             "of Spark, a Minari dataset or an iterable of rows, each a dict"
         )
     lines = folder / "rows.jsonl"
-    _write(lines, data)
+    with lines.open("w") as file:
+        file.writelines(f"{to_line(row)}\n" for row in data)
     _parse(connection, [lines], target, mode, extra_columns)
     lines.unlink()
     return [Part(str(target), label, parsed=True)]
@@ -112,9 +113,3 @@ def _records(table: Any) -> Iterator[dict[str, Any]]:
     for start in range(0, len(table), _CHUNK):
         chunk = table.iloc[start : start + _CHUNK].astype(object)
         yield from chunk.where(chunk.notna(), None).to_dict("records")
-
-
-def _write(path: Path, data: Iterable[Any]) -> None:
-    with path.open("w") as file:
-        for row in data:
-            file.write(to_line(row) + "\n")
