@@ -74,7 +74,7 @@ class Acting:
         begin = f"{now:0{TIME_DIGITS}x}-{self._process}-"
         for answer, decision in zip(answers, decisions, strict=True):
             answer["request_id"] = f"{begin}{next(self._count):x}"
-            self.missing += decision.observed.missing
+            self.missing += decision.missing
         if self._log is not None:
             ds = _day(now // _DAY)
             # Two decisions of an episode differ, also if they have the same time.
@@ -97,7 +97,7 @@ def stack(
         if each.role != "noise":
             array = np.empty((len(decisions), *each.shape), each.dtype)
             for index, decision in enumerate(decisions):
-                array[index] = decision.observed.arrays[each.name]
+                array[index] = decision.arrays[each.name]
             found[each.name] = array
     return found
 
