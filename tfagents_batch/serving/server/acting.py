@@ -80,8 +80,9 @@ class Acting:
             # Two decisions of an episode differ, also if they have the same time.
             first = max(self._next_number, now)
             self._next_number = first + len(decisions)
+            lines = model.rows(decisions, answers, feeds, ds, first)
             try:
-                self._log.log(model.description, decisions, answers, feeds, ds, first)
+                self._log.decisions.log(lines)
             except SaveError as error:
                 self.unlogged += len(decisions)
                 raise Refused(503, f"no decision was made: {error}", 10) from error
