@@ -156,7 +156,7 @@ def test_an_export_that_was_not_copied_completely_is_tried_again(tmp_path):
 def test_a_watched_folder_is_loaded_after_it_changed(tmp_path, monkeypatch):
     folder, said = exports.discrete(tmp_path / "a"), []
     found = watching.first(str(folder))
-    models = Models(str(folder), 1)
+    models = Models(str(folder), 1, logs=False)
     settings = Settings(export=str(folder), watch=True)
     ticks = run.Ticks(settings, models, None, found, None, said.append)
     first = models.current

@@ -13,7 +13,7 @@ from tfagents_batch.offline.evaluation.totals import EDGES
 from tfagents_batch.offline.features.plots import number
 
 _WIDTH, _ROW, _LEFT, _RIGHT = 640, 26, 190, 90
-_BLUE, _GRAY, _RED = "#2563c9", "#98a1b0", "#dc2626"
+_BLUE, _GRAY, _RED, _AXIS = "#2563c9", "#98a1b0", "#dc2626", "#c9ced6"
 
 
 class Line(NamedTuple):
@@ -47,26 +47,22 @@ def intervals(lines: Sequence[Line], base: Interval, unit: str) -> str:
 
     height = _ROW * len(lines)
     parts = [
-        f'<rect x="{at(base.low):.1f}" y="0" height="{height}" fill="#e9ecf1" '
-        f'width="{max(at(base.high) - at(base.low), 1):.1f}"/>',
-        f'<path d="M{at(base.value):.1f} 0v{height}" stroke="{_GRAY}" '
-        'stroke-dasharray="4 3"/>',
+        _bar(at(base.low), 0, max(at(base.high) - at(base.low), 1), height, "#e9ecf1"),
+        _dashed(at(base.value), height),
     ]
     parts += [_interval(x, i, at, low, high) for i, x in enumerate(lines)]
     parts.append(_axis(low, high, at, height, unit))
-    return _svg(_WIDTH, height + 36, "".join(parts), "estimates")
+    return _svg(_WIDTH, height + 36, parts, "estimates")
 
 
 def _interval(line: Line, index: int, at, low: float, high: float) -> str:
     y = _ROW * index + _ROW / 2
     color = _BLUE if line.decides else "#64748b"
-    bold = ' font-weight="700"' if line.decides else ""
-    name = f'<text x="{_LEFT - 12}" y="{y + 4}" text-anchor="end"{bold}>'
-    name += f"{html.escape(line.name)}</text>"
+    name = _text(_LEFT - 12, y + 4, html.escape(line.name), "end", line.decides)
     given = line.given
     if not np.isfinite([given.low, given.high, given.value]).all():
-        return f'{name}<text x="{_LEFT}" y="{y + 4}">not defined</text>'
-    value = f'<text x="{_WIDTH - _RIGHT + 12}" y="{y + 4}"{bold}>{number(given.value)}'
+        return name + _text(_LEFT, y + 4, "not defined")
+    value = _text(_WIDTH - _RIGHT + 12, y + 4, number(given.value), bold=line.decides)
     ends = ""
     for end, beyond, mark in (
         (given.low, given.low < low, "l7 -5v10z"),
@@ -78,9 +74,8 @@ def _interval(line: Line, index: int, at, low: float, high: float) -> str:
     if low <= given.value <= high:
         dot = f'<circle cx="{at(given.value):.1f}" cy="{y}" r="4.5" fill="{color}"/>'
     return (
-        f"{name}{value}</text>"
-        f'<path d="M{at(given.low):.1f} {y}H{at(given.high):.1f}" stroke="{color}" '
-        f'stroke-width="{3 if line.decides else 2}"/>{ends}{dot}'
+        f'{name}{value}<path d="M{at(given.low):.1f} {y}H{at(given.high):.1f}" '
+        f'stroke="{color}" stroke-width="{3 if line.decides else 2}"/>{ends}{dot}'
     )
 
 
@@ -88,18 +83,12 @@ def _axis(low: float, high: float, at, height: int, unit: str) -> str:
     step = 10 ** np.floor(np.log10((high - low) / 3))
     step *= next(x for x in (1, 2, 5, 10) if (high - low) / (step * x) <= 6)
     ticks = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
-    parts = [f'<path d="M{_LEFT} {height}.5H{_WIDTH - _RIGHT}" stroke="#c9ced6"/>']
+    parts = [f'<path d="M{_LEFT} {height}.5H{_WIDTH - _RIGHT}" stroke="{_AXIS}"/>']
     for x in ticks:
-        parts.append(f'<path d="M{at(x):.1f} {height}v5" stroke="#c9ced6"/>')
-        parts.append(
-            f'<text x="{at(x):.1f}" y="{height + 18}" text-anchor="middle">'
-            f"{number(x + 0.0)}</text>"
-        )
+        parts.append(f'<path d="M{at(x):.1f} {height}v5" stroke="{_AXIS}"/>')
+        parts.append(_text(at(x), height + 18, number(x + 0.0), "middle"))
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    parts.append(
-        f'<text x="{middle}" y="{height + 33}" text-anchor="middle">{unit}</text>'
-    )
-    return "".join(parts)
+    return "".join([*parts, _text(middle, height + 33, unit, "middle")])
 
 
 def actions(logged: Mapping[str, float], served: Mapping[str, float]) -> str:
@@ -109,22 +98,15 @@ def actions(logged: Mapping[str, float], served: Mapping[str, float]) -> str:
     parts = []
     for i, name in enumerate(names):
         y = 34 * i
-        parts.append(
-            f'<text x="{_LEFT - 12}" y="{y + 18}" text-anchor="end">'
-            f"{html.escape(name)}</text>"
-        )
-        for offset, share, color in (
-            (3, logged[name], _GRAY),
-            (16, served[name], _BLUE),
+        parts.append(_text(_LEFT - 12, y + 18, html.escape(name), "end"))
+        for top, share, color in (
+            (y + 3, logged[name], _GRAY),
+            (y + 16, served[name], _BLUE),
         ):
             width = share / most * (_WIDTH - _LEFT - _RIGHT)
-            parts.append(
-                f'<rect x="{_LEFT}" y="{y + offset}" width="{max(width, 1):.1f}" '
-                f'height="11" fill="{color}"/>'
-                f'<text x="{_LEFT + width + 6:.1f}" y="{y + offset + 10}">'
-                f"{share:.1%}</text>"
-            )
-    return _svg(_WIDTH, 34 * len(names) + 4, "".join(parts), "shares of actions")
+            parts.append(_bar(_LEFT, top, max(width, 1), 11, color))
+            parts.append(_text(_LEFT + width + 6, top + 10, f"{share:.1%}"))
+    return _svg(_WIDTH, 34 * len(names) + 4, parts, "shares of actions")
 
 
 def weights(counts: Sequence[int], title: str) -> str:
@@ -135,39 +117,47 @@ def weights(counts: Sequence[int], title: str) -> str:
       title: text that a browser shows at the mouse.
     """
     height, width, left = 110, 460, 70
-    total = max(sum(counts), 1)
-    shares = np.array(counts) / total
-    scale = (height - 8) / max(shares.max(), 1e-9)
-    room = (width - left) / (len(EDGES) - 1)
+    shares = np.array(counts) / max(sum(counts), 1)
+    zeros, *sizes = shares * (height - 8) / max(shares.max(), 1e-9)
+    room = (width - left) / len(sizes)
+
+    def at(power: float) -> float:
+        return left + (power - EDGES[0]) / (EDGES[-1] - EDGES[0]) * (width - left)
+
     parts = [
-        f'<rect x="10" y="{height - shares[0] * scale:.1f}" width="30" '
-        f'height="{shares[0] * scale:.1f}" fill="{_RED}"/>',
-        f'<text x="25" y="{height + 15}" text-anchor="middle">0</text>',
-        f'<path d="M0 {height}.5H{width}" stroke="#c9ced6"/>',
+        _bar(10, height - zeros, 30, zeros, _RED),
+        _text(25, height + 15, "0", "middle"),
+        f'<path d="M0 {height}.5H{width}" stroke="{_AXIS}"/>',
+        _dashed(at(0), height),
     ]
-    for i, share in enumerate(shares[1:]):
-        if share > 0:
-            parts.append(
-                f'<rect x="{left + i * room + 0.5:.1f}" width="{room - 1:.1f}" '
-                f'y="{height - share * scale:.1f}" height="{share * scale:.1f}" '
-                f'fill="{_BLUE}"/>'
-            )
+    for i, size in enumerate(sizes):
+        x = left + i * room + 0.5
+        parts.append(_bar(x, height - size, room - 1, size, _BLUE))
     for power in range(int(EDGES[0]), int(EDGES[-1]) + 1, 2):
-        x = left + (power - EDGES[0]) / (EDGES[-1] - EDGES[0]) * (width - left)
         text = "1" if power == 0 else f"10<tspan dy='-4' font-size='8'>{power}</tspan>"
         anchor = "end" if power == EDGES[-1] else "middle"
-        parts.append(
-            f'<text x="{x:.1f}" y="{height + 15}" text-anchor="{anchor}">{text}</text>'
-        )
-    one = left + -EDGES[0] / (EDGES[-1] - EDGES[0]) * (width - left)
-    parts.append(
-        f'<path d="M{one:.1f} 0V{height}" stroke="{_GRAY}" stroke-dasharray="4 3"/>'
+        parts.append(_text(at(power), height + 15, text, anchor))
+    return _svg(width, height + 22, parts, title)
+
+
+def _bar(x: float, y: float, width: float, height: float, color: str) -> str:
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
+        f'fill="{color}"/>'
     )
-    return _svg(width, height + 22, "".join(parts), title)
 
 
-def _svg(width: int, height: int, content: str, title: str) -> str:
+def _dashed(x: float, height: float) -> str:
+    return f'<path d="M{x:.1f} 0V{height}" stroke="{_GRAY}" stroke-dasharray="4 3"/>'
+
+
+def _text(x: float, y: float, content: str, anchor: str = "start", bold=False) -> str:
+    weight = ' font-weight="700"' if bold else ""
+    return f'<text x="{x:.1f}" y="{y}" text-anchor="{anchor}"{weight}>{content}</text>'
+
+
+def _svg(width: int, height: int, parts: Sequence[str], title: str) -> str:
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img"><title>{html.escape(title)}</title>{content}</svg>'
+        f'role="img"><title>{html.escape(title)}</title>{"".join(parts)}</svg>'
     )

@@ -74,14 +74,15 @@ class Acting:
         begin = f"{now:0{TIME_DIGITS}x}-{self._process}-"
         for answer, decision in zip(answers, decisions, strict=True):
             answer["request_id"] = f"{begin}{next(self._count):x}"
-            self.missing += decision.observed.missing
+            self.missing += decision.missing
         if self._log is not None:
             ds = _day(now // _DAY)
             # Two decisions of an episode differ, also if they have the same time.
             first = max(self._next_number, now)
             self._next_number = first + len(decisions)
+            lines = model.rows(decisions, answers, feeds, ds, first)
             try:
-                self._log.log(model.description, decisions, answers, feeds, ds, first)
+                self._log.decisions.log(lines)
             except SaveError as error:
                 self.unlogged += len(decisions)
                 raise Refused(503, f"no decision was made: {error}", 10) from error
@@ -97,7 +98,7 @@ def stack(
         if each.role != "noise":
             array = np.empty((len(decisions), *each.shape), each.dtype)
             for index, decision in enumerate(decisions):
-                array[index] = decision.observed.arrays[each.name]
+                array[index] = decision.arrays[each.name]
             found[each.name] = array
     return found
 

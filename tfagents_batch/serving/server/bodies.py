@@ -65,7 +65,7 @@ def decisions(body: dict[str, Any], reader: Reader) -> tuple[list[Decision], boo
       UserError: naming what was wrong and where.
     """
     if len(body) == 1 and "observation" in body and not reader.description.is_recurrent:
-        return [Decision(reader.read(body["observation"]), None, None)], False
+        return [reader.read(body["observation"])], False
     _check_keys(body, _KEYS)
     several = "observations" in body
     if several == ("observation" in body):
@@ -127,18 +127,18 @@ def feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
             for k, x in metrics.items()
         }
     if (final := body.get("final_observation")) is not None:
-        observed = reader.read(final, body.get("final_possible_actions"))
-        line |= rows.final(reader.description, observed)
+        found = reader.read(final, body.get("final_possible_actions"))
+        line |= rows.final(reader.description, found)
     elif body.get("final_possible_actions") is not None:
         raise UserError("final_possible_actions needs a final_observation")
     return line
 
 
 def _decision(body: dict[str, Any], reader: Reader) -> Decision:
-    observed = reader.read(body["observation"], body.get("possible_actions"))
+    found = reader.read(body["observation"], body.get("possible_actions"))
     if reader.description.is_recurrent:
         asked = body.get("state"), body.get("episode_start")
-        observed.arrays.update(memory(reader.description, *asked))
+        found.arrays.update(memory(reader.description, *asked))
     elif body.get("state") is not None:
         raise UserError("state is given, but this policy has none; leave it out")
     mdp_id, number = body.get("mdp_id"), body.get("sequence_number")
@@ -151,7 +151,7 @@ def _decision(body: dict[str, Any], reader: Reader) -> Decision:
             )
         if mdp_id is None:
             raise UserError("sequence_number needs an mdp_id, the episode's name")
-    return Decision(observed, mdp_id, number)
+    return found._replace(mdp_id=mdp_id, sequence_number=number)
 
 
 def _check_keys(body: dict[str, Any], known: set[str]) -> None:

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from tfagents_batch.errors import SaveError
 from tfagents_batch.offline.line_files import LineFiles
-from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.server.observations import Decision
-from tfagents_batch.serving.server.rows import Rows
 
 # Of the feedback, in the folder of the decisions; readers of rows leave it out.
 FEEDBACK_FOLDER = "_feedback"
@@ -88,41 +82,17 @@ class DecisionLog:
 
     Args:
       folder: folder of the rows.
-      description: of the export; those after it have the same actions.
       rows, seconds: size and age at which a file ends.
 
     Raises:
-      UserError: if its decisions are no rows.
       SaveError: if the folder cannot be written.
     """
 
-    def __init__(
-        self, folder: str | Path, description: Description, rows: int, seconds: float
-    ):
-        self._rows = Rows(description)
-        self._version = description.version
+    def __init__(self, folder: str | Path, rows: int, seconds: float):
         path = Path(folder).expanduser()
         self.decisions = Rotating(path, "rows", rows, seconds)
         feedback = path / FEEDBACK_FOLDER
         self.feedback = Rotating(feedback, "feedback", rows, seconds)
-
-    def log(
-        self,
-        description: Description,
-        decisions: Sequence[Decision],
-        answers: Sequence[dict[str, Any]],
-        arrays: Mapping[str, np.ndarray],
-        ds: str,
-        first_number: int,
-    ) -> None:
-        """Write the rows of a batch, see ``Rows``.
-
-        Raises:
-          SaveError: if the disk is full, for example.
-        """
-        if description.version != self._version:
-            self._rows, self._version = Rows(description), description.version
-        self.decisions.log(self._rows(decisions, answers, arrays, ds, first_number))
 
     def rotate_if_due(self) -> None:
         """End the files that have their size or age; waits for the disk."""

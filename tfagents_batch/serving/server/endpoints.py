@@ -120,50 +120,35 @@ class Endpoints:
     def measures(self) -> str:
         """Return all measures as Prometheus text."""
         work, acting, log, models = self._work, self._acting, self._log, self.models
-        counters = [
+        waiting = acting.waiting + self._predicting.waiting
+        resident = measures.resident_bytes()
+        unlogged = "Decisions that could not be logged and got no answer."
+        slow = "Connections that were closed as too slow."
+        found: list[tuple[str, str, float]] = [
             ("decisions_total", "Decisions of /v1/act.", acting.items),
             ("batches_total", "Batches of /v1/act.", acting.batches),
+            ("waiting", "Decisions that wait for a batch.", waiting),
             ("missing_features_total", "Features that were not given.", work.missing),
-            (
-                "unlogged_total",
-                "Decisions that could not be logged and got no answer.",
-                work.unlogged,
-            ),
-            (
-                "slow_clients_total",
-                "Connections that were closed as too slow.",
-                self._slow.closed,
-            ),
+            ("unlogged_total", unlogged, work.unlogged),
+            ("slow_clients_total", slow, self._slow.closed),
             ("swaps_total", "Exports that took over.", models.swaps),
             ("refusals_total", "Exports that were refused.", models.refusals),
+            ("resident_bytes", "Memory of this process.", resident),
         ]
         if log is not None:
             rows, lines = log.decisions, log.feedback
             failures = rows.failures + lines.failures
-            counters += [
+            found += [
                 ("logged_total", "Logged decisions.", rows.logged),
                 ("feedback_total", "Logged feedback.", lines.logged),
                 ("log_failures_total", "Failures of the disk.", failures),
             ]
-        waiting = acting.waiting + self._predicting.waiting
-        memory = measures.resident_bytes()
-        gauges = [
-            ("waiting", "Decisions that wait for a batch.", waiting),
-            ("resident_bytes", "Memory of this process.", memory),
-        ]
-        version = {f"{{version={json.dumps(self._version, ensure_ascii=False)}}}": 1}
-        to_text = measures.to_text
-        return "".join(
-            [
-                self.requests.to_text(),
-                to_text("model", "gauge", "The current export.", version),
-                *(to_text(name, "gauge", help, {"": x}) for name, help, x in gauges),
-                *(
-                    to_text(name, "counter", help, {"": x})
-                    for name, help, x in counters
-                ),
-            ]
-        )
+        text = self.requests.to_text()
+        for name, help, value in found:
+            text += measures.to_text(name, help, {"": value})
+        version = json.dumps(self._version, ensure_ascii=False)  # has the same escapes
+        current = {f"{{version={version}}}": 1}
+        return text + measures.to_text("model", "The current export.", current)
 
 
 def describe(description: Description) -> Json:

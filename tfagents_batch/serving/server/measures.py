@@ -44,20 +44,24 @@ class Requests:
             below += number
             values[f'_bucket{{le="{limit}"}}'] = below
         values |= {"_sum": self._seconds, "_count": below}
-        return to_text(
-            "requests_total", "counter", "Answered requests.", count
-        ) + to_text("request_seconds", "histogram", "Duration of requests.", values)
+        counts = to_text("requests_total", "Answered requests.", count)
+        help = "Duration of requests."
+        return counts + to_text("request_seconds", help, values, "histogram")
 
 
-def to_text(name: str, kind: str, help: str, values: Mapping[str, float]) -> str:
+def to_text(
+    name: str, help: str, values: Mapping[str, float], kind: str | None = None
+) -> str:
     """Return a measure in the text format of Prometheus.
 
     Args:
       name: without prefix.
-      kind: "counter", "gauge" or "histogram".
       help: one line.
       values: by what follows the name, such as ``{path="/v1/act"}``, or "".
+      kind: None for a counter, whose name ends with ``_total``, or a gauge.
     """
+    if kind is None:
+        kind = "counter" if name.endswith("_total") else "gauge"
     name = f"{PREFIX}{name}"
     lines = [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
     lines += [f"{name}{labels} {value:.15g}" for labels, value in values.items()]

@@ -16,6 +16,7 @@ from tfagents_batch.serving.description import Call
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.serving.server.observations import Reader
 from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.server.rows import Rows
 
 NICE = 10  # of the thread that loads; the event loop gets the processor first
 SLOW_SECONDS = 0.002  # of a run on the parity rows, above which it needs a thread
@@ -29,19 +30,22 @@ class Model:
     Args:
       folder: of the export.
       threads: threads of a run.
+      logs: whether its decisions are logged.
       call: calls what takes long, see ``Predictor.load``.
 
     Attributes:
       predictor: of the export.
       reader: reads its observations.
+      rows: writes its decisions, if they are logged.
       needed: names of the outputs that belong to a decision.
       slow: whether a run would hold up the event loop.
     """
 
-    def __init__(self, folder: str, threads: int, call: Call):
+    def __init__(self, folder: str, threads: int, logs: bool, call: Call):
         self.predictor = Predictor.load(folder, threads=threads, call=call)
         self.description = self.predictor.description
         self.reader = Reader(self.description)
+        self.rows: Any = Rows(self.description) if logs else None
         names = [x.name for x in self.description.outputs]
         states = {f"next_{x.name}" for x in self.description.with_role("state")}
         self.needed = [x for x in names if x in states.union(_OF_A_DECISION)]
@@ -54,6 +58,7 @@ class Models:
     Args:
       folder: export to begin with.
       threads: threads of a run.
+      logs: whether decisions are logged.
 
     Attributes:
       current: model that answers.
@@ -64,8 +69,8 @@ class Models:
       UserError: if the export cannot be served.
     """
 
-    def __init__(self, folder: str, threads: int):
-        self._threads = threads
+    def __init__(self, folder: str, threads: int, logs: bool):
+        self._options = threads, logs, self._call
         # Two threads for all loads: each new thread would get memory of its own. What
         # takes long runs in the one of low priority, without Python's lock. All else
         # runs in the other one: a thread of low priority that holds the lock, and waits
@@ -74,7 +79,7 @@ class Models:
         self._nice = ThreadPoolExecutor(1, "nice", initializer=_be_nice)
         try:
             # In these threads as well, so that later loads use the memory of this one.
-            loading = self._loader.submit(Model, folder, threads, self._call)
+            loading = self._loader.submit(Model, folder, *self._options)
             self.current: Model = loading.result()
         except BaseException:
             self.close()
@@ -108,7 +113,7 @@ class Models:
             raise Refused(409, "another export is being loaded; try again later", 1)
         self._loading = True
         try:
-            model = await self.in_thread(Model, folder, self._threads, self._call)
+            model = await self.in_thread(Model, folder, *self._options)
             changed = described.difference(self.current.description, model.description)
             if changed:
                 raise UserError(

@@ -15,31 +15,21 @@ _LARGEST = 3e38  # number of a feature, which is float32
 _LIMIT = 20  # names of features in an error
 
 
-class Observed(NamedTuple):
-    """Observation of one decision.
+class Decision(NamedTuple):
+    """Observation, and the decision that is to be made on it.
 
     Attributes:
       arrays: inputs of the model by name, without batch axis.
       features: what was given by id, for exports with ids; None for others.
       missing: number of features that were not given: they are 0, or missing.
+      mdp_id, sequence_number: where the decision belongs, or None.
     """
 
     arrays: Arrays
     features: dict[str, float] | None
     missing: int
-
-
-class Decision(NamedTuple):
-    """Decision that is to be made.
-
-    Attributes:
-      observed: the observation, with the arrays of the model.
-      mdp_id, sequence_number: where the decision belongs, or None.
-    """
-
-    observed: Observed
-    mdp_id: str | None
-    sequence_number: int | None
+    mdp_id: str | None = None
+    sequence_number: int | None = None
 
 
 class Reader:
@@ -66,7 +56,7 @@ class Reader:
         self._places: dict[Any, int] = {name: k for k, name in enumerate(names)}
         self._places |= {description.start + k: k for k in range(len(names))}
 
-    def read(self, value: Any, possible_actions: Any = None) -> Observed:
+    def read(self, value: Any, possible_actions: Any = None) -> Decision:
         """Return an observation as arrays.
 
         Args:
@@ -90,7 +80,7 @@ class Reader:
             self._read_possible(possible_actions, arrays)
         elif self._mask is not None and self._mask.name not in arrays:
             arrays[self._mask.name] = np.ones(self._mask.shape, self._mask.dtype)
-        return Observed(arrays, features, missing)
+        return Decision(arrays, features, missing)
 
     def _read_by_id(self, value: Any, arrays: Arrays) -> None:
         if not isinstance(value, dict):

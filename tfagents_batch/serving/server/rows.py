@@ -10,7 +10,7 @@ import numpy as np
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.server.observations import Decision, Observed
+from tfagents_batch.serving.server.observations import Decision
 
 ACTION_ID = 1_000_000  # of the first feature of a continuous action, as in collecting
 Row = dict[str, Any]
@@ -102,20 +102,20 @@ class Rows:
             # The reward is 0 until feedback is joined.
             found.append(
                 f'{{"ds":"{ds}","mdp_id":{episode},"sequence_number":{number},'
-                f'"state_features":{state},{action(decision.observed, answer)},'
+                f'"state_features":{state},{action(decision, answer)},'
                 f'"reward":0.0,"request_id":"{request_id}",{self._origin}{end}}}'
             )
         return found
 
-    def _discrete(self, observed: Observed, answer: Row) -> str:
+    def _discrete(self, decision: Decision, answer: Row) -> str:
         name = self._actions[answer["action"] - self._start]
-        text = f'"action":{name},"possible_actions":{self._find_possible(observed)}'
+        text = f'"action":{name},"possible_actions":{self._find_possible(decision)}'
         if "propensity" in answer:  # float32, which may round to more than 1
             text += f',"action_probability":{min(answer["propensity"], 1.0)!r}'
         return text
 
-    def _continuous(self, observed: Observed, answer: Row) -> str:
-        del observed
+    def _continuous(self, decision: Decision, answer: Row) -> str:
+        del decision
         # The density is that of the sample, which the action keeps within its bounds.
         action = answer.get("sample", answer["action"])
         text = f'"action":{self._vector % tuple(np.ravel(action).tolist())}'
@@ -123,14 +123,14 @@ class Rows:
             text += f',"action_log_density":{answer["log_density"]!r}'
         return text
 
-    def _find_possible(self, observed: Observed) -> str:
+    def _find_possible(self, decision: Decision) -> str:
         mask = self._description.mask
-        key = b"" if mask is None else observed.arrays[mask].tobytes()
+        key = b"" if mask is None else decision.arrays[mask].tobytes()
         found = self._possible.get(key)
         if found is None:
             if len(self._possible) >= _MASKS:
                 self._possible = {b"": self._possible[b""]}
-            found = _to_json(possible(self._description, observed))
+            found = _to_json(possible(self._description, decision))
             self._possible[key] = found
         return found
 
@@ -138,8 +138,8 @@ class Rows:
         self, decisions: Sequence[Decision], arrays: Mapping[str, np.ndarray]
     ) -> list[str]:
         """Return numbers by id: those that were given, or all of the observation."""
-        if decisions[0].observed.features is not None:
-            return [_to_json(each.observed.features) for each in decisions]
+        if decisions[0].features is not None:
+            return [_to_json(each.features) for each in decisions]
         parts = [
             arrays[x.name].reshape(len(decisions), -1)
             for x in self._description.numbers
@@ -155,25 +155,25 @@ def _template(ids: Iterable[int]) -> str:
     return "{" + ",".join(f'"{each}":%r' for each in ids) + "}"
 
 
-def possible(description: Description, observed: Observed) -> list[str]:
+def possible(description: Description, decision: Decision) -> list[str]:
     """Return the names of the actions that can be taken."""
     names = description.action_names
     if description.mask is None:
         return [*names]
-    mask = observed.arrays[description.mask].tolist()
+    mask = decision.arrays[description.mask].tolist()
     return [name for name, valid in zip(names, mask, strict=True) if valid]
 
 
-def final(description: Description, observed: Observed) -> Row:
+def final(description: Description, decision: Decision) -> Row:
     """Return the columns of an observation after the last decision of an episode."""
-    if observed.features is not None:
-        features = observed.features
+    if decision.features is not None:
+        features = decision.features
     else:
-        parts = [np.ravel(observed.arrays[x.name]) for x in description.numbers]
+        parts = [np.ravel(decision.arrays[x.name]) for x in description.numbers]
         numbers = np.concatenate(parts).astype(float).tolist()
         ids = description.features or range(len(numbers))
         features = {str(k): x for k, x in zip(ids, numbers, strict=True)}
     found: Row = {"final_state_features": features}
     if description.is_discrete:
-        found["final_possible_actions"] = possible(description, observed)
+        found["final_possible_actions"] = possible(description, decision)
     return found

@@ -100,12 +100,11 @@ def build(
       SaveError: if the folder of the log cannot be written.
     """
     found = watching.first(settings.export)
-    models = Models(found.folder, settings.threads)
+    models = Models(found.folder, settings.threads, bool(settings.log))
     stack.callback(models.close)
     log = None
     if settings.log:
-        rotation = settings.rotate_rows, settings.rotate_seconds
-        log = DecisionLog(settings.log, models.current.description, *rotation)
+        log = DecisionLog(settings.log, settings.rotate_rows, settings.rotate_seconds)
         stack.callback(log.close)
     threads = ThreadPoolExecutor(1, "model")
     stack.callback(threads.shutdown)
