@@ -95,6 +95,7 @@ def measure(work: Replaying) -> dict[str, Any]:
 
 def _replay(work: Replaying) -> Any:
     from tfagents_batch.clocks import Ratio
+    from tfagents_batch.interfaces import Windows
     from tfagents_batch.sources.off_policy import ReplaySettings
     from tfagents_batch.sources.replay.replay import Replay, outline
 
@@ -105,14 +106,8 @@ def _replay(work: Replaying) -> Any:
         prioritized=work.prioritized,
         beta=0.5,
     )
-    return Replay(
-        source,
-        config,
-        like=outline(source),
-        batch_size=work.batch_size,
-        window=_WINDOW,
-        ratio=Ratio(1, work.num_envs, 0),
-    )
+    wanted = Windows(work.batch_size, _WINDOW, Ratio(1, work.num_envs, 0))
+    return Replay(source, config, outline(source), wanted)
 
 
 def _source(work: Replaying) -> Any:
