@@ -23,7 +23,7 @@ MODULES = [
 ]
 # Only the constructor of an environment, and what it may read, is sent as a pickle.
 MAY_PICKLE = {
-    "tfagents_batch.distribute.sending",
+    "tfagents_batch.distribute.wire",
     "tfagents_batch.envs.processes.launcher",
     "tfagents_batch.envs.recipe",
     "tfagents_batch.envs.shared.absl_flags",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -76,6 +76,22 @@ def specs(space: gymnasium.Space, leading: Sequence[int | None] = ()) -> Nest:
 def specs_of(nest: Nest) -> Nest:
     """Return the ``tf.TensorSpec`` of every tensor or variable."""
     return map(lambda x: tf.TensorSpec(x.shape, tf.as_dtype(x.dtype)), nest)
+
+
+def named(nest: Nest, prefix: str = "") -> dict[str, Any]:
+    """Return the leaves in their order by name, such as ``observation/image``."""
+    if isinstance(nest, Mapping):
+        parts: Any = sorted(nest.items())
+    elif hasattr(nest, "_fields"):
+        parts = zip(nest._fields, nest, strict=True)
+    elif isinstance(nest, (list, tuple)):
+        parts = enumerate(nest)
+    else:
+        return {prefix or "value": nest}
+    found = {}
+    for name, part in parts:
+        found |= named(part, f"{prefix}/{name}" if prefix else str(name))
+    return found
 
 
 def prefixed(prefix: str, named: dict[str, Any]) -> dict[str, Any]:

@@ -13,15 +13,23 @@ import tfagents_batch as tfb
 from tests.distribute import local_workers
 from tests.distribute.local_workers import LocalWorkers
 from tests.support.counting import Counting
-from tfagents_batch import algorithms, nest
-from tfagents_batch.distribute import pool, pools, storing, wire, worker
-from tfagents_batch.distribute.memory import available_bytes, check_memory
+from tfagents_batch import algorithms, machine, nest
+from tfagents_batch.algorithms import dqn
+from tfagents_batch.distribute import (
+    pool,
+    pools,
+    spark_workers,
+    storing,
+    wire,
+    worker,
+)
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped, UserError
 from tfagents_batch.interfaces import VERSION
-from tfagents_batch.placement import HOST
 from tfagents_batch.sources.episodes import Episodes
+from tfagents_batch.sources.off_policy import ReplaySettings
+from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import create_algorithm
@@ -158,10 +166,12 @@ def test_closing_ends_a_fetch_that_waits():
 
 def test_windows_of_a_replay_end_where_a_worker_was_replaced():
     plan = pool.Plan("ahead", 2, 3, 2, marks=True)
-    source, algorithm, workers = pooled(plan, algorithm="dqn")
-    settings = dataclasses.replace(RunConfig(algorithm="dqn").source, capacity=400)
-    wanted = algorithm.config.accepts()["windows"]._replace(length=4, batch_size=64)
-    stored = storing.open_replay(source, settings, wanted, HOST)
+    settings = dqn.Config(n_step=3, batch_size=64)
+    source, algorithm, workers = pooled(plan, algorithm="dqn", settings=settings)
+    like = storing.without_marks(source.outline())
+    wanted = algorithm.config.accepts()["windows"]
+    replay = Replay(source, ReplaySettings(400, steps=3), like, wanted)
+    stored = storing.StoringPool(source, replay)
     stored.publish(algorithm.policy)
     for fetch in range(12):
         if fetch in (4, 9):
@@ -237,7 +247,6 @@ WRONG = {
     "did you mean 'pool.cpus'": {"pool": "ray", "pool_options": {"cpu": 2}},
     "pool_workers is 4, but pool is none": {"pool_workers": 4},
     "both given": {"pool": RayPool(workers=2), "pool_workers": 2},
-    "create their own": {"env": gymnasium.make("CartPole-v1")},
     "env is a list": {"env": [counting] * 8},
     "rollout.wait_for is 2": {"rollout": {"wait_for": 2}},
     "queue.predictors is 2": {"algorithm": "ga3c", "queue": {"predictors": 2}},
@@ -258,11 +267,8 @@ def test_what_cannot_be_is_said_before_anything_starts(local, text, tmp_path):
     assert not local and not list(tmp_path.iterdir())
 
 
-def test_more_workers_than_memory_are_refused(tmp_path):
-    table = tmp_path / "meminfo"
-    table.write_text("MemTotal: 9000 kB\nMemAvailable: 4000000 kB\n")
-    assert available_bytes(table) == 4_096_000_000
-    assert available_bytes(tmp_path / "none") is None
-    check_memory(1, 1000)
-    with pytest.raises(UserError, match=r"10000000 workers of 800 MB need more than"):
-        check_memory(10**7)
+def test_more_workers_than_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(machine, "available_bytes", lambda: 4 * 2**30)
+    spark_workers.check_memory(5)
+    with pytest.raises(UserError, match=r"6 workers of 762.9 MiB need more than"):
+        spark_workers.check_memory(6)

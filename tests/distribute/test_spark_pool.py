@@ -1,8 +1,10 @@
 """Whole episodes from real tasks of Spark: the same for any number of partitions."""
 
 import importlib.util
+import os
 import shutil
 import socket
+import sys
 
 import numpy as np
 import pytest
@@ -31,7 +33,8 @@ SETTINGS = {"network": {"hidden": [8]}}
 
 @pytest.fixture
 def spark():
-    with spark_workers.python_of_this_process(), session.started("local[2,4]") as found:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with session.started("local[2,4]") as found:
         yield found
 
 
@@ -90,7 +93,7 @@ def test_a_master_that_does_not_answer_is_refused_at_once():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         spark_workers.check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
-    with pytest.raises(UserError, match="nothing answers at Spark's address spark://"):
+    with pytest.raises(UserError, match="nothing answers at Spark's address 127"):
         spark_workers.check_master(f"spark://127.0.0.1:{port}")
 
 

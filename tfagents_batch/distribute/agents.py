@@ -11,6 +11,7 @@ Applications on Apache Spark" (Analytics Zoo, 2018). For training by them, pass 
 
 from __future__ import annotations
 
+import operator
 import uuid
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from tfagents_batch import config as configs
 from tfagents_batch import seeds
-from tfagents_batch.distribute import sending, spark_tasks, wire
+from tfagents_batch.distribute import spark_tasks, wire
 from tfagents_batch.distribute.wire import Order
 from tfagents_batch.distribute.worker import Job, of_worker
 from tfagents_batch.envs.recipe import EnvRecipe
@@ -76,11 +77,6 @@ class DistributedAgents:
         if parallelism < 1:
             raise UserError(f"parallelism is {parallelism}; expected at least 1")
         recipe = EnvRecipe(make_env)
-        if recipe.exists:
-            raise UserError(
-                f"make_env is an instance of {type(make_env).__name__}; pass a name, "
-                "or a function that creates it"
-            )
         name = own_algorithm.name_of(algorithm)
         kind = own_algorithm.entry(name)
         chosen = configs.replace(kind.config(), settings or {}, "algorithm.").check()
@@ -88,7 +84,7 @@ class DistributedAgents:
         job = Job(recipe, config, kind.kind, network, 0, num_envs)
         self._spark, self._partitions, self._num_envs = spark, parallelism, num_envs
         self._name = uuid.uuid4().hex
-        self._job = spark.sparkContext.broadcast(sending.pickled(job))
+        self._job = spark.sparkContext.broadcast(wire.pickled(job))
 
     def sample(
         self, policy: Policy, episodes: int, seed: int, step: int = 0
@@ -112,7 +108,7 @@ class DistributedAgents:
         tasks = whole.rounds(episodes, self._num_envs)
         context = self._spark.sparkContext
         weights = context.broadcast(wire.weights(policy))
-        play = spark_tasks.player(self._name, self._job, weights, wire.versions())
+        play = spark_tasks.player(self._name, self._job, weights)
         orders = [
             Order(i, seeds.iteration_seed(seed, i, "pool/actions"), seed, step, 0)
             for i in range(tasks)
@@ -145,23 +141,12 @@ class SampledTrajs:
 
     def statistics(self) -> Statistics:
         """Return statistics of the returns, computed in Spark."""
-        from pyspark.sql import functions as f
-
-        column = f.col("return")
-        found = (
-            self.returns()
-            .agg(
-                f.count(column),
-                f.mean(column),
-                f.stddev_samp(column),
-                f.min(column),
-                f.max(column),
-                f.sum("length"),
-            )
-            .first()
-        )
-        count, mean, std, least, most, steps = found
-        return Statistics(count, mean, std or 0.0, least, most, steps)
+        rows = self._pieces.flatMap(_rows)
+        found = rows.map(operator.itemgetter(1)).stats()
+        steps = rows.map(operator.itemgetter(2)).sum()
+        std = found.sampleStdev() if found.count() > 1 else 0.0
+        ends = found.min(), found.max()
+        return Statistics(found.count(), found.mean(), std, *ends, steps)
 
     def trajectories(self) -> dict[str, np.ndarray]:
         """Return all of them as arrays by name, as in ``types.Trajectory``.

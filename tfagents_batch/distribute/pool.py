@@ -68,7 +68,7 @@ class Workers(Protocol):
         """Return events since the last call."""
 
     def close(self) -> None:
-        """End all workers; any thread may call it, several times."""
+        """End all workers; it may be called several times."""
 
 
 class Plan(NamedTuple):
@@ -81,6 +81,7 @@ class Plan(NamedTuple):
       streams: B of a rollout.
       marks: whether ``behavior["replaced"]`` says which streams do not continue those
         of the rollout before, because their worker has just started.
+      whole: whether streams are whole episodes.
     """
 
     order: Literal["in turn", "ahead", "free"]
@@ -88,6 +89,7 @@ class Plan(NamedTuple):
     length: int
     streams: int
     marks: bool = False
+    whole: bool = False
 
 
 class RemoteEnvs:

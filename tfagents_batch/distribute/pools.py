@@ -1,21 +1,34 @@
-"""Kinds of pools by name, and the experience that a run gets from one."""
+"""Experience from a pool: workers elsewhere collect what the source would."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from tfagents_batch import config as configs
-from tfagents_batch.distribute.experience import PoolExperience, check
-from tfagents_batch.distribute.pool import Workers
+from tfagents_batch.distribute.pool import Plan, Pool, RemoteEnvs, Workers
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
-from tfagents_batch.distribute.worker import Job
+from tfagents_batch.distribute.storing import StoringPool, without_marks
+from tfagents_batch.distribute.worker import Job, of_worker, to_spec
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Algorithm
+from tfagents_batch.placement import HOST, Placement
+from tfagents_batch.sources import episodes
+from tfagents_batch.sources.off_policy import ReplaySettings
+from tfagents_batch.sources.on_policy import RolloutSettings
+from tfagents_batch.sources.queue import QueueSettings
+from tfagents_batch.sources.replay.replay import Replay
+from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import RunConfig
+from tfagents_batch.types import EnvSpec
 
 POOLS = {each.name: each for each in (RayPool, SparkPool)}
+# Settings of predictors that mean something for workers elsewhere, too.
+_OF_QUEUE = "length", "train_batch"
 
 
 def as_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,22 +53,6 @@ def as_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return dict(options) | new
 
 
-def start(pool: RayPool | SparkPool, job: Job) -> tuple[Workers, dict[str, Any]]:
-    """Start the workers of a pool; return them, and the spec of one of them.
-
-    Raises:
-      UserError: if the engine cannot be used or has no room, or the job cannot be sent.
-      EnvError: if environments cannot be created.
-    """
-    if isinstance(pool, RayPool):
-        from tfagents_batch.distribute import ray_workers
-
-        return ray_workers.start(pool, job)
-    from tfagents_batch.distribute import spark_workers
-
-    return spark_workers.start(pool, job)
-
-
 def experience(
     config: RunConfig, recipe: EnvRecipe, network: Any, profile: bool
 ) -> PoolExperience | None:
@@ -72,15 +69,143 @@ def experience(
                 )
         return None
     config = config.check()
-    settings: dict[str, Any] = dict(config.pool_options)
-    if config.pool_workers is not None:
-        settings["workers"] = config.pool_workers
+    workers = config.pool_workers
+    settings = {} if workers is None else {"workers": workers}
+    settings |= config.pool_options
     pool = configs.replace(POOLS[config.pool](), settings, "pool.")
     if profile:
         raise UserError(
             "profile measures the parts of one process, but the run has a pool; leave "
             "one of them out"
         )
-    check(pool, config, recipe)
-    checked = pool.check(config.num_envs)
-    return PoolExperience(checked, lambda job: start(checked, job), network)
+    _check(pool, config, recipe)
+    return PoolExperience(pool.check(config.num_envs), network)
+
+
+class PoolExperience:
+    """Experience of a run whose environments are in a pool.
+
+    It takes the place of the config's source and has its settings.
+
+    Args:
+      pool: settings of the pool, checked.
+      network: the user's network or its builder, or None.
+    """
+
+    program = "host"
+
+    def __init__(self, pool: Any, network: Any):
+        self._pool, self._network = pool, network
+
+    def environments(
+        self, recipe: EnvRecipe, run: RunConfig
+    ) -> tuple[tuple[RemoteEnvs, ...], EnvSpec]:
+        """Start the workers; return their environments as one."""
+        plan = _plan(run, self._pool.parts)
+        own = of_worker(run, recipe, run.num_envs // self._pool.parts)
+        kind = own_algorithm.entry(run.algorithm).kind
+        whole = plan.streams if plan.whole else None
+        job = Job(recipe, own, kind, self._network, plan.length, whole)
+        workers, facts = start(self._pool, job)
+        try:
+            spec = to_spec(facts, run.num_envs)
+            if plan.whole:
+                episodes.longest(spec)
+        except BaseException:
+            workers.close()
+            raise
+        return (RemoteEnvs(workers, spec),), spec
+
+    def open(
+        self,
+        envs: tuple[RemoteEnvs, ...],
+        algorithm: Algorithm,
+        seed: int,
+        run: RunConfig,
+        placement: Placement = HOST,
+    ) -> Pool | StoringPool:
+        """Return the source, see ``interfaces.Experience``."""
+        source, (remote,) = run.source, envs
+        plan = _plan(run, self._pool.parts)
+        if plan.whole:
+            plan = plan._replace(length=episodes.longest(remote.spec))
+        pool = Pool(remote, algorithm, plan, seed, run.log_info)
+        if not plan.marks:
+            return pool
+        like = without_marks(pool.outline())
+        wanted = algorithm.config.accepts()[source.kind]
+        with placement.updating():
+            return StoringPool(pool, Replay(pool, source, like, wanted))
+
+
+def start(pool: Any, job: Job) -> tuple[Workers, dict[str, Any]]:
+    """Start the workers of a pool; return them, and the spec of one of them.
+
+    Raises:
+      UserError: if the engine cannot be used or has no room, or the job cannot be sent.
+      EnvError: if environments cannot be created.
+    """
+    if pool.name == "ray":
+        from tfagents_batch.distribute.ray_workers import start
+    else:
+        from tfagents_batch.distribute.spark_workers import start
+    return start(pool, job)
+
+
+def _plan(run: RunConfig, parts: int) -> Plan:
+    """Return how orders are given, without the length of whole episodes."""
+    source, streams = run.source, run.num_envs // parts
+    if isinstance(source, ReplaySettings):
+        return Plan("ahead", parts, source.steps, streams, marks=True)
+    if isinstance(source, QueueSettings):
+        needed = math.ceil(source.train_batch / (source.length * streams))
+        return Plan("free", needed, source.length, streams)
+    order = "ahead" if run.overlap else "in turn"
+    if source.episodes is None:
+        return Plan(order, parts, source.length, streams)
+    return Plan(order, parts, 0, source.episodes // parts, whole=True)
+
+
+def _check(pool: Any, config: RunConfig, recipe: EnvRecipe) -> None:
+    """Refuse what cannot be collected by a pool.
+
+    Args:
+      pool: settings of the pool.
+      config: checked config of the run.
+      recipe: the environments.
+
+    Raises:
+      UserError: for the environments, or a setting of the source.
+    """
+    source = config.source
+    if not isinstance(source, (RolloutSettings, ReplaySettings, QueueSettings)):
+        raise UserError(
+            f"pool is {pool.name}, but the run learns from {source.name}; a pool "
+            "collects in environments: leave --pool out"
+        )
+    if isinstance(recipe.env, (list, tuple)):
+        raise UserError(
+            f"env is a list of {len(recipe.env)} environments, but all workers of a "
+            "pool have the same; pass one name or function"
+        )
+    if recipe.has_workers:
+        recipe.constructor()  # which looks the name up, long before a worker would
+    if isinstance(source, RolloutSettings) and source.wait_for is not None:
+        raise UserError(
+            f"rollout.wait_for is {source.wait_for}, but workers of a pool step all "
+            "their environments; leave it out"
+        )
+    if isinstance(source, QueueSettings):
+        for field in dataclasses.fields(source):
+            value = getattr(source, field.name)
+            if field.name not in _OF_QUEUE and value != field.default:
+                raise UserError(
+                    f"queue.{field.name} is {value}, but it is for predictors in this "
+                    "process; leave it out, or --pool"
+                )
+    whole = isinstance(source, RolloutSettings) and source.episodes is not None
+    if pool.episodes_only and not whole:
+        raise UserError(
+            f"pool is {pool.name}, whose workers play whole episodes only; set "
+            "--rollout.episodes, or use --pool=ray"
+        )

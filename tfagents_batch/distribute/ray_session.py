@@ -6,15 +6,14 @@ import contextlib
 import logging
 import os
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.distribute import address as addresses
+from tfagents_batch.errors import UserError, first_line
 
-CONNECT_SECONDS = 5.0
 _LOCAL = "127.0.0.1"
 _TOKEN = Path("~/.ray/auth_token")  # where Ray looks for it
 # Read when Ray is imported.
@@ -67,9 +66,8 @@ def session(address: str | None, cpus: int) -> Iterator[Any]:
     quiet = {"log_to_driver": False, "configure_logging": False}
     with _own_signals():
         if address is None:
-            logging.getLogger("ray").setLevel(
-                logging.ERROR
-            )  # says that there is a token
+            # Its warning says that there is a token.
+            logging.getLogger("ray").setLevel(logging.ERROR)
             start = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
             ray.init(**start, **quiet, _node_ip_address=_LOCAL)
         else:
@@ -94,25 +92,13 @@ def _own_signals() -> Iterator[None]:
 
 
 def check_address(address: str) -> None:
-    """Check within seconds that something listens; Ray itself tries for minutes.
+    """Check that something listens at the address of a head.
 
     Raises:
-      UserError: if the address is malformed, or nothing answers.
+      UserError: if nothing answers.
     """
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal():
-        raise UserError(
-            f"the address of Ray is {address!r}; expected host:port of the head, such "
-            "as 10.0.0.1:6379, or auto"
-        )
-    try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-    except OSError as error:
-        raise UserError(
-            f"nothing answers at Ray's address {address} within {CONNECT_SECONDS:g} s "
-            f"({error}); start the head there (ray start --head), or correct the "
-            "address"
-        ) from None
+    address = address.removeprefix("ray://")
+    addresses.check("Ray", [address], "start the head there (ray start --head)")
 
 
 def spilled_bytes(ray: Any) -> int:
@@ -134,9 +120,8 @@ def _connect(ray: Any, address: str, quiet: dict[str, Any]) -> None:
     try:
         ray.init(address=address, **quiet)
     except Exception as error:
-        text = str(error).strip()
-        first = text.partition("\n")[0]
-        if "version" in text.lower() and "mismatch" in text.lower():
+        text = str(error).lower()
+        if "version" in text and "mismatch" in text:
             advice = "install the same versions of Python and Ray on every machine"
         else:  # something listens there: Ray does not say that it refuses the token
             advice = (
@@ -144,6 +129,5 @@ def _connect(ray: Any, address: str, quiet: dict[str, Any]) -> None:
                 "is in ~/.ray/auth_token there; see also `ray status` on its head"
             )
         raise UserError(
-            f"Ray at {address} cannot be used ({type(error).__name__}: {first}); "
-            f"{advice}"
+            f"Ray at {address} cannot be used ({first_line(error)}); {advice}"
         ) from None

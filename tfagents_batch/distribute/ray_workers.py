@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tfagents_batch.distribute import ray_session, sending, wire, worker
-from tfagents_batch.distribute.memory import check_memory
+from tfagents_batch.distribute import ray_session, wire, worker
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.errors import (
@@ -36,9 +34,9 @@ class Actor:
         self._failed: BaseException | None = None
         try:
             wire.check_versions(versions, wire.versions())
-            self._worker = worker.RolloutWorker(sending.unpickled(job), cores)
+            self._worker = worker.RolloutWorker(wire.unpickled(job), cores)
         except Exception as error:  # else Ray reports only that the actor is dead
-            self._failed = sending.portable(error)
+            self._failed = wire.portable(error)
 
     def facts(self) -> dict[str, Any]:
         """Return the spec of its environments."""
@@ -51,7 +49,7 @@ class Actor:
         try:
             return self._worker.collect(order, weights)
         except Exception as error:
-            raise sending.portable(error) from None
+            raise wire.portable(error) from None
 
     def alive(self) -> int:
         """Return its process; answers also during ``collect``."""
@@ -83,8 +81,7 @@ class RayWorkers:
     def __init__(self, ray: Any, settings: RayPool, job: bytes):
         self.count, self._ray, self._settings = settings.workers, ray, settings
         self._job = job
-        self.closing, self._lock = contextlib.ExitStack(), threading.Lock()
-        self._closed = False
+        self.closing, self._closed = contextlib.ExitStack(), False
         self._kind = ray.remote(concurrency_groups={"control": 1})(_controlled(ray))
         self._replaced = [0] * self.count
         self._actors = [self._create() for _ in range(self.count)]
@@ -99,7 +96,7 @@ class RayWorkers:
         """Return the spec of a worker's environments, once all have started.
 
         Raises:
-          UserError, EnvError: if one of them cannot start, or has other spaces.
+          UserError, EnvError: if one of them cannot start.
         """
         asked = [actor.facts.remote() for actor in self._actors]
         _, late = self._ray.wait(
@@ -112,19 +109,13 @@ class RayWorkers:
                 "wait for, or raise pool.start_seconds"
             )
         found = [self._result(index, ref) for index, ref in enumerate(asked)]
-        for index, other in enumerate(found):
-            if other != found[0]:
-                raise UserError(
-                    f"worker {index} has environments with {other}, worker 0 with "
-                    f"{found[0]}; use the same environment everywhere"
-                )
         return found[0]
 
     def submit(self, worker: int, order: Order, weights: Arrays) -> None:
         """Give a worker an order, see ``pool.Workers``."""
         self._check_open()
         if self._sent[0] != order.version:
-            self._sent = order.version, self._put(weights)
+            self._sent = order.version, self._ray.put(weights)
         self._give(worker, order, self._sent[1])
 
     def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
@@ -171,11 +162,8 @@ class RayWorkers:
 
     def close(self) -> None:
         """End all actors, and Ray if it was started for them."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self.closing.close()
+        self._closed = True
+        self.closing.close()
 
     def end_actors(self) -> None:
         """End all actors, which close their environments first if they can."""
@@ -193,13 +181,12 @@ class RayWorkers:
     def _create(self) -> Any:
         settings = self._settings
         cores = max(1, math.floor(settings.cpus))
-        options = {
-            "num_cpus": settings.cpus,
-            "memory": settings.memory or None,
-            "resources": dict(settings.resources) or None,
-            "scheduling_strategy": settings.scheduling,
-        }
-        kind = self._kind.options(**options)
+        kind = self._kind.options(
+            num_cpus=settings.cpus,
+            memory=settings.memory or None,
+            resources=dict(settings.resources) or None,
+            scheduling_strategy=settings.scheduling,
+        )
         return kind.remote(wire.versions(), self._job, cores)
 
     def _result(self, index: int, ref: Any) -> Any:
@@ -223,15 +210,6 @@ class RayWorkers:
             if self._closed:
                 raise Stopped("the workers were closed") from None
             raise WorkerCrashed(_reason(error), worker=index) from None
-
-    def _put(self, weights: Arrays) -> Any:
-        try:
-            return self._ray.put(weights)
-        except self._ray.exceptions.RayError as error:
-            raise UserError(
-                f"weights cannot be put into Ray's memory ({first_line(error)}); give "
-                "Ray more memory (ray start --object-store-memory)"
-            ) from None
 
     def _give(self, index: int, order: Order, weights: Any) -> None:
         has, self._has[index] = self._has[index], order.version
@@ -306,15 +284,8 @@ class _Given(NamedTuple):
 
 
 def start(settings: RayPool, job: worker.Job) -> tuple[RayWorkers, dict[str, Any]]:
-    """Start actors; return them, and the spec of the environments of one of them.
-
-    Raises:
-      UserError: if Ray cannot be used, has no room, or cannot send the environments.
-      EnvError: if environments cannot be created.
-    """
-    sent = sending.pickled(job)
-    if settings.address is None:
-        check_memory(settings.workers, settings.memory)
+    """Start actors, see ``pools.start``."""
+    sent = wire.pickled(job)
     with contextlib.ExitStack() as stack:
         cpus = max(os.cpu_count() or 1, math.ceil(settings.workers * settings.cpus))
         ray = stack.enter_context(ray_session.session(settings.address, cpus))

@@ -12,47 +12,40 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tfagents_batch.distribute import sending, wire
+from tfagents_batch.distribute import wire
 from tfagents_batch.distribute.wire import Order
 
 _kept: dict[str, Any] = {}  # the worker of the newest job, by the name of the job
 
 
-def facts(
-    name: str, job: Any, versions: dict[str, str]
-) -> Callable[[Iterator[int]], Iterator[Any]]:
-    """Return a function of a partition that yields the spec of its environments."""
-
-    def look(_: Iterator[int]) -> Iterator[Any]:
-        yield _result(lambda: _worker(name, job, versions).facts())
-
-    return look
-
-
 def player(
-    name: str, job: Any, weights: Any, versions: dict[str, str]
-) -> Callable[[Iterator[Order]], Iterator[Any]]:
+    name: str, job: Any, weights: Any = None
+) -> Callable[[Iterator[Order | None]], Iterator[Any]]:
     """Return a function of a partition, from orders to pieces or exceptions.
 
     An exception of the user's code is a result, so that Spark does not try it again.
+    Without an order, the result is the spec of the environments.
 
     Args:
       name: name of the job, for processes that know it already.
       job: broadcast of the pickled ``worker.Job``.
-      weights: broadcast of arrays by name.
-      versions: those of the run.
+      weights: broadcast of arrays by name; None if there are no orders.
     """
+    versions = wire.versions()  # of the run
 
-    def play(orders: Iterator[Order]) -> Iterator[Any]:
-        sent = weights.value
+    def play(orders: Iterator[Order | None]) -> Iterator[Any]:
         for order in orders:
-            yield _result(lambda order=order: _play(name, job, versions, order, sent))
+            try:
+                worker = _worker(name, job, versions)
+                if order is None:
+                    found = worker.facts()
+                else:
+                    found = worker.collect(order, weights.value)
+            except Exception as error:
+                found = wire.portable(error)
+            yield found
 
     return play
-
-
-def _play(name: str, job: Any, versions: dict, order: Order, weights: Any) -> Any:
-    return _worker(name, job, versions).collect(order, weights)
 
 
 def _worker(name: str, job: Any, versions: dict[str, str]) -> Any:
@@ -65,12 +58,5 @@ def _worker(name: str, job: Any, versions: dict[str, str]) -> Any:
         for former in _kept.values():
             former.close()
         _kept.clear()
-        _kept[name] = RolloutWorker(sending.unpickled(job.value))
+        _kept[name] = RolloutWorker(wire.unpickled(job.value))
     return _kept[name]
-
-
-def _result(function: Callable[[], Any]) -> Any:
-    try:
-        return function()
-    except Exception as error:
-        return sending.portable(error)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Any
 
-from tfagents_batch.distribute import sending, spark_tasks, wire
-from tfagents_batch.distribute.memory import check_memory
+from tfagents_batch import machine
+from tfagents_batch.distribute import address, wire
+from tfagents_batch.distribute.ray_pool import WORKER_BYTES
 from tfagents_batch.distribute.spark_pool import SparkPool
+from tfagents_batch.distribute.spark_tasks import player
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.distribute.worker import Job
 from tfagents_batch.errors import EnvError, Stopped, UserError, first_line
@@ -24,7 +24,6 @@ from tfagents_batch.metrics import Metrics, Sum
 from tfagents_batch.offline.engines import session
 
 _POLL = 0.5
-_CONNECT = 5.0  # seconds
 _END = 10.0  # seconds that closing waits for a job
 _RETRIES = 4  # failures of one task before a job fails; 1 is usual on one machine
 
@@ -53,8 +52,7 @@ class SparkWorkers:
         self._running: Future | None = None
         self._jobs = 0
         self._thread = ThreadPoolExecutor(1, "tfagents_batch-spark")
-        self.closing, self._lock = contextlib.ExitStack(), threading.Lock()
-        self._closed = False
+        self.closing, self._closed = contextlib.ExitStack(), False
 
     def facts(self) -> dict[str, Any]:
         """Return the spec of a worker's environments.
@@ -63,8 +61,7 @@ class SparkWorkers:
           UserError, EnvError: if they cannot be created.
         """
         limit = self._settings.start_seconds
-        look = spark_tasks.facts(self._name, self._job, wire.versions())
-        self._submit(look, [0], limit)
+        self._submit(player(self._name, self._job), [None], limit)
         while (found := self._result(_POLL)) is None:
             pass
         return found[0]
@@ -82,17 +79,14 @@ class SparkWorkers:
         """Yield the pieces of a job that has ended, see ``pool.Workers``."""
         if self._running is None:
             self._given, self._waiting = self._waiting, []
-            parts = self._name, self._job, self._weights[1], wire.versions()
+            play = player(self._name, self._job, self._weights[1])
             orders = [order for _, order in self._given]
-            limit = self._settings.job_seconds
-            self._submit(spark_tasks.player(*parts), orders, limit)
+            self._submit(play, orders, self._settings.job_seconds)
         found = self._result(seconds)
-        if found is None:
-            return
-        self._jobs += 1
-        pieces = {piece.order.number: piece for piece in found}
-        for worker, order in self._given:
-            yield worker, pieces[order.number]
+        if found is not None:
+            self._jobs += 1
+            for (worker, _), piece in zip(self._given, found, strict=True):
+                yield worker, piece
 
     def metrics(self) -> Metrics:
         """Return metrics since the last call."""
@@ -105,11 +99,8 @@ class SparkWorkers:
 
     def close(self) -> None:
         """End a running job, and Spark if it was started for it."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self.closing.close()
+        self._closed = True
+        self.closing.close()
 
     def end(self) -> None:
         """End a job that runs, and free what was sent."""
@@ -172,20 +163,16 @@ class SparkWorkers:
 
 
 def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
-    """Start workers; return them, and the spec of the environments of one of them.
-
-    Raises:
-      UserError: if Spark cannot be used, or the job cannot be sent.
-      EnvError: if environments cannot be created.
-    """
-    sent = sending.pickled(job)
+    """Start workers, see ``pools.start``."""
+    sent = wire.pickled(job)
     with contextlib.ExitStack() as stack:
         if settings.master is None:
             check_memory(settings.workers)
         else:
             check_master(settings.master)
+        # Spark would take whichever python3 it finds first.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         master = settings.master or f"local[{settings.workers},{_RETRIES}]"
-        stack.enter_context(python_of_this_process())
         spark = stack.enter_context(session.started(master))
         workers = SparkWorkers(spark, settings, sent)
         stack.callback(workers.end)
@@ -194,38 +181,30 @@ def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
     return workers, facts
 
 
-def check_master(master: str) -> None:
-    """Check within seconds that a master listens; Spark itself tries for minutes.
+def check_memory(workers: int) -> None:
+    """Refuse more workers than fit into the free memory of this machine.
 
     Raises:
-      UserError: if nothing answers.
+      UserError: if they do not fit.
     """
-    if not master.startswith("spark://"):
-        return
-    for each in master.removeprefix("spark://").split(","):  # of several, one is active
-        host, _, port = each.rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), _CONNECT).close()
-            return
-        except (OSError, ValueError) as error:
-            reason = error
-    raise UserError(
-        f"nothing answers at Spark's address {master} ({reason}); start the master "
-        "there, or correct pool.master"
-    )
+    free = machine.available_bytes()
+    if free is not None and workers * WORKER_BYTES > free:
+        raise UserError(
+            f"{workers} workers of {machine.amount(WORKER_BYTES)} need more than the "
+            f"{machine.amount(free)} of free memory; lower --pool_workers, or give the "
+            "address of a larger cluster"
+        )
 
 
-@contextlib.contextmanager
-def python_of_this_process() -> Iterator[None]:
-    """Let Spark use this Python; it would take whichever python3 it finds first."""
-    name = "PYSPARK_PYTHON"
-    given = os.environ.get(name)
-    os.environ.setdefault(name, sys.executable)
-    try:
-        yield
-    finally:
-        if given is None:
-            del os.environ[name]
+def check_master(master: str) -> None:
+    """Check that one of a cluster's masters answers.
+
+    Raises:
+      UserError: if none does.
+    """
+    if master.startswith("spark://"):
+        masters = master.removeprefix("spark://").split(",")
+        address.check("Spark", masters, "start the master there")
 
 
 def _cause(error: Exception) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfagents_batch.distribute.pool import REPLACED, Pool
@@ -63,25 +61,3 @@ def without_marks(trajectory: Trajectory) -> Trajectory:
         if name not in (REPLACED, VERSION)
     }
     return trajectory._replace(behavior=left)
-
-
-def open_replay(pool: Pool, settings: Any, wanted: Any, placement: Any) -> StoringPool:
-    """Return a pool with the replay that stores its rollouts.
-
-    Args:
-      pool: what collects.
-      settings: settings of the replay.
-      wanted: what the algorithm accepts, an ``interfaces.Windows``.
-      placement: devices; the storage lies on the one that updates.
-    """
-    with placement.updating():
-        replay = Replay(
-            pool,
-            settings,
-            like=without_marks(pool.outline()),
-            batch_size=wanted.batch_size,
-            window=wanted.length,
-            ratio=wanted.ratio,
-            placement=placement,
-        )
-    return StoringPool(pool, replay)

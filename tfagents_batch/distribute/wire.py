@@ -1,4 +1,4 @@
-"""What a run and its workers send each other: versions, orders, rollouts, weights.
+"""What a run and its workers send each other: jobs, orders, rollouts, weights, errors.
 
 Rollouts and weights are flat arrays by name. Ray and Spark pickle what they send, see
 SECURITY.md; the names, shapes and dtypes of arrays are checked on arrival.
@@ -7,15 +7,17 @@ SECURITY.md; the names, shapes and dtypes of arrays are checked on arrival.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import cloudpickle
 import numpy as np
 import tensorflow as tf
 
 import tfagents_batch
 from tfagents_batch import nest
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import EnvError, UserError, first_line
 from tfagents_batch.interfaces import VERSION, Policy
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
@@ -88,9 +90,41 @@ def check_versions(theirs: Mapping[str, str], mine: Mapping[str, str]) -> None:
             )
 
 
+def pickled(job: Any) -> bytes:
+    """Return a job as bytes.
+
+    Raises:
+      UserError: if it refers to something that cannot be sent.
+    """
+    try:
+        return cloudpickle.dumps(job)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"the environment cannot be sent to workers ({first_line(error)}); pass a "
+            "name, or a function that creates it and refers to nothing that only this "
+            "process has, such as locks, files or other environments"
+        ) from None
+
+
+def unpickled(job: bytes) -> Any:
+    """Return a job from bytes of the run that this process works for."""
+    return cloudpickle.loads(job)
+
+
+def portable(error: BaseException) -> BaseException:
+    """Return an exception that other processes can read, with its cause as text."""
+    if isinstance(error, UserError):
+        return UserError(str(error))
+    if isinstance(error, EnvError):
+        return EnvError(str(error))
+    return RuntimeError("".join(traceback.format_exception(error)))
+
+
 def pack(value: Nest) -> Arrays:
     """Return a nest as flat arrays by name."""
-    return {name: np.asarray(x) for name, x in _named(value)}
+    return {name: np.asarray(x) for name, x in nest.named(value).items()}
 
 
 def unpack(like: Nest, arrays: Mapping[str, np.ndarray], sender: str) -> Nest:
@@ -104,7 +138,7 @@ def unpack(like: Nest, arrays: Mapping[str, np.ndarray], sender: str) -> Nest:
     Raises:
       UserError: if names, shapes or dtypes are others.
     """
-    expected = dict(_named(like))
+    expected = nest.named(like)
     if different := sorted(set(arrays) ^ set(expected)):
         raise UserError(
             f"{sender} sent {sorted(arrays)}, which differ in {', '.join(different)}; "
@@ -194,18 +228,3 @@ def joined(pieces: list[Trajectory], acted: list[int]) -> Trajectory:
     state = nest.map(side_by_side(0), *(piece.state for piece in pieces))
     behavior = found.behavior | {VERSION: side_by_side(1)(*version)}
     return found._replace(state=state, behavior=behavior)
-
-
-def _named(value: Nest, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield names and leaves in the order of ``tf.nest``."""
-    if isinstance(value, Mapping):
-        parts = ((str(key), value[key]) for key in sorted(value))
-    elif hasattr(value, "_fields"):
-        parts = zip(value._fields, value, strict=True)
-    elif isinstance(value, (list, tuple)):
-        parts = ((str(i), x) for i, x in enumerate(value))
-    else:
-        yield prefix, value
-        return
-    for name, part in parts:
-        yield from _named(part, f"{prefix}/{name}" if prefix else name)

@@ -64,7 +64,7 @@ class RolloutWorker:
     def __init__(self, job: Job, cores: int = 1):
         placement.claim(HOST)
         threads.apply(cores)
-        self._job, self._program, self._version = job, None, -1
+        self._job, self._program = job, None
         config, size = job.config, job.config.num_envs
         self._env = env = job.recipe.make(size, **config.make_options(size))
         own_algorithm.register(config.algorithm, job.algorithm)
@@ -94,12 +94,6 @@ class RolloutWorker:
         """
         if weights is not None:
             wire.assign(self._algorithm.policy, weights)
-            self._version = order.version
-        if self._version != order.version:
-            raise RuntimeError(
-                f"weights of version {order.version} were not sent; this worker has "
-                f"those of version {self._version}"
-            )
         first = self._program is None
         if first:
             self._program = self._start(order.start)

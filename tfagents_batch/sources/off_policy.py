@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from typing import Any, ClassVar, Self
 
-from tfagents_batch import config
+from tfagents_batch import config, machine
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
@@ -15,6 +16,8 @@ from tfagents_batch.sources.replay import memory
 from tfagents_batch.sources.replay.replay import Replay, outline
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import EnvSpec
+
+_LOG = logging.getLogger("tfagents_batch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,24 +83,20 @@ class ReplaySettings:
         return checked
 
     def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
-        """Create the environments.
-
-        Raises:
-          UserError: if the replay has no room for its windows.
-        """
+        """Create the environments."""
         env = recipe.make(run.num_envs, **run.make_options(run.num_envs))
-        with recipe.closing_on_error(env):
-            wanted = run.settings.accepts()[self.kind]
-            sizes = memory.layout(self, run.num_envs, wanted.length)
-            memory.check_capacity(self.capacity, wanted.batch_size, sizes)
         return (env,), env.spec
 
     def check_memory(self, spec: EnvSpec, run: Any, placement: Placement) -> None:
-        """Refuse a replay that the memory of its device cannot hold."""
+        """Refuse a replay without room for its windows, or too large for its device."""
         wanted = run.settings.accepts()[self.kind]
+        sizes = memory.layout(self, spec.num_envs, wanted.length)
+        memory.check_capacity(self.capacity, wanted.batch_size, sizes)
         with placement.updating():
             needed = memory.required_bytes(self, spec, wanted.length)
         memory.check(needed, placement)
+        amount = machine.amount(needed)
+        _LOG.info("replay: %s transitions, %s", f"{self.capacity:,}", amount)
 
     def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
         """Return the number of transitions of one collect."""
@@ -120,12 +119,4 @@ class ReplaySettings:
             like = outline(rollout)
         wanted = algorithm.config.accepts()[self.kind]
         with placement.updating():
-            return Replay(
-                rollout,
-                self,
-                like=like,
-                batch_size=wanted.batch_size,
-                window=wanted.length,
-                ratio=wanted.ratio,
-                placement=placement,
-            )
+            return Replay(rollout, self, like, wanted)

@@ -69,19 +69,29 @@ class Reporter:
     ) -> Report | None:
         """Return the report of the newest weights; None if ``stop`` returned True."""
         del seed, step
-        losses: Metrics = {}
+        metrics: Metrics = {}
         for tag, rows in self._rows.items():
             found = self._assessed(rows.columns, stop)
             if found is None:
                 return None
             if not self._names:
                 rows, found, log_density = row_metrics.of_box(rows, found)
-            losses |= row_metrics.td_loss(tag, rows, found, self._names)
+            metrics |= row_metrics.td_loss(tag, rows, found, self._names)
+        metrics |= row_metrics.values(rows, found, self._names)
+        metrics |= row_metrics.mc_loss(rows, found)
         if self._names:
-            report = _report(rows, found, self._names, self._target, losses)
-        else:
-            report = _box_report(rows, found, log_density, losses)
-        return report if KEPT in self._rows else report._replace(score=math.nan)
+            metrics |= row_metrics.actions(rows, found, self._names, self._target)
+            metrics |= row_metrics.gain(rows, found)
+        elif log_density.size:
+            metrics["actions/log_density"] = float(np.mean(log_density, dtype=float))
+        if KEPT not in self._rows:
+            return Report(metrics, math.nan)
+        if found.q.size:
+            return Report(metrics, _score(metrics))
+        # Without values, what imitates the logged actions best is better.
+        if self._names:
+            return Report(metrics, row_metrics.probability_of_logged(rows, found))
+        return Report(metrics, metrics["actions/log_density"])
 
     def _assessed(
         self, columns: Columns, stop: Callable[[], bool]
@@ -107,46 +117,14 @@ class Reporter:
         return [np.asarray(x)[:size] for x in found]
 
 
-def _report(
-    rows: Rows,
-    found: Assessment,
-    names: Sequence[str],
-    target: Mapping[str, float],
-    losses: Metrics,
-) -> Report:
-    """Return the TD errors, all other metrics of rows, and the score."""
-    metrics = losses | row_metrics.actions(rows, found, names, target)
-    metrics |= row_metrics.values(rows, found, names)
-    metrics |= row_metrics.mc_loss(rows, found) | row_metrics.gain(rows, found)
-    if not found.q.size:
-        return Report(metrics, row_metrics.probability_of_logged(rows, found))
-    return Report(metrics, _score(metrics))
-
-
-def _box_report(
-    rows: Rows, found: Assessment, log_density: np.ndarray, losses: Metrics
-) -> Report:
-    """Return the TD errors, all other metrics of rows with Box actions, and the score.
-
-    Without values, what is better has larger densities of logged actions. With values
-    it is unknown, see ``_score``.
-    """
-    metrics = losses | row_metrics.values(rows, found, ())
-    metrics |= row_metrics.mc_loss(rows, found)
-    if log_density.size:
-        metrics["actions/log_density"] = float(np.mean(log_density, dtype=np.float64))
-    is_clone = not found.q.size
-    return Report(metrics, metrics["actions/log_density"] if is_clone else math.nan)
-
-
 def _score(metrics: Metrics) -> float:
     """Return what is better in a checkpoint of an algorithm with values.
 
-    It is the gain minus its standard error, NaN if no probability was logged. It judges
-    decisions and not values, which may be too low (CQL) or those of another policy than
-    the logged one (max) although the decisions are good. So TD errors, and differences
-    between values and returns, choose nothing: both are often smallest before anything
-    is learned.
+    It is the gain minus its standard error; NaN if no probability was logged, or for
+    Box actions. It judges decisions and not values, which may be too low (CQL) or those
+    of another policy than the logged one (max) although the decisions are good. So TD
+    errors, and differences between values and returns, choose nothing: both are often
+    smallest before anything is learned.
     """
     parts = "actions/gain", "actions/gain_error"
     gain, error = (metrics.get(name, math.nan) for name in parts)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.sources.replay.scripted import KINDS, Case, Script, Slow, stream, uid
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Windows
 from tfagents_batch.schedules import Linear
 from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay import replay as replays
@@ -37,15 +38,10 @@ class Program:
     def __init__(self, case, way="graph", **options):
         self.case, self.script = case, Script(case)
         options.setdefault("beta", Linear(0.4, 1.0, 1000))
-        config = ReplaySettings(capacity=case.capacity, stack=case.stack, **options)
-        self.replay = Replay(
-            self.script,
-            config,
-            like=replays.outline(self.script),
-            batch_size=N,
-            window=case.window,
-            ratio=Ratio(1, 2, 10),
-        )
+        config = ReplaySettings(case.capacity, case.k, case.stack, **options)
+        wanted = Windows(N, case.window, Ratio(1, 2, 10))
+        like = replays.outline(self.script)
+        self.replay = Replay(self.script, config, like, wanted)
         self._start = [x.numpy() for x in self.variables()]
         self.collect, self.sample, self.feedback = (
             self._function(x, way)
@@ -336,28 +332,21 @@ def test_observations_that_are_no_stacks_stop_the_run_and_are_named():
 
 def build(case=CASES["plain"], like=lambda x: x, **options):
     script = Script(case)
-    config = {"capacity": case.capacity, "stack": case.stack} | options
-    return Replay(
-        script,
-        ReplaySettings(**config),
-        like=like(replays.outline(script)),
-        batch_size=N,
-        window=case.window,
-        ratio=Ratio(1, 1, 0),
-    )
+    config = {"capacity": case.capacity, "steps": case.k, "stack": case.stack} | options
+    like = like(replays.outline(script))
+    wanted = Windows(N, case.window, Ratio(1, 1, 0))
+    return Replay(script, ReplaySettings(**config), like, wanted)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"capacity": 5}, "capacity is 5; expected at least 10"),
         ({"stack": 7, "capacity": 99}, "observations have shape"),
         ({"prioritized": True}, "its length is not set"),
         (
             {"like": lambda x: x._replace(behavior={"state": x.action})},
             "recurrent networks",
         ),
-        ({"case": CASES["wide"], "capacity": 10**12}, "smaller capacity, uint8"),
     ],
 )
 def test_what_cannot_be_used_is_refused(options, message):

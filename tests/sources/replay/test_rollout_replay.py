@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from tests.sources.cases import Counter
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.errors import UserError
+from tfagents_batch.interfaces import Windows
 from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay import replay as replays
 from tfagents_batch.sources.rollout import Rollout
@@ -31,14 +30,8 @@ class Stateless(Counter):
 def test_windows_of_a_rollout_are_consecutive_steps_of_one_episode():
     with ProcessEnv([lambda: CountingEnv(length=4)] * 3, num_workers=0) as env:
         source = Rollout(env, Stateless(), 2, seed=0)
-        replay = replays.Replay(
-            source,
-            ReplaySettings(capacity=60, steps=2),
-            like=replays.outline(source),
-            batch_size=32,
-            window=3,
-            ratio=Ratio(1, 2, 10),
-        )
+        config, wanted = ReplaySettings(60, steps=2), Windows(32, 3, Ratio(1, 2, 10))
+        replay = replays.Replay(source, config, replays.outline(source), wanted)
 
         @tf.function(autograph=False)
         def collect(seed, step):
@@ -59,25 +52,3 @@ def test_windows_of_a_rollout_are_consecutive_steps_of_one_episode():
         np.testing.assert_array_equal(found.reward[mask], count[1:][mask])
         noise = found.behavior["noise"].numpy() > 0.5
         np.testing.assert_array_equal(found.action, noise)
-
-
-class Recurrent(Counter):
-    """Records its state, as a recurrent policy does."""
-
-    def act(self, timestep, state, noise, step, explore):
-        action, behavior, after = super().act(timestep, state, noise, step, explore)
-        return action, behavior | {"state": state}, after
-
-
-def test_a_recurrent_actor_is_refused():
-    with ProcessEnv([CountingEnv], num_workers=0) as env:
-        source = Rollout(env, Recurrent(), 2, seed=0)
-        with pytest.raises(UserError, match="recurrent networks"):
-            replays.Replay(
-                source,
-                ReplaySettings(capacity=60),
-                like=replays.outline(source),
-                batch_size=2,
-                window=2,
-                ratio=Ratio(1, 1, 0),
-            )

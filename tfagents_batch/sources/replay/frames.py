@@ -91,7 +91,8 @@ class Frames(NamedTuple):
             return x
         shape = list(x.shape)
         if axis == 0:
-            cut, shape = (..., index, *[slice(None)] * (len(shape) - 3)), _less(shape)
+            cut = (..., index, *[slice(None)] * (len(shape) - 3))
+            shape = [*shape[:2], *shape[3:]]
         else:
             width = shape[-1] = shape[-1] // self.size
             cut = (..., slice(index * width, (index + 1) * width))
@@ -163,10 +164,6 @@ def _channels(frames: list[tf.Tensor]) -> tf.Tensor:
             tf.cast(frame, word), tf.constant(8 * place, word)
         )
     return tf.bitcast(tf.squeeze(joined, -1), tf.uint8)
-
-
-def _less(shape: list[int]) -> list[int]:
-    return [*shape[:2], *shape[3:]]
 
 
 def _equal(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

@@ -86,11 +86,6 @@ class Layout(NamedTuple):
         return tf.reshape(main, [-1]), tf.reshape(mirror, [-1])
 
 
-def rows(capacity: int, batch: int, steps: int) -> int:
-    """Return R for a capacity in transitions, whose last one needs one more step."""
-    return capacity // batch + 1 + steps + 1
-
-
 class Span(NamedTuple):
     """Stored steps of every environment, int32 ``[]`` each: see the module."""
 

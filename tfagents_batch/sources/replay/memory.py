@@ -8,9 +8,9 @@ from tfagents_batch import machine, nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.replay import frames
-from tfagents_batch.sources.replay.layout import Layout, rows
+from tfagents_batch.sources.replay.layout import Layout
 from tfagents_batch.sources.replay.storage import row_bytes
-from tfagents_batch.types import EnvSpec, Nest
+from tfagents_batch.types import EnvSpec
 
 PART = 0.8  # of the available memory that a replay may take
 
@@ -29,36 +29,24 @@ def required_bytes(config: Any, spec: EnvSpec, window: int) -> int:
     stacks = frames.find(observation, config.stack)
     stored = stacks.newest(observation) if stacks else observation
     action = nest.specs(spec.action_space, (1, spec.num_envs))
+    row = sum(row_bytes(x, axis=2) for x in nest.flatten((stored, action)))
+    row += 4 + 4  # reward; first, terminated, truncated, mask
     sizes = layout(config, spec.num_envs, window)
-    return stored_bytes(sizes, (stored, action), config.prioritized)
+    tree = 4 * 16 / 15 if config.prioritized else 0
+    return sizes.size * row + round(sizes.batch * sizes.rows * tree)
 
 
-def layout(config: Any, num_envs: int, window: int, steps: int | None = None) -> Layout:
+def layout(config: Any, num_envs: int, window: int) -> Layout:
     """Return the sizes of the storage.
 
     Args:
       config: settings of the replay.
       num_envs: B.
       window: steps of a window.
-      steps: k of a collect; None for the setting.
     """
-    steps = config.steps if steps is None else steps
-    count = rows(config.capacity, num_envs, steps)
-    return Layout(num_envs, count, steps, window, config.stack or 1)
-
-
-def stored_bytes(layout: Layout, stored: Nest, prioritized: bool) -> int:
-    """Return the bytes of a replay's variables on the device in force.
-
-    Args:
-      layout: sizes.
-      stored: nest of ``[T, B, ...]`` specs of all leaves but reward and flags.
-      prioritized: whether there are priorities.
-    """
-    row = sum(row_bytes(x, axis=2) for x in nest.flatten(stored))
-    row += 4 + 4  # reward; first, terminated, truncated, mask
-    tree = 4 * 16 / 15 if prioritized else 0
-    return layout.size * row + round(layout.batch * layout.rows * tree)
+    room = config.capacity // num_envs + 1  # the last transition needs one more step
+    rows = room + config.steps + 1
+    return Layout(num_envs, rows, config.steps, window, config.stack or 1)
 
 
 def check_capacity(capacity: int, batch_size: int, sizes: Layout) -> None:
@@ -79,11 +67,6 @@ def check_capacity(capacity: int, batch_size: int, sizes: Layout) -> None:
             f"{batch_size}, and two windows of each of the {sizes.batch} environments; "
             "set a larger capacity"
         )
-
-
-def text(size: int, capacity: int) -> str:
-    """Return one line for the console."""
-    return f"replay: {capacity:,} transitions, {machine.amount(size)}"
 
 
 def check(size: int, placement: Placement = HOST) -> None:

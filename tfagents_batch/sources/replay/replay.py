@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import config as configs
 from tfagents_batch import nest
-from tfagents_batch.clocks import Ratio
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.state import State, variable
+from tfagents_batch.interfaces import Windows
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.replay import breaks, frames, layout, memory
 from tfagents_batch.sources.replay.layout import Span
 from tfagents_batch.sources.replay.prioritized import Prioritized
@@ -25,7 +22,6 @@ from tfagents_batch.sources.replay.uniform import Uniform
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
 
 _CHECKED = 1000  # steps of an environment whose frame stacks are checked
-_LOG = logging.getLogger("tfagents_batch")
 
 
 class Replay(tf.Module):
@@ -45,13 +41,11 @@ class Replay(tf.Module):
       config: ``off_policy.ReplaySettings``.
       like: Trajectory of tensors or specs with the shapes of a collect; see
         ``outline``.
-      batch_size: N, windows of a sample.
-      window: steps of a window, n + 1 for n-step targets.
-      ratio: updates per environment step.
-      placement: devices; the caller creates it on the one that updates.
+      wanted: what the algorithm samples: N windows, their length and the updates per
+        environment step.
 
     Raises:
-      UserError: for a capacity, stack or inner source that cannot be used.
+      UserError: for a stack or inner source that cannot be used.
     """
 
     own_file = True  # its variables are too large for every checkpoint
@@ -60,18 +54,12 @@ class Replay(tf.Module):
         self,
         inner: Any,
         config: Any,
-        *,
         like: Trajectory,
-        batch_size: int,
-        window: int,
-        ratio: Ratio,
-        placement: Placement = HOST,
+        wanted: Windows,
     ):
         super().__init__()
-        config = configs.check(config, "replay.")
-        if window < 2:
-            raise ValueError(f"window is {window}; expected at least 2 steps")
-        self.inner, self.config, self.batch_size = inner, config, batch_size
+        self.inner, self.config = inner, config
+        ratio = wanted.ratio
         self._ratio = lambda: ratio  # tf.Module rewraps the containers it holds
         like = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), like)
         if "state" in like.behavior:
@@ -79,9 +67,8 @@ class Replay(tf.Module):
                 "the policy is recurrent; recurrent networks cannot be trained from a "
                 "replay; use a network without memory, or an on-policy algorithm"
             )
-        steps, batch = like.steps.first.shape[0] - 1, like.steps.first.shape[1]
-        sizes = memory.layout(config, batch, window, steps)
-        memory.check_capacity(config.capacity, batch_size, sizes)
+        batch = like.steps.first.shape[1]
+        sizes = memory.layout(config, batch, wanted.length)
         stacks = frames.find(like.steps.observation, config.stack)
         self._sizes, self._stacks = lambda: sizes, lambda: stacks
 
@@ -89,11 +76,6 @@ class Replay(tf.Module):
         if stacks is not None:
             stored = stored._replace(observation=stacks.newest(stored.observation))
         taken = _Taken(like.action, like.behavior)
-        size = memory.stored_bytes(
-            sizes, (stored.observation, taken), config.prioritized
-        )
-        memory.check(size, placement)
-        _LOG.info(memory.text(size, config.capacity))
         self._steps = Storage(_rows(_Stored(stored, stored.first)), sizes.size)
         self._taken = Storage(_rows(taken), sizes.size)
 
@@ -104,9 +86,9 @@ class Replay(tf.Module):
         self._start = variable(tf.constant(ratio.start, tf.int64))
         self._stacked = variable(tf.constant(True))
         self._sampler = (
-            Prioritized(config, sizes, batch_size)
+            Prioritized(config, sizes, wanted.batch_size)
             if config.prioritized
-            else Uniform(batch_size)
+            else Uniform(wanted.batch_size)
         )
         compiled = {"jit_compile": True, "autograph": False}
         self._store = tf.function(self._store_steps, **compiled)

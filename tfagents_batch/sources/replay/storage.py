@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
@@ -38,7 +37,7 @@ class Storage(tf.Module):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return ``{path in the nest: variable}``."""
-        return dict(zip(paths(self._like()), self._leaves, strict=True))
+        return dict(zip(nest.named(self._like()), self._leaves, strict=True))
 
     def write(self, index: tf.Tensor, values: Nest) -> None:
         """Write rows.
@@ -87,24 +86,6 @@ def row_bytes(like: tf.Variable | tf.TensorSpec, axis: int = 1) -> int:
       axis: number of these axes.
     """
     return math.prod(like.shape[axis:]) * state.kept(like.dtype).size
-
-
-def paths(like: Nest, path: str = "") -> list[str]:
-    """Return a name for each leaf, such as ``observation/image``."""
-    if isinstance(like, dict):
-        parts = sorted(like.items())
-    elif hasattr(like, "_asdict"):
-        parts = like._asdict().items()
-    elif isinstance(like, (list, tuple)):
-        parts = enumerate(like)
-    else:
-        return [path.removesuffix("/") or "value"]
-    return list(_joined(parts, path))
-
-
-def _joined(parts, path: str) -> Iterator[str]:
-    for name, part in parts:
-        yield from paths(part, f"{path}{name}/")
 
 
 def _slices(variable: tf.Variable, begin: tf.Tensor, length: int) -> tf.Tensor:
