@@ -193,7 +193,11 @@ def check(name: str, id: str) -> None:
 
 
 def registered(envs: types.ModuleType | None = None) -> dict[str, Any]:
-    """Return gym's specs by id; ``envs`` is the module ``gym.envs``, if imported."""
+    """Return gym's specs by id.
+
+    Args:
+      envs: the module ``gym.envs``; None imports it.
+    """
     return (envs or _load().envs).registration.registry
 
 
