@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import gc
 import importlib
 import os
@@ -128,8 +127,7 @@ def run(
         starting.end()
         if "--debug" in argv:
             traceback.print_exception(error)
-        text = _too_many_files() if _lacks_descriptors(error) else error
-        _print("interrupted" if status > 128 else f"error: {text}")
+        _print("interrupted" if status > 128 else f"error: {error}")
         return status
     finally:
         _discard_unwritable_output()
@@ -192,23 +190,7 @@ def _status(error: BaseException) -> int | None:
     for kind, number in _EXITS.items():
         if isinstance(error, kind):
             return number
-    return EXIT_USAGE if _lacks_descriptors(error) else None
-
-
-def _lacks_descriptors(error: BaseException) -> bool:
-    """Return whether the error is EMFILE or ENFILE, even from TensorFlow."""
-    known = isinstance(error, tuple(_EXITS))
-    return not known and os.strerror(errno.EMFILE) in str(error)
-
-
-def _too_many_files() -> str:
-    import resource
-
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return (
-        f"too many open files: the limit of this process is {limit}, and every worker "
-        "needs some; raise the limit (ulimit -n) or lower --num_workers"
-    )
+    return None
 
 
 def _print(text: str) -> None:

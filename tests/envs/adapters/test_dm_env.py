@@ -144,7 +144,7 @@ def test_actions_have_the_structure_and_dtypes_of_their_spec():
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda t: t._replace(reward=np.zeros(2)), "reward of a time step is ndarray"),
+        (lambda t: t._replace(reward=np.zeros(2)), "reward of a time step is array"),
         (lambda t: t._replace(reward=None), "reward of a time step is None"),
         (lambda t: t._replace(discount=None), "discount of a time step is None"),
         (lambda t: t._replace(step_type=dm_env.StepType.FIRST), "FIRST within an epi"),

@@ -147,9 +147,6 @@ def _cast(spec: Any, action: Any) -> Any:
 
 def _number(name: str, value: Any) -> float:
     """Convert a scalar of any numeric type to a float."""
-    if isinstance(value, (bool, int, float, np.number, np.bool_)):
+    if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiub":
         return float(value)
-    if isinstance(value, np.ndarray) and value.shape == ():
-        return float(value)
-    got = "None" if value is None else f"{type(value).__name__}: {value!r}"
-    raise Defect(f"{name} of a time step is {got}; expected a number")
+    raise Defect(f"{name} of a time step is {value!r}; expected a number")
