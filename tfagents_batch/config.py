@@ -85,6 +85,18 @@ def number(default: Any, help: str, **arguments: Any) -> Any:
     return option(default, help, **arguments, number=True)
 
 
+def inherited(base: type, name: str, *, default: Any) -> Any:
+    """Return a field of a base class with another default.
+
+    Args:
+      base: a config, from which the class with this field is derived.
+      name: name of the field, in both classes.
+      default: default value.
+    """
+    (field,) = (each for each in dataclasses.fields(base) if each.name == name)
+    return dataclasses.field(default=default, metadata=field.metadata)
+
+
 def is_number(field: dataclasses.Field) -> bool:
     """Return whether a field was made by ``number``."""
     return field.metadata.get("number", False)

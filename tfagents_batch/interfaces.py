@@ -169,9 +169,6 @@ class Network(Protocol):
     def unroll(self, steps: TimeStep, state: Nest) -> tuple[Any, Nest]:
         """Return the heads of ``[T, B, ...]`` steps; ``first`` resets the state."""
 
-    def extra_loss(self) -> tf.Tensor:
-        """Return the loss that layers added in the last call, f32 ``[]``; read once."""
-
 
 @runtime_checkable
 class Actor(Protocol):
@@ -410,10 +407,13 @@ DefaultSource = tuple[str, Mapping[str, Any]]
 class Algorithm(Protocol):
     """A tf.Module that learns from trajectories; final, never subclassed.
 
-    Its constructor is called with ``(config, spec, network=None)``. Numbers of its
-    config, made by ``config.number``, are read from ``graph.inputs.Inputs`` in
-    ``update`` and in the policy, because a stored program is used again with other
-    values. The frozen config has these members:
+    Its constructor is called with ``(config, spec, network=None)``: settings; the spec
+    of the environments or rows; and the user's ``keras.Model`` or builder, see
+    ``nn.user``, where None stands for the built-in network. It raises ``UserError`` for
+    settings, actions or a network that cannot be used. Numbers of the config, made by
+    ``config.number``, are read from ``graph.inputs.Inputs`` in ``update`` and in the
+    policy, because a stored program is used again with other values. The frozen config
+    has these members:
 
       source: ``DefaultSource`` that it learns from unless the user chooses another one.
       OF_AGENT: names of the settings that change the meaning of saved weights; those
@@ -426,7 +426,8 @@ class Algorithm(Protocol):
 
     Attributes:
       config: checked settings.
-      policy: the policy that learns. It also acts, except beside an update.
+      policy: the policy that learns. It also acts, except beside an update. Its
+        network is also the ``network`` of the built-in algorithms.
       compilable: whether XLA makes ``update`` faster; false also if XLA cannot.
 
     Optional members:

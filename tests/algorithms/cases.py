@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
-from tfagents_batch import config, nest
+from tfagents_batch import config, interfaces, nest
 from tfagents_batch.algorithms import REGISTRY, ppo
 from tfagents_batch.interfaces import Metrics
 from tfagents_batch.types import TimeStep, Trajectory
@@ -70,6 +70,22 @@ def make_ppo(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings)
     chosen = ppo.Config(**{"minibatch_size": 24, "epochs": 1, **settings})
     chosen = chosen if "network" in settings else small(chosen)
     return ppo.PPO(chosen, make_spec(observation, action, B))
+
+
+def make(
+    name, action=None, network=None, observation=VECTOR, seed=0, **settings
+) -> interfaces.Algorithm:
+    """Return an algorithm with a small network; its settings differ in ``settings``."""
+    kind, defaults = REGISTRY[name]
+    usual = KINDS.get(name, ("discrete",))[0]
+    spec = make_spec(observation, ACTIONS[usual] if action is None else action, B)
+    keras.utils.set_random_seed(seed)
+    return kind(small(config.replace(defaults(), settings)), spec, network)
+
+
+def at(batch, row):
+    """Return one row of the steps of windows or of logged rows."""
+    return nest.map(lambda x: x[row], batch.steps)
 
 
 def small(settings):

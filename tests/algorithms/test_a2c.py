@@ -1,22 +1,13 @@
 """A2C: its gradient, corrections for older policies, and defaults."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import (
-    B,
-    T,
-    assert_gradients,
-    assert_same,
-    collect,
-    small,
-    update,
-)
-from tests.nn.cases import ACTIONS, VECTOR, make_spec
+from tests.algorithms import cases
+from tests.algorithms.cases import T, assert_gradients, assert_same, collect, update
+from tests.nn.cases import ACTIONS
 from tfagents_batch import nest
-from tfagents_batch.algorithms import a2c
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import VERSION
 from tfagents_batch.schedules import Constant
@@ -32,9 +23,7 @@ PLAIN = {
 
 
 def make(action="discrete", **settings):
-    keras.utils.set_random_seed(0)
-    spec = make_spec(VECTOR, ACTIONS[action], B)
-    return a2c.A2C(small(a2c.Config(**settings)), spec)
+    return cases.make("a2c", ACTIONS[action], **settings)
 
 
 def older(trajectory, shift=0.3):

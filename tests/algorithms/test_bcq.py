@@ -1,17 +1,15 @@
 """BCQ: limit cases, targets, decisions, and a task whose log is misleading."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
-from tests.algorithms.cases import B, assert_equal, assert_gradients, collect, small
-from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
+from tests.algorithms import cases
+from tests.algorithms.cases import assert_equal, assert_gradients
+from tests.nn.cases import ACTIONS, VECTOR, make_steps
 from tests.offline import timelines
-from tfagents_batch import config, nest
-from tfagents_batch.algorithms import REGISTRY
-from tfagents_batch.configs import PRESETS
+from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Constant
 from tfagents_batch.types import Trajectory
@@ -21,12 +19,8 @@ SAME = {"histograms": False, "learning_rate": Constant(3e-3)}
 
 
 def make(name="bcq", **settings):
-    kind, defaults = REGISTRY[name]
-    keras.utils.set_random_seed(0)
-    chosen = small(config.replace(defaults(), SAME | settings))
-    if name == "bcq":
-        chosen = config.replace(chosen, {"imitator": {"hidden": [8]}})
-    return kind(chosen, make_spec(VECTOR, ACTIONS["discrete"], B))
+    imitator = {"imitator": {"hidden": [8]}} if name == "bcq" else {}
+    return cases.make(name, ACTIONS["discrete"], **SAME | imitator | settings)
 
 
 def rows(agent, number=0) -> Trajectory:
@@ -34,13 +28,10 @@ def rows(agent, number=0) -> Trajectory:
 
     Most actions are 0, so that an imitator learns something.
     """
-    made = collect(agent, seed=number, terminate=True)
-    pairs = nest.map(
-        lambda x: tf.stack([nest.fold(x[:-1]), nest.fold(x[1:])]), made.steps
-    )
+    batch = cases.rows(agent, number)
     random = np.random.default_rng(number)
-    actions = random.choice([0, 0, 0, 1, 2], [1, pairs.first.shape[1]])
-    return Trajectory(pairs, tf.constant(actions, tf.int32), {})
+    actions = random.choice([0, 0, 0, 1, 2], batch.action.shape)
+    return batch._replace(action=tf.constant(actions, tf.int32))
 
 
 def learned(agent, part, updates=20):
@@ -157,7 +148,3 @@ def test_rows_of_one_action_are_followed(tmp_path):
     action, _ = tfb.load(run.logdir).predict(np.eye(5, dtype=np.float32))
     names = sorted({*timelines.ACTIONS})
     assert {names[int(a)] for a in action} == {"right"}
-
-
-def test_its_preset_is_valid():
-    assert PRESETS["rows/bcq"]().settings.check().threshold > 0

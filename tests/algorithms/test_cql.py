@@ -1,34 +1,22 @@
 """Conservative Q-learning: DQN with one more term in its loss."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import (
-    B,
-    assert_gradients,
-    assert_same,
-    experience,
-    small,
-)
-from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
+from tests.algorithms import cases
+from tests.algorithms.cases import assert_gradients, assert_same, experience
+from tests.nn.cases import VECTOR, make_steps
 from tfagents_batch import nest
 from tfagents_batch.algorithms import dqn
-from tfagents_batch.configs import PRESETS
-from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Constant
 
 STEP = tf.constant(5000, tf.int64)
-
-
 NO_NOISE = dqn._Noise((), (), ())
 
 
 def make(**settings):
-    keras.utils.set_random_seed(0)
-    config = small(dqn.Config(n_step=1, **settings))
-    return dqn.DQN(config, make_spec(VECTOR, ACTIONS["discrete"], B))
+    return cases.make("dqn", n_step=1, **settings)
 
 
 @pytest.mark.parametrize("options", [{}, {"distribution": "qr"}])
@@ -85,13 +73,3 @@ def test_values_of_actions_that_are_not_logged_fall_below_the_others():
     step = nest.map(lambda x: x[0], make_steps(VECTOR, 1, 32))
     found, before = (each.network(step)[0].q.numpy() for each in (agent, plain))
     assert (found.argmax(-1) == 0).all() and (before.argmax(-1) != 0).any()
-
-
-def test_a_weight_below_0_is_refused():
-    with pytest.raises(UserError, match=r"cql_scale is -1.*at least 0"):
-        dqn.Config(cql_scale=-1.0).check()
-
-
-def test_its_preset_is_dqn_with_the_term():
-    preset = PRESETS["rows/cql"]()
-    assert preset.algorithm == "dqn" and preset.settings.cql_scale > 0

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,15 +9,12 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tests.algorithms import cases
 from tests.algorithms.cases import (
-    B,
     assert_equal,
     assert_gradients,
     experience,
     named,
-    small,
     variables,
 )
-from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import machine, nest
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.errors import UserError
@@ -29,9 +25,8 @@ from tfagents_batch.training.log.logger import read_metrics
 STEP = tf.constant(5000, tf.int64)
 
 
-def make(action=ACTIONS["discrete"], seed=0, **settings):
-    keras.utils.set_random_seed(seed)
-    return dqn.DQN(small(dqn.Config(**settings)), make_spec(VECTOR, action, B))
+def make(*action, **settings):
+    return cases.make("dqn", *action, **settings)
 
 
 def values(network, observation):

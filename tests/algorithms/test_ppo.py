@@ -439,25 +439,6 @@ def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
     assert float(saved) == float(agent.penalty.beta) == pytest.approx(beta)
 
 
-def test_the_penalty_of_sequences_is_the_mean_over_sequences():
-    """Short and long sequences have equal weight, unlike in the mean over a batch."""
-    kl = tf.constant([[0.1, 0.2, np.nan], [0.3, np.nan, np.nan]])
-    mask = tf.constant([[True, True, False], [True, False, False]])
-    settings = {"objective": "kl", "kl": Settings(reduction="sequence")}
-    agent = make("gru", minibatch_size=24, **settings)
-    mean, counts = agent.penalty.mean(kl, mask)
-    np.testing.assert_allclose(mean, [0.2, 0.2, 0], rtol=1e-6)
-    np.testing.assert_array_equal(counts, [True, True, False])
-    metrics = update(agent, collect(agent), 1)
-    assert np.isfinite(metrics["policy/kl"])
-    assert int(metrics["grad/updates"]) == 2  # two streams per minibatch
-    kl, mask = tf.constant([[1.0, 0.0], [9.0, 0.0]]), tf.constant([[1, 1], [0, 1]]) > 0
-    for reduction, expected in (("sequence", 1 / 2), ("batch", 1 / 3)):
-        agent = make(objective="kl", kl=Settings(reduction=reduction))
-        mean, _ = agent.penalty.mean(kl, mask)
-        assert float(tf.reduce_mean(mean)) == pytest.approx(expected)
-
-
 def test_the_weight_of_the_entropy_bonus_follows_its_schedule():
     """The bonus is the total loss minus all other parts."""
     found = []
@@ -469,11 +450,6 @@ def test_the_weight_of_the_entropy_bonus_follows_its_schedule():
         bonus = rest - float(metrics["loss/total"])
         found.append(bonus / float(metrics["policy/entropy"]))
     np.testing.assert_allclose(found, [0.5, 0.25, 0.0], atol=0.02)
-
-
-def test_the_epsilon_of_adam_is_a_setting():
-    assert make(optimizer_epsilon=1e-8).optimizer.rule.epsilon == 1e-8
-    assert ppo.Config().optimizer_epsilon == 1e-5
 
 
 # ---- values
@@ -550,11 +526,6 @@ def test_losses_of_a_users_layers_are_minimized_and_logged():
         logged = float(learn(collect(agent), tf.constant(seed))["loss/network"])
         assert 0 < logged < first  # each minibatch adds the loss once
     assert np.sum(np.square(kernel.numpy())) < 0.5 * first
-
-
-def test_without_losses_of_layers_their_sum_is_zero():
-    agent = make()
-    assert float(update(agent, collect(agent), 1)["loss/network"]) == 0
 
 
 class TestActionMask:

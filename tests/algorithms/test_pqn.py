@@ -1,21 +1,17 @@
 """PQN: Q(lambda) targets by a slow loop, the gradient step, and normalized layers."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.algorithms.cases import B, T, collect, named, small, update
-from tests.nn.cases import ACTIONS, VECTOR, make_spec
-from tfagents_batch.algorithms import pqn
+from tests.algorithms import cases
+from tests.algorithms.cases import B, T, collect, named, update
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
 
 
 def make(**settings):
-    keras.utils.set_random_seed(0)
-    spec = make_spec(VECTOR, ACTIONS["discrete"], B)
-    return pqn.PQN(small(pqn.Config(**settings)), spec)
+    return cases.make("pqn", **settings)
 
 
 def slow_targets(trajectory, q, gamma, trace):

@@ -1,26 +1,23 @@
 """REINFORCE: returns, baselines and losses."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.algorithms import cases
-from tests.algorithms.cases import B, T, collect, named, small, update
+from tests.algorithms.cases import B, T, collect, named, update
 from tests.algorithms.test_a2c import PLAIN
-from tests.nn.cases import ACTIONS, VECTOR, make_spec
+from tests.nn.cases import ACTIONS
 from tests.support import linear
 from tfagents_batch import nest
-from tfagents_batch.algorithms import REGISTRY, reinforce
+from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Rollouts
 
 
 def make(action="discrete", **settings):
-    keras.utils.set_random_seed(0)
-    spec = make_spec(VECTOR, ACTIONS[action], B)
-    return reinforce.Reinforce(small(reinforce.Config(**PLAIN | settings)), spec)
+    return cases.make("reinforce", ACTIONS[action], **PLAIN | settings)
 
 
 def slow_returns(trajectory, gamma, end, reset=False):

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, assert_gradients, experience, small
+from tests.algorithms import cases
+from tests.algorithms.cases import assert_gradients, at, experience
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac
@@ -20,14 +21,8 @@ from tfagents_batch.schedules import Constant
 STEP = tf.constant(5000, tf.int64)
 
 
-def make(action=ACTIONS["box"], network=None, observation=VECTOR, **settings):
-    keras.utils.set_random_seed(0)
-    config, spec = small(sac.Config(**settings)), make_spec(observation, action, B)
-    return sac.SAC(config, spec, network)
-
-
-def at(batch, row):
-    return nest.map(lambda x: x[row], batch.steps)
+def make(*action, **settings):
+    return cases.make("sac", *action, **settings)
 
 
 @pytest.mark.parametrize("terminate", [False, True])

@@ -1,13 +1,12 @@
 """TD3 and DDPG: targets, delays, noise."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, assert_gradients, experience, small
-from tests.nn.cases import ACTIONS, VECTOR, make_spec
+from tests.algorithms import cases
+from tests.algorithms.cases import assert_gradients, at, experience
 from tfagents_batch import nest
 from tfagents_batch.algorithms import td3
 from tfagents_batch.errors import UserError
@@ -18,19 +17,14 @@ from tfagents_batch.schedules import Constant
 STEP = tf.constant(5000, tf.int64)
 
 
-def make(kind=td3.Config, action=ACTIONS["box"], **settings):
-    keras.utils.set_random_seed(0)
-    return td3.TD3(small(kind(**settings)), make_spec(VECTOR, action, B))
+def make(name="td3", action=None, **settings):
+    return cases.make(name, action, **settings)
 
 
-def at(batch, row):
-    return nest.map(lambda x: x[row], batch.steps)
-
-
-@pytest.mark.parametrize("kind", [td3.Config, td3.DDPGConfig])
+@pytest.mark.parametrize("name", ["td3", "ddpg"])
 @pytest.mark.parametrize("terminate", [False, True])
-def test_td_errors_are_those_of_a_slow_loop(kind, terminate):
-    agent = make(kind, gs.Box(-2, 6, (2,)), gamma=0.9, target_noise=0.0)
+def test_td_errors_are_those_of_a_slow_loop(name, terminate):
+    agent = make(name, gs.Box(-2, 6, (2,)), gamma=0.9, target_noise=0.0)
     for variable in agent._target_actor.trainable_variables:  # a target of its own
         variable.assign(variable + 0.1)
     batch = experience(agent, terminate=terminate)

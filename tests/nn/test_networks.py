@@ -37,16 +37,6 @@ def test_every_observation_space_is_encoded_and_trained(name):
         np.testing.assert_allclose(one.value, heads.value[t], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ACTIONS)
-def test_every_action_space_has_a_policy(name):
-    network = networks.actor_critic(make_spec(action=ACTIONS[name]))
-    heads, _ = network.unroll(make_steps(VECTOR, 4, 2))
-    noise = network.family.noise((4, 2), 1)
-    action = heads.policy.sample(noise)
-    assert action.shape == (4, 2, *(ACTIONS[name].shape or ()))
-    assert heads.policy.log_prob(action).shape == (4, 2)
-
-
 def test_vectors_have_two_towers_and_images_one_shared_encoder():
     # CartPole: two towers of 64 x 64 on 4 inputs, heads of 2 and 1.
     network = networks.actor_critic(make_spec(gs.Box(-1, 1, (4,)), gs.Discrete(2)))
@@ -137,36 +127,6 @@ def test_the_std_stays_within_its_bounds_and_has_a_gradient_there(
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(found())
     assert np.all(np.array(tape.gradient(loss, raw.value)) > 0)
-
-
-def test_squashed_actions_lie_within_asymmetric_bounds():
-    space = gs.Box(np.float32([-2, 0]), np.float32([3, 0.5]))
-    config = networks.Config(squash=True, init_std=3.0)
-    network = networks.actor_critic(make_spec(action=space), config)
-    heads, _ = network.unroll(make_steps(VECTOR, 4, 2))
-    actions = heads.policy.sample(network.family.noise((4, 2), 1)).numpy()
-    assert np.all(actions > space.low) and np.all(actions < space.high)
-    assert np.any(np.abs(actions - space.low) < 0.1 * (space.high - space.low))
-    assert np.all(np.isfinite(heads.policy.log_prob(actions)))
-
-
-@pytest.mark.parametrize("scaled, std", [(True, 1000.0), (False, 2.0)])
-def test_actions_are_in_units_of_their_range_unless_switched_off(scaled, std):
-    config = networks.Config(init_std=2.0, scale_actions=scaled)
-    space = gs.Box(0, 1000, (2,))
-    network = networks.actor_critic(make_spec(action=space), config)
-    policy = network.unroll(make_steps(VECTOR, 4, 2))[0].policy
-    np.testing.assert_allclose(policy.std, tf.fill([4, 2, 2], std), rtol=1e-6)
-    middle = 500.0 if scaled else 0.0
-    np.testing.assert_allclose(policy.mean, tf.fill([4, 2, 2], middle), atol=20)
-
-
-def test_squash_refuses_infinite_bounds_and_ignores_other_spaces():
-    endless = gs.Box(-np.inf, np.inf, (2,))
-    with pytest.raises(UserError, match="cannot be squashed"):
-        networks.actor_critic(make_spec(action=endless), networks.Config(squash=True))
-    network = networks.actor_critic(make_spec(), networks.Config(squash=True))
-    assert network.family.name == "Categorical"
 
 
 def test_masked_actions_are_never_taken_and_the_mask_is_not_a_feature():

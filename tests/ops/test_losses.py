@@ -6,14 +6,6 @@ from tfagents_batch.ops import losses
 
 NAN = float("nan")
 ALL = tf.constant([True, True])
-RULE = {
-    "target": 0.01,
-    "low": 0.7,
-    "high": 1.3,
-    "factor": 1.5,
-    "minimum": 1e-4,
-    "maximum": 1e3,
-}
 
 
 def gradients(function, *inputs):
@@ -68,51 +60,6 @@ def test_clip_fraction_counts_valid_rows_outside():
         tf.constant([True, True, True, False]),
     )
     assert float(result.clip_fraction) == pytest.approx(2 / 3)
-
-
-@pytest.mark.parametrize(
-    ("kl", "loss", "cutoff"),
-    [(0.03, 2 * 0.03 + 0.1, 1.0), (0.02, 2 * 0.02, 0.0), (0.005, 2 * 0.005, 0.0)],
-)
-def test_kl_penalty_adds_the_squared_excess_over_the_cutoff(kl, loss, cutoff):
-    result = losses.kl_penalty(
-        tf.constant(kl), 2.0, target=0.01, cutoff_factor=2.0, cutoff_coef=1000.0
-    )
-    assert float(result.loss) == pytest.approx(loss, abs=1e-6)
-    assert float(result.cutoff) == cutoff
-
-
-def test_kl_penalty_has_a_larger_gradient_over_the_cutoff():
-    def loss(kl):
-        return losses.kl_penalty(
-            kl, 2.0, target=0.01, cutoff_factor=2.0, cutoff_coef=1000.0
-        ).loss
-
-    assert float(gradients(loss, 0.015)[1][0]) == 2.0
-    slope = float(gradients(loss, 0.03)[1][0])
-    assert slope == pytest.approx(2 + 2 * 1000 * 0.01, rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("kl", "expected"),
-    [
-        (0.0131, 1.5),
-        (0.0069, 1 / 1.5),
-        (0.010, 1.0),
-        (0.013, 1.0),  # the limits themselves
-        (0.007, 1.0),
-        (NAN, 1.0),
-    ],
-)
-def test_penalty_adapts_to_the_divergence(kl, expected):
-    penalty = losses.adapt_penalty(tf.constant(1.0), tf.constant(kl), **RULE)
-    assert float(penalty) == pytest.approx(expected)
-
-
-def test_penalty_stays_within_its_bounds():
-    up = losses.adapt_penalty(tf.constant(900.0), tf.constant(1.0), **RULE)
-    down = losses.adapt_penalty(tf.constant(1.2e-4), tf.constant(0.0), **RULE)
-    assert (float(up), float(down)) == (1000.0, pytest.approx(1e-4))
 
 
 def test_value_loss_is_half_the_squared_error():

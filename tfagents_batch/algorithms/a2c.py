@@ -24,6 +24,7 @@ from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import DefaultSource, Updated
 from tfagents_batch.metrics import Metrics
+from tfagents_batch.nn import networks
 from tfagents_batch.ops import losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec, Trajectory
@@ -68,19 +69,8 @@ class GA3CConfig(Config):
 class A2C(tf.Module):
     """A2C with an actor-critic network; satisfies ``interfaces.Algorithm``.
 
-    Args:
-      config: settings.
-      spec: spec of the environments.
-      network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
-        built-in network.
-
     Attributes:
-      policy: policy that learns.
-      network: that of the policy.
       learner: normalizers and optimizer.
-
-    Raises:
-      UserError: for settings or a network that cannot be used.
     """
 
     several_seeds = True
@@ -108,7 +98,7 @@ class A2C(tf.Module):
 
         def loss():
             heads = self.network.unroll(steps, trajectory.state[0])[0]
-            network_loss = self.network.extra_loss()
+            network_loss = networks.added_loss(self.network)
             policy = single_step.first_rows(heads.policy)
             log_prob, entropy = policy.log_prob(action), policy.entropy()
             value = tf.stop_gradient(heads.value)
@@ -136,7 +126,7 @@ class A2C(tf.Module):
         learns = tf.reduce_any(mask)  # else momentum would still move the weights
         found, metrics = self.optimizer.minimize(loss, when=learns)
         policy, log_prob, value, target, more = found
-        metrics |= more | single_step.value_metrics(value, target, mask)
+        metrics |= more | on_policy.value_metrics(value, target, mask)
         metrics["grad/updates"] = tf.cast(learns, tf.float32)
         data = trajectory, steps, policy, log_prob, value, target
         return Updated(metrics | single_step.finish(self.learner, *data))

@@ -9,30 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import tensorflow as tf
 
-from tfagents_batch import config as configs
 from tfagents_batch import nest
-from tfagents_batch.algorithms.shared import one_network
+from tfagents_batch.algorithms.shared import one_network, rows
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import (
-    Accepts,
-    Assessment,
-    BoxAssessment,
-    DefaultSource,
-    Rows,
-    Updated,
-    UpdateSize,
-)
-from tfagents_batch.metrics import Limit, Metrics
+from tfagents_batch.interfaces import Assessment, BoxAssessment, Updated
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.nn.policies.box import ClippedNormal
 from tfagents_batch.nn.policies.softmax import Softmax
 from tfagents_batch.ops import masked, td
@@ -41,61 +31,19 @@ from tfagents_batch.types import EnvSpec, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(rows.Settings):
     """Settings of behavior cloning."""
 
     learning_rate: Schedule = number(
         Constant(1e-3), "learning rate of the optimizer", least=0
     )
-    optimizer: Rule = option(
-        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
-    )
-    optimizer_epsilon: float = number(1e-8, "epsilon of the optimizer", above=0)
-    max_gradient_norm: float | None = number(
-        None, "largest global norm of the gradient; none: any", above=0
-    )
-    batch_size: int = option(256, "rows per update", least=1)
-    histograms: bool = option(True, "log histograms of weights and gradients")
     network: actor.Config = option(actor.Config(), "shape of the network")
-
-    source: ClassVar[DefaultSource] = "table", {}
-    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
-
-    def check(self) -> Config:
-        """Return the checked settings.
-
-        Raises:
-          UserError: for a setting that is invalid.
-        """
-        checked = configs.check(self)
-        return dataclasses.replace(checked, network=checked.network.check("network."))
-
-    def accepts(self) -> Accepts:
-        """Return that it learns from rows."""
-        return {"rows": Rows(self.batch_size)}
-
-    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
-        """Return no limits."""
-        del spec
-        return ()
-
-    def update_size(self, transitions: int) -> UpdateSize:
-        """Return the size of an update."""
-        del transitions
-        return UpdateSize(self.batch_size, self.network.hidden or actor.HIDDEN)
 
 
 class BC(tf.Module):
     """Behavior cloning; satisfies ``interfaces.Algorithm``.
 
-    Args:
-      config: settings.
-      spec: spec of the rows.
-      network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
-        built-in network.
-
-    Raises:
-      UserError: if actions are neither Discrete nor a bounded Box.
+    Actions are Discrete or a bounded Box.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network: Any = None):

@@ -12,35 +12,28 @@ from typing import Any, ClassVar, Literal
 
 import tensorflow as tf
 
-from tfagents_batch import config as configs
-from tfagents_batch.algorithms.shared import off_policy
-from tfagents_batch.config import number, option
+from tfagents_batch.algorithms.shared import off_policy, rows
+from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import (
-    Accepts,
-    Assessment,
-    DefaultSource,
-    Rows,
-    Updated,
-    UpdateSize,
-)
+from tfagents_batch.interfaces import Assessment, Updated, UpdateSize
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor, networks, q_network, user
 from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best, both
 from tfagents_batch.nn.policies.imitated import Imitated
 from tfagents_batch.ops import masked, td, windows
-from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.schedules import Constant
 from tfagents_batch.types import EnvSpec, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(rows.ValueSettings):
     """Settings of BCQ."""
 
-    gamma: float = number(0.99, "discount factor per step", least=0, most=1)
+    max_gradient_norm: float | None = inherited(
+        rows.ValueSettings, "max_gradient_norm", default=10.0
+    )
     threshold: float = number(
         0.3,
         "smallest probability of an allowed action, as a share of that of the most "
@@ -51,34 +44,17 @@ class Config:
     imitator_updates: int = option(
         0, "updates at the beginning that train the imitator only", least=0
     )
-    learning_rate: Schedule = number(
-        Constant(3e-4), "learning rate of the optimizers", least=0
-    )
-    optimizer: Rule = option(
-        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
-    )
-    optimizer_epsilon: float = number(1e-8, "epsilon of the optimizers", above=0)
-    max_gradient_norm: float | None = number(
-        10.0, "largest global norm of a gradient; none: any", above=0
-    )
-    batch_size: int = option(256, "rows per update", least=1)
     target: Literal["max", "double"] = option(
         "double",
         "network that chooses the best allowed action of a target: the target network "
         "(max) or the learned one (double)",
     )
-    target_every: int = option(1, "updates per update of the target network", least=1)
-    target_tau: float = number(
-        0.005, "step of the target network to the learned one", above=0, most=1
-    )
     loss: td.Loss = option("huber", "loss of the TD error")
-    histograms: bool = option(True, "log histograms of weights and gradients")
     network: q_network.Config = option(
         q_network.Config(), "shape of the network of action values"
     )
     imitator: actor.Config = option(actor.Config(), "shape of the imitator")
 
-    source: ClassVar[DefaultSource] = "table", {}
     # Settings that change the meaning of saved weights, see ``training.warm_start``.
     OF_AGENT: ClassVar[tuple[str, ...]] = (
         "network.activation",
@@ -92,21 +68,14 @@ class Config:
         Raises:
           UserError: for a setting that is invalid.
         """
-        checked = configs.check(self)
+        checked = super().check()
         if checked.network.noisy:
             raise UserError(
                 "network.noisy is true, but nothing explores while BCQ learns from "
                 "logged rows; leave it out"
             )
-        return dataclasses.replace(
-            checked,
-            network=checked.network.check("network."),
-            imitator=checked.imitator.check("imitator."),
-        )
-
-    def accepts(self) -> Accepts:
-        """Return that it learns from rows."""
-        return {"rows": Rows(self.batch_size, self.gamma)}
+        imitator = checked.imitator.check("imitator.")
+        return dataclasses.replace(checked, imitator=imitator)
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         """Return the limits of metrics, see ``interfaces.Algorithm``."""
@@ -123,18 +92,12 @@ class Config:
 class BCQ(tf.Module):
     """BCQ; satisfies ``interfaces.Algorithm``.
 
-    Args:
-      config: settings.
-      spec: spec of the rows; their actions are Discrete.
-      network: the user's builder of models, see ``nn.user``, for action values and for
-        the imitator; None uses the built-in networks.
+    Actions are Discrete. A user's network is a builder of models, for action values and
+    for the imitator.
 
     Attributes:
       network: action values and imitator, see ``nn.policies.imitated``.
       target: the target network of action values.
-
-    Raises:
-      UserError: for settings, actions or a network that cannot be used.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
@@ -184,7 +147,7 @@ class BCQ(tf.Module):
         def td_loss():
             q = td.chosen(self.network.values(batch.step)[0].q, action)
             losses = td.error_loss(target - q, self.config.loss)
-            loss = td.loss(losses, mask) + self.network.values.extra_loss()
+            loss = td.loss(losses, mask) + networks.added_loss(self.network.values)
             return loss, (loss, q)
 
         def imitation_loss():
@@ -198,14 +161,14 @@ class BCQ(tf.Module):
         found["grad/skipped"] = tf.maximum(found["grad/skipped"], steps["grad/skipped"])
         self.learner.target.update()
         allowed = tf.cast(self.network.allowed(log_mu), tf.float32)
-        rows = {
+        shown = {
             "policy/allowed": tf.reduce_mean(allowed, -1),
             "value/q": q,
             "value/target": target,
             "value/td_error": tf.abs(target - q),
         }
         losses = {"loss/td": loss, "loss/imitator": imitation}
-        means = {name: masked.mean(x, mask) for name, x in rows.items()}
+        means = {name: masked.mean(x, mask) for name, x in shown.items()}
         return Updated(metrics | found | losses | means)
 
     def assess(self, trajectory: Trajectory) -> Assessment:

@@ -13,14 +13,12 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.algorithms import crr_discrete
-from tfagents_batch.algorithms.shared import assessing, off_policy
-from tfagents_batch.algorithms.shared.actor_critic import critic_metrics, of_actor
+from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.config import option
 from tfagents_batch.interfaces import BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
-from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.box import ClippedNormal
 from tfagents_batch.ops import advantages, masked, td, windows
@@ -40,21 +38,10 @@ class Config(crr_discrete.Config):
 
 
 class CRR(tf.Module):
-    """CRR; satisfies ``interfaces.Algorithm``.
-
-    Args:
-      config: settings.
-      spec: spec of the rows; their actions are a bounded Box.
-      network: the user's ``keras.Model`` or builder of features, see
-        ``actor.encoder_and_hidden``; None uses the built-in networks.
+    """CRR; satisfies ``interfaces.Algorithm``. Actions are a bounded Box.
 
     Attributes:
-      policy: policy that learns.
-      network: its actor.
-      critics: critics.
-
-    Raises:
-      UserError: for settings, actions or a network that cannot be used.
+      critics: critics; ``network`` is the actor.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
@@ -63,23 +50,15 @@ class CRR(tf.Module):
         self._spec, self._given = spec, user.distinct(network)
         self.policy, self._target_policy = self.make_policy(), self.make_policy()
         self.network = self.policy.network
-        self.critics, self._targets = self._make_critics(), self._make_critics()
-        self.learner = off_policy.Learner(
+        self.critics, self._targets = actor_critic.critics(
+            config, spec, self._given, self.policy.bounds.size
+        )
+        self.learner = actor_critic.learner(
             config,
             self.policy,
-            trained={
-                "critics": self.critics.trainable_variables,
-                "actor": self.network.trainable_variables,
-            },
-            target=[
-                (self._targets, self.critics),
-                (self._target_policy.network, self.network),
-            ],
-            variables={
-                "critics": networks.named_variables(self.critics),
-                "targets": networks.named_variables(self._targets),
-                "target_actor": networks.named_variables(self._target_policy.network),
-            },
+            self.critics,
+            self._targets,
+            self._target_policy.network,
         )
         self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
         # XLA makes convolutions on a CPU slower.
@@ -121,7 +100,9 @@ class CRR(tf.Module):
             return loss, (loss, q, error)
 
         (loss, q, error), found = self._optimizers["critics"].minimize(loss)
-        found |= critic_metrics(q, target, error, mask, self.config.histograms)
+        found |= actor_critic.critic_metrics(
+            q, target, error, mask, self.config.histograms
+        )
         return found | {"loss/critics": loss}, error
 
     def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
@@ -136,7 +117,7 @@ class CRR(tf.Module):
         batch = windows.transition(trajectory, 1, self.inputs.gamma)
         log = self.policy.density_of(batch.step, batch.action)
         rows = self.policy.bounds, batch, self._target(batch, 0), log
-        return assessing.of_rows(self.critics, *rows)
+        return actor_critic.assessment(self.critics, *rows)
 
     def _update_actor(self, batch: windows.Transition, seed) -> Metrics:
         """Step along the gradient of -f(A(s, a)) ln pi(a | s)."""
@@ -152,7 +133,10 @@ class CRR(tf.Module):
 
         loss, found = self._optimizers["actor"].minimize(loss)
         mean = masked.mean(weight, mask)
-        return of_actor(found) | {"loss/actor": loss, "policy/weight": mean}
+        return actor_critic.of_actor(found) | {
+            "loss/actor": loss,
+            "policy/weight": mean,
+        }
 
     def _advantage(
         self, batch: windows.Transition, taken: tf.Tensor, seed
@@ -164,12 +148,6 @@ class CRR(tf.Module):
         q = tf.reduce_min(self.critics(batch.step, actions), 0)
         reduced = tf.reduce_max if self.config.baseline == "max" else tf.reduce_mean
         return q[:, 0] - reduced(q[:, 1:], 1)
-
-    def _make_critics(self) -> Critics:
-        config, size = self.config, self.policy.bounds.size
-        return Critics(
-            self._spec, config.network, config.num_critics, size, network=self._given
-        )
 
 
 def _drawn(

@@ -13,8 +13,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import tensorflow as tf
 
-from tfagents_batch.algorithms.shared import off_policy, rows
-from tfagents_batch.algorithms.shared.actor_critic import critic_metrics, of_actor
+from tfagents_batch.algorithms.shared import actor_critic, rows
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Assessment, Updated
@@ -27,7 +26,7 @@ from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(rows.Settings):
+class Config(rows.ActorCriticSettings):
     """Settings of CRR for Discrete actions."""
 
     weight: Literal["exponential", "binary"] = option(
@@ -55,19 +54,8 @@ def weights(advantage: tf.Tensor, config: Config, beta: tf.Tensor) -> tf.Tensor:
 class CRRDiscrete(tf.Module):
     """CRR of Discrete actions; satisfies ``interfaces.Algorithm``.
 
-    Args:
-      config: settings.
-      spec: spec of the rows.
-      network: the user's ``keras.Model`` or builder of features, see
-        ``actor.encoder_and_hidden``; None uses the built-in networks.
-
     Attributes:
-      policy: policy that learns.
-      network: its actor.
-      critics: critics.
-
-    Raises:
-      UserError: for settings, actions or a network that cannot be used.
+      critics: critics; ``network`` is the actor.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
@@ -81,19 +69,11 @@ class CRRDiscrete(tf.Module):
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
-        self.critics, self._targets = self._critics(), self._critics()
-        self.learner = off_policy.Learner(
-            config,
-            self.policy,
-            trained={
-                "critics": self.critics.trainable_variables,
-                "actor": self.network.trainable_variables,
-            },
-            target=[(self._targets, self.critics)],
-            variables={
-                "critics": networks.named_variables(self.critics),
-                "targets": networks.named_variables(self._targets),
-            },
+        self.critics, self._targets = actor_critic.critics(
+            config, spec, self._given, outputs=self.policy.size
+        )
+        self.learner = actor_critic.learner(
+            config, self.policy, self.critics, self._targets
         )
         self.inputs = self.learner.inputs
         # XLA makes convolutions on a CPU slower.
@@ -136,11 +116,13 @@ class CRRDiscrete(tf.Module):
         (td_loss, q, error), found = critics.minimize(critics_loss)
         (loss, log_prob), steps = policy.minimize(actor_loss)
         self.learner.target.update()
-        metrics |= critic_metrics(q, target, error, mask, self.config.histograms)
+        metrics |= actor_critic.critic_metrics(
+            q, target, error, mask, self.config.histograms
+        )
         return Updated(
             metrics
             | found
-            | of_actor(steps)
+            | actor_critic.of_actor(steps)
             | {
                 "loss/critics": td_loss,
                 "loss/actor": loss,
@@ -170,11 +152,3 @@ class CRRDiscrete(tf.Module):
         """Return ln pi(a | s) of all actions, f32 ``[N, A]``."""
         _, valid = networks.split_mask(step.observation)
         return td.log_policy(self.network(step)[0]["logits"], 1.0, valid)
-
-    def _critics(self) -> Critics:
-        """Return critics of all actions."""
-        size = int(self._spec.action_space.n)
-        count, given = self.config.num_critics, self._given
-        return Critics(
-            self._spec, self.config.network, count, outputs=size, network=given
-        )

@@ -44,19 +44,10 @@ class _Noise(NamedTuple):
 class DQN(tf.Module):
     """DQN with an epsilon-greedy policy; satisfies ``interfaces.Algorithm``.
 
-    Args:
-      config: settings.
-      spec: spec of the environments; their actions are Discrete.
-      network: the user's ``keras.Model`` or builder, see ``q_network``; None uses the
-        built-in network.
+    Actions are Discrete. For a user's network see ``q_network``.
 
     Attributes:
-      policy: policy that learns.
-      network: its network.
       target: the target network.
-
-    Raises:
-      UserError: for settings, actions or a network that cannot be used.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
@@ -111,7 +102,7 @@ class DQN(tf.Module):
             outputs = td.chosen(heads.outputs, action)
             losses = values.losses(outputs, returns, probability)
             total = td.loss(losses, mask, trajectory.weight)
-            total += self.network.extra_loss()
+            total += networks.added_loss(self.network)
             parts = {"loss/td": total}
             if config.cql_scale:
                 gap = td.conservative_gap(heads.q, action, valid)
@@ -161,10 +152,8 @@ class DQN(tf.Module):
         return Assessment(q, target, tf.one_hot(best(q, valid), q.shape[-1]))
 
     def _make_network(self) -> q_network.QNetwork:
-        config = self.config
-        return q_network.q_network(
-            self._spec, config.network, self._given, config.values()
-        )
+        spec, config, given = self._spec, self.config, self._given
+        return q_network.q_network(spec, config.network, given, config.values())
 
     def _transition(self, trajectory: Trajectory, noise: _Noise) -> windows.Transition:
         """Return the transitions that the windows begin with."""

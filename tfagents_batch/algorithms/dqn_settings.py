@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from tfagents_batch import config
 from tfagents_batch.algorithms.shared import alarms, off_policy
-from tfagents_batch.config import number, option
+from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import UpdateSize
 from tfagents_batch.metrics import Limit
@@ -54,26 +54,16 @@ class Config(off_policy.Settings):
     that moves slowly and a learning rate that decreases keep what was learned.
     """
 
-    n_step: int = option(3, "number of rewards in a target, n", least=1, most=1000)
+    n_step: int = inherited(off_policy.Settings, "n_step", default=3)
     learning_rate: Schedule = number(
         Linear(1e-3, 1e-4, 100_000), "learning rate of the optimizer", least=0
     )
-    max_gradient_norm: float | None = number(
-        10.0, "largest global norm of the gradient; none: any", above=0
+    max_gradient_norm: float | None = inherited(
+        off_policy.Settings, "max_gradient_norm", default=10.0
     )
-    batch_size: int = option(128, "transitions per update", least=1)
-    train_every: int = option(
-        4,
-        "environment steps per training (Stable-Baselines3: train_freq)",
-        least=1,
-        most=1_000_000,
-    )
-    target_tau: float = number(
-        0.01,
-        "step of the target network to the learned one (Stable-Baselines3: tau)",
-        above=0,
-        most=1,
-    )
+    batch_size: int = inherited(off_policy.Settings, "batch_size", default=128)
+    train_every: int = inherited(off_policy.Settings, "train_every", default=4)
+    target_tau: float = inherited(off_policy.Settings, "target_tau", default=0.01)
     epsilon: Schedule | None = number(
         None,
         "probability of a random action; none: linear(1, 0.05, 10000), or 0 if noisy "
@@ -134,18 +124,15 @@ class Config(off_policy.Settings):
         Raises:
           UserError: for a setting that is invalid.
         """
-        checked = config.check(self)
+        checked = super().check()
         if self.distribution == "c51" and not checked.v_min < checked.v_max:
             raise UserError(
                 f"v_min is {checked.v_min} and v_max is {checked.v_max}, so no return "
                 "lies between them; set --algorithm.v_min to the smallest and "
                 "--algorithm.v_max to the largest discounted return of an episode"
             )
-        return dataclasses.replace(
-            checked,
-            munchausen=config.check(checked.munchausen, "munchausen."),
-            network=checked.network.check("network."),
-        )
+        munchausen = config.check(checked.munchausen, "munchausen.")
+        return dataclasses.replace(checked, munchausen=munchausen)
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         """Return the limits of metrics, see ``interfaces.Algorithm``."""

@@ -12,8 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfagents_batch.algorithms.shared import assessing, off_policy, rows
-from tfagents_batch.algorithms.shared.actor_critic import critic_metrics, of_actor
+from tfagents_batch.algorithms.shared import actor_critic, rows
 from tfagents_batch.config import number, option
 from tfagents_batch.interfaces import BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
@@ -27,7 +26,7 @@ from tfagents_batch.types import EnvSpec, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(rows.Settings):
+class Config(rows.ActorCriticSettings):
     """Settings of IQL."""
 
     expectile: float = number(
@@ -44,21 +43,10 @@ class Config(rows.Settings):
 
 
 class IQL(tf.Module):
-    """IQL; satisfies ``interfaces.Algorithm``.
-
-    Args:
-      config: settings.
-      spec: spec of the rows; their actions are a bounded Box.
-      network: the user's ``keras.Model`` or builder of features, see
-        ``actor.encoder_and_hidden``; None uses the built-in networks.
+    """IQL; satisfies ``interfaces.Algorithm``. Actions are a bounded Box.
 
     Attributes:
-      policy: policy that learns.
-      network: its actor.
-      critics: critics.
-
-    Raises:
-      UserError: for settings, actions or a network that cannot be used.
+      critics: critics; ``network`` is the actor.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
@@ -67,23 +55,18 @@ class IQL(tf.Module):
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
-        count, size = config.num_critics, self.policy.bounds.size
-        self.critics, self._targets = (self._critics(count, size) for _ in range(2))
-        self._value = self._critics(1, 0)
-        self.learner = off_policy.Learner(
+        self.critics, self._targets = actor_critic.critics(
+            config, spec, self._given, self.policy.bounds.size
+        )
+        self._value = Critics(spec, config.network, 1, network=self._given)
+        valued = [*self.critics.trainable_variables, *self._value.trainable_variables]
+        self.learner = actor_critic.learner(
             config,
             self.policy,
-            trained={
-                "critics": self.critics.trainable_variables
-                + self._value.trainable_variables,
-                "actor": self.network.trainable_variables,
-            },
-            target=[(self._targets, self.critics)],
-            variables={
-                "critics": networks.named_variables(self.critics),
-                "targets": networks.named_variables(self._targets),
-                "value": networks.named_variables(self._value),
-            },
+            self.critics,
+            self._targets,
+            trained={"critics": valued},
+            variables={"value": networks.named_variables(self._value)},
         )
         self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
         # XLA makes convolutions on a CPU slower.
@@ -132,7 +115,9 @@ class IQL(tf.Module):
         (loss, value_loss, q, value, error), found = self._optimizers[
             "critics"
         ].minimize(loss)
-        found |= critic_metrics(q, target, error, mask, self.config.histograms)
+        found |= actor_critic.critic_metrics(
+            q, target, error, mask, self.config.histograms
+        )
         found |= {
             "loss/critics": loss,
             "loss/value": value_loss,
@@ -150,7 +135,7 @@ class IQL(tf.Module):
         batch = windows.transition(trajectory, 1, self.inputs.gamma)
         log = self.policy.density_of(batch.step, batch.action)
         rows = self.policy.bounds, batch, self._target(batch), log
-        return assessing.of_rows(self.critics, *rows)
+        return actor_critic.assessment(self.critics, *rows)
 
     def _update_actor(self, batch: windows.Transition, advantage: tf.Tensor) -> Metrics:
         """Step along the gradient of -min(exp(beta A), most) ln pi(a | s)."""
@@ -166,10 +151,7 @@ class IQL(tf.Module):
 
         loss, found = self._optimizers["actor"].minimize(loss)
         mean = masked.mean(weight, batch.mask)
-        return of_actor(found) | {"loss/actor": loss, "policy/weight": mean}
-
-    def _critics(self, count: int, size: int) -> Critics:
-        """Return critics of actions of ``size`` entries, or of states if it is 0."""
-        return Critics(
-            self._spec, self.config.network, count, size, network=self._given
-        )
+        return actor_critic.of_actor(found) | {
+            "loss/actor": loss,
+            "policy/weight": mean,
+        }

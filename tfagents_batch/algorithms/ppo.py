@@ -35,20 +35,9 @@ KL_METRICS = ("policy/kl_cutoff",)  # with the penalty
 class PPO(tf.Module):
     """PPO with an actor-critic network; satisfies ``interfaces.Algorithm``.
 
-    Args:
-      config: settings.
-      spec: spec of the environments.
-      network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
-        built-in network.
-
     Attributes:
-      policy: policy that learns.
-      network: that of the policy.
       learner: normalizers and optimizer.
       recurrent: True if the network has a recurrent state.
-
-    Raises:
-      UserError: for settings or a network that cannot be used.
     """
 
     several_seeds = True
@@ -69,7 +58,7 @@ class PPO(tf.Module):
         # Only its type is used; a batch supplies the parameters.
         start = self.network.initial_state(2)
         self._type = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
-        self.network.extra_loss()  # clears the losses of this call
+        networks.added_loss(self.network)  # clears the losses of this call
         self.penalty = AdaptiveKL(self.inputs.kl)
 
     def named_variables(self) -> dict[str, keras.Variable]:
@@ -94,25 +83,17 @@ class PPO(tf.Module):
         state = trajectory.behavior["state"] if self.recurrent else ()
         rows, valid = batches.rows(batch, mask, length, state)
         metrics = self._epochs(rows, valid, seed, step)
-        metrics |= {
-            "value/explained_variance": losses.explained_variance(
-                batch.value, batch.target, mask
-            ),
-            "value/mean": masked.mean(batch.value, mask),
-        }
+        metrics |= on_policy.value_metrics(batch.value, batch.target, mask)
         if config.objective != "clip":
             kl, counts = forward.divergence(self.network, rows, valid)
             metrics |= self.penalty.adapt(kl, counts)
             if config.histograms:
                 metrics["histogram/kl"] = histograms.rows(kl, counts)
         if config.histograms:
-            policy, observations = self._type, self.learner.observations
+            acted = self._type.with_params(batch.policy)
+            optimizer, observations = self.optimizer, self.learner.observations
             metrics |= summary.update_histograms(
-                trajectory,
-                batch,
-                policy.with_params(batch.policy),
-                self.optimizer,
-                observations,
+                trajectory, batch, acted, optimizer, observations
             )
         return Updated(metrics | self.learner.end(trajectory))
 
@@ -198,7 +179,7 @@ class PPO(tf.Module):
         """Return the scalar loss of one minibatch, and its metrics."""
         config = self.inputs
         heads = forward.heads(self.network, batch)
-        network_loss = self.network.extra_loss()
+        network_loss = networks.added_loss(self.network)
         log_prob = heads.policy.log_prob(batch.action)
         advantage = batch.advantage
         if config.normalize_advantage is True:

@@ -16,7 +16,7 @@ from tfagents_batch import config
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.ops import losses, masked
+from tfagents_batch.ops import masked
 
 MINIMUM, MAXIMUM = 1e-4, 1e3  # bounds of the weight
 
@@ -82,10 +82,11 @@ class AdaptiveKL(tf.Module):
         start = tf.convert_to_tensor(settings.init_penalty, tf.float32)
         self.beta = keras.Variable(start, dtype="float32", trainable=False)
 
-    def loss(self, kl: tf.Tensor, mask: tf.Tensor) -> losses.KLPenalty:
+    def loss(self, kl: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return a minibatch's penalty, and the share of it where the cutoff is active.
 
         beta K + c max(K - f tau, 0)^2, averaged over sequences if each has its own K.
+        The cutoff is that of batch-ppo, against single large steps.
 
         Args:
           kl: f32 ``[N]`` or ``[L, n]``, KL(behavior || policy) of every step, in nats.
@@ -94,35 +95,31 @@ class AdaptiveKL(tf.Module):
         Returns:
           f32 ``[]`` each.
         """
-        mean, counts = self.mean(kl, mask)
-        bound = losses.kl_penalty(
-            mean,
-            self.beta.value,
-            target=self._settings.target,
-            cutoff_factor=self._settings.cutoff_factor,
-            cutoff_coef=self._settings.cutoff_scale,
-        )
-        return losses.KLPenalty(*(masked.mean(x, counts) for x in bound))
+        settings, (mean, counts) = self._settings, self.mean(kl, mask)
+        excess = tf.nn.relu(mean - settings.cutoff_factor * settings.target)
+        penalty = self.beta.value * mean + settings.cutoff_scale * tf.square(excess)
+        active = tf.stop_gradient(tf.cast(excess > 0, kl.dtype))
+        return masked.mean(penalty, counts), masked.mean(active, counts)
 
     def adapt(self, kl: tf.Tensor, mask: tf.Tensor) -> Metrics:
         """Adapt the weight to the KL divergence of a whole update.
 
+        It is multiplied if K > high tau and divided if K < low tau; otherwise, and if K
+        is NaN, it does not change. (Schulman et al. 2017 use a factor of 2, high = 1.5
+        and low = 1 / 1.5.)
+
         Args:
           kl, mask: as in ``loss``, for all data of the update.
         """
+        settings, beta = self._settings, self.beta.value
+        target, factor = settings.target, settings.adapt_factor
         mean = masked.mean(*self.mean(kl, mask))
-        beta = losses.adapt_penalty(
-            self.beta.value,
-            mean,
-            target=self._settings.target,
-            low=self._settings.adapt_low,
-            high=self._settings.adapt_high,
-            factor=self._settings.adapt_factor,
-            minimum=MINIMUM,
-            maximum=MAXIMUM,
-        )
+        raised = tf.where(mean > settings.adapt_high * target, beta * factor, beta)
+        low = mean < settings.adapt_low * target
+        adapted = tf.where(low, raised / factor, raised)
+        adapted = tf.clip_by_value(adapted, MINIMUM, MAXIMUM)
         # Without a valid transition there was no update to adapt to.
-        beta = tf.where(tf.reduce_any(mask), beta, self.beta.value)
+        beta = tf.where(tf.reduce_any(mask), adapted, beta)
         self.beta.assign(beta)
         return {"policy/kl": mean, "policy/kl_penalty": beta}
 

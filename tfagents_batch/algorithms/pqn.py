@@ -13,10 +13,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import config as configs
 from tfagents_batch import nest
-from tfagents_batch.algorithms.shared import alarms, off_policy, one_network
-from tfagents_batch.config import number, option
+from tfagents_batch.algorithms.shared import (
+    alarms,
+    off_policy,
+    one_network,
+    optimization,
+)
+from tfagents_batch.config import inherited, number, option
 from tfagents_batch.graph import minibatch
 from tfagents_batch.graph.inputs import InputSchedule
 from tfagents_batch.interfaces import (
@@ -29,7 +33,6 @@ from tfagents_batch.interfaces import (
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy
 from tfagents_batch.ops import histograms, masked, returns, td
 from tfagents_batch.schedules import Constant, Linear, Schedule
@@ -39,7 +42,7 @@ METRICS = "loss/td", "value/td_error", "grad/norm", "grad/skipped"
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(optimization.Settings):
     """Settings of PQN."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
@@ -49,12 +52,8 @@ class Config:
     learning_rate: Schedule = number(
         Constant(5e-4), "learning rate of the optimizer", least=0
     )
-    optimizer: Rule = option(
-        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
-    )
-    optimizer_epsilon: float = number(1e-8, "epsilon of the optimizer", above=0)
-    max_gradient_norm: float | None = number(
-        10.0, "largest global norm of the gradient; none: any", above=0
+    max_gradient_norm: float | None = inherited(
+        optimization.Settings, "max_gradient_norm", default=10.0
     )
     epsilon: Schedule = number(
         Linear(1.0, 0.05, 100_000), "probability of a random action", least=0, most=1
@@ -70,15 +69,6 @@ class Config:
 
     source: ClassVar[DefaultSource] = "rollout", {"length": 32}
     OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation", "network.dueling")
-
-    def check(self) -> Config:
-        """Return the checked settings.
-
-        Raises:
-          UserError: for a setting that is invalid.
-        """
-        checked = configs.check(self)
-        return dataclasses.replace(checked, network=checked.network.check("network."))
 
     def accepts(self) -> Accepts:
         """Return that it learns from rollouts."""
@@ -110,18 +100,8 @@ class _Rows(NamedTuple):
 class PQN(tf.Module):
     """PQN with an epsilon-greedy policy; satisfies ``interfaces.Algorithm``.
 
-    Args:
-      config: settings.
-      spec: spec of the environments; their actions are Discrete.
-      network: the user's ``keras.Model`` or builder, see ``q_network``; None uses the
-        built-in network, whose hidden layers are normalized.
-
-    Attributes:
-      policy: policy that learns.
-      network: its network.
-
-    Raises:
-      UserError: for settings, actions or a network that cannot be used.
+    Actions are Discrete. For a user's network see ``q_network``; hidden layers of the
+    built-in one are normalized.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
@@ -187,8 +167,7 @@ class PQN(tf.Module):
         q = q if valid is None else masked.logits(q, valid)
         value = tf.stop_gradient(tf.reduce_max(q, -1))
         data = trajectory.reward, trajectory.discount(config.gamma), value
-        advantage = returns.gae(*data, config.trace, trajectory.mask)
-        return advantage + value[:-1]
+        return returns.lambda_return(*data, config.trace, trajectory.mask)
 
     def _epochs(self, rows: _Rows, valid: tf.Tensor, seed) -> Metrics:
         """Run all gradient steps on rows ``[N, ...]``; return the means of metrics."""
@@ -200,7 +179,7 @@ class PQN(tf.Module):
                 q = self.network(rows.step)[0].q
                 error = td.chosen(q, rows.action) - rows.target
                 loss = masked.mean(tf.square(error), taken) / 2
-                loss += self.network.extra_loss()
+                loss += networks.added_loss(self.network)
                 return loss, {
                     "loss/td": loss,
                     "value/td_error": masked.mean(tf.abs(error), taken),

@@ -18,6 +18,7 @@ from tfagents_batch.algorithms.shared import on_policy, single_step
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Accepts, DefaultSource, Rollouts, Updated
+from tfagents_batch.nn import networks
 from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.ops import losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
@@ -67,7 +68,8 @@ class Config(single_step.Settings):
 class Reinforce(tf.Module):
     """REINFORCE with a choice of baselines; satisfies ``interfaces.Algorithm``.
 
-    Arguments and attributes are those of ``a2c.A2C``.
+    Attributes:
+      learner: normalizers and optimizer.
     """
 
     several_seeds = True
@@ -103,7 +105,7 @@ class Reinforce(tf.Module):
 
         def loss():
             heads = self.network.unroll(steps, trajectory.state[0])[0]
-            network_loss = self.network.extra_loss()
+            network_loss = networks.added_loss(self.network)
             policy = single_step.first_rows(heads.policy)
             log_prob, entropy = policy.log_prob(action), policy.entropy()
             value = tf.stop_gradient(heads.value)
@@ -138,7 +140,7 @@ class Reinforce(tf.Module):
         policy, log_prob, value, target, more = found
         metrics |= more | {"grad/updates": tf.cast(learns, tf.float32)}
         if learns_value:
-            metrics |= single_step.value_metrics(value, target, mask)
+            metrics |= on_policy.value_metrics(value, target, mask)
         data = trajectory, steps, policy, log_prob, value, target
         return Updated(metrics | single_step.finish(self.learner, *data))
 

@@ -14,12 +14,7 @@ from gymnasium import spaces as gs
 from tfagents_batch import seeds
 from tfagents_batch.algorithms import sac_discrete
 from tfagents_batch.algorithms.sac_settings import Config
-from tfagents_batch.algorithms.shared import assessing, off_policy
-from tfagents_batch.algorithms.shared.actor_critic import (
-    critic_metrics,
-    noise_metrics,
-    of_actor,
-)
+from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Assessment, BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
@@ -35,19 +30,10 @@ from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 class SAC(tf.Module):
     """SAC with twin critics and a learned temperature; an ``interfaces.Algorithm``.
 
-    Args:
-      config: settings.
-      spec: spec of the environments; their actions are a bounded Box, or Discrete.
-      network: the user's ``keras.Model`` or builder of features, see
-        ``actor.encoder_and_hidden``; None uses the built-in networks.
+    Actions are a bounded Box, or Discrete.
 
     Attributes:
-      policy: policy that learns.
-      network: its actor.
-      critics, targets: critics and their target networks.
-
-    Raises:
-      UserError: for settings, actions or a network that cannot be used.
+      critics, targets: critics and their target networks; ``network`` is the actor.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
@@ -58,26 +44,22 @@ class SAC(tf.Module):
         self.policy = self.make_policy()
         self._check_target_entropy()
         self.network = self.policy.network
-        self.critics, self.targets = self._make_critics(), self._make_critics()
+        sizes = (0, self.policy.size) if self._discrete else (self.policy.bounds.size,)
+        self.critics, self.targets = actor_critic.critics(
+            config, spec, self._given, *sizes
+        )
         self._log_temperature = keras.Variable(
             math.log(config.start_temperature), dtype="float32"
         )
         self._extra = extra = config.regularizer(spec)
-        self.learner = off_policy.Learner(
+        self.learner = actor_critic.learner(
             config,
             self.policy,
-            trained={
-                "critics": self.critics.trainable_variables,
-                "actor": self.network.trainable_variables,
-                "temperature": [self._log_temperature],
-            }
+            self.critics,
+            self.targets,
+            trained={"temperature": [self._log_temperature]}
             | (extra.trained if extra else {}),
-            target=[(self.targets, self.critics)],
-            variables={
-                "critics": networks.named_variables(self.critics),
-                "targets": networks.named_variables(self.targets),
-                "log_temperature": self._log_temperature,
-            }
+            variables={"log_temperature": self._log_temperature}
             | (extra.learned if extra else {}),
         )
         self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
@@ -109,7 +91,9 @@ class SAC(tf.Module):
         metrics |= more | self._update_actor(batch, seed)
         self.learner.target.update()
         metrics["policy/temperature"] = self._temperature()
-        return Updated(metrics | noise_metrics(self.policy.action_noise, step), error)
+        return Updated(
+            metrics | actor_critic.noise_metrics(self.policy.action_noise, step), error
+        )
 
     def _update_critics(
         self, batch: windows.Transition, weight: tf.Tensor, seed
@@ -134,7 +118,9 @@ class SAC(tf.Module):
         (loss, q, error, gap), found = self._optimizers["critics"].minimize(critic_loss)
         found |= extra.step(self._optimizers, gap) if extra else {}
         rows = self.config.histograms
-        found |= critic_metrics(q, target, error, mask, rows) | {"loss/critics": loss}
+        found |= actor_critic.critic_metrics(q, target, error, mask, rows) | {
+            "loss/critics": loss
+        }
         return found, error
 
     def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
@@ -153,7 +139,9 @@ class SAC(tf.Module):
             return sac_discrete.assess(self.policy, self.critics, batch, target)
         policy = self.policy.distribution(batch.step, *self.policy.bounds.flat)
         log = policy.log_prob(tf.reshape(batch.action, [-1, self.policy.bounds.size]))
-        return assessing.of_rows(self.critics, self.policy.bounds, batch, target, log)
+        return actor_critic.assessment(
+            self.critics, self.policy.bounds, batch, target, log
+        )
 
     def _update_actor(self, batch: windows.Transition, seed) -> Metrics:
         """Step along the gradient of alpha ln pi(a | s) - min_k Q_k(s, a); then alpha.
@@ -170,7 +158,10 @@ class SAC(tf.Module):
 
         (loss, log_prob), found = self._optimizers["actor"].minimize(actor_loss)
         entropy = -masked.mean(log_prob, mask)
-        metrics = of_actor(found) | {"loss/actor": loss, "policy/entropy": entropy}
+        metrics = actor_critic.of_actor(found) | {
+            "loss/actor": loss,
+            "policy/entropy": entropy,
+        }
         if self.config.temperature is None:
             excess = -masked.mean(log_prob + self._target_entropy(batch), mask)
 
@@ -212,11 +203,6 @@ class SAC(tf.Module):
                 f"{largest:.4g} nats at most; lower --algorithm.target_entropy, or "
                 "leave it out"
             )
-
-    def _make_critics(self) -> Critics:
-        config, spec = self.config, self._spec
-        size = (0, self.policy.size) if self._discrete else (self.policy.bounds.size, 1)
-        return Critics(spec, config.network, config.num_critics, *size, self._given)
 
     def _temperature(self) -> tf.Tensor:
         """Return alpha, f32 ``[]``: the setting, or what was learned."""

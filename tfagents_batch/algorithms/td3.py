@@ -13,21 +13,13 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.algorithms.shared import assessing, off_policy
-from tfagents_batch.algorithms.shared.actor_critic import (
-    ACTOR_METRICS,
-    Settings,
-    critic_metrics,
-    noise_metrics,
-    of_actor,
-)
-from tfagents_batch.config import number, option
+from tfagents_batch.algorithms.shared import actor_critic
+from tfagents_batch.config import inherited, number, option
 from tfagents_batch.graph import loops
 from tfagents_batch.interfaces import Accepts, BoxAssessment, DefaultSource, Updated
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
-from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.exploration import Kind
 from tfagents_batch.nn.policies.box import Deterministic
 from tfagents_batch.ops import advantages, masked, td, windows
@@ -36,7 +28,7 @@ from tfagents_batch.types import EnvSpec, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(Settings):
+class Config(actor_critic.Settings):
     """Settings of TD3; scales of noise are in units of half an action's range."""
 
     target_every: int = option(
@@ -70,35 +62,18 @@ class Config(Settings):
 class DDPGConfig(Config):
     """Settings of DDPG; scales of noise are in units of half an action's range."""
 
-    num_critics: int = option(
-        1,
-        "number of critics; targets use their minimum (Stable-Baselines3: n_critics)",
-        least=1,
-        most=10,
-    )
-    policy_delay: int = option(
-        1, "updates of the critics per update of the actor", least=1
-    )
-    target_noise: float | None = number(
-        None,
-        "scale of noise in targets; none: 0 (Stable-Baselines3: target_policy_noise)",
-        least=0,
-    )
+    num_critics: int = inherited(Config, "num_critics", default=1)
+    policy_delay: int = inherited(Config, "policy_delay", default=1)
+    target_noise: float | None = inherited(Config, "target_noise", default=None)
 
 
 @dataclasses.dataclass(frozen=True)
 class TD3BCConfig(Config):
     """Settings of TD3+BC; scales of noise are in units of half an action's range."""
 
-    learning_rate: Schedule = number(
-        Constant(3e-4), "learning rate of the optimizer", least=0
-    )
+    learning_rate: Schedule = inherited(Config, "learning_rate", default=Constant(3e-4))
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
-    bc_alpha: float | None = number(
-        2.5,
-        "weight alpha of values against imitation; none: no imitation, as in TD3",
-        above=0,
-    )
+    bc_alpha: float | None = inherited(Config, "bc_alpha", default=2.5)
 
     source: ClassVar[DefaultSource] = "table", {}
 
@@ -110,19 +85,10 @@ class TD3BCConfig(Config):
 class TD3(tf.Module):
     """TD3, DDPG or TD3+BC by its settings; satisfies ``interfaces.Algorithm``.
 
-    Args:
-      config: settings.
-      spec: spec of the environments; their actions are a bounded Box.
-      network: the user's ``keras.Model`` or builder of features, see
-        ``actor.encoder_and_hidden``; None uses the built-in networks.
+    Actions are a bounded Box.
 
     Attributes:
-      policy: policy that learns.
-      network: its actor.
-      critics: critics.
-
-    Raises:
-      UserError: for settings, actions or a network that cannot be used.
+      critics: critics; ``network`` is the actor.
     """
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):
@@ -131,21 +97,16 @@ class TD3(tf.Module):
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
-        self.critics, self._targets = self._make_critics(), self._make_critics()
+        self.critics, self._targets = actor_critic.critics(
+            config, spec, self._given, self.policy.bounds.size
+        )
         self._target_actor = self.make_policy().network
-        self.learner = off_policy.Learner(
+        self.learner = actor_critic.learner(
             config,
             self.policy,
-            trained={
-                "critics": self.critics.trainable_variables,
-                "actor": self.network.trainable_variables,
-            },
-            target=[(self._targets, self.critics), (self._target_actor, self.network)],
-            variables={
-                "critics": networks.named_variables(self.critics),
-                "targets": networks.named_variables(self._targets),
-                "target_actor": networks.named_variables(self._target_actor),
-            },
+            self.critics,
+            self._targets,
+            self._target_actor,
             delay=config.policy_delay,
         )
         self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
@@ -174,25 +135,19 @@ class TD3(tf.Module):
         more, error = self._update_critics(batch, trajectory.weight, seed)
         metrics |= more
         due = (target.updates.value + 1) % config.policy_delay == 0
-        nothing = dict.fromkeys(ACTOR_METRICS, tf.zeros([]))
+        nothing = dict.fromkeys(actor_critic.ACTOR_METRICS, tf.zeros([]))
         found = loops.when(due, lambda: self._update_actor(batch), nothing)
         made = tf.cast(due, tf.float32)  # of only some updates
         metrics |= {name: Mean(x, made) for name, x in found.items()}
         target.update()
-        metrics |= noise_metrics(self.policy.action_noise, step)
+        metrics |= actor_critic.noise_metrics(self.policy.action_noise, step)
         return Updated(metrics, error)
 
     def assess(self, trajectory: Trajectory) -> BoxAssessment:
         """Return values of rows and their targets, see ``interfaces.BoxAssessment``."""
         batch = windows.transition(trajectory, 1, self.inputs.gamma)
         rows = self.policy.bounds, batch, self._target(batch, 0)
-        return assessing.of_rows(self.critics, *rows)
-
-    def _make_critics(self) -> Critics:
-        config, size = self.config, self.policy.bounds.size
-        return Critics(
-            self._spec, config.network, config.num_critics, size, network=self._given
-        )
+        return actor_critic.assessment(self.critics, *rows)
 
     def _update_critics(
         self, batch: windows.Transition, weight: tf.Tensor, seed
@@ -212,7 +167,9 @@ class TD3(tf.Module):
 
         (loss, q, error), found = self._optimizers["critics"].minimize(critic_loss)
         rows = self.config.histograms
-        found |= critic_metrics(q, target, error, mask, rows) | {"loss/critics": loss}
+        found |= actor_critic.critic_metrics(q, target, error, mask, rows) | {
+            "loss/critics": loss
+        }
         return found, error
 
     def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
@@ -244,4 +201,4 @@ class TD3(tf.Module):
             return loss, loss
 
         loss, found = self._optimizers["actor"].minimize(actor_loss)
-        return of_actor(found) | {"loss/actor": loss}
+        return actor_critic.of_actor(found) | {"loss/actor": loss}

@@ -19,8 +19,8 @@ def _pendulum(algorithm: str):
     )
 
 
-def _mujoco(algorithm: str, env: str, steps: int = 1_000_000):
-    return trained_by(algorithm, env, steps, 8, _MILLION, **_MUJOCO)
+def _mujoco(algorithm: str, env: str):
+    return trained_by(algorithm, env, 1_000_000, 8, _MILLION, **_MUJOCO)
 
 
 PRESETS = {

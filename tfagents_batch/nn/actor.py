@@ -34,7 +34,7 @@ class Config(Settings):
 
 
 class Actor(keras.Model):
-    """Map observations to the outputs of a policy; satisfies ``interfaces.Network``.
+    """Map observations to the outputs of a policy.
 
     Args:
       spec: spec of the environments.
@@ -61,35 +61,20 @@ class Actor(keras.Model):
             blocks.Head(size, kernels.policy(kind, _SCALE), name)
             for name, size in heads.items()
         ]
-        steps = networks.dummy_steps(spec)
-        self.unroll(steps, ())
+        step = nest.map(lambda x: x[0], networks.dummy_steps(spec))
+        self.call(step)  # creates the weights
         self.built = True
         self.convolves = networks.convolves(
-            self,
-            lambda steps: tf.concat(nest.flatten(self.unroll(steps)[0]), -1),
-            steps,
+            self, lambda step: tf.concat(nest.flatten(self.call(step)[0]), -1), step
         )
-
-    def initial_state(self, batch: int) -> Nest:
-        """Return the state of a network without memory."""
-        del batch
-        return ()
 
     def call(self, timestep: TimeStep, state: Nest = ()):
         """Return the outputs, ``{name: f32 [N, size]}``, and the state."""
         observation, _ = networks.split_mask(timestep.observation)
-        return self._outputs(observation), state
-
-    def unroll(self, steps: TimeStep, state: Nest = ()):
-        """Return the outputs of steps ``[T, B, ...]``."""
-        observation, _ = networks.split_mask(steps.observation)
-        return nest.batch_apply(self._outputs, observation), state
-
-    def _outputs(self, observation: Nest) -> dict[str, tf.Tensor]:
         features = self.encoder(observation, training=False)
         features = self.tower(tf.cast(features, tf.float32))
         pairs = zip(self.names, self.heads, strict=True)
-        return {name: head(features) for name, head in pairs}
+        return {name: head(features) for name, head in pairs}, state
 
 
 def encoder_and_hidden(

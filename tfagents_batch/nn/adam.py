@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
+BETAS = 0.9, 0.999  # decay of m and of v
+
 
 class Adam:
     """Algorithm 1 of Kingma and Ba 2015 (arXiv:1412.6980).
@@ -27,7 +29,6 @@ class Adam:
     Args:
       weights: the weights to train.
       learning_rate: initial learning rate.
-      beta_1, beta_2: decay of m and of v.
       epsilon: epsilon in the equation.
 
     Attributes:
@@ -38,12 +39,9 @@ class Adam:
         self,
         weights: Sequence[keras.Variable],
         learning_rate: float,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
         epsilon: float = 1e-8,
     ):
-        self._weights = list(weights)
-        self._betas, self.epsilon = (beta_1, beta_2), epsilon
+        self._weights, self.epsilon = list(weights), epsilon
         self.iterations = keras.Variable(0, dtype="int64", trainable=False)
         self.learning_rate = keras.Variable(
             learning_rate, dtype="float32", trainable=False
@@ -68,7 +66,7 @@ class Adam:
     def mean_gradients(self) -> list[tf.Tensor]:
         """Return m / (1 - beta_1^t), a mean of about the last 10 gradients."""
         count = tf.cast(self.iterations.value, tf.float32)
-        correction = 1 - self._betas[0] ** count
+        correction = 1 - BETAS[0] ** count
         return [tf.math.divide_no_nan(m.value, correction) for m in self._momentums]
 
     def step(self, gradients: Sequence[tf.Tensor], compiled: bool = False) -> None:
@@ -79,13 +77,13 @@ class Adam:
           compiled: True if XLA compiles it. Then m and v are kept from being computed a
             second time for the weights, which would need copies of the old m and v.
         """
-        beta_1, beta_2 = self._betas
+        beta_1, beta_2 = BETAS
         count = self.iterations.value + 1
         step = tf.cast(count, tf.float32)
         scale = self.learning_rate.value / (1 - beta_1**step)
         correction = 1 - beta_2**step
         # Created once, not per weight, to shorten tracing.
-        to_mean, to_square = (tf.constant(1 - beta, tf.float32) for beta in self._betas)
+        to_mean, to_square = (tf.constant(1 - beta, tf.float32) for beta in BETAS)
         epsilon = tf.convert_to_tensor(self.epsilon, tf.float32)
         slots = zip(
             *(gradients, self._weights, self._momentums, self._velocities), strict=True

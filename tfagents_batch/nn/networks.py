@@ -173,10 +173,6 @@ class ActorCritic(keras.Model):
             outputs = nest.batch_apply(lambda x: self.body(x, training=False), features)
         return self._heads(outputs, mask), state
 
-    def extra_loss(self) -> tf.Tensor:
-        """Return the loss that layers added in the last call; see ``added_loss``."""
-        return added_loss(self)
-
     def _heads(self, outputs: dict, mask) -> ActorCriticHeads:
         outputs = {k: tf.cast(x, tf.float32) for k, x in outputs.items()}
         value = outputs["value"]

@@ -23,7 +23,7 @@ _DEFAULTS, _MEAN = Config(), Mean()
 
 
 class QNetwork(keras.Model):
-    """Values of discrete actions; see ``interfaces.Network``.
+    """Values of discrete actions.
 
     Args:
       body: ``QBody``, or a user's model from observations ``[N, ...]``, without the
@@ -52,11 +52,6 @@ class QNetwork(keras.Model):
             self, lambda steps: self.unroll(steps)[0].q, steps
         )
 
-    def initial_state(self, batch: int) -> Nest:
-        """Return the state of a network without memory."""
-        del batch
-        return ()
-
     def noise(self, shape, key: tf.Tensor) -> Nest:
         """Draw the noise of noisy layers; ``()`` if there are none.
 
@@ -76,10 +71,6 @@ class QNetwork(keras.Model):
             lambda x: self._heads(*networks.split_mask(x)), steps.observation
         )
         return heads, state
-
-    def extra_loss(self) -> tf.Tensor:
-        """Return the losses that layers added in the newest call; see there."""
-        return networks.added_loss(self)
 
     def _heads(self, features: Nest, mask, noise: Nest = ()) -> ActionValueHeads:
         if isinstance(self.body, QBody):

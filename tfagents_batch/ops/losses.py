@@ -25,13 +25,6 @@ class Surrogate(NamedTuple):
     clip_fraction: tf.Tensor
 
 
-class KLPenalty(NamedTuple):
-    """Penalty, with the shape of ``kl``, and 1 where the cutoff is active, else 0."""
-
-    loss: tf.Tensor
-    cutoff: tf.Tensor
-
-
 def policy_gradient(
     log_prob: tf.Tensor, advantage: tf.Tensor, mask: tf.Tensor
 ) -> tf.Tensor:
@@ -67,7 +60,7 @@ def importance_surrogate(
 ) -> tf.Tensor:
     """-mean(r A), r = pi(a|s) / mu(a|s) (Schulman et al. 2017, eq. 6).
 
-    It is not clipped; combine it with a bound on the divergence (``kl_penalty``).
+    It is not clipped; combine it with a bound on the divergence.
     """
     ratio = tf.exp(_log_ratio(log_prob, behavior_log_prob, mask))
     return -masked.mean(ratio * tf.stop_gradient(advantage), mask)
@@ -95,64 +88,6 @@ def clipped_surrogate(
     outside = tf.cast(tf.abs(ratio - 1) > clip_ratio, ratio.dtype)
     loss = -masked.mean(tf.minimum(ratio * advantage, clipped * advantage), mask)
     return Surrogate(loss, tf.stop_gradient(masked.mean(outside, mask)))
-
-
-def kl_penalty(
-    kl: tf.Tensor,
-    penalty: float | tf.Tensor,
-    *,
-    target: float | tf.Tensor,
-    cutoff_factor: float,
-    cutoff_coef: float,
-) -> KLPenalty:
-    """beta K + c 1[K > f tau] (K - f tau)^2.
-
-    Adaptive penalty of Schulman et al. 2017, eq. 8, with the cutoff that batch PPO
-    (Hafner et al. 2017, arXiv:1709.02878) adds against single large steps.
-
-    Args:
-      kl: f32 ``[...]``, K: the masked mean of KL(behavior || current), of the batch
-        or of each sequence.
-      penalty: beta.
-      target: tau.
-      cutoff_factor: f.
-      cutoff_coef: c.
-    """
-    excess = tf.nn.relu(kl - cutoff_factor * target)
-    loss = penalty * kl + cutoff_coef * tf.square(excess)
-    return KLPenalty(loss, tf.stop_gradient(tf.cast(excess > 0, kl.dtype)))
-
-
-def adapt_penalty(
-    penalty: tf.Tensor,
-    kl: tf.Tensor,
-    *,
-    target: float | tf.Tensor,
-    low: float,
-    high: float,
-    factor: float,
-    minimum: float,
-    maximum: float,
-) -> tf.Tensor:
-    """Return the next beta: multiplied if K > high tau, divided if K < low tau.
-
-    Otherwise, and if K is NaN, it does not change. (Schulman et al. 2017, section 4,
-    use a factor of 2, high = 1.5 and low = 1 / 1.5.)
-
-    Args:
-      penalty: f32 ``[]``, beta.
-      kl: f32 ``[]``, K after the update.
-      target: tau.
-      low, high: limits in units of tau.
-      factor: multiplier and divisor, greater than 1.
-      minimum, maximum: bounds of beta.
-
-    Returns:
-      f32 ``[]``.
-    """
-    raised = tf.where(kl > high * target, penalty * factor, penalty)
-    adapted = tf.where(kl < low * target, raised / factor, raised)
-    return tf.stop_gradient(tf.clip_by_value(adapted, minimum, maximum))
 
 
 def value(

@@ -1,15 +1,13 @@
 """Behavior cloning of Box actions; that of Discrete ones is in tests of tables."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, rows, small
-from tests.nn.cases import ACTIONS, VECTOR, make_spec
-from tfagents_batch import nest
-from tfagents_batch.algorithms import bc
+from tests.algorithms import cases
+from tests.algorithms.cases import assert_gradients, at, rows
+from tests.nn.cases import ACTIONS
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Constant
 
@@ -18,15 +16,14 @@ WIDE = gs.Box(-2, 6, (2,))
 
 
 def make(action=WIDE, **settings):
-    keras.utils.set_random_seed(0)
-    return bc.BC(small(bc.Config(**settings)), make_spec(VECTOR, action, B))
+    return cases.make("bc", action, **settings)
 
 
 def test_gradients_are_those_of_densities():
     agent = make(learning_rate=Constant(0.0))
     batch = rows(agent)
     unit = (batch.action[0] - 2) / 4
-    now = nest.map(lambda x: x[0], batch.steps)
+    now = at(batch, 0)
 
     def loss():
         losses = -agent.policy.distribution(now).log_prob(unit)
@@ -34,20 +31,14 @@ def test_gradients_are_those_of_densities():
 
     metrics = agent.update(batch, 0, STEP).metrics
     assert float(metrics["loss/total"]) == pytest.approx(float(loss()), rel=1e-5)
-    weights = [x.value for x in agent.optimizer.trained]
-    with tf.GradientTape() as tape:
-        tape.watch(weights)
-        value = loss()
-    found = agent.optimizer.rule.mean_gradients()
-    for expected, x in zip(tape.gradient(value, weights), found, strict=True):
-        np.testing.assert_allclose(x, expected, rtol=1e-3, atol=1e-6)
+    assert_gradients(loss, agent.optimizer)
 
 
 def test_it_finds_mean_and_standard_deviation_of_logged_actions():
     agent = make(gs.Box(-1, 1, (1,)), learning_rate=Constant(1e-2))
     batch = rows(agent)
     random = np.random.default_rng(0)
-    now = nest.map(lambda x: x[0], batch.steps)
+    now = at(batch, 0)
     update = tf.function(agent.update, autograph=False)
     for _ in range(400):
         action = 0.3 + 0.1 * random.normal(size=batch.action.shape)

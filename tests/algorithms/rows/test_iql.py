@@ -1,26 +1,20 @@
 """IQL: expectiles as values, and the weights of logged actions."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, assert_gradients, rows, small
-from tests.nn.cases import ACTIONS, VECTOR, make_spec
-from tfagents_batch import nest
-from tfagents_batch.algorithms import iql
-from tfagents_batch.configs import PRESETS
-from tfagents_batch.errors import UserError
+from tests.algorithms import cases
+from tests.algorithms.cases import assert_gradients, at, rows
 from tfagents_batch.ops import advantages
 from tfagents_batch.schedules import Constant
 
 STEP = tf.constant(50, tf.int64)
 
 
-def make(action=ACTIONS["box"], **settings):
-    keras.utils.set_random_seed(0)
-    return iql.IQL(small(iql.Config(**settings)), make_spec(VECTOR, action, B))
+def make(*action, **settings):
+    return cases.make("iql", *action, **settings)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 2.0), (0.8, 4.0), (0.2, 2 / 3)])
@@ -46,7 +40,7 @@ def test_gradients_are_those_of_the_three_losses_and_stop_at_targets():
         variable.assign(variable * 1.5)
     batch = rows(agent)
     mask = batch.mask[0].numpy()
-    now, after = (nest.map(lambda x, i=i: x[i], batch.steps) for i in (0, 1))
+    now, after = at(batch, 0), at(batch, 1)
     unit = (batch.action[0] - 2) / 4
     least = np.min(agent._targets(now, unit), 0)
     later = agent._value(after)[0, :, 0].numpy()
@@ -91,14 +85,6 @@ def test_it_prefers_the_better_of_two_logged_actions():
     update = tf.function(agent.update, autograph=False)
     for _ in range(300):
         update(batch, tf.constant(0), STEP)
-    now = nest.map(lambda x: x[0], batch.steps)
+    now = at(batch, 0)
     mean = tf.boolean_mask(agent.policy.distribution(now).mean, batch.mask[0])
     assert float(tf.reduce_mean(mean)) > 0.25  # cloning: -0.2
-
-
-def test_wrong_settings_and_actions_are_refused():
-    with pytest.raises(UserError, match=r"expectile is 1\.0.*less than 1"):
-        make(expectile=1.0)
-    with pytest.raises(UserError, match=r"action space is Discrete.*needs a Box"):
-        make(gs.Discrete(3))
-    assert PRESETS["rows/iql"]().algorithm == "iql"

@@ -1,30 +1,26 @@
 """CQL of Box actions: SAC with a conservative loss of its critics."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, assert_gradients, assert_same, rows, small
-from tests.nn.cases import VECTOR, make_spec
-from tfagents_batch import nest, seeds
-from tfagents_batch.algorithms import sac, sac_settings
-from tfagents_batch.configs import PRESETS
+from tests.algorithms import cases
+from tests.algorithms.cases import assert_gradients, assert_same, at, rows
+from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
+from tfagents_batch.ops.windows import Transition
 from tfagents_batch.schedules import Constant
 
 STEP = tf.constant(50, tf.int64)
-SPEC = make_spec(VECTOR, gs.Box(-2, 6, (2,)), B)
 
 
-def make(kind=sac_settings.CQLConfig, spec=SPEC, **settings):
-    keras.utils.set_random_seed(0)
-    return sac.SAC(small(kind(**settings)), spec)
+def make(name="cql", **settings):
+    return cases.make(name, gs.Box(-2, 6, (2,)), **settings)
 
 
 def test_with_a_weight_of_0_it_is_sac_bit_for_bit():
-    agents = make(sac_settings.Config), make(cql_scale=0.0, entropy_in_target=True)
+    agents = make("sac"), make(cql_scale=0.0, entropy_in_target=True)
     batch = rows(agents[0])
     for agent in agents:
         for i in range(3):
@@ -43,7 +39,7 @@ def test_its_loss_adds_the_gap_between_all_values_and_logged_ones(entropy):
     )
     batch, term = rows(agent), agent._extra
     mask = batch.mask[0].numpy()
-    now, after = (nest.map(lambda x, i=i: x[i], batch.steps) for i in (0, 1))
+    now, after = at(batch, 0), at(batch, 1)
     unit = (batch.action[0] - 2) / 4
     later, log_prob = agent._soft_value(after, agent.targets, seeds.key(0, "later"))
     value = (later - log_prob if entropy else later).numpy()  # a temperature of 1
@@ -70,7 +66,7 @@ def test_its_loss_adds_the_gap_between_all_values_and_logged_ones(entropy):
 def test_a_third_of_the_actions_are_uniform_and_others_are_those_of_the_policy():
     agent = make(cql_samples=2)
     batch = rows(agent)
-    now, after = (nest.map(lambda x, i=i: x[i], batch.steps) for i in (0, 1))
+    now, after = at(batch, 0), at(batch, 1)
     drawn = agent._extra.draw(agent.policy, _transition(now, after, batch), 0)
     np.testing.assert_allclose(drawn.log_density[:, :2], -2 * np.log(2), rtol=1e-6)
     for step, columns in ((now, slice(2, 4)), (after, slice(4, 6))):
@@ -93,7 +89,7 @@ def test_a_learned_weight_grows_while_the_gap_is_too_large(gap, grows):
 
 def test_values_of_many_actions_are_those_of_each():
     agent = make()
-    now = nest.map(lambda x: x[0], rows(agent).steps)
+    now = at(rows(agent), 0)
     action = tf.constant(
         np.random.default_rng(0).uniform(-1, 1, [48, 5, 2]), tf.float32
     )
@@ -104,16 +100,11 @@ def test_values_of_many_actions_are_those_of_each():
     np.testing.assert_allclose(one, found[:1], rtol=1e-6)
 
 
-def test_discrete_actions_are_refused_and_the_preset_is_conservative():
-    with pytest.raises(UserError, match=r"action space is Discrete.*needs a Box"):
-        make(spec=make_spec(VECTOR, gs.Discrete(3)))
-    assert PRESETS["rows/cql_box"]().settings.cql_scale > 0
+def test_a_gap_without_a_weight_is_refused():
     with pytest.raises(UserError, match=r"cql_gap is 5.0, but cql_scale is 0"):
         make(cql_scale=0.0, cql_gap=5.0)
 
 
 def _transition(now, after, batch):
-    from tfagents_batch.ops.windows import Transition
-
     zeros = tf.zeros_like(batch.mask[0])
     return Transition(now, batch.action[0], (), (), after, zeros, batch.mask[0])

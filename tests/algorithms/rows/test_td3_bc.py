@@ -1,32 +1,27 @@
 """TD3+BC: TD3 whose actor also imitates logged actions."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tests.algorithms.cases import B, assert_gradients, assert_same, rows, small
-from tests.nn.cases import VECTOR, make_spec
-from tfagents_batch import nest
-from tfagents_batch.algorithms import td3
-from tfagents_batch.configs import PRESETS
+from tests.algorithms import cases
+from tests.algorithms.cases import assert_gradients, assert_same, at, rows
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Constant
 
 STEP = tf.constant(50, tf.int64)
-SPEC = make_spec(VECTOR, gs.Box(-2, 6, (2,)), B)
 
 
-def make(kind=td3.TD3BCConfig, **settings):
-    keras.utils.set_random_seed(0)
-    return td3.TD3(small(kind(**{"policy_delay": 1, **settings})), SPEC)
+def make(name="td3_bc", **settings):
+    action = gs.Box(-2, 6, (2,))
+    return cases.make(name, action, **{"policy_delay": 1, **settings})
 
 
 @pytest.mark.parametrize("delay", [1, 2])
 def test_without_alpha_it_is_td3_bit_for_bit(delay):
     settings = {"policy_delay": delay, "learning_rate": Constant(1e-3)}
-    agents = make(td3.Config, **settings), make(bc_alpha=None, **settings)
+    agents = make("td3", **settings), make(bc_alpha=None, **settings)
     batch = rows(agents[0])
     for agent in agents:
         for i in range(4):
@@ -40,7 +35,7 @@ def test_the_actor_follows_values_in_units_of_their_mean_and_logged_actions():
     mask = batch.mask[0].numpy()
     assert mask.any() and not mask.all()
     logged = (batch.action[0] - 2) / 4  # in units of half the range
-    now = nest.map(lambda x: x[0], batch.steps)
+    now = at(batch, 0)
     scale = np.abs(agent.critics(now, agent.policy.unit(now))[0])[mask].mean()
 
     def actor():
@@ -61,17 +56,11 @@ def test_a_small_alpha_imitates():
     update = tf.function(agent.update, autograph=False)
     for i in range(300):
         update(batch._replace(action=action), tf.constant(i), STEP)
-    now = nest.map(lambda x: x[0], batch.steps)
+    now = at(batch, 0)
     found = tf.boolean_mask(agent.policy.unit(now), batch.mask[0])
     assert np.abs(found - target).max() < 0.1
 
 
-def test_alpha_is_positive_and_rows_need_box_actions():
+def test_alpha_is_positive():
     with pytest.raises(UserError, match="bc_alpha is 0"):
         make(bc_alpha=0.0)
-    with pytest.raises(UserError, match=r"action space is Discrete.*needs a Box"):
-        td3.TD3(td3.TD3BCConfig(), make_spec(VECTOR, gs.Discrete(3)))
-
-
-def test_its_preset_has_the_alpha_of_imitation():
-    assert PRESETS["rows/td3_bc"]().settings.bc_alpha is not None

@@ -87,7 +87,7 @@ def test_a_builders_model_with_both_heads_is_used_unchanged():
         loss = tf.reduce_sum(heads.value)
     kernel = model.layers[-1].trainable_variables[0]
     assert tape.gradient(loss, kernel.value) is not None
-    assert float(network.extra_loss()) == 0
+    assert float(networks.added_loss(network)) == 0
     expected = model(steps.observation[0])
     np.testing.assert_allclose(heads.policy.mean[0], expected["policy"], rtol=1e-6)
     np.testing.assert_allclose(heads.value[0], expected["value"][:, 0], rtol=1e-6)
@@ -306,7 +306,7 @@ def test_losses_of_layers_come_from_the_last_call():
         network(steps._replace(observation=observation))
         with tf.GradientTape() as tape:
             network(steps._replace(observation=observation))
-            loss = network.extra_loss()
+            loss = networks.added_loss(network)
         return loss, tape.gradient(loss, kernel.value)
 
     compiled = [

@@ -85,7 +85,7 @@ def test_outputs_are_those_of_the_users_model(action):
     np.testing.assert_array_equal(last["h"], after["h"])
     assert len(network.trainable_variables) == 7 + network.family.needs_std
     assert not network.convolves
-    assert float(network.extra_loss()) == 0
+    assert float(networks.added_loss(network)) == 0
 
 
 def test_a_users_recurrent_network_is_trained():

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.algorithms.shared import optimization
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.inputs import Inputs
@@ -17,29 +18,18 @@ from tfagents_batch.interfaces import Accepts, DefaultSource, Policy, Rows, Wind
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.optimizer import Optimizer, Rule
+from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import TargetNetwork
-from tfagents_batch.schedules import Constant, Schedule
 
 _COLLECTING = "train_every", "train_updates", "warmup_steps"
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(optimization.Settings):
     """Settings that all algorithms with a replay have."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
     n_step: int = option(1, "number of rewards in a target, n", least=1, most=1000)
-    learning_rate: Schedule = number(
-        Constant(3e-4), "learning rate of the optimizer", least=0
-    )
-    optimizer: Rule = option(
-        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
-    )
-    optimizer_epsilon: float = number(1e-8, "epsilon of the optimizer", above=0)
-    max_gradient_norm: float | None = number(
-        None, "largest global norm of the gradient; none: any", above=0
-    )
     batch_size: int = option(256, "transitions per update", least=1)
     train_every: int = option(
         1,

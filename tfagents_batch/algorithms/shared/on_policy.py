@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
-from tfagents_batch import config, nest
-from tfagents_batch.config import number, option
+from tfagents_batch import nest
+from tfagents_batch.algorithms.shared import optimization
+from tfagents_batch.config import inherited, number, option
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import (
     VERSION,
@@ -20,30 +21,24 @@ from tfagents_batch.interfaces import (
 )
 from tfagents_batch.metrics import Max, Metrics
 from tfagents_batch.nn import moments, networks, normalizers, user
-from tfagents_batch.nn.optimizer import Optimizer, Rule
+from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
-from tfagents_batch.ops import histograms, masked
+from tfagents_batch.ops import histograms, losses, masked
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(optimization.Settings):
     """Settings that all on-policy algorithms have."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
-    learning_rate: Schedule = number(
-        Constant(3e-4), "learning rate of the optimizer", least=0
+    optimizer_epsilon: float = inherited(
+        optimization.Settings, "optimizer_epsilon", default=1e-5
     )
-    max_gradient_norm: float | None = number(
-        0.5,
-        "largest norm of the gradient; none: any (Stable-Baselines3: max_grad_norm)",
-        above=0,
+    max_gradient_norm: float | None = inherited(
+        optimization.Settings, "max_gradient_norm", default=0.5
     )
-    optimizer: Rule = option(
-        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
-    )
-    optimizer_epsilon: float = number(1e-5, "epsilon of the optimizer", above=0)
     entropy_scale: Schedule = number(
         Constant(0.0), "weight of the entropy bonus (Stable-Baselines3: ent_coef)"
     )
@@ -84,15 +79,6 @@ class Settings:
         *("network.activation", "network.mean", "network.std", "network.squash"),
         *("network.min_std", "network.max_std", "network.scale_actions"),
     )
-
-    def check(self) -> Self:
-        """Return the settings, each value converted to its declared type.
-
-        Raises:
-          UserError: for a setting that is invalid; names it.
-        """
-        checked = config.check(self)
-        return dataclasses.replace(checked, network=checked.network.check("network."))
 
     def accepts(self) -> Accepts:
         """Return that it learns from rollouts."""
@@ -220,3 +206,11 @@ def actions(trajectory: Trajectory) -> Nest:
         return masked.safe(x, trajectory.mask) if x.dtype.is_floating else x
 
     return nest.map(safe, trajectory.action)
+
+
+def value_metrics(value: tf.Tensor, target: tf.Tensor, mask: tf.Tensor) -> Metrics:
+    """Return metrics of values before an update, f32 ``[T, B]``, and their targets."""
+    return {
+        "value/explained_variance": losses.explained_variance(value, target, mask),
+        "value/mean": masked.mean(value, mask),
+    }

@@ -15,7 +15,7 @@ from tfagents_batch.interfaces import VERSION, Distribution
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.optimizer import Rule
-from tfagents_batch.ops import histograms, losses, masked, returns
+from tfagents_batch.ops import histograms, masked, returns
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 
@@ -49,14 +49,6 @@ class Settings(on_policy.Settings):
 def first_rows(policy: Distribution) -> Distribution:
     """Return the policy of the T states with actions, of ``T + 1`` states."""
     return policy.with_params(nest.map(lambda x: x[:-1], policy.params))
-
-
-def value_metrics(value: tf.Tensor, target: tf.Tensor, mask: tf.Tensor) -> Metrics:
-    """Return metrics of values before an update, f32 ``[T, B]``, and their targets."""
-    return {
-        "value/explained_variance": losses.explained_variance(value, target, mask),
-        "value/mean": masked.mean(value, mask),
-    }
 
 
 def finish(

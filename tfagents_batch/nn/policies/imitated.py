@@ -43,11 +43,6 @@ class Imitated(keras.Model):
         self.convolves = values.convolves or imitator.convolves
         self.built = True
 
-    def initial_state(self, batch: int) -> Nest:
-        """Return the state of a network without memory."""
-        del batch
-        return ()
-
     def noise(self, shape, key: tf.Tensor) -> Nest:
         """Return no noise."""
         del shape, key

@@ -73,10 +73,6 @@ class Recurrent(keras.Model):
     def unroll(self, steps: TimeStep, state: Nest):
         return self.model.unroll(steps, state)
 
-    def extra_loss(self) -> tf.Tensor:
-        """Return the loss that layers added in the last call; see ``added_loss``."""
-        return networks.added_loss(self)
-
 
 def trial_steps(spec: EnvSpec) -> TimeStep:
     """Return random steps ``[TIME, BATCH]``; a new episode starts at step 2."""
