@@ -17,7 +17,7 @@ stateless ops from it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import tensorflow as tf
 
@@ -570,6 +570,27 @@ class HostSource(Protocol):
         """End all that it has started, and a ``fetch`` that waits."""
 
 
+class RemotePlan(NamedTuple):
+    """How workers elsewhere collect what a source would.
+
+    Attributes:
+      order: "in turn" with updates, one rollout "ahead" of them, or "free" of them.
+      needed: rollouts of an update.
+      length: T of a rollout; 0 for whole episodes, whose limit sets it.
+      streams: B of a rollout.
+      marks: whether ``behavior["replaced"]`` says which streams do not continue those
+        of the rollout before, because their worker has just started.
+      whole: whether streams are whole episodes.
+    """
+
+    order: Literal["in turn", "ahead", "free"]
+    needed: int
+    length: int
+    streams: int
+    marks: bool = False
+    whole: bool = False
+
+
 class Experience(Protocol):
     """Frozen settings of one kind of experience: the door for all that is learned from.
 
@@ -592,6 +613,11 @@ class Experience(Protocol):
         fit into the memory of the device that updates.
       fingerprint: text that changes with the data; a run is resumed only with the data
         that it began with.
+      remote_plan(run, parts) -> RemotePlan: how the workers of a pool collect instead,
+        each in one of ``parts`` equal parts of the environments; raises UserError for a
+        setting that means nothing there. A pool refuses a source without it.
+      names() -> (actions, features): names of the actions and ids of the features of
+        logged rows; raises UserError if the rows cannot be read.
     """
 
     name: str

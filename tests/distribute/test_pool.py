@@ -26,7 +26,7 @@ from tfagents_batch.distribute import (
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped, UserError
-from tfagents_batch.interfaces import VERSION
+from tfagents_batch.interfaces import VERSION, RemotePlan
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay.replay import Replay
@@ -77,7 +77,7 @@ def test_no_two_workers_play_the_same_episodes():
 
 
 def test_one_fetch_has_one_version_of_the_weights():
-    source, algorithm, workers = pooled(pool.Plan("ahead", 2, 5, 2))
+    source, algorithm, workers = pooled(RemotePlan("ahead", 2, 5, 2))
     source.publish(algorithm.policy)
     submit = workers.submit
 
@@ -127,7 +127,7 @@ def pooled(plan, count=2, order=None, **options):
 
 
 def test_in_turn_every_rollout_has_the_newest_weights():
-    source, algorithm, workers = pooled(pool.Plan("in turn", 2, 5, 2))
+    source, algorithm, workers = pooled(RemotePlan("in turn", 2, 5, 2))
     source.publish(algorithm.policy)
     for update in range(3):
         batch = source.fetch(20 * update)
@@ -142,7 +142,7 @@ def test_in_turn_every_rollout_has_the_newest_weights():
 
 
 def test_free_workers_are_taken_as_they_come():
-    source, algorithm, workers = pooled(pool.Plan("free", 1, 5, 2), order=[1])
+    source, algorithm, workers = pooled(RemotePlan("free", 1, 5, 2), order=[1])
     source.publish(algorithm.policy)
     versions = []
     for _ in range(3):  # worker 0 is never ready, and holds up nobody
@@ -156,7 +156,7 @@ def test_free_workers_are_taken_as_they_come():
 
 
 def test_closing_ends_a_fetch_that_waits():
-    source, algorithm, _ = pooled(pool.Plan("in turn", 2, 5, 2), order=[7])
+    source, algorithm, _ = pooled(RemotePlan("in turn", 2, 5, 2), order=[7])
     source.publish(algorithm.policy)
     source._envs.stop()
     with pytest.raises(Stopped):
@@ -165,7 +165,7 @@ def test_closing_ends_a_fetch_that_waits():
 
 
 def test_windows_of_a_replay_end_where_a_worker_was_replaced():
-    plan = pool.Plan("ahead", 2, 3, 2, marks=True)
+    plan = RemotePlan("ahead", 2, 3, 2, marks=True)
     settings = dqn.Config(n_step=3, batch_size=64)
     source, algorithm, workers = pooled(plan, algorithm="dqn", settings=settings)
     like = storing.without_marks(source.outline())

@@ -131,5 +131,3 @@ def test_bad_flags_are_user_errors(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
         timeline.main(arguments)
-
-

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -26,14 +26,14 @@ from tfagents_batch.distribute import wire
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.distribute.worker import start_seed
 from tfagents_batch.errors import Stopped
-from tfagents_batch.interfaces import Algorithm, Policy
+from tfagents_batch.interfaces import Algorithm, Policy, RemotePlan
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.sources.bounded_queue import Counts
 from tfagents_batch.sources.metrics import of_trajectory
 from tfagents_batch.training import environments
 from tfagents_batch.types import Collected, EnvSpec, Trajectory
 
-REPLACED = "replaced"  # in behavior: bool [T, B], see ``Plan``
+REPLACED = "replaced"  # in behavior: bool [T, B], see ``interfaces.RemotePlan``
 _CLOSE = 5.0  # seconds that closing waits for a fetch
 _POLL = 0.2  # seconds after which a waiting thread looks whether it should stop
 
@@ -69,27 +69,6 @@ class Workers(Protocol):
 
     def close(self) -> None:
         """End all workers; it may be called several times."""
-
-
-class Plan(NamedTuple):
-    """How orders are given.
-
-    Attributes:
-      order: "in turn", "ahead" or "free", see the module.
-      needed: rollouts of an update.
-      length: T of a rollout.
-      streams: B of a rollout.
-      marks: whether ``behavior["replaced"]`` says which streams do not continue those
-        of the rollout before, because their worker has just started.
-      whole: whether streams are whole episodes.
-    """
-
-    order: Literal["in turn", "ahead", "free"]
-    needed: int
-    length: int
-    streams: int
-    marks: bool = False
-    whole: bool = False
 
 
 class RemoteEnvs:
@@ -163,7 +142,7 @@ class Pool:
         self,
         envs: RemoteEnvs,
         algorithm: Algorithm,
-        plan: Plan,
+        plan: RemotePlan,
         seed: int,
         info: Sequence[str] = (),
     ):

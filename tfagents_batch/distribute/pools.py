@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from tfagents_batch import config as configs
-from tfagents_batch.distribute.pool import Plan, Pool, RemoteEnvs, Workers
+from tfagents_batch.distribute.pool import Pool, RemoteEnvs, Workers
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.distribute.storing import StoringPool, without_marks
@@ -18,17 +16,12 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import episodes
-from tfagents_batch.sources.off_policy import ReplaySettings
-from tfagents_batch.sources.on_policy import RolloutSettings
-from tfagents_batch.sources.queue import QueueSettings
 from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import EnvSpec
 
 POOLS = {each.name: each for each in (RayPool, SparkPool)}
-# Settings of predictors that mean something for workers elsewhere, too.
-_OF_QUEUE = "length", "train_batch"
 
 
 def as_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,8 +71,9 @@ def experience(
             "profile measures the parts of one process, but the run has a pool; leave "
             "one of them out"
         )
+    pool = pool.check(config.num_envs)
     _check(pool, config, recipe)
-    return PoolExperience(pool.check(config.num_envs), network)
+    return PoolExperience(pool, network)
 
 
 class PoolExperience:
@@ -101,7 +95,7 @@ class PoolExperience:
         self, recipe: EnvRecipe, run: RunConfig
     ) -> tuple[tuple[RemoteEnvs, ...], EnvSpec]:
         """Start the workers; return their environments as one."""
-        plan = _plan(run, self._pool.parts)
+        plan = run.source.remote_plan(run, self._pool.parts)
         own = of_worker(run, recipe, run.num_envs // self._pool.parts)
         kind = own_algorithm.entry(run.algorithm).kind
         whole = plan.streams if plan.whole else None
@@ -126,7 +120,7 @@ class PoolExperience:
     ) -> Pool | StoringPool:
         """Return the source, see ``interfaces.Experience``."""
         source, (remote,) = run.source, envs
-        plan = _plan(run, self._pool.parts)
+        plan = run.source.remote_plan(run, self._pool.parts)
         if plan.whole:
             plan = plan._replace(length=episodes.longest(remote.spec))
         pool = Pool(remote, algorithm, plan, seed, run.log_info)
@@ -152,25 +146,11 @@ def start(pool: Any, job: Job) -> tuple[Workers, dict[str, Any]]:
     return start(pool, job)
 
 
-def _plan(run: RunConfig, parts: int) -> Plan:
-    """Return how orders are given, without the length of whole episodes."""
-    source, streams = run.source, run.num_envs // parts
-    if isinstance(source, ReplaySettings):
-        return Plan("ahead", parts, source.steps, streams, marks=True)
-    if isinstance(source, QueueSettings):
-        needed = math.ceil(source.train_batch / (source.length * streams))
-        return Plan("free", needed, source.length, streams)
-    order = "ahead" if run.overlap else "in turn"
-    if source.episodes is None:
-        return Plan(order, parts, source.length, streams)
-    return Plan(order, parts, 0, source.episodes // parts, whole=True)
-
-
 def _check(pool: Any, config: RunConfig, recipe: EnvRecipe) -> None:
     """Refuse what cannot be collected by a pool.
 
     Args:
-      pool: settings of the pool.
+      pool: checked settings of the pool.
       config: checked config of the run.
       recipe: the environments.
 
@@ -178,7 +158,7 @@ def _check(pool: Any, config: RunConfig, recipe: EnvRecipe) -> None:
       UserError: for the environments, or a setting of the source.
     """
     source = config.source
-    if not isinstance(source, (RolloutSettings, ReplaySettings, QueueSettings)):
+    if not hasattr(source, "remote_plan"):
         raise UserError(
             f"pool is {pool.name}, but the run learns from {source.name}; a pool "
             "collects in environments: leave --pool out"
@@ -190,21 +170,8 @@ def _check(pool: Any, config: RunConfig, recipe: EnvRecipe) -> None:
         )
     if recipe.has_workers:
         recipe.constructor()  # which looks the name up, long before a worker would
-    if isinstance(source, RolloutSettings) and source.wait_for is not None:
-        raise UserError(
-            f"rollout.wait_for is {source.wait_for}, but workers of a pool step all "
-            "their environments; leave it out"
-        )
-    if isinstance(source, QueueSettings):
-        for field in dataclasses.fields(source):
-            value = getattr(source, field.name)
-            if field.name not in _OF_QUEUE and value != field.default:
-                raise UserError(
-                    f"queue.{field.name} is {value}, but it is for predictors in this "
-                    "process; leave it out, or --pool"
-                )
-    whole = isinstance(source, RolloutSettings) and source.episodes is not None
-    if pool.episodes_only and not whole:
+    plan = source.remote_plan(config, pool.parts)
+    if pool.episodes_only and not plan.whole:
         raise UserError(
             f"pool is {pool.name}, whose workers play whole episodes only; set "
             "--rollout.episodes, or use --pool=ray"

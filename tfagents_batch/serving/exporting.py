@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import dense
 from tfagents_batch.serving.export import Origin
-from tfagents_batch.sources.logged import TableSettings
 from tfagents_batch.training import preprocessing
 from tfagents_batch.training.playing import Trained
 from tfagents_batch.training.run_folder import runs
@@ -38,14 +36,12 @@ def origin(found: Trained) -> Origin:
 
 def _names(config: Any) -> tuple[tuple[str, ...], tuple[int, ...], list[str]]:
     """Return the names of actions and ids of features of logged rows, and notices."""
-    source = config.source
-    if not isinstance(source, TableSettings):
+    if not hasattr(config.source, "names"):
         return (), (), []
     try:
-        schema = dense.partition(source.data).schema
+        return *config.source.names(), []
     except UserError as error:
         return (), (), [f"names of actions and features are left out: {error}"]
-    return tuple(schema.actions), tuple(schema.features), []
 
 
 def _stays(recipe: Any) -> list[str]:

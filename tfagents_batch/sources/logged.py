@@ -92,6 +92,11 @@ class TableSettings:
         """Text that changes with the rows, see ``interfaces.Experience``."""
         return dense.partition(self.data).fingerprint
 
+    def names(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Return the names of actions and ids of features, see ``Experience``."""
+        schema = dense.partition(self.data).schema
+        return tuple(schema.actions), tuple(schema.features)
+
     def preprocessing(self) -> tuple[Specification, tuple[int, ...]] | None:
         """Return the specification of features and the ids of raw columns, or None.
 

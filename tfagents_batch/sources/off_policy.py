@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from tfagents_batch import config, machine
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.interfaces import Algorithm, Env, RemotePlan
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.schedules import Linear, Schedule
 from tfagents_batch.sources.replay import memory
@@ -120,3 +120,8 @@ class ReplaySettings:
         wanted = algorithm.config.accepts()[self.kind]
         with placement.updating():
             return Replay(rollout, self, like, wanted)
+
+    def remote_plan(self, run: Any, parts: int) -> RemotePlan:
+        """Return how workers of a pool collect, see ``interfaces.Experience``."""
+        streams = run.num_envs // parts
+        return RemotePlan("ahead", parts, self.steps, streams, marks=True)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.interfaces import Algorithm, Env, RemotePlan
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import episodes, groups
 from tfagents_batch.sources.async_rollout import AsyncRollout
@@ -116,3 +116,15 @@ class RolloutSettings:
                 waits = self.wait_for, seed, run.log_info
                 return AsyncRollout(env, policy, self.length, *waits)
             return Rollout(env, policy, self.length, seed, info=run.log_info)
+
+    def remote_plan(self, run: Any, parts: int) -> RemotePlan:
+        """Return how workers of a pool collect, see ``interfaces.Experience``."""
+        if self.wait_for is not None:
+            raise UserError(
+                f"rollout.wait_for is {self.wait_for}, but workers of a pool step all "
+                "their environments; leave it out"
+            )
+        order = "ahead" if run.overlap else "in turn"
+        if self.episodes is not None:
+            return RemotePlan(order, parts, 0, self.episodes // parts, whole=True)
+        return RemotePlan(order, parts, self.length, run.num_envs // parts)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from typing import Any, ClassVar, Self
 
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.interfaces import Algorithm, Env, RemotePlan
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import groups
 from tfagents_batch.sources.predictors import Predictors
 from tfagents_batch.types import EnvSpec
+
+_REMOTE = "length", "train_batch"  # settings that mean something in a pool, too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,3 +179,16 @@ class QueueSettings:
     ) -> Predictors:
         """Start the environments and return the predictors, see ``Experience``."""
         return Predictors(envs, algorithm, self, seed, run.log_info, placement)
+
+    def remote_plan(self, run: Any, parts: int) -> RemotePlan:
+        """Return how workers of a pool collect, see ``interfaces.Experience``."""
+        usual = dataclasses.asdict(QueueSettings())
+        for name, value in dataclasses.asdict(self).items():
+            if name not in _REMOTE and value != usual[name]:
+                raise UserError(
+                    f"queue.{name} is {value}, but it is for predictors in this "
+                    "process; leave it out, or --pool"
+                )
+        streams = run.num_envs // parts
+        needed = math.ceil(self.train_batch / (self.length * streams))
+        return RemotePlan("free", needed, self.length, streams)
