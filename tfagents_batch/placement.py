@@ -88,6 +88,12 @@ def choose(device: str, compile: str, work: Work, gpu: bool) -> Placement:
     A whole program runs on one device. Environments written in TensorFlow may run on a
     GPU. Python environments are stepped from the CPU, in a program of its own, or from
     the GPU's program with ``compile="full"`` and in threads beside the updates.
+
+    Args:
+      device: the setting, "auto", "cpu" or "gpu".
+      compile: the setting, see ``program.build``.
+      work: what the run computes.
+      gpu: whether there is a GPU that can be used.
     """
     if device == "cpu":
         return HOST

@@ -28,6 +28,14 @@ from tfagents_batch.types import Collected, Trajectory
 class HostProgram:
     """The training of a run from a host source; an ``interfaces.Program``.
 
+    Args:
+      source: what fetches experience.
+      algorithm: the algorithm that learns.
+      mode, reason: part that XLA compiles, and why.
+      seed: seed of the run.
+      step: progress already made.
+      placement: the devices.
+
     Attributes:
       step: progress so far, in the unit of the source.
       rounds: number of updates of the newest call, or of batches that were stored.

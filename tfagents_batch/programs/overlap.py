@@ -28,7 +28,16 @@ _THREAD = "tfagents_batch-collect"
 
 
 class Ahead:
-    """One iteration: update while the next trajectory is collected."""
+    """One iteration: update while the next trajectory is collected.
+
+    Args:
+      source: collects trajectories with a policy of its own.
+      algorithm: the algorithm that is trained.
+      update: the algorithm's update, see ``rounds.make_update``.
+      step: i64 ``[]``, environment steps of the run.
+      placement: the devices.
+      compiled: whether collecting is compiled.
+    """
 
     def __init__(
         self,

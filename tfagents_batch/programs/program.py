@@ -115,6 +115,13 @@ def build(
 class Training:
     """The training of a run; an ``interfaces.Program``.
 
+    Args:
+      make: creates the program that is compiled in one of the modes.
+      plan: the modes in the order to try.
+      seed: seed of the run.
+      step: i64 ``[]``, progress already made; the program counts further.
+      placement: see ``build``.
+
     Attributes:
       rounds: number of rounds in the newest call.
     """

@@ -246,7 +246,13 @@ def reports(config: RunConfig) -> bool:
 def create_algorithm(
     config: RunConfig, spec: EnvSpec, network: Any = None
 ) -> Algorithm:
-    """Create the algorithm of a run with its initial weights."""
+    """Create the algorithm of a run with its initial weights.
+
+    Args:
+      config: checked config of the run.
+      spec: spec of what the algorithm sees.
+      network: a user's model or builder, see ``nn.user``.
+    """
     kind = own_algorithm.entry(config.algorithm).kind
     with seeded(config.seed), _precision(config.precision):
         algorithm = kind(config.resolved().settings, spec, network)

@@ -121,7 +121,14 @@ def trained(
 def loaded(
     found: Trained, spec: EnvSpec, network: Any, which: str | int
 ) -> Iterator[tuple[Algorithm | Player, int]]:
-    """Yield the agent of a checkpoint, and the checkpoint's step."""
+    """Yield the agent of a checkpoint, and the checkpoint's step.
+
+    Args:
+      found: the run.
+      spec: spec of the environments that are played.
+      network: the user's network, if the run was trained with one.
+      which: checkpoint: "newest", "best" or a step.
+    """
     config = found.config.check_agent()
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals.harmless_checkpoint_requests())

@@ -65,7 +65,12 @@ class Rescue:
 
 @contextlib.contextmanager
 def rescued(interrupts: Interrupts, rescues: Sequence[Rescue]) -> Iterator[None]:
-    """Save the state before the code inside if a stop has to leave it behind."""
+    """Save the state before the code inside if a stop has to leave it behind.
+
+    Args:
+      interrupts: decides that, see ``Interrupts.rescue``.
+      rescues: those of the runs that the code trains; refreshed first.
+    """
     for each in rescues:
         each.refresh()
 

@@ -24,6 +24,11 @@ def begin(
     networks, all that both runs have is loaded, except the state of optimizers: their
     moments belong to the gradients of the other run.
 
+    Args:
+      experiment: experiment of the new run, before it starts.
+      logdir: folder of the other run.
+      which: checkpoint: "newest", "best" or a step.
+
     Returns:
       Facts for the run's log: ``run``, name of the other run's folder; ``checkpoint``,
       its step; ``damaged``, ``{step: reason}`` of the newer checkpoints skipped;

@@ -53,6 +53,10 @@ class _Off(Exception):
 class Cache:
     """The entries of one key, and a folder of this process with links to them.
 
+    Args:
+      root: folder of the store; created if missing.
+      key: name of the folder for programs of this process, see ``key``.
+
     Attributes:
       folder: folder of the links, for TensorFlow.
 

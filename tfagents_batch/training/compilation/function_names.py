@@ -17,7 +17,11 @@ SAMPLED = 300_000  # evaluation with sampled actions
 
 
 def name_evaluation(sampled: bool) -> None:
-    """Set the function names of the evaluation that is traced next."""
+    """Set the function names of the evaluation that is traced next.
+
+    Args:
+      sampled: whether actions are sampled; else they are the policy's mode.
+    """
     begin_at(SAMPLED if sampled else EVALUATION)
 
 

@@ -112,6 +112,12 @@ class StoredProgram:
 
     If the program can be exported, it always runs from its text, even in the first
     start. So all starts compute the same.
+
+    Args:
+      traced: the program as ``tf.function``, not traced yet.
+      variables: all variables that it uses, by name.
+      envs: environments that it steps.
+      name: name of its entry in the store.
     """
 
     def __init__(

@@ -80,6 +80,11 @@ def export(
 ) -> Exported:
     """Export a program as text.
 
+    Args:
+      program: a compiled ``tf.function`` that returns nested tensors.
+      arguments: its arguments, of which only shapes and dtypes matter.
+      variables: all variables that it may read or write, by name.
+
     Raises:
       NotExportable: if it uses anything else, or XLA refuses it.
     """
@@ -122,6 +127,11 @@ def program(
     exported: Exported, variables: Mapping[str, Any], envs: Sequence[Any]
 ) -> Any:
     """Return an exported program as a compiled function that returns metrics.
+
+    Args:
+      exported: the program.
+      variables: variables that it uses, by the names at its export.
+      envs: environments that it steps, see ``envs.graph.function``.
 
     Raises:
       NotExportable: if a variable of the program is missing.

@@ -30,6 +30,11 @@ class Wandb:
     Charts have environment steps on their x-axis. An event is a point of
     ``event/<kind>``; important events are also sent as alerts.
 
+    Args:
+      folder: folder of the run.
+      settings: flat settings of the run.
+      ids: ``ids`` of the resumed run; empty for a new one.
+
     Attributes:
       ids: identifiers that a resumed run needs to continue here.
       where: text that says where to see the run.

@@ -153,6 +153,10 @@ def load_run_only(
 ) -> None:
     """Assign the saved values of ``RUN_ONLY`` variables, if there are any.
 
+    Args:
+      run_folder, step: folder and step of a checkpoint that ``load`` has verified.
+      variables: the variables, by the names they were saved with.
+
     Raises:
       UserError: if the variables differ from those saved.
     """
@@ -171,6 +175,11 @@ def load_fitting(
     leave: tuple[str, ...] = (),
 ) -> list[str]:
     """Assign the saved values of ``TRAINING_ONLY`` variables where they fit.
+
+    Args:
+      run_folder, step: folder and step of a checkpoint that ``load`` has verified.
+      variables: the variables, by name.
+      leave: prefixes of the names of variables to skip.
 
     Returns:
       Names of the variables that were not assigned, and of those only saved.

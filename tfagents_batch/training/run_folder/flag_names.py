@@ -30,7 +30,12 @@ class Setting(NamedTuple):
 
 
 def by_flag(plain: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return settings by the names of their flags."""
+    """Return settings by the names of their flags.
+
+    Args:
+      plain: config of a run as JSON data, as in config.json.
+      source: name of its source of experience.
+    """
     settings, of_source = (plain.get(name) or {} for name in _PARTS)
     return (
         {name: value for name, value in plain.items() if name not in _PARTS}

@@ -15,6 +15,9 @@ _STATUS = "git --no-optional-locks status --porcelain=v2 --branch --untracked-fi
 def state(seconds: float = SECONDS) -> dict[str, Any] | None:
     """Return the git state of the working folder, or else of the main script.
 
+    Args:
+      seconds: time limit of git for each of these folders.
+
     Returns:
       ``commit``, its hash, and ``changed``, whether a tracked file differs from it;
       None outside of a checkout, without git, or if git takes too long.

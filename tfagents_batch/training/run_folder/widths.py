@@ -13,12 +13,22 @@ _INTEGERS = "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"
 
 
 def fit(saved: str, wanted: str) -> bool:
-    """Return whether values of a saved dtype can be read into a variable."""
+    """Return whether values of a saved dtype can be read into a variable.
+
+    Args:
+      saved: name of the dtype of the values, which is not trusted.
+      wanted: name of the dtype of the variable.
+    """
     return saved == wanted or (saved in _INTEGERS and wanted in _INTEGERS)
 
 
 def cast(values: np.ndarray, dtype: type[np.generic], name: str) -> np.ndarray:
     """Return saved values with the dtype of a variable.
+
+    Args:
+      values: an array of any shape, with a dtype that fits.
+      dtype: dtype of the variable.
+      name: name of the variable, for the error.
 
     Raises:
       ValueError: if the variable cannot hold one of the values.

@@ -23,6 +23,9 @@ LEAST = 1 << 30  # free bytes of a GPU, without which CUDA and TensorFlow cannot
 def check(device: str) -> None:
     """Check that a GPU can be used if one is asked for, before anything starts.
 
+    Args:
+      device: the setting, "auto", "cpu" or "gpu".
+
     Raises:
       UserError: says why TensorFlow sees no GPU, or who uses its memory.
     """

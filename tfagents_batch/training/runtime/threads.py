@@ -99,7 +99,12 @@ def _for_network(
 
 
 def apply(threads: int, programs: int = 1) -> bool:
-    """Set TensorFlow's threads; return False if it is too late and they differ."""
+    """Set TensorFlow's threads; return False if it is too late and they differ.
+
+    Args:
+      threads: threads within an operation.
+      programs: programs that run at the same time; each needs a thread.
+    """
     threading = tf.config.threading
     try:
         threading.set_intra_op_parallelism_threads(threads)

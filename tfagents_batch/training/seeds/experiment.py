@@ -50,6 +50,11 @@ REQUIRED = {
 class SeedsExperiment:
     """The live objects of a run of several seeds.
 
+    Args:
+      config: config of the first seed; the others differ only in their seed.
+      run_seeds: the S seeds.
+      recipe: environment to train on.
+
     Attributes:
       algorithm: algorithm of the first seed; also holds the seed that is being saved.
       resources: see ``Experiment``.

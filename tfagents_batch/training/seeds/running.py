@@ -46,6 +46,13 @@ def run_seeds(
 ) -> list[Ended]:
     """Train several seeds at once; each has a run folder, as if it were trained alone.
 
+    Args:
+      config: checked config of the runs, except for their seeds.
+      seeds: seeds of the runs.
+      recipe: environment to train on.
+      root: parent of the run folders.
+      name: name of the runs, part of their folders' names.
+
     Raises:
       UserError: if a setting cannot be used, before a folder is created.
       TrainingError: if the gradients of a seed are no longer finite.
