@@ -51,18 +51,6 @@ def test_groups_give_the_same_transitions_as_whole_steps(make_process_env):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_program_without_autograph_can_use_a_group_number(env):
-    @tfb.function(autograph=False)
-    def run():
-        state, _ = env.init(1)
-        state = env.send(state, tf.zeros([2], tf.int32), 1)
-        state, groups, step = env.receive(state, 1)
-        return groups, step.reward, env.ok(state)
-
-    groups, reward, ok = run()
-    assert bool(ok) and groups.numpy().tolist() == [1] and reward.shape == (2,)
-
-
 @pytest.mark.parametrize("jit", [False, True])
 def test_a_program_can_alternate_between_two_groups(env, jit):
     @tfb.function(jit_compile=jit)

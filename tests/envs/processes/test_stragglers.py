@@ -20,10 +20,6 @@ def test_times_are_of_the_median_and_the_slowest_worker():
     assert warning == ""
 
 
-def test_there_are_no_times_before_the_first_step():
-    assert Stragglers().measure(np.zeros((2, 8), np.uint32)) == ({}, "")
-
-
 SLOW = timing(100, 5000, 100)
 
 

@@ -21,14 +21,6 @@ def test_a_file_is_imported_once_and_not_confused_with_another_of_its_name(tmp_p
     assert values == ["one", "two"]
 
 
-def test_a_name_is_split_into_module_or_file_and_attribute(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").touch()
-    assert user_code.split("a.b:C.D") == ("a.b", "C.D")
-    assert user_code.split("./mine.py:C") == (str(tmp_path / "mine.py"), "C")
-    assert user_code.split("module:Id-v1") == (None, "Id-v1")
-
-
 @pytest.mark.parametrize(
     "broken, message",
     [

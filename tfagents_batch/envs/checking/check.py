@@ -28,7 +28,6 @@ from tfagents_batch.envs.checking.findings import (
 from tfagents_batch.envs.checking.play import STEP, Call, play
 from tfagents_batch.envs.checking.returned import Returned
 from tfagents_batch.envs.checking.scale import hint_at_tiny_rewards
-from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
@@ -138,8 +137,8 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
     observations, actions = declared.check_spaces(env, report)
     supported, facts = not report.defects, report.facts
     if supported:
-        facts["max_episode_steps"] = construction.inspect(env)["max_episode_steps"]
-    declared.hint_at_action_scale(actions, report)
+        facts["max_episode_steps"] = layers.time_limit(env)
+        declared.hint_at_action_scale(actions, report)
     seeded = declared.check_signatures(env, report)
     replay = functools.partial(
         play, space=actions, seed=seed, steps=steps, report=report

@@ -27,19 +27,18 @@ def check_spaces(
       it is not a ``gymnasium.Space``.
     """
     for name in ("observation_space", "action_space"):
-        report.facts[name] = short(getattr(env, name))
+        space = getattr(env, name)
+        report.facts[name] = short(space)
         try:
-            empty = spaces.is_empty(getattr(env, name))
+            if not spaces.is_empty(space):
+                continue
+            text = (
+                f"{name} is {space}, without numbers; expected at least one: give it "
+                "another shape"
+            )
         except UserError as error:
             text = f"{name}: {error}"
-            report.add(DEFECT, "unsupported", name, text, Place("constructor"))
-            continue
-        if empty:
-            text = (
-                f"{name} is {getattr(env, name)}, without numbers; expected at least "
-                "one: give it another shape"
-            )
-            report.add(DEFECT, "unsupported", name, text, Place("constructor"))
+        report.add(DEFECT, "unsupported", name, text, Place("constructor"))
     unsupported = [finding.field for finding in report.defects]
     observations = None if "observation_space" in unsupported else env.observation_space
     is_space = isinstance(env.action_space, gymnasium.Space)
@@ -72,15 +71,11 @@ def check_signatures(env: Any, report: Report) -> bool:
 
 def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
     """Add a hint about continuous actions with bounds other than [-1, 1]."""
-    try:
-        leaves = spaces.leaves(space)
-    except UserError:  # already a defect
-        return
-    for leaf in leaves:
+    for leaf in spaces.leaves(space):
         box = leaf.space
         if not isinstance(box, gs.Box) or np.dtype(leaf.dtype).kind != "f":
             continue
-        if not box.low.size or ((box.low == -1) & (box.high == 1)).all():
+        if ((box.low == -1) & (box.high == 1)).all():
             continue
         low, high = box.low.min(), box.high.max()
         fix = "wrap it in gymnasium.wrappers.RescaleAction(env, -1.0, 1.0)"

@@ -70,9 +70,10 @@ def hint_at_tiny_rewards(rewards: Sequence[float], report: Report) -> None:
 def _image(leaf: spaces.Leaf, extent: Extent):
     low, high = leaf.space.low.min(), leaf.space.high.max()
     shape, dtype = leaf.shape, leaf.space.dtype
+    axis = encoding.rows_axis(shape)
+    pixels = math.prod(shape[axis : axis + 2])
     if dtype != np.uint8 or (low, high) != (0, 255) or len(shape) == 4:
-        axis = encoding.rows_axis(shape)
-        channels = math.prod(shape) // math.prod(shape[axis : axis + 2])
+        channels = math.prod(shape) // pixels
         text = (
             f", {dtype} {shape} of {low} to {high}, goes through a CNN as an image of "
             f"{channels} channels, scaled from these bounds to [0, 1]; if it is no "
@@ -88,8 +89,6 @@ def _image(leaf: spaces.Leaf, extent: Extent):
             "expected most of them: declare narrower bounds"
         )
         yield WARNING, "small range", text
-    axis = encoding.rows_axis(shape)
-    pixels = math.prod(shape[axis : axis + 2])
     if pixels > MANY_PIXELS:
         text = (
             f" has {pixels:,} pixels, so the dense layer after the CNN is huge; usual "

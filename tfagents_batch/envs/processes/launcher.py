@@ -144,8 +144,10 @@ class Worker:
             return 0
 
     def kill(self) -> None:
-        """Kill the process."""
-        self.signal(signal.SIGKILL)
+        """Kill the process if it runs, and wait for its end."""
+        if self.pidfd >= 0 and self.exit_code is None:
+            self.signal(signal.SIGKILL)
+            self.reap()
 
     def signal(self, number: int) -> None:
         """Send a signal if the process is running."""
@@ -237,7 +239,7 @@ def end(workers: Sequence[Worker], seconds: float) -> None:
         finished = ended(running, left)
         running = [worker for worker in running if worker not in finished]
     for worker in running:
-        worker.kill()
+        worker.signal(signal.SIGKILL)
 
 
 def ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
@@ -275,7 +277,6 @@ def timeout_failure(
     text = "did not answer before its deadline and was killed (stack below)"
     stack = worker.stack()
     worker.kill()
-    worker.reap()
     return _failure(failures.TIMEOUT, worker, row, phase, context, text, stack)
 
 
@@ -284,7 +285,6 @@ def protocol_failure(
 ) -> Failure:
     """End a worker that sent an invalid frame."""
     worker.kill()
-    worker.reap()
     text = f"sent bytes that are not a valid frame: {error}"
     return _failure(failures.PROTOCOL, worker, row, phase, context, text, "")
 

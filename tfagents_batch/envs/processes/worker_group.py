@@ -292,9 +292,7 @@ class ProcessExecutor:
     def _free(self) -> None:
         """Close the descriptors; end workers that replaced others during ``close``."""
         for worker in self.workers:
-            if worker.pidfd >= 0 and worker.exit_code is None:
-                worker.kill()
-                worker.reap()
+            worker.kill()
             worker.close()
         if self.requests is not None:
             self.requests.words = ()

@@ -86,9 +86,7 @@ class Replacements:
             return outcome
         finally:
             if not healthy:
-                if worker.pidfd >= 0:
-                    worker.kill()
-                    worker.reap()
+                worker.kill()
                 executor.drop(worker)
 
     def _differences(self, worker: Worker, facts: Sequence[dict]) -> list[Failure]:
@@ -135,8 +133,7 @@ class Restarter:
         with self._lock:
             lost, threads = list(self._lost), list(self._threads)
         for worker in lost:
-            if worker.pidfd >= 0:  # otherwise its thread would wait for it
-                worker.kill()
+            worker.kill()  # otherwise its thread would wait for it
         deadline = time.monotonic() + _JOIN_SECONDS
         for thread in threads:
             if thread is not threading.current_thread():  # which may run the GC
