@@ -7,7 +7,6 @@ import pytest
 
 from tests.serving import exports
 from tests.serving.test_predictor import truncate
-from tfagents_batch.errors import UserError
 from tfagents_batch.serving.server import models as served_models
 from tfagents_batch.serving.server import run, watching
 from tfagents_batch.serving.server.models import Models
@@ -129,18 +128,14 @@ def test_the_newest_of_several_exports_is_served(tmp_path):
     for number, name in enumerate(("b", "a")):
         folder = exports.discrete(tmp_path / "all" / name)
         os.utime(folder / "export.json", (number, number))
-    found = watching.first(str(tmp_path / "all"))
+    found = watching.newest(str(tmp_path / "all"))
     assert found.folder == str(tmp_path / "all/a")
     (tmp_path / "all/.a").mkdir()
     (tmp_path / "all/.a/export.json").write_text("{}")
     assert watching.newest(str(tmp_path / "all")) == found
     shutil.rmtree(found.folder)  # the one before is the newest again
     assert watching.newest(str(tmp_path / "all")).folder == str(tmp_path / "all/b")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="has no export; expected a folder with"):
-        watching.first(str(tmp_path / "empty"))
-    with pytest.raises(UserError, match="does not exist"):
-        watching.first(str(tmp_path / "none"))
+    assert watching.newest(str(tmp_path / "none")) is None
 
 
 def test_an_export_that_was_not_copied_completely_is_tried_again(tmp_path):
@@ -155,7 +150,7 @@ def test_an_export_that_was_not_copied_completely_is_tried_again(tmp_path):
 
 def test_a_watched_folder_is_loaded_after_it_changed(tmp_path, monkeypatch):
     folder, said = exports.discrete(tmp_path / "a"), []
-    found = watching.first(str(folder))
+    found = watching.newest(str(folder))
     models = Models(str(folder), 1, logs=False)
     settings = Settings(export=str(folder), watch=True)
     ticks = run.Ticks(settings, models, None, found, None, said.append)

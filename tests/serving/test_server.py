@@ -202,7 +202,7 @@ def test_a_port_in_use_is_a_user_error(simple):
     ("arguments", "message"),
     [
         ([], "no export is given; pass --export"),
-        (["--export=none"], "--export=none does not exist"),
+        (["--export=none"], "none does not exist; expected the folder"),
         (["--export=a", "--prt=80"], "unknown flag --prt; did you mean --port"),
         (["--export=a", "--port=70000"], "port is 70000; expected at least 0"),
         (["--export=a", "--max_waiting=63"], "max_waiting=63 is less than --max_batch"),

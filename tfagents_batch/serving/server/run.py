@@ -99,8 +99,10 @@ def build(
       UserError: for an export that cannot be served.
       SaveError: if the folder of the log cannot be written.
     """
-    found = watching.first(settings.export)
-    models = Models(found.folder, settings.threads, bool(settings.log))
+    found = watching.newest(settings.export)
+    # Where there is none, reading the folder says what is missing.
+    folder = found.folder if found else settings.export
+    models = Models(folder, settings.threads, bool(settings.log))
     stack.callback(models.close)
     log = None
     if settings.log:
@@ -142,7 +144,7 @@ class Ticks:
         settings: Settings,
         models: Models,
         log: DecisionLog | None,
-        served: watching.Found,
+        served: watching.Found | None,
         slow: SlowClients,
         say: Callable[[str], None],
     ):

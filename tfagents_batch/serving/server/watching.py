@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from tfagents_batch.errors import UserError
 from tfagents_batch.serving.description import FILE
 
 
@@ -48,19 +47,3 @@ def newest(folder: str) -> Found | None:
         facts = sorted((n, x.st_ino, x.st_size, x.st_mtime_ns) for n, x in files)
         found.append(Found(modified, str(each), tuple(facts)))
     return max(found, default=None)
-
-
-def first(folder: str) -> Found:
-    """Return the export to begin with.
-
-    Raises:
-      UserError: if there is none.
-    """
-    found = newest(folder)
-    if found is None:
-        why = "has no export" if Path(folder).is_dir() else "does not exist"
-        raise UserError(
-            f"--export={folder} {why}; expected a folder with {FILE}, or one with such "
-            "folders, see tfagents-batch export"
-        )
-    return found
