@@ -129,7 +129,7 @@ def test_the_imitator_may_be_trained_first():
 
 def test_noise_in_weights_is_refused():
     with pytest.raises(UserError, match=r"network.noisy is true.*leave it out"):
-        make(network={"noisy": True})
+        make(**{"network.noisy": True})
 
 
 def test_rows_of_one_action_are_followed(tmp_path):

@@ -5,6 +5,8 @@ It has fifteen 3 x 3 convolutions in three sections; each section halves the ima
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import keras
 import tensorflow as tf
 
@@ -18,13 +20,22 @@ class ImpalaCNN(keras.layers.Layer):
     """CNN from images ``[N, H, W, C]`` in [0, 1] to features ``[N, F]``.
 
     Its layers use Keras' global dtype policy at the time of construction.
+
+    Args:
+      filters: number of filters of each section.
+      features: F.
     """
 
-    def __init__(self, **kwargs):
+    def __init__(
+        self,
+        filters: Sequence[int] = FILTERS,
+        features: int = FEATURES,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
-        self.sections = [Section(count) for count in FILTERS]
+        self.sections = [Section(count) for count in filters]
         self.dense = keras.layers.Dense(
-            FEATURES, "relu", kernel_initializer=kernels.hidden("orthogonal")
+            features, "relu", kernel_initializer=kernels.hidden("orthogonal")
         )
 
     @property
