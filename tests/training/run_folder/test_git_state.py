@@ -41,6 +41,11 @@ def test_commit_and_changes_are_recorded(repository):
     assert git_state.state() == {"commit": commit, "changed": True}
 
 
+def test_git_variables_in_the_environment_are_ignored(repository, monkeypatch):
+    monkeypatch.setenv("GIT_DIR", str(repository / "nowhere"))
+    assert git_state.state()["changed"] is False
+
+
 def test_outside_of_a_repository_that_of_the_main_script_is_used(
     repository, monkeypatch, tmp_path
 ):
@@ -58,6 +63,14 @@ def test_without_git_nothing_is_recorded(repository, monkeypatch):
     assert git_state.state() is None
 
 
+def test_a_folder_without_commits_has_no_state(tmp_path, repository, monkeypatch):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    git(empty, "init", "--quiet")
+    monkeypatch.chdir(empty)
+    assert git_state.state() is None
+
+
 def test_a_hanging_git_is_stopped(repository, monkeypatch, tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -65,3 +78,13 @@ def test_a_hanging_git_is_stopped(repository, monkeypatch, tmp_path):
     (tools / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
     assert git_state.state(seconds=0.2) is None
+
+
+def test_a_monitor_configured_by_a_repository_is_not_run(repository):
+    ran = repository / "ran"
+    hook = repository / "hook"
+    hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    hook.chmod(0o755)
+    git(repository, "config", "core.fsmonitor", str(hook))
+    assert git_state.state()["changed"] is False
+    assert not ran.exists()

@@ -9,7 +9,16 @@ import sys
 from typing import Any
 
 SECONDS = 2.0  # time limit per folder
-_STATUS = "git --no-optional-locks status --porcelain=v2 --branch --untracked-files=no"
+# Write nothing, and do not run a file monitor that the repository configures.
+_STATUS = (
+    *("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status"),
+    *(
+        "--porcelain=v2",
+        "--branch",
+        "--untracked-files=no",
+        "--ignore-submodules=dirty",
+    ),
+)
 
 
 def state(seconds: float = SECONDS) -> dict[str, Any] | None:
@@ -28,10 +37,7 @@ def state(seconds: float = SECONDS) -> dict[str, Any] | None:
         try:
             options = {"cwd": folder, "env": inherited, "timeout": seconds}
             text = subprocess.check_output(
-                _STATUS.split(),
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                **options,
+                _STATUS, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options
             ).decode(errors="replace")
         except (OSError, subprocess.SubprocessError):
             continue
