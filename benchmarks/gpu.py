@@ -25,7 +25,7 @@ from benchmarks.work import machine
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.works import Asynchronous, Stepping, Training
 from tfagents_batch.config import option
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 from tfagents_batch.training.diagnostics import gpu as diagnostics
 
 _FEW = {"num_envs": 2, "num_workers": 1, "seconds": 0.0, "blocks": 1}
@@ -83,7 +83,7 @@ def main(flags: Command) -> int:
 
 def gpu() -> str | None:
     """Return the name of TensorFlow's first GPU; None without one."""
-    app.import_tensorflow()
+    command_line.import_tensorflow()
     import tensorflow as tf
 
     # JAX would take most of its memory, while another process uses it too.
@@ -99,7 +99,7 @@ def second_cpu() -> str:
     fast = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
     os.environ["XLA_FLAGS"] = fast  # to compile three times as fast
     gc.disable()  # spares a tenth of the time of tracing
-    app.import_tensorflow()
+    command_line.import_tensorflow()
     import tensorflow as tf
 
     from tfagents_batch import placement

@@ -13,7 +13,7 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Constant, Linear, Schedule
-from tfagents_batch.sources.on_policy import RolloutSettings
+from tfagents_batch.sources.rollout_settings import RolloutSettings
 from tfagents_batch.training.config import RunConfig
 
 

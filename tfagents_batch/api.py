@@ -26,7 +26,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Experience
 from tfagents_batch.serving import export as exports
 from tfagents_batch.serving import exporting
-from tfagents_batch.sources import given, logged
+from tfagents_batch.sources import given, table_settings
 from tfagents_batch.training import experiment as experiments
 from tfagents_batch.training import own_algorithm, playing, training_run, warm_start
 from tfagents_batch.training.callbacks import (
@@ -289,7 +289,7 @@ def train_offline(
         first.
       settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:
         rows hold as many rewards as the timeline was made with.
-      table: settings of ``sources.logged.TableSettings``, such as ``boosts``.
+      table: settings of ``sources.table_settings.TableSettings``, such as ``boosts``.
       mode: kind of actions of rows that are no timeline yet.
       timeline: settings of their timeline, see ``offline.timeline_config``. ``gamma``
         is that of ``settings``, if it is there.
@@ -311,7 +311,7 @@ def train_offline(
         return train(
             offline_algorithm(algorithm, preset),
             settings=offline_settings(algorithm, settings, preset),
-            source=logged.replaced(logged.newest(found), table or {}),
+            source=table_settings.replaced(table_settings.newest(found), table or {}),
             **options,
         )
 

@@ -11,9 +11,9 @@ def write(table: pathlib.Path, path: pathlib.Path) -> None:
     """Write the training samples of the newest partition, by episode and time."""
     import numpy as np
 
-    from tfagents_batch.offline import dense
+    from tfagents_batch.offline import table_reader
 
-    columns = dense.read(dense.partition(table))
+    columns = table_reader.read(table_reader.partition(table))
     if (columns["step"] > 1).any():
         raise UserError(
             f"samples of {table} have several rewards; expected one for d3rlpy, which "

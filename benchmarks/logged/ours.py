@@ -57,7 +57,7 @@ def prepare(
     """
     import duckdb
 
-    from tfagents_batch.offline import dense, timeline
+    from tfagents_batch.offline import table_reader, timeline
     from tfagents_batch.offline.reader import open_rows
     from tfagents_batch.offline.timeline_config import TimelineConfig
     from tfagents_batch.offline.validator import validate
@@ -72,7 +72,7 @@ def prepare(
         schema = rows.find_schema()
         building = _seconds(lambda: timeline.build(rows, schema, config, table))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    reading = _seconds(lambda: dense.read(dense.partition(table)))
+    reading = _seconds(lambda: table_reader.read(table_reader.partition(table)))
     if samples:
         arrays.write(table, pathlib.Path(samples))
     return {

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 def run(flags: type, main: Callable[[Any], int]) -> None:
     """Run ``main`` with the flags of the command line, and exit with its status."""
 
     def parsed(argv: Sequence[str]) -> int:
-        command = app.parse(argv, flags)
+        command = command_line.parse(argv, flags)
         return 0 if command is None else main(command)
 
-    sys.exit(app.run(parsed, tensorflow=False))
+    sys.exit(command_line.run(parsed, tensorflow=False))

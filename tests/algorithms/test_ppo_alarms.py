@@ -14,7 +14,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.algorithms.ppo_penalty import Settings
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks
-from tfagents_batch.sources import on_policy
+from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import alarms
 from tfagents_batch.training.diagnostics.alarms import Alarms
@@ -189,7 +189,7 @@ def test_every_flag_and_metric_named_in_a_text_exists():
     text = config.help_text(
         [
             (RunConfig, ""),
-            (on_policy.RolloutSettings, "rollout"),
+            (rollout_settings.RolloutSettings, "rollout"),
             (ppo.Config, "algorithm"),
         ]
     )

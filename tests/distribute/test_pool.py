@@ -28,8 +28,8 @@ from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped, UserError
 from tfagents_batch.interfaces import VERSION, RemotePlan
 from tfagents_batch.sources.episodes import Episodes
-from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay.replay import Replay
+from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import create_algorithm

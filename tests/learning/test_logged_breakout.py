@@ -7,7 +7,7 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tests.offline import timelines
 from tfagents_batch import seeds
-from tfagents_batch.offline import dense
+from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.types import TimeStep
 
@@ -99,6 +99,6 @@ def test_cql_is_better_than_the_policy_that_was_logged(tmp_path):
         settings={"cql_scale": 1.0, "learning_rate": "linear(1e-3, 0)"},
         logdir=tmp_path,
     )
-    features = [int(x) for x in dense.partition(table).schema.features]
+    features = [int(x) for x in table_reader.partition(table).schema.features]
     found = play(tfb.load(run.logdir, checkpoint="best")._policy, features)
     assert found > logged

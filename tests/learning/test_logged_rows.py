@@ -10,7 +10,7 @@ import tfagents_batch as tfb
 from tests.learning import gridworld
 from tests.offline import timelines
 from tfagents_batch.envs.make import make_env
-from tfagents_batch.offline import dense
+from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.scripts import collect
 from tfagents_batch.training import collecting
@@ -202,7 +202,7 @@ def pendulum(tmp_path_factory):
     collect.main([*chosen, "--rows=40000", f"--output={rows}"])
     options = {"gamma": 0.97, "train_share": 0.9, "eval_share": 0.1}
     table = timelines.build(folder / "table", rows, mode="continuous", **options)
-    rewards = dense.read(dense.partition(table))["reward"]
+    rewards = table_reader.read(table_reader.partition(table))["reward"]
     return table, rewards.sum() / (len(rewards) / 200)
 
 

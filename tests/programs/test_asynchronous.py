@@ -25,7 +25,7 @@ from tfagents_batch.placement import HOST
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping
 from tfagents_batch.sources.predicting import Choice, Numbers
-from tfagents_batch.sources.queue import QueueSettings
+from tfagents_batch.sources.queue_settings import QueueSettings
 from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.experiment import Experiment
 

@@ -15,7 +15,7 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, Stopped
 from tfagents_batch.programs import program
 from tfagents_batch.programs.overlap import VERSION
-from tfagents_batch.sources import on_policy
+from tfagents_batch.sources import rollout_settings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.config import RunConfig
 
@@ -25,7 +25,7 @@ BASE = RunConfig(
     steps=400,
     num_envs=2,
     num_workers=0,
-    source=on_policy.RolloutSettings(length=16),
+    source=rollout_settings.RolloutSettings(length=16),
     eval_every=0,
     overlap=True,
     compile="off",

@@ -20,7 +20,7 @@ from tfagents_batch.metrics import Mean
 from tfagents_batch.placement import CPU, GPU, HOST, Placement
 from tfagents_batch.programs import program
 from tfagents_batch.schedules import Constant
-from tfagents_batch.sources.off_policy import ReplaySettings
+from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.compilation import stablehlo
 

@@ -16,7 +16,7 @@ from tfagents_batch import algorithms, config
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.graph import chunks
 from tfagents_batch.programs import program
-from tfagents_batch.sources.off_policy import ReplaySettings
+from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 
 LENGTH, EPOCHS = 4, 2

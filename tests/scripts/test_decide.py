@@ -13,7 +13,7 @@ from tests.offline import made
 from tests.offline.evaluation import grid
 from tests.support import brief
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import dense
+from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline import TimelineConfig, build
 from tfagents_batch.scripts import decide
@@ -83,7 +83,7 @@ def test_the_policy_is_the_one_that_is_exported(trained, tmp_path):
 
     served = {x: probabilities(x) for x in (0.0, 0.5, 1.0)}
     np.testing.assert_allclose(served[0.5], (served[0.0] + served[1.0]) / 2, atol=1e-6)
-    columns = dense.of_split(table, dense.EVALUATE, 10**6)
+    columns = table_reader.of_split(table, table_reader.EVALUATE, 10**6)
     uniform = columns["mask"] / columns["mask"].sum(1, keepdims=True)
     np.testing.assert_allclose(served[1.0], uniform.mean(0), atol=1e-6)
     agent = tfb.load(run)

@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest
 
 from tfagents_batch.envs.native import build
-from tfagents_batch.scripts import app, doctor
+from tfagents_batch.scripts import command_line, doctor
 from tfagents_batch.scripts.doctor import FAILED, OK, WARNING
 from tfagents_batch.training.diagnostics import nvidia
 
@@ -144,5 +144,5 @@ def test_the_exit_status_says_whether_training_works(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "isolated", lambda seconds: seconds > 3)
     assert doctor.main(["--seconds=4"]) == 0
     assert capsys.readouterr().out.endswith("\ntraining works on this machine\n")
-    assert doctor.main(["--seconds=3"]) == app.EXIT_DATA
+    assert doctor.main(["--seconds=3"]) == command_line.EXIT_DATA
     assert capsys.readouterr().out.endswith("does not work on this machine\n")

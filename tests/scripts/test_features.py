@@ -89,7 +89,7 @@ def test_the_timeline_publishes_a_specification(path, tmp_path, capsys):
 def test_commands_on_rows_do_not_import_tensorflow(path, tmp_path):
     code = f"""if True:
         import sys
-        from tfagents_batch.scripts import app, features, rows, timeline
+        from tfagents_batch.scripts import command_line, features, rows, timeline
 
         for command, *flags in (
             (rows,),
@@ -97,7 +97,7 @@ def test_commands_on_rows_do_not_import_tensorflow(path, tmp_path):
             (timeline, "--output={tmp_path}/table"),
         ):
             sys.argv = ["command", "--input={path}", *flags]
-            assert not app.run(command.main, tensorflow=False)
+            assert not command_line.run(command.main, tensorflow=False)
         sys.exit("tensorflow" in sys.modules)
     """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -21,7 +21,7 @@ import pytest
 from tests.support import fault_env
 from tfagents_batch import api
 from tfagents_batch.errors import SaveError
-from tfagents_batch.scripts import app, evaluate, train
+from tfagents_batch.scripts import command_line, evaluate, train
 
 QUICK = [
     "--env=CartPole-v1",
@@ -36,7 +36,7 @@ QUICK = [
 # oneDNN, and a package that is not needed cannot be imported while the script trains.
 TRAIN_LINEAR = """if True:
     import platform, sys
-    from tfagents_batch.scripts import app
+    from tfagents_batch.scripts import command_line
 
     def main(argv):
         assert "matplotlib" not in sys.modules
@@ -51,7 +51,7 @@ TRAIN_LINEAR = """if True:
         REGISTRY["queued"] = linear.Linear, queued
         return train.main(argv)
 
-    status = app.run(main, trains=True)
+    status = command_line.run(main, trains=True)
     import matplotlib  # it can still be imported
     sys.exit(status)
 """
@@ -186,9 +186,9 @@ def test_a_missing_folder_for_temporary_files_is_reported(monkeypatch):
     def missing():
         raise FileNotFoundError("no usable temporary directory found")
 
-    monkeypatch.setattr(app.tempfile, "gettempdir", missing)
+    monkeypatch.setattr(command_line.tempfile, "gettempdir", missing)
     with pytest.raises(SaveError, match="TMPDIR"):
-        app.import_tensorflow()
+        command_line.import_tensorflow()
 
 
 def test_several_seeds_print_the_folder_of_each(monkeypatch, capsys):
@@ -286,25 +286,29 @@ def test_sigterm_to_all_processes_saves_in_time_although_a_step_hangs(tmp_path):
 # A script without TensorFlow that ends in different ways.
 SCRIPT = """
 import os, signal, sys
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 def main(argv):
     {}
 
-sys.exit(app.run(main, tensorflow=False))
+sys.exit(command_line.run(main, tensorflow=False))
 """
 
 
 def test_a_closed_stderr_is_not_a_failure_even_while_tensorflow_is_imported():
-    body = "print('progress', file=sys.stderr); app.show('a result'); return 0"
-    fake = "app.importlib.import_module = lambda name: None\nsys.exit"
+    body = "print('progress', file=sys.stderr); command_line.show('a result'); return 0"
+    fake = "command_line.importlib.import_module = lambda name: None\nsys.exit"
     script = SCRIPT.format(body).replace("sys.exit", fake).replace("False", "True")
     done = run(["sh", "-c", '"$@" 2>&-', "sh", sys.executable, "-c", script])
     assert (done.returncode, done.stdout) == (0, "a result\n")
 
 
 def test_a_closed_stdout_is_not_a_failure():
-    script = [sys.executable, "-c", SCRIPT.format("app.show('a result'); return 0")]
+    script = [
+        sys.executable,
+        "-c",
+        SCRIPT.format("command_line.show('a result'); return 0"),
+    ]
     closed = subprocess.run(
         ["sh", "-c", '"$@" >&-', "sh", *script], stderr=subprocess.PIPE, timeout=60
     )

@@ -10,7 +10,7 @@ import pytest
 import tfagents_batch as tfb
 from tests.offline import timelines
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import dense, manifest, timeline
+from tfagents_batch.offline import manifest, table_reader, timeline
 from tfagents_batch.offline.features import specification, twin
 from tfagents_batch.offline.features.find import find
 from tfagents_batch.offline.features.layout import layout
@@ -20,7 +20,7 @@ from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.scripts import collect
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.serving.server.observations import Reader
-from tfagents_batch.sources.logged import TableSettings
+from tfagents_batch.sources.table_settings import TableSettings
 
 SMALL = {"network": {"hidden": [8]}, "batch_size": 16}
 
@@ -56,8 +56,8 @@ def run(folder):
 
 def observations(folder):
     """Return all raw states as an agent gets them, and the same, normalized."""
-    found = dense.partition(folder / "data")
-    columns = dense.read(found, missing=np.nan)
+    found = table_reader.partition(folder / "data")
+    columns = table_reader.read(found, missing=np.nan)
     given = specification.read(folder / "features.json")
     raw = columns["state"]
     presence = (~np.isnan(raw)).astype(np.int8)
@@ -68,14 +68,14 @@ def observations(folder):
 
 
 def test_a_timeline_has_its_specification_and_rows_are_normalized_by_it(folder):
-    found = dense.partition(folder / "data")
+    found = table_reader.partition(folder / "data")
     expected = specification.read(folder / "features.json")
     assert found.manifest["features_sha256"] == expected.sha256
     settings = TableSettings(str(found.folder))
     given, ids = settings.preprocessing()
     assert given == expected and ids == (0, 1, 2, 3, 4, 7, 9)
     normalized, missing = settings._preparation(found)
-    columns = normalized(dense.read(found, missing=missing))
+    columns = normalized(table_reader.read(found, missing=missing))
     np.testing.assert_array_equal(columns["state"], observations(folder)[1])
     assert np.isfinite(columns["next_state"]).all()
 

@@ -7,9 +7,9 @@ import pytest
 from tests.offline import timelines
 from tfagents_batch import config
 from tfagents_batch.algorithms import REGISTRY
-from tfagents_batch.offline import dense
+from tfagents_batch.offline import table_reader
 from tfagents_batch.placement import HOST
-from tfagents_batch.sources.logged import TableSettings
+from tfagents_batch.sources.table_settings import TableSettings
 from tfagents_batch.types import EnvSpec
 
 SPEC = EnvSpec(1, gym.spaces.Box(-1, 1, (5,)), gym.spaces.Discrete(2), {})
@@ -27,9 +27,14 @@ def reporter(data, algorithm="dqn", table=(), spec=SPEC, **settings):
     return TableSettings(str(data), **dict(table)).evaluator(agent, HOST)
 
 
+def evaluation_rows(data):
+    found = table_reader.partition(data)
+    return table_reader.of_split(found, table_reader.EVALUATE, 1000)
+
+
 def test_rows_for_training_and_for_evaluation_have_td_errors(data):
     found = reporter(data)(0).metrics()
-    size = len(dense.of_split(dense.partition(data), dense.EVALUATE, 1000)["reward"])
+    size = len(evaluation_rows(data)["reward"])
     assert len(found["td_loss"]) == len(found["eval_td_loss"]) == size
     assert found["td_loss/mean"] == pytest.approx(found["td_loss"].mean())
     assert found["eval_td_loss/mean"] == pytest.approx(found["eval_td_loss"].mean())
@@ -42,7 +47,7 @@ def test_rows_for_training_are_reported_where_none_are_for_evaluation(tmp_path):
     )
     report = reporter(data)(0)
     found = report.metrics()
-    assert len(found["td_loss"]) == dense.partition(data).rows
+    assert len(found["td_loss"]) == table_reader.partition(data).rows
     assert not [name for name in found if name.startswith("eval_")]
     assert "actions/gain" in found and np.isnan(report.score)
 
@@ -67,8 +72,8 @@ def test_without_a_gain_there_is_no_score(absent, tmp_path):
 
 
 def test_td_errors_of_sarsa_are_those_of_rows_whose_next_action_is_known(data):
-    columns = dense.of_split(dense.partition(data), dense.EVALUATE, 1000)
-    known = (columns["next_action"] != dense.UNKNOWN) | columns["terminated"]
+    columns = evaluation_rows(data)
+    known = (columns["next_action"] != table_reader.UNKNOWN) | columns["terminated"]
     found = reporter(data, target="sarsa")(0).metrics()
     assert 0 < known.sum() < len(known)
     assert len(found["eval_td_loss"]) == known.sum()
@@ -104,10 +109,12 @@ def test_rows_with_box_actions_have_td_errors_returns_and_densities(name, box_da
         assert set(found) == {"actions/log_density"}
         assert report.score == found["actions/log_density"]
         return
-    columns = dense.of_split(dense.partition(box_data), dense.EVALUATE, 1000)
+    columns = evaluation_rows(box_data)
     assert len(found["td_loss"]) == len(found["eval_td_loss"]) == len(columns["reward"])
     assert np.isnan(report.score)
-    assert found["value/logged"] == pytest.approx(np.nanmean(dense.returns(columns)))
+    assert found["value/logged"] == pytest.approx(
+        np.nanmean(table_reader.returns(columns))
+    )
     assert ("actions/log_density" in found) == (name != "td3")
 
 

@@ -16,10 +16,10 @@ from tests.offline import timelines
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.configs import named
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import dense, timeline
+from tfagents_batch.offline import table_reader, timeline
 from tfagents_batch.sources import row_spaces, table
-from tfagents_batch.sources.logged import TableSettings
 from tfagents_batch.sources.table import Sizes
+from tfagents_batch.sources.table_settings import TableSettings
 from tfagents_batch.training import collecting
 from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.types import EnvSpec, TimeStep
@@ -109,14 +109,14 @@ def expected(trained):
 @pytest.mark.parametrize("way", WAYS)
 def test_one_seed_gives_the_same_weights(way, trained, expected, monkeypatch):
     stream, updates, seconds = WAYS[way]
-    read, reads = dense.read, []
+    read, reads = table_reader.read, []
 
     def slow(*args, **options):
         reads.append(args)
         time.sleep(seconds)
         return read(*args, **options)
 
-    monkeypatch.setattr(dense, "read", slow)
+    monkeypatch.setattr(table_reader, "read", slow)
     found = trained(stream, updates)
     assert len(reads) >= 3
     for name, value in expected.items():
@@ -150,8 +150,8 @@ def test_dqn_learns_the_way_and_the_best_checkpoint_has_the_largest_gain(tmp_pat
 
 def test_boosts_change_the_rewards_of_their_actions(data):
     settings = TableSettings(str(data), boosts={"left": 2.0})
-    found = dense.partition(data)
-    columns = dense.read(found)
+    found = table_reader.partition(data)
+    columns = table_reader.read(found)
     boosted = settings._preparation(found)[0](columns)
     added = boosted["reward"] - columns["reward"]
     np.testing.assert_array_equal(added, np.where(columns["action"] == 0, 2.0, 0.0))
@@ -175,7 +175,7 @@ def test_a_preset_of_rows_names_the_algorithm_and_its_settings(data, tmp_path):
 
 def set_splits(data, splits):
     """Give each row group of a table, of 100 rows, a split."""
-    (path,) = dense.partition(data).files
+    (path,) = table_reader.partition(data).files
     rows = parquet.read_table(path)
     column = np.repeat(splits, 100)[: len(rows)]
     place = rows.column_names.index("split")
@@ -211,12 +211,12 @@ def test_a_timeline_that_is_made_again_ends_training_in_one_line(tmp_path):
 
 
 def test_sarsa_leaves_out_rows_whose_next_action_is_not_known(data):
-    found = dense.partition(data)
-    rows = {k: tf.constant(x) for k, x in table.used(dense.read(found), False).items()}
+    columns = table_reader.read(table_reader.partition(data))
+    rows = {k: tf.constant(x) for k, x in table.used(columns, False).items()}
     spec = EnvSpec(1, gym.spaces.Box(-1, 1, (5,)), gym.spaces.Discrete(2), {})
     agent = dqn.DQN(dqn.Config(n_step=1, target="sarsa"), spec)
     batch = agent._transition(table.trajectory(rows), dqn._Noise((), (), ()))
-    unknown = (rows["next_action"] == dense.UNKNOWN) & ~rows["terminated"]
+    unknown = (rows["next_action"] == table_reader.UNKNOWN) & ~rows["terminated"]
     np.testing.assert_array_equal(batch.mask, ~unknown)
     np.testing.assert_allclose(batch.discount, np.where(rows["terminated"], 0, 0.99))
 
@@ -237,7 +237,7 @@ def test_an_environment_is_played_if_it_has_the_spaces_of_the_rows(data, tmp_pat
     ],
 )
 def test_numbered_actions_are_those_of_the_environment_in_order(actions, message, data):
-    found = dense.partition(data)
+    found = table_reader.partition(data)
     found = found._replace(schema=dataclasses.replace(found.schema, actions=actions))
     spec = EnvSpec(1, gym.spaces.Box(-1, 1, (5,)), gym.spaces.Discrete(2), {})
     if message is None:
@@ -250,7 +250,7 @@ def test_numbered_actions_are_those_of_the_environment_in_order(actions, message
 @pytest.mark.parametrize("most", [2.0, 1.9])
 def test_logged_actions_are_within_the_bounds_of_the_environment(most, tmp_path):
     rows = timelines.vector_walks(20, lambda k: {100: float(k % 3)})
-    found = dense.partition(timelines.build(tmp_path, rows, "continuous"))
+    found = table_reader.partition(timelines.build(tmp_path, rows, "continuous"))
     state = gym.spaces.Box(-np.inf, np.inf, (5,))
     of_rows, env = (
         EnvSpec(1, state, gym.spaces.Box(-x, x, (1,)), {}) for x in (2.0, most)

@@ -21,7 +21,7 @@ from tfagents_batch.errors import (
     UserError,
 )
 from tfagents_batch.metrics import Mean, Sum
-from tfagents_batch.sources import on_policy
+from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.evaluate import Evaluation
@@ -37,7 +37,7 @@ BASE = RunConfig(
     steps=400,
     num_envs=2,
     num_workers=0,
-    source=on_policy.RolloutSettings(length=25),
+    source=rollout_settings.RolloutSettings(length=25),
     eval_every=150,
     eval_episodes=2,
     log_every=100,

@@ -71,7 +71,7 @@ import sys
 import tensorflow as tf
 from tests.support import linear
 from tfagents_batch import algorithms
-from tfagents_batch.scripts import app, train
+from tfagents_batch.scripts import command_line, train
 
 update = linear.Linear.update
 queue = tf.queue.FIFOQueue(1, tf.float32, [])
@@ -85,7 +85,7 @@ def long_update(self, trajectory, seed, step):
 
 linear.Linear.update = long_update
 algorithms.REGISTRY["linear"] = (linear.Linear, linear.Config)
-sys.exit(app.run(train.main))
+sys.exit(command_line.run(train.main))
 """
 
 

@@ -14,7 +14,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.sources import on_policy
+from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_metrics
@@ -122,7 +122,7 @@ def test_invalid_options_are_refused_before_a_folder_exists(tmp_path, options, m
 
 def test_an_option_replaces_that_of_a_preset(tmp_path):
     options = {k: v for k, v in SMALL.items() if k != "rollout.episodes"}
-    source = on_policy.RolloutSettings(episodes=6)
+    source = rollout_settings.RolloutSettings(episodes=6)
     whole = RunConfig("linear", env="CartPole-v1", source=source)
     run = tfb.train(config=whole, rollout={"length": 50}, logdir=tmp_path, **options)
     assert read_metrics(run.logdir)[0]["env/masked"] < 0.2  # no padding
@@ -132,7 +132,7 @@ def test_an_option_replaces_that_of_a_preset(tmp_path):
 WHOLE = RunConfig(
     env="mine",
     num_envs=2,
-    source=on_policy.RolloutSettings(episodes=4),
+    source=rollout_settings.RolloutSettings(episodes=4),
     num_workers=0,
     eval_every=0,
     compile="off",

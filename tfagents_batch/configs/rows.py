@@ -13,7 +13,7 @@ from typing import Any
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.config import replace
 from tfagents_batch.configs.tuned import Preset
-from tfagents_batch.sources.logged import TableSettings
+from tfagents_batch.sources.table_settings import TableSettings
 from tfagents_batch.training.config import RunConfig
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     """
     from tfagents_batch.envs.checking.check import check_env
 
-    command = app.parse(argv, CheckCommand)
+    command = command_line.parse(argv, CheckCommand)
     if command is None:
         return 0
     if command.env is None:
@@ -42,8 +42,8 @@ def main(argv: Sequence[str]) -> int:
     for finding in report.findings:
         print(finding.full_text() if command.debug else finding)
     print(report.headline(), file=sys.stderr)
-    return 0 if report.ok else app.EXIT_DATA
+    return 0 if report.ok else command_line.EXIT_DATA
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main))
+    sys.exit(command_line.run(main))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, collect, and print the folder as the last line."""
-    command = app.parse(argv, Command)
+    command = command_line.parse(argv, Command)
     if command is None:
         return 0
     if command.policy == "random":
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
             env, decide, logger, command.rows, command.seed, ds
         )
     print(f"{command.rows:,} rows of {episodes:,} episodes", file=sys.stderr)
-    app.show(command.output)
+    command_line.show(command.output)
     return 0
 
 
@@ -109,4 +109,4 @@ def _prefix(command: Command) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main))
+    sys.exit(command_line.run(main))

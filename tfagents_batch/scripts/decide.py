@@ -15,7 +15,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.offline.evaluation import rules as gate
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 0 deploy, 1 do not, 3 cannot tell.
     """
-    given = app.flags(argv, (Command, ""), (EvaluationSettings, ""))
+    given = command_line.flags(argv, (Command, ""), (EvaluationSettings, ""))
     if given is None:
         return 0
     command = config.check(config.replace(Command(), given[0]), "--")
@@ -48,13 +48,13 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")
     limits = gate.read(command.rules) if command.rules else gate.Rules()
     # Imported here because TensorFlow takes seconds.
-    from tfagents_batch.offline import dense
+    from tfagents_batch.offline import table_reader
     from tfagents_batch.offline.evaluation.page import page
     from tfagents_batch.serving.evaluating import evaluate_offline
 
     folder = Path(command.output).expanduser()
     (folder / "gate.json").unlink(missing_ok=True)  # of an earlier decision
-    known = dense.partition(command.data).schema
+    known = table_reader.partition(command.data).schema
     gate.check_names(limits, known.actions, ("reward", *known.metrics))
     found = evaluate_offline(
         command.run,
@@ -77,10 +77,10 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         raise SaveError(f"{folder} cannot be written: {error}") from error
     for finding in decision.findings:
-        app.show(f"{finding.state:8}{finding.rule}: {finding.text}")
-    app.show(f"{decision.verdict}: {decision.reason}")
+        command_line.show(f"{finding.state:8}{finding.rule}: {finding.text}")
+    command_line.show(f"{decision.verdict}: {decision.reason}")
     return gate.EXITS[decision.verdict]
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main))
+    sys.exit(command_line.run(main))

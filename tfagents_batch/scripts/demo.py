@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from tfagents_batch.config import option
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 _PRESET = "pqn/breakout-minatar"
 
@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch import api
     from tfagents_batch.training.runtime.signals import exit_status
 
-    command = app.parse(argv, DemoCommand)
+    command = command_line.parse(argv, DemoCommand)
     if command is None:
         return 0
     run = api.train(
@@ -55,4 +55,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main, trains=True))
+    sys.exit(command_line.run(main, trains=True))

@@ -19,7 +19,7 @@ from importlib import metadata
 from packaging.requirements import Requirement
 
 from tfagents_batch.config import option
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 from tfagents_batch.training.diagnostics import cuda, gpu, nvidia
 from tfagents_batch.training.diagnostics.gpu import LITTLE_MEMORY, Line
 
@@ -43,12 +43,12 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 0 if training works, warnings or not, else 65.
     """
-    command = app.parse(argv, DoctorCommand)
+    command = command_line.parse(argv, DoctorCommand)
     if command is None:
         return 0
     works = all([*packages(), run("machine", machine), isolated(command.seconds)])
     print(f"\ntraining {'works' if works else 'does not work'} on this machine")
-    return 0 if works else app.EXIT_DATA
+    return 0 if works else command_line.EXIT_DATA
 
 
 def run(name: str, check: Callable[[], Line], wrong: str = WARNING) -> bool:
@@ -147,7 +147,7 @@ def isolated(seconds: float) -> bool:
 
 def imports() -> Line:
     """Check that TensorFlow can be imported."""
-    app.import_tensorflow()
+    command_line.import_tensorflow()
     return Line("TensorFlow can be imported")
 
 
@@ -245,4 +245,4 @@ def checks() -> dict[str, Callable[[], Line]]:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main, tensorflow=False))
+    sys.exit(command_line.run(main, tensorflow=False))

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tfagents_batch.config import option
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
-class EvaluateCommand(app.PlayCommand):
+class EvaluateCommand(command_line.PlayCommand):
     """Flags of this script."""
 
     episodes: int = option(20, "number of episodes", least=1)
@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> int:
     """Parse flags, play episodes and print the result as one JSON line."""
     from tfagents_batch import api
 
-    command = app.parse(argv, EvaluateCommand)
+    command = command_line.parse(argv, EvaluateCommand)
     if command is None:
         return 0
     result = api.evaluate(
@@ -61,4 +61,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main))
+    sys.exit(command_line.run(main))

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 
 from tfagents_batch.config import option
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
-class ExportCommand(app.AgentCommand):
+class ExportCommand(command_line.AgentCommand):
     """Flags of this script."""
 
     format: str = option(
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch import api
 
-    command = app.parse(argv, ExportCommand)
+    command = command_line.parse(argv, ExportCommand)
     if command is None:
         return 0
     played = command.arguments()
@@ -50,9 +50,9 @@ def main(argv: Sequence[str]) -> int:
         f"{largest:.2g}",
         file=sys.stderr,
     )
-    app.show(done.folder)
+    command_line.show(done.folder)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main))
+    sys.exit(command_line.run(main))

@@ -17,7 +17,7 @@ from tfagents_batch.offline.features.layout import some
 from tfagents_batch.offline.features.settings import FeatureSettings
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.schema import Mode
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ def main(argv: Sequence[str]) -> int:
       Exit status: 65 if a feature has infinite values, so that only the page is
       written; else 0.
     """
-    given = app.flags(argv, (Command, ""), (FeatureSettings, ""))
+    given = command_line.flags(argv, (Command, ""), (FeatureSettings, ""))
     if given is None:
         return 0
     command = config.replace(Command(), given[0])
@@ -82,7 +82,7 @@ def _search(command: Command, settings: FeatureSettings) -> int:
                 print(f"note: feature {each.id}: {name}: {text}", file=sys.stderr)
     if search.problem:
         print(f"error: {search.problem}", file=sys.stderr)
-        return app.EXIT_DATA
+        return command_line.EXIT_DATA
     _write(command, search.specification)
     return 0
 
@@ -96,9 +96,9 @@ def _write(command: Command, found: Specification) -> None:
     for kind in specification.TYPES:
         ids = [i for i, x in found.features.items() if x.feature_type == kind]
         if ids:
-            app.show(f"{kind:17} {len(ids):>6,}  {some(ids)}")
-    app.show(f"sha256 {found.sha256}")
+            command_line.show(f"{kind:17} {len(ids):>6,}  {some(ids)}")
+    command_line.show(f"sha256 {found.sha256}")
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main, tensorflow=False))
+    sys.exit(command_line.run(main, tensorflow=False))

@@ -11,7 +11,7 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import Mode
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 from tfagents_batch.serving.join import JoinConfig, join
 from tfagents_batch.serving.server.decision_log import FEEDBACK_FOLDER
 
@@ -31,7 +31,7 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, join, and print the counts and the folder."""
-    given = app.flags(argv, (Command, ""), (JoinConfig, ""))
+    given = command_line.flags(argv, (Command, ""), (JoinConfig, ""))
     if given is None:
         return 0
     command = config.replace(Command(), given[0])
@@ -43,9 +43,9 @@ def main(argv: Sequence[str]) -> int:
     data = decisions[0] if len(decisions) == 1 else decisions
     summary = join(data, feedback, command.output, command.mode, settings)
     print(summary.text(), file=sys.stderr)
-    app.show(command.output)
+    command_line.show(command.output)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main, tensorflow=False))
+    sys.exit(command_line.run(main, tensorflow=False))

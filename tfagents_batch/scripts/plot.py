@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 from tfagents_batch.training.analysis import curves, figure
 
 TRAIN, EVAL = "episode/return_mean", "eval/return_mean"
@@ -62,7 +62,7 @@ class Panel(NamedTuple):
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write a PNG file and print its path."""
-    command = app.parse(argv, PlotCommand)
+    command = command_line.parse(argv, PlotCommand)
     if command is None:
         return 0
     found = panels(curves.group(command.logdir), command.metric, command.compare)
@@ -186,4 +186,4 @@ def _folded(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main))
+    sys.exit(command_line.run(main))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, and print a line of JSON for each line."""
-    command = app.parse(argv, Command)
+    command = command_line.parse(argv, Command)
     if command is None:
         return 0
     if not command.export:
@@ -40,9 +40,9 @@ def main(argv: Sequence[str]) -> int:
             except OSError as error:
                 raise UserError(f"{command.input}: {error.strerror}") from error
         for line in json_lines.predict(predictor, lines):
-            app.show(line)
+            command_line.show(line)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main, tensorflow=False))
+    sys.exit(command_line.run(main, tensorflow=False))

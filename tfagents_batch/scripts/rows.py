@@ -12,7 +12,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline import schema as schemas
 from tfagents_batch.offline import text_files
 from tfagents_batch.offline.schema import Mode
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.offline.reader import open_rows
     from tfagents_batch.offline.validator import Options, validate
 
-    given = app.flags(argv, (Command, ""), (Options, ""))
+    given = command_line.flags(argv, (Command, ""), (Options, ""))
     if given is None:
         return 0
     command = config.replace(Command(), given[0])
@@ -57,9 +57,9 @@ def main(argv: Sequence[str]) -> int:
             text_files.write(rows.find_schema().to_json(), command.write_schema)
         for notice in rows.notices:
             print(f"notice: {notice}", file=sys.stderr)
-    app.show(report.to_json() if command.json else report.table())
-    return app.EXIT_DATA if report.errors else 0
+    command_line.show(report.to_json() if command.json else report.table())
+    return command_line.EXIT_DATA if report.errors else 0
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main, tensorflow=False))
+    sys.exit(command_line.run(main, tensorflow=False))

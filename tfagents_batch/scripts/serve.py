@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tfagents_batch import config
 from tfagents_batch.config import option
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 from tfagents_batch.serving.server.settings import Settings
 
 
@@ -22,7 +22,7 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, and serve until the process is asked to stop."""
-    given = app.flags(argv, (Command, ""), (Settings, ""))
+    given = command_line.flags(argv, (Command, ""), (Settings, ""))
     if given is None:
         return 0
     config.replace(Command(), given[0])
@@ -33,9 +33,9 @@ def main(argv: Sequence[str]) -> int:
     # Imported here because NumPy takes part of a second.
     from tfagents_batch.serving.server import run
 
-    run.serve(settings, app.show)
+    run.serve(settings, command_line.show)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main, tensorflow=False))
+    sys.exit(command_line.run(main, tensorflow=False))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tfagents_batch.scripts import app, train
+from tfagents_batch.scripts import command_line, train
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
         if (address := peek(given, "address")) not in (None, "auto"):
             ray_session.check_address(address)
     if "tensorflow" not in sys.modules:
-        app.import_tensorflow()
+        command_line.import_tensorflow()
     from tfagents_batch import api
     from tfagents_batch.configs import searches
     from tfagents_batch.distribute.sweep import flags, local, loop, on_ray, results
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
         debug: bool = option(False, "print tracebacks")
 
     variants = flags.variants(given, texts, train.defaults)
-    parsed = app.flags(given, (Command, ""), *variants[0].parts)
+    parsed = command_line.flags(given, (Command, ""), *variants[0].parts)
     if parsed is None:
         return 0
     command = check(replace(Command(), parsed.pop(0)), "--")
@@ -118,15 +118,15 @@ def main(argv: Sequence[str]) -> int:
             raise
         found = results.rows(study, plan)
         results.write(folder / results.FILE, found)
-    app.show(f"{results.table(found)}\n\n{results.summary(found)}")
+    command_line.show(f"{results.table(found)}\n\n{results.summary(found)}")
     if found[0].state != "complete":
         raise TrainingError(
             f"no trial completed; one of them ended with: {found[-1].error}; see "
             f"{results.FILE} and the files output.txt in {folder}"
         )
-    app.show(f"train the best again: {results.command(plan, found[0])}")
+    command_line.show(f"train the best again: {results.command(plan, found[0])}")
     _draw(folder, plan, found)
-    app.show(str(folder / results.FILE))
+    command_line.show(str(folder / results.FILE))
     return 0
 
 
@@ -137,7 +137,7 @@ def _draw(folder: Path, plan: Any, found: Sequence[Any]) -> None:
 
     try:
         figure.draw(folder / figure.FILE, plan, found)
-        app.show(str(folder / figure.FILE))
+        command_line.show(str(folder / figure.FILE))
     except UserError as error:
         _say(f"no figure: {error}")
 
@@ -148,4 +148,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main, tensorflow=False))
+    sys.exit(command_line.run(main, tensorflow=False))

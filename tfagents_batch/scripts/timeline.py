@@ -23,7 +23,7 @@ from tfagents_batch.offline.timeline_config import (
     TimelineConfig,
     from_horizon,
 )
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 65 if the check of the rows found errors, else 0.
     """
-    given = app.flags(argv, (Command, ""), (TimelineConfig, ""))
+    given = command_line.flags(argv, (Command, ""), (TimelineConfig, ""))
     if given is None:
         return 0
     command = config.replace(Command(), given[0])
@@ -101,11 +101,11 @@ def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> in
     with _opened(command, mode, expected, extra) as rows:
         schema = expected or _found(rows, horizon.actions)
         if command.check and not _is_right(command, rows, expected, settings):
-            return app.EXIT_DATA
+            return command_line.EXIT_DATA
         with progress.shown() as tell:
             summary = build(rows, schema, settings, command.output, tell, features)
-    app.show(summary.text())
-    app.show(str(summary.folder))
+    command_line.show(summary.text())
+    command_line.show(str(summary.folder))
     return 0
 
 
@@ -150,7 +150,7 @@ def _is_right(
     )
     report = validate(rows, expected, options)
     if report.errors:
-        app.show(report.table())
+        command_line.show(report.table())
         print("nothing is published", file=sys.stderr)
     elif report.warnings:
         print(report.table(), file=sys.stderr)
@@ -168,8 +168,8 @@ def _import(
     folder, count = partition.write(
         command.input, command.output or "", settings, mode, actions
     )
-    app.show(f"samples  {count:,}")
-    app.show(str(folder))
+    command_line.show(f"samples  {count:,}")
+    command_line.show(str(folder))
     return 0
 
 
@@ -189,4 +189,4 @@ def _found(rows: Any, actions: tuple[str, ...]) -> Schema:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main, tensorflow=False))
+    sys.exit(command_line.run(main, tensorflow=False))

@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 from tfagents_batch.training.runtime.signals import exit_status
 
 # Flags that cannot be used with several seeds.
@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.config import option, peek, replace
     from tfagents_batch.configs import PRESETS
     from tfagents_batch.errors import UserError
-    from tfagents_batch.sources import logged
+    from tfagents_batch.sources import table_settings
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
     data, number = peek(argv, "data"), peek(argv, "seeds")
@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> int:
         subsequent_indent="  ",
         break_on_hyphens=False,
     )
-    parsed = app.flags(argv, *parts, epilog=f"\n\n{presets}")
+    parsed = command_line.flags(argv, *parts, epilog=f"\n\n{presets}")
     if parsed is None:
         return 0
     command, options, of_source, changed = parsed
@@ -94,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
     options |= {"config": command.config, "logdir": command.logdir}
     options["settings"] = changed or None
     if data is not None:
-        options |= {"source": logged.replaced(base.source, of_source)}
+        options |= {"source": table_settings.replaced(base.source, of_source)}
         options["settings"] = api.offline_settings(algorithm, changed)
         options["algorithm"] = algorithm
     elif of_source:
@@ -106,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
     if options.get("progress", True):
         print(_next(runs[0], options), file=sys.stderr)
     for run in runs:
-        app.show(run.logdir)
+        command_line.show(run.logdir)
     stopped = [run for run in runs if not run.finished]
     return exit_status(stopped[0].signal) if stopped else 0
 
@@ -122,14 +122,14 @@ def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any
       UserError: for an unknown name, or flags that exclude each other.
     """
     from tfagents_batch import api
-    from tfagents_batch.sources import logged
+    from tfagents_batch.sources import table_settings
 
     if data is None:
         return api.resolve(algorithm, None, preset, None, {})
     algorithm = api.offline_algorithm(algorithm, preset)
     settings = api.offline_settings(algorithm, None, preset)
     return api.resolve(
-        algorithm, None, preset, settings, {"source": logged.newest(data)}
+        algorithm, None, preset, settings, {"source": table_settings.newest(data)}
     )
 
 
@@ -160,4 +160,4 @@ def _next(run: Any, options: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main, trains=True))
+    sys.exit(command_line.run(main, trains=True))

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tfagents_batch.config import option
-from tfagents_batch.scripts import app
+from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
-class VisualizeCommand(app.PlayCommand):
+class VisualizeCommand(command_line.PlayCommand):
     """Flags of this script."""
 
     outdir: str = option("videos", "folder of the videos")
@@ -26,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     """Parse flags, record episodes and print a line for each."""
     from tfagents_batch import api
 
-    command = app.parse(argv, VisualizeCommand)
+    command = command_line.parse(argv, VisualizeCommand)
     if command is None:
         return 0
     episodes = api.visualize(
@@ -41,4 +41,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(app.run(main))
+    sys.exit(command_line.run(main))

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.dense import Columns, Partition
+from tfagents_batch.offline.table_reader import Columns, Partition
 from tfagents_batch.serving.signature import Signature
 from tfagents_batch.sources.table import MASK, PRESENCE, STATE
 from tfagents_batch.types import EnvSpec

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tfagents_batch import config
-from tfagents_batch.offline import dense
-from tfagents_batch.offline.dense import Partition
+from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.evaluation import evaluate
 from tfagents_batch.offline.evaluation.evaluate import Candidate, Normalize
 from tfagents_batch.offline.evaluation.result import Evaluation
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.layout import layout
+from tfagents_batch.offline.table_reader import Partition
 from tfagents_batch.serving import exporting, fitted_q
 from tfagents_batch.serving.candidate import Function, Served
 from tfagents_batch.serving.signature import Signature
-from tfagents_batch.sources import logged
+from tfagents_batch.sources import table_settings
 from tfagents_batch.training import playing
 
 
@@ -56,7 +56,7 @@ def evaluate_offline(
         evaluation.
     """
     checked = config.replace(EvaluationSettings(), dict(settings or {})).check()
-    found = dense.partition(data)
+    found = table_reader.partition(data)
     evaluate.check(found, checked)
     normalize = _normalize(found)
     with _candidate(policy, found, exploration, checkpoint) as candidate:
@@ -86,7 +86,7 @@ def _candidate(
 
 def _normalize(found: Partition) -> Normalize | None:
     """Return the normalization of the table's features, or None."""
-    known = logged.newest(found.folder).preprocessing()
+    known = table_settings.newest(found.folder).preprocessing()
     if known is None:
         return None
     return functools.partial(twin.normalize, layout(*known))

@@ -111,7 +111,7 @@ class Choice:
     """Choice of the numbers, which change only with ``queue.adjust``.
 
     Args:
-      config: checked ``queue.QueueSettings``.
+      config: checked ``queue_settings.QueueSettings``.
       part: source of a predictor.
       count: number of predictors.
       seed: seed of the search.

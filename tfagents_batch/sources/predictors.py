@@ -60,7 +60,7 @@ class Predictors:
       envs: environments of each predictor, a ``ProcessEnv`` with as many groups as
         workers.
       algorithm: creates the policies.
-      config: checked ``queue.QueueSettings``.
+      config: checked ``queue_settings.QueueSettings``.
       seed: seed of environments and actions.
       info: info columns to report, see ``metrics.episode_info_metrics``.
       placement: the devices; predictors act on the one that collects.

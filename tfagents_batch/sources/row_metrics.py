@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.interfaces import Assessment, BoxAssessment
-from tfagents_batch.offline.dense import Columns
+from tfagents_batch.offline.table_reader import Columns
 
 Metrics = dict[str, float | np.ndarray]
 
@@ -23,8 +23,9 @@ class Rows(NamedTuple):
     Attributes:
       columns: what a program reads, see ``table.used``.
       probability: f32 ``[N]``, of the logged action; NaN if it was not logged.
-      returns: f64 ``[N]``, NaN where unknown, see ``offline.dense.returns``.
-      steps_to_end: i64 ``[N]``, 0 where unknown, see ``offline.dense.steps_to_end``.
+      returns: f64 ``[N]``, NaN where unknown, see ``offline.table_reader.returns``.
+      steps_to_end: i64 ``[N]``, 0 where unknown, see
+        ``offline.table_reader.steps_to_end``.
     """
 
     columns: Columns

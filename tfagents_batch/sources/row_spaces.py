@@ -7,16 +7,16 @@ import numpy as np
 
 from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import dense
-from tfagents_batch.offline.dense import Partition
+from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.schema import is_integer
+from tfagents_batch.offline.table_reader import Partition
 from tfagents_batch.sources.table import FEATURES, MASK, PRESENCE, STATE
 from tfagents_batch.types import EnvSpec
 
 
 def is_masked(found: Partition) -> bool:
     """Return whether observations say which actions are possible."""
-    return found.schema.mode != "continuous" and dense.masked(found)
+    return found.schema.mode != "continuous" and table_reader.masked(found)
 
 
 def observation_space(found: Partition, presence: bool = False) -> gym.Space:
@@ -30,7 +30,7 @@ def observation_space(found: Partition, presence: bool = False) -> gym.Space:
         return gym.spaces.Dict(parts) if presence else numbers
     size = len(schema.actions)
     if schema.mode == "parametric":
-        size = dense.most_candidates(found)
+        size = table_reader.most_candidates(found)
         shape = size, len(schema.action_features)
         parts[FEATURES] = gym.spaces.Box(-np.inf, np.inf, shape, np.float32)
     parts[MASK] = gym.spaces.Box(0, 1, (size,), np.int8)
@@ -45,7 +45,7 @@ def action_space(found: Partition) -> gym.Space:
     """
     schema = found.schema
     if schema.mode == "continuous":
-        low, high = dense.action_bounds(found)
+        low, high = table_reader.action_bounds(found)
         if constant := np.flatnonzero(low == high).tolist():
             names = [f"{schema.action_features[i]} (always {low[i]})" for i in constant]
             raise UserError(
@@ -55,7 +55,7 @@ def action_space(found: Partition) -> gym.Space:
             )
         return gym.spaces.Box(low, high, dtype=np.float32)
     if schema.mode == "parametric":
-        return gym.spaces.Discrete(dense.most_candidates(found))
+        return gym.spaces.Discrete(table_reader.most_candidates(found))
     return gym.spaces.Discrete(len(schema.actions))
 
 
@@ -93,7 +93,7 @@ def _check_bounds(space: gym.spaces.Box, found: Partition) -> None:
     """Check that logged actions are those that an environment can take."""
     for name, low, high, least, most in zip(
         found.schema.action_features,
-        *dense.action_bounds(found),
+        *table_reader.action_bounds(found),
         space.low.reshape(-1),
         space.high.reshape(-1),
         strict=True,

@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.graph import state
-from tfagents_batch.offline import dense
-from tfagents_batch.offline.dense import Columns
+from tfagents_batch.offline import table_reader
+from tfagents_batch.offline.table_reader import Columns
 from tfagents_batch.sources.replay.uniform import integers
 from tfagents_batch.types import Collected, TimeStep, Trajectory
 
@@ -65,7 +65,7 @@ class Table(tf.Module):
     """Source of rows in memory; an ``interfaces.Source``.
 
     Args:
-      blocks: columns of each block, see ``offline.dense.read``; read one by one.
+      blocks: columns of each block, see ``offline.table_reader.read``; read one by one.
       sizes: sizes of the draws.
     """
 
@@ -76,7 +76,9 @@ class Table(tf.Module):
         super().__init__()
         self._sizes = lambda: sizes  # tf.Module rewraps the containers it holds
         whole = len(sizes.blocks) == 1  # then it needs no copy
-        joined = next(blocks) if whole else dense.joined(blocks, sum(sizes.blocks))
+        joined = (
+            next(blocks) if whole else table_reader.joined(blocks, sum(sizes.blocks))
+        )
         self._names = tuple(joined)
         self._dtypes = [tf.as_dtype(x.dtype) for x in joined.values()]
         self._columns = [state.variable(_tensor(x)) for x in joined.values()]
@@ -160,7 +162,7 @@ def used(columns: Columns, masked: bool) -> Columns:
     """Return the columns that a trajectory is made of.
 
     Args:
-      columns: from ``offline.dense.read``.
+      columns: from ``offline.table_reader.read``.
       masked: whether observations say which actions are possible.
     """
     names = _USED if masked else set(_USED) - {"mask"}

@@ -16,7 +16,7 @@ from tfagents_batch import nest, placement, seeds
 from tfagents_batch.graph import constants
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.offline.dense import Columns
+from tfagents_batch.offline.table_reader import Columns
 from tfagents_batch.sources import table
 from tfagents_batch.sources.table import Place, Sizes
 from tfagents_batch.types import Collected

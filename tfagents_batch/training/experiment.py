@@ -108,7 +108,7 @@ class Experiment:
             self.placement, self.cache_off = prepare_devices(
                 config,
                 self.resources,
-                lambda: devices.choose(config, self._seen, self.envs, own),
+                lambda: devices.place_run(config, self._seen, self.envs, own),
             )
             if hasattr(config.source, "check_memory"):
                 config.source.check_memory(self._seen, config, self.placement)

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from tests.learning import gridworld
-from tfagents_batch.offline import dense
+from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline import TimelineConfig, build
 
@@ -90,7 +90,7 @@ def table(folder, logging, rows: int, seed: int, propensities=True, **settings):
     with open_rows(logged) as opened:
         config = TimelineConfig(**given | settings)
         build(opened, opened.find_schema(), config, str(folder))
-    return dense.partition(folder)
+    return table_reader.partition(folder)
 
 
 class Policy:

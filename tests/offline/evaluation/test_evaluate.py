@@ -9,7 +9,7 @@ import pytest
 from tests.offline import made
 from tests.offline.evaluation import grid
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import dense
+from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.evaluation import (
     evaluate,
     logged_rows,
@@ -126,7 +126,7 @@ def test_episodes_that_were_cut_off_count_what_would_have_followed(tmp_path):
     with open_rows(rows) as opened:
         config = TimelineConfig(train_share=0.0, eval_share=1.0, gamma=0.95)
         build(opened, opened.find_schema(), config, tmp_path)
-    found = dense.partition(tmp_path)
+    found = table_reader.partition(tmp_path)
 
     class Often:
         name = "often b"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.offline.samples.imported import ARRAYS, H19, lines, write
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import dense
+from tfagents_batch.offline import table_reader
 
 
 def test_a_timeline_of_horizon_is_a_table(tmp_path):
@@ -17,7 +17,7 @@ def test_a_timeline_of_horizon_is_a_table(tmp_path):
     assert first["next_action"] == "right" and last["next_action"] == ""
     assert first["discount"] == 0.5 and first["step"] == 1
     assert first["split"] == last["split"] == "eval"  # by the hash of "10"
-    columns = dense.read(dense.partition(tmp_path / "table"))
+    columns = table_reader.read(table_reader.partition(tmp_path / "table"))
     assert columns["terminated"].tolist().count(True) == 1
 
 

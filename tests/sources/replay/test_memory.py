@@ -11,8 +11,8 @@ from tests.sources.replay.test_replay import CASES, build
 from tfagents_batch import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.placement import HOST, Placement
-from tfagents_batch.sources.off_policy import ReplaySettings
 from tfagents_batch.sources.replay import memory
+from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import EnvSpec
 

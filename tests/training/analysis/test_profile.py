@@ -10,7 +10,7 @@ from tests.algorithms.cases import named
 from tests.support import linear
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
-from tfagents_batch.sources import on_policy
+from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.analysis import profile
 from tfagents_batch.training.analysis.profile import Profile
 from tfagents_batch.training.config import RunConfig
@@ -21,7 +21,7 @@ CONFIG = RunConfig(
     env="counting",
     num_envs=2,
     num_workers=0,
-    source=on_policy.RolloutSettings(length=10),
+    source=rollout_settings.RolloutSettings(length=10),
     eval_every=0,
     compile="off",
     settings=linear.Config(),

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.config import marked
 from tfagents_batch.errors import EnvError
-from tfagents_batch.sources import on_policy
+from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.compilation import compile_cache, program_store, stablehlo
 from tfagents_batch.training.compilation.program_store import StoredProgram
 from tfagents_batch.training.compilation.stablehlo import Exported
@@ -69,7 +69,7 @@ OTHERS = {
     "env": "Acrobot-v1",
     "settings": ppo.Config(epochs=3),
     "num_envs": 3,
-    "source": on_policy.RolloutSettings(length=7),
+    "source": rollout_settings.RolloutSettings(length=7),
     "log_info": ["x"],
     "precision": "mixed_bfloat16",
     "overlap": True,

@@ -17,7 +17,7 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.native import build
 from tfagents_batch.nn import networks
 from tfagents_batch.scripts import train
-from tfagents_batch.sources import on_policy
+from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
 
@@ -113,7 +113,7 @@ RUNS = {
     "box": configs.PRESETS["pendulum"](),
     "chunks": RunConfig(
         env="CartPole-v1",
-        source=on_policy.RolloutSettings(episodes=4),
+        source=rollout_settings.RolloutSettings(episodes=4),
         num_envs=2,
         settings=ppo.Config(
             objective="both", epochs=2, network=networks.Config(core="gru")

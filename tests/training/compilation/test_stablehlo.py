@@ -15,7 +15,7 @@ from tests.support import linear
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.programs import program
-from tfagents_batch.sources import on_policy
+from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported, NotExportable
 from tfagents_batch.training.config import RunConfig
@@ -25,7 +25,7 @@ RECURRENT = networks.Config(core="gru", hidden=(4,))
 RUNS = {
     "processes": RunConfig(
         env="Pendulum-v1",
-        source=on_policy.RolloutSettings(length=16),
+        source=rollout_settings.RolloutSettings(length=16),
         settings=ppo.Config(
             epochs=2, minibatch_size=16, network=RECURRENT, histograms=False
         ),
@@ -33,7 +33,7 @@ RUNS = {
     "episodes": RunConfig(
         "linear",
         env="tf/CartPole-v1",
-        source=on_policy.RolloutSettings(episodes=4),
+        source=rollout_settings.RolloutSettings(episodes=4),
         settings=linear.Config(),
     ),
 }

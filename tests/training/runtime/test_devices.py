@@ -41,7 +41,7 @@ def machine(monkeypatch):
 
 def choose(observation, **options):
     spec = EnvSpec(8, observation, gymnasium.spaces.Discrete(2), {})
-    return devices.choose(RunConfig(**options), spec, [FakeEnv()])
+    return devices.place_run(RunConfig(**options), spec, [FakeEnv()])
 
 
 def test_images_are_trained_on_a_gpu_if_there_is_one_with_memory(machine):
@@ -68,8 +68,8 @@ def test_networks_of_a_user_have_no_known_width(machine):
     config = RunConfig()
     settings = configs.replace(config.settings, settings)
     config = configs.replace(config, {"settings": settings})
-    assert devices.choose(config, spec, [FakeEnv()]).name == "gpu"
-    assert devices.choose(config, spec, [FakeEnv()], own_network=True).name == "cpu"
+    assert devices.place_run(config, spec, [FakeEnv()]).name == "gpu"
+    assert devices.place_run(config, spec, [FakeEnv()], own_network=True).name == "cpu"
 
 
 def test_a_gpu_that_is_asked_for_must_be_there_and_have_memory(machine, monkeypatch):

@@ -14,7 +14,7 @@ from tests.support import linear
 from tfagents_batch import seeds
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
-from tfagents_batch.sources import on_policy
+from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.video import clips
@@ -24,7 +24,7 @@ CONFIG = RunConfig(
     algorithm="linear",
     env="falling",
     num_envs=2,
-    source=on_policy.RolloutSettings(length=32),
+    source=rollout_settings.RolloutSettings(length=32),
     eval_every=0,
     compile="off",
     compile_cache=False,

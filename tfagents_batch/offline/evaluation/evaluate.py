@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.dense import EVALUATE, Columns, Partition
 from tfagents_batch.offline.evaluation import (
     cells,
     estimators,
@@ -33,6 +32,7 @@ from tfagents_batch.offline.evaluation.logged_rows import Extent
 from tfagents_batch.offline.evaluation.result import Evaluation
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline.evaluation.totals import LEAST, Block, Totals
+from tfagents_batch.offline.table_reader import EVALUATE, Columns, Partition
 
 _BLOCK_ROWS = 200_000  # read at once
 _PADDED = 2_000_000  # numbers of an array of padded episodes

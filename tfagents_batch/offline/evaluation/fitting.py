@@ -8,12 +8,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.dense import EVALUATE, TRAIN, Columns, Partition
 from tfagents_batch.offline.evaluation import cells, logged_rows
 from tfagents_batch.offline.evaluation.cells import Cells
 from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline.evaluation.tabular import Tabular
+from tfagents_batch.offline.table_reader import EVALUATE, TRAIN, Columns, Partition
 
 _ERRORS = 200_000  # rows whose errors are measured, at most
 
@@ -29,7 +29,7 @@ class Candidate(Protocol):
         """Return pi_e(a | s), f ``[N, A]``, in the states of rows.
 
         Args:
-          columns: see ``offline.dense.read``; missing features are NaN.
+          columns: see ``offline.table_reader.read``; missing features are NaN.
           part: "" for the states of decisions, "next_" for those after them.
         """
         ...

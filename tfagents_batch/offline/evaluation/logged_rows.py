@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import dense
-from tfagents_batch.offline.dense import Columns, Partition
+from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.evaluation.episodes import starts
 from tfagents_batch.offline.sql import literal
+from tfagents_batch.offline.table_reader import Columns, Partition
 
 
 class Extent(NamedTuple):
@@ -64,7 +64,7 @@ def extent(found: Partition, split: str) -> Extent:
     facts = ("count(*)", "count(DISTINCT mdp_key)", "max(sequence_number_ordinal)")
     facts += ("count(action_probability)", "min(reward)", "max(reward)")
     own = [f"{fact} {_filter(split)}" for fact in facts]
-    return Extent(*(x or 0 for x in dense.facts(found, *own)))
+    return Extent(*(x or 0 for x in table_reader.facts(found, *own)))
 
 
 def spans(found: Partition, split: str, most: int) -> list[Span]:
@@ -72,8 +72,9 @@ def spans(found: Partition, split: str, most: int) -> list[Span]:
 
     Keys are hashes, so equal ranges of them have nearly equally many episodes.
     """
-    facts = "count(*)", "min(mdp_key)", "max(mdp_key)"
-    rows, low, high = dense.facts(found, *(f"{x} {_filter(split)}" for x in facts))
+    names = "count(*)", "min(mdp_key)", "max(mdp_key)"
+    facts = [f"{x} {_filter(split)}" for x in names]
+    rows, low, high = table_reader.facts(found, *facts)
     if not rows:
         return []
     count = -(-rows // most)
@@ -90,7 +91,7 @@ def read(found: Partition, span: Span) -> tuple[Columns, int]:
     """
     keys = f"mdp_key BETWEEN {int(span.low)} AND {int(span.high)}"
     where = f"split = {literal(span.split)} AND {keys}"
-    columns = dense.episodes(found, where, np.nan)
+    columns = table_reader.episodes(found, where, np.nan)
     key, ordinal = columns["episode"], columns["ordinal"]
     first = starts(key)
     length = np.diff(np.r_[first, len(key)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from tfagents_batch import config
-from tfagents_batch.offline.dense import Partition
 from tfagents_batch.offline.evaluation import cells, estimators, one_step
 from tfagents_batch.offline.evaluation.bootstrap import Bootstrap
 from tfagents_batch.offline.evaluation.estimators import Terms
@@ -20,6 +19,7 @@ from tfagents_batch.offline.evaluation.result import (
 )
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline.evaluation.totals import Totals
+from tfagents_batch.offline.table_reader import Partition
 
 _SUMMED = "direct", "ips", "pdis"  # estimates that are means of episodes
 

@@ -38,7 +38,7 @@ class Replay(tf.Module):
     Args:
       inner: source that collects: ``collect(seed, step)`` returns ``Collected`` with a
         trajectory, whose first step is the last one of the call before.
-      config: ``off_policy.ReplaySettings``.
+      config: ``replay_settings.ReplaySettings``.
       like: Trajectory of tensors or specs with the shapes of a collect; see
         ``outline``.
       wanted: what the algorithm samples: N windows, their length and the updates per

@@ -42,13 +42,13 @@ def check(device: str) -> None:
         raise UserError(f"--device=gpu, but {line.text}; {line.advice}")
 
 
-def choose(
+def place_run(
     config: Any,
     spec: EnvSpec,
     envs: Sequence[Env],
     own_network: bool = False,
 ) -> Placement:
-    """Choose where a run collects and updates, see ``placement.choose``.
+    """Say where a run collects and updates, see ``placement.choose``.
 
     Args:
       config: config of the run.

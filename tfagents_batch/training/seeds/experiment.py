@@ -85,7 +85,7 @@ class SeedsExperiment:
         self.placement, cache_off = experiment.prepare_devices(
             config,
             self.resources,
-            lambda: devices.choose(config, train_env.spec, (train_env,)),
+            lambda: devices.place_run(config, train_env.spec, (train_env,)),
         )
         self.report = experiment.report(self.resources, cache_off, self.placement)
         self.report["seeds"] = self.run_seeds

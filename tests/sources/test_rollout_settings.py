@@ -8,8 +8,8 @@ import tfagents_batch as tfb
 from tests.sources.cases import Counter
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources.episodes import Episodes
-from tfagents_batch.sources.on_policy import RolloutSettings
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.sources.rollout_settings import RolloutSettings
 from tfagents_batch.training.config import RunConfig, with_options
 
 

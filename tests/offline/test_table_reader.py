@@ -3,17 +3,17 @@ import pytest
 
 from tests.offline import timelines
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import dense
+from tfagents_batch.offline import table_reader
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     folder = tmp_path_factory.mktemp("walks")
-    return dense.partition(timelines.build(folder, timelines.walks(masked=True)))
+    return table_reader.partition(timelines.build(folder, timelines.walks(masked=True)))
 
 
 def test_rows_become_numbers(table):
-    columns = dense.read(table)
+    columns = table_reader.read(table)
     cell = columns["state"].argmax(-1)
     after = columns["next_state"].argmax(-1)
     right = columns["action"] == 1
@@ -28,12 +28,12 @@ def test_rows_become_numbers(table):
     assert columns["mask"][:, 1].all() and not columns["next_mask"][ends].any()
     np.testing.assert_allclose(columns["discount"], 0.99)
     np.testing.assert_allclose(columns["probability"], np.where(cell > 0, 0.5, 1))
-    assert dense.masked(table)
+    assert table_reader.masked(table)
 
 
 def columns_of(table, *names):
     """Return the columns and the values of these for each row."""
-    columns = dense.read(table)
+    columns = table_reader.read(table)
     return columns, list(zip(*(columns[x].tolist() for x in names), strict=True))
 
 
@@ -42,14 +42,14 @@ def test_next_actions_are_unknown_only_at_the_end_of_an_episode(table):
     _, rows = columns_of(table, *names)
     actions = {(e, k): action for e, k, action, _ in rows}
     for e, k, _, after in rows:
-        assert after == actions.get((e, k + 1), dense.UNKNOWN)
+        assert after == actions.get((e, k + 1), table_reader.UNKNOWN)
 
 
 def test_returns_are_known_where_an_episode_has_ended(table):
     columns, rows = columns_of(table, "episode", "ordinal", "terminated")
     ends = {e: k for e, k, end in rows if end}
     assert ends
-    for (e, k, _), value in zip(rows, dense.returns(columns), strict=True):
+    for (e, k, _), value in zip(rows, table_reader.returns(columns), strict=True):
         expected = 0.99 ** (ends[e] - k) if e in ends else np.nan
         assert value == pytest.approx(expected, nan_ok=True)
 
@@ -57,7 +57,7 @@ def test_returns_are_known_where_an_episode_has_ended(table):
 def test_steps_to_the_end_are_known_where_an_episode_has_ended(table):
     columns, rows = columns_of(table, "episode", "ordinal", "terminated")
     ends = {e: k for e, k, end in rows if end}
-    found = dense.steps_to_end(columns)
+    found = table_reader.steps_to_end(columns)
     for (e, k, _), steps in zip(rows, found, strict=True):
         assert steps == (ends[e] + 1 - k if e in ends else 0)
 
@@ -73,22 +73,24 @@ def test_returns_and_steps_of_a_few_rows():
         "discount": np.array([np.nan, 0.5, 0.25, 0.5, 0.5, 0.25], np.float32),
     }
     expected = [10, np.nan, 4 + 0.25 * 10, 7, 6, 3 + 0.25 * 6]
-    np.testing.assert_array_equal(dense.returns(columns), expected)
-    np.testing.assert_array_equal(dense.steps_to_end(columns), [2, 3, 4, 1, 1, 3])
+    np.testing.assert_array_equal(table_reader.returns(columns), expected)
+    np.testing.assert_array_equal(
+        table_reader.steps_to_end(columns), [2, 3, 4, 1, 1, 3]
+    )
 
 
 def test_blocks_are_all_rows_in_order(tmp_path):
     rows = timelines.walks(30)
-    table = dense.partition(timelines.build(tmp_path, rows))
-    blocks = dense.blocks(table, 50)
+    table = table_reader.partition(timelines.build(tmp_path, rows))
+    blocks = table_reader.blocks(table, 50)
     assert sum(block.rows for block in blocks) == table.rows
-    whole = dense.read(table)
-    parts = [dense.read(table, block) for block in blocks]
+    whole = table_reader.read(table)
+    parts = [table_reader.read(table, block) for block in blocks]
     for name, column in whole.items():
         np.testing.assert_array_equal(column, np.concatenate([x[name] for x in parts]))
-    found = [dense.training_rows(table, block) for block in blocks]
+    found = [table_reader.training_rows(table, block) for block in blocks]
     assert found == [x["trains"].sum() for x in parts]
-    kept = dense.of_split(table, dense.EVALUATE, 10**6)
+    kept = table_reader.of_split(table, table_reader.EVALUATE, 10**6)
     assert len(kept["reward"]) == (~whole["trains"]).sum()
 
 
@@ -100,10 +102,10 @@ def test_parametric_actions_are_numbers_of_candidates(tmp_path):
             if name in row:
                 row[name] = [features[x] for x in row[name]]
         rows.append(row | {"action": features[row["action"]]})
-    table = dense.partition(timelines.build(tmp_path, rows, "parametric"))
-    columns = dense.read(table)
+    table = table_reader.partition(timelines.build(tmp_path, rows, "parametric"))
+    columns = table_reader.read(table)
     assert columns["candidates"].shape == (table.rows, 2, 2)
-    assert dense.most_candidates(table) == 2
+    assert table_reader.most_candidates(table) == 2
     chosen = columns["candidates"][np.arange(table.rows), columns["action"]]
     assert set(map(tuple, chosen)) == {(-1.0, 0.0), (1.0, 0.5)}
     cell = columns["state"].argmax(-1)
@@ -112,19 +114,19 @@ def test_parametric_actions_are_numbers_of_candidates(tmp_path):
 
 def test_a_folder_without_a_timeline_is_refused(tmp_path):
     with pytest.raises(UserError, match="has no timeline; expected a folder"):
-        dense.partition(tmp_path)
+        table_reader.partition(tmp_path)
 
 
 def test_a_timeline_that_is_made_again_ends_the_reading_of_the_old_one(tmp_path):
-    table = dense.partition(timelines.build(tmp_path, timelines.walks(30)))
-    blocks = dense.blocks(table, 50)
+    table = table_reader.partition(timelines.build(tmp_path, timelines.walks(30)))
+    blocks = table_reader.blocks(table, 50)
     timelines.build(tmp_path, timelines.walks(30))
     for read in (
-        lambda: dense.read(table),
-        lambda: dense.read(table, blocks[0]),
-        lambda: dense.blocks(table, 50),
-        lambda: dense.training_rows(table, blocks[0]),
-        lambda: dense.of_split(table, dense.TRAIN, 10),
+        lambda: table_reader.read(table),
+        lambda: table_reader.read(table, blocks[0]),
+        lambda: table_reader.blocks(table, 50),
+        lambda: table_reader.training_rows(table, blocks[0]),
+        lambda: table_reader.of_split(table, table_reader.TRAIN, 10),
     ):
         with pytest.raises(UserError, match=r"part-.* is gone: .* made again.*Start"):
             read()
@@ -134,4 +136,4 @@ def test_numbers_that_float32_lacks_are_refused(tmp_path):
     reward = "reward * 1e39 + 1e39"
     data = timelines.build(tmp_path, timelines.walks(5), custom_reward=reward)
     with pytest.raises(UserError, match=r"beyond float32.*\de\+39.*--custom_reward"):
-        dense.read(dense.partition(data))
+        table_reader.read(table_reader.partition(data))

@@ -16,12 +16,12 @@ from tfagents_batch import config, machine
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
-from tfagents_batch.offline import dense
-from tfagents_batch.offline.dense import Columns, Partition
+from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.features import specification, twin
 from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.manifest import FEATURES as FEATURES_FILE
+from tfagents_batch.offline.table_reader import Columns, Partition
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import row_spaces
 from tfagents_batch.sources.reports import KEPT, TRAINED, Reporter
@@ -81,20 +81,20 @@ class TableSettings:
         """Whether rows stay in their files."""
         if self.stream is not None:
             return self.stream
-        found = dense.partition(self.data)
+        found = table_reader.partition(self.data)
         known = self.preprocessing()
         columns = None if known is None else layout(*known).size
-        size = found.rows * dense.row_bytes(found.schema, columns)
+        size = found.rows * table_reader.row_bytes(found.schema, columns)
         return _is_large(found.folder, size)
 
     @property
     def fingerprint(self) -> str:
         """Text that changes with the rows, see ``interfaces.Experience``."""
-        return dense.partition(self.data).fingerprint
+        return table_reader.partition(self.data).fingerprint
 
     def names(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Return the names of actions and ids of features, see ``Experience``."""
-        schema = dense.partition(self.data).schema
+        schema = table_reader.partition(self.data).schema
         return tuple(schema.actions), tuple(schema.features)
 
     def preprocessing(self) -> tuple[Specification, tuple[int, ...]] | None:
@@ -103,7 +103,7 @@ class TableSettings:
         Raises:
           UserError: if it cannot be read, or has features that the rows do not have.
         """
-        found = dense.partition(self.data)
+        found = table_reader.partition(self.data)
         given = None
         if self.features:
             given = specification.read(self.features)
@@ -165,7 +165,7 @@ class TableSettings:
         Raises:
           UserError: if the environment's spaces do not fit the rows.
         """
-        found = dense.partition(self.data)
+        found = table_reader.partition(self.data)
         self._check_rows(run, found)
         action = row_spaces.action_space(found)
         if recipe.env:
@@ -193,9 +193,9 @@ class TableSettings:
     ) -> Table | TableStream:
         """Read the rows, or begin to, see ``interfaces.Experience``."""
         del envs, seed
-        found = dense.partition(self.data)
-        every = dense.blocks(found, self.block_rows)
-        counts = {block: dense.training_rows(found, block) for block in every}
+        found = table_reader.partition(self.data)
+        every = table_reader.blocks(found, self.block_rows)
+        counts = {block: table_reader.training_rows(found, block) for block in every}
         counts = {block: count for block, count in counts.items() if count}
         if not counts:
             raise UserError(
@@ -208,7 +208,7 @@ class TableSettings:
         prepared, missing = self._preparation(found)
 
         def read(number: int) -> Columns:
-            raw = dense.read(found, blocks[number], missing, dense.TRAIN)
+            raw = table_reader.read(found, blocks[number], missing, table_reader.TRAIN)
             return used(prepared(raw), masked)
 
         if self.streams:
@@ -221,27 +221,27 @@ class TableSettings:
 
         As many rows for training as there are for evaluation have TD errors, too.
         """
-        found = dense.partition(self.data)
-        kept = self._reported(found, dense.EVALUATE, _REPORTED)
+        found = table_reader.partition(self.data)
+        kept = self._reported(found, table_reader.EVALUATE, _REPORTED)
         size = len(kept.returns)
-        trained = self._reported(found, dense.TRAIN, size or _REPORTED)
+        trained = self._reported(found, table_reader.TRAIN, size or _REPORTED)
         rows = {TRAINED: trained, KEPT: kept}
         rows = {tag: x for tag, x in rows.items() if len(x.returns)}
         names = found.schema.actions
         if found.schema.mode == "parametric":
-            names = map(str, range(dense.most_candidates(found)))
+            names = map(str, range(table_reader.most_candidates(found)))
         target = self.target_action_distribution
         return Reporter(algorithm, rows, tuple(names), placement, target)
 
     def _reported(self, found: Partition, split: str, most: int) -> Rows:
         """Return the first rows of a split with what is known of each."""
         prepared, missing = self._preparation(found)
-        columns = prepared(dense.of_split(found, split, most, missing))
+        columns = prepared(table_reader.of_split(found, split, most, missing))
         return Rows(
             used(columns, row_spaces.is_masked(found)),
             columns["probability"],
-            dense.returns(columns),
-            dense.steps_to_end(columns),
+            table_reader.returns(columns),
+            table_reader.steps_to_end(columns),
         )
 
     def _preparation(
@@ -275,7 +275,7 @@ def newest(data: str | os.PathLike[str] | None) -> TableSettings:
     """
     if not data:
         return TableSettings()
-    return TableSettings(str(dense.partition(data).folder.absolute()))
+    return TableSettings(str(table_reader.partition(data).folder.absolute()))
 
 
 def replaced(settings: TableSettings, changes: dict[str, Any]) -> TableSettings:
