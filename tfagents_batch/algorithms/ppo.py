@@ -15,7 +15,7 @@ from tfagents_batch.algorithms.ppo_penalty import AdaptiveKL
 from tfagents_batch.algorithms.ppo_settings import Config
 from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph import batches, forward, minibatch
+from tfagents_batch.graph import batches, epochs, forward
 from tfagents_batch.graph.batches import Batch
 from tfagents_batch.interfaces import VERSION, Updated
 from tfagents_batch.metrics import Metrics
@@ -161,7 +161,7 @@ class PPO(tf.Module):
             sums = {name: total + metrics[name] for name, total in sums.items()}
             return sums, count + 1, stopped
 
-        sums, count, _ = minibatch.loop(
+        sums, count, _ = epochs.loop(
             train,
             (dict.fromkeys(names, 0.0), 0.0, False),
             rows,

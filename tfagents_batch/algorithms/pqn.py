@@ -21,7 +21,7 @@ from tfagents_batch.algorithms.shared import (
     optimization,
 )
 from tfagents_batch.config import inherited, number, option
-from tfagents_batch.graph import minibatch
+from tfagents_batch.graph import epochs
 from tfagents_batch.graph.inputs import InputSchedule
 from tfagents_batch.interfaces import (
     Accepts,
@@ -189,7 +189,7 @@ class PQN(tf.Module):
             metrics |= found
             return {name: x + metrics[name] for name, x in sums.items()}, count + 1
 
-        sums, count = minibatch.loop(
+        sums, count = epochs.loop(
             train,
             (dict.fromkeys(METRICS, 0.0), 0.0),
             rows,

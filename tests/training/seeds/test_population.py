@@ -23,7 +23,7 @@ from tests.training.test_loop import Records
 from tfagents_batch import seeds
 from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.errors import TrainingError, UserError
-from tfagents_batch.graph import minibatch
+from tfagents_batch.graph import epochs
 from tfagents_batch.metrics import Limit, Mean
 from tfagents_batch.nn import networks
 from tfagents_batch.training.config import RunConfig, with_options
@@ -121,7 +121,7 @@ def test_each_seed_has_its_own_minibatches_and_stops_by_itself():
     def train(seed):
         options = {"epochs": 3, "minibatch_size": 4, "seed": seed}
         stop = lambda count: count >= seed  # noqa: E731
-        return minibatch.loop(visit, 0, rows, mask, stop=stop, **options)
+        return epochs.loop(visit, 0, rows, mask, stop=stop, **options)
 
     def one(pair):
         return functional.call([weight], [pair[0]], train, pair[1])
