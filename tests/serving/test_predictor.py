@@ -97,6 +97,9 @@ def test_the_state_of_a_recurrent_policy_goes_out_and_in(tmp_path):
     assert answer["action"].tolist() == [1, 0]
     answer = predictor.act([[-0.5], [0.5]], [True, False], answer["state"])
     assert answer["state"][0].tolist() == [[-0.5], [0.0]]
+    for state in (None, answer["state"]):  # one value for all rows
+        answer = predictor.act([[2.0], [3.0]], episode_start=True, state=state)
+        assert answer["state"][0].tolist() == [[2.0], [3.0]]
 
 
 def test_pixels_stay_uint8(tmp_path):

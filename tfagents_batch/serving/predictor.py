@@ -105,8 +105,9 @@ class Predictor:
         Args:
           observations: array ``[B, ...]``, or dicts and tuples of them as in the
             observation space. Pixels stay uint8.
-          episode_start: bool ``[B]``, recurrent policies only: where the state starts
-            anew. Without it, all of them if ``state`` is None, else none.
+          episode_start: bool ``[B]``, or one for all rows; recurrent policies only:
+            where the state starts anew. Without it, all of them if ``state`` is None,
+            else none.
           state: recurrent policies only: ``state`` of the answer before.
           noise: noise that selects the actions; None draws it.
 
