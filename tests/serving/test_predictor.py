@@ -150,6 +150,11 @@ def truncate(folder):
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def rename_noise(folder):
+    inputs = json.loads((folder / "export.json").read_text())["inputs"]
+    exports.change(folder, inputs=[inputs[0], inputs[1] | {"name": "noises"}])
+
+
 def cut_parity(folder):
     path = folder / "parity.npz"
     path.write_bytes(path.read_bytes()[:1000])
@@ -172,6 +177,26 @@ def cut_parity(folder):
         ),
         (lambda x: exports.change(x, schema=2), "has schema 2; this version reads"),
         (lambda x: exports.change(x, inputs=[{}]), "lacks or misstates 'name'"),
+        (lambda x: exports.change(x, inputs=[]), "lacks or misstates inputs"),
+        (lambda x: exports.change(x, outputs=[]), "complete export: .* in the model"),
+        (rename_noise, "complete export: noise, noises are in the model or in"),
+        (lambda x: exports.change(x, model="../a/model.onnx"), "misstates model"),
+        (
+            lambda x: exports.change(x, action_space={"type": "Discrete", "start": 0}),
+            "complete export: .* lacks or misstates n of a Discrete",
+        ),
+        (
+            lambda x: exports.change(
+                x, observation_space={"type": "Tuple", "spaces": [{"type": "Text"}]}
+            ),
+            "complete export: .* misstates a space of the type 'Text'",
+        ),
+        (
+            lambda x: exports.change(x, action_space={"type": "Tuple", "spaces": []}),
+            "complete export: .* misstates action_space",
+        ),
+        (lambda x: exports.change(x, actions=["a"]), "misstates actions"),
+        (lambda x: exports.change(x, name="run\udcff"), "surrogates not allowed"),
     ],
 )
 def test_a_spoilt_export_is_refused(tmp_path, spoil, message):
