@@ -244,10 +244,30 @@ def test_lines_of_json_are_predicted_in_order(named, tmp_path, monkeypatch, caps
     expected = predictor.predict({"state": states, "action_mask": masks})
     assert [x["action"] for x in found] == expected["action"].tolist()
     assert found[1]["action_name"] == "right"
-    wrong = '{"observation": {"0": 1}}\n{"observation": {"5": 1}}\n'
-    monkeypatch.setattr("sys.stdin", io.StringIO(wrong))
-    with pytest.raises(UserError, match="line 2: observation has the unknown feature"):
-        script.main([f"--export={named}"])
-    monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
-    with pytest.raises(UserError, match="line 1: the body is no JSON"):
-        script.main([f"--export={named}"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            b'{"observation": {"0": 1}}\n{"observation": {"5": 1}}\n',
+            "line 2: observation has the unknown feature",
+        ),
+        (b"no\n", "line 1: the body is no JSON"),
+        (b'{"observation": {"0": "\xff"}}\n', "line 1: the body is no JSON: 'utf-8'"),
+        (b'{"observations": [{"0": 1}]}\n', 'line 1: expected an object with "obs'),
+        (b'{"observation": {"0": 1}, "mdp_id": "a"}\n', "line 1: expected an object"),
+        (b'{"possible_actions": [0]}\n', "line 1: expected an object"),
+    ],
+)
+@pytest.mark.parametrize("from_file", [True, False])
+def test_a_wrong_line_is_named(named, tmp_path, monkeypatch, lines, message, from_file):
+    flags = [f"--export={named}"]
+    if from_file:
+        (tmp_path / "lines").write_bytes(lines)
+        flags.append(f"--input={tmp_path / 'lines'}")
+    else:
+        stdin = io.TextIOWrapper(io.BytesIO(lines), "ascii", "surrogateescape")
+        monkeypatch.setattr("sys.stdin", stdin)
+    with pytest.raises(UserError, match=message):
+        script.main(flags)
