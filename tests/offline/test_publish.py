@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.offline import publish
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -42,6 +42,15 @@ def test_an_error_leaves_the_old_partition(tmp_path):
         raise KeyError
     assert contents(target) == {"old"}
     assert {x.name for x in tmp_path.iterdir()} == {".lock", target.name}
+
+
+def test_an_error_of_saving_is_said_once(tmp_path):
+    with (
+        pytest.raises(SaveError, match=r"^rows cannot be written$"),
+        publish.folder(tmp_path / "a"),
+    ):
+        raise SaveError("rows cannot be written")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_second_writer_is_refused(tmp_path):

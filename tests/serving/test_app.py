@@ -131,6 +131,10 @@ def test_a_recurrent_state_is_sent_back_by_the_client(serve, tmp_path, name):
         ({"observation": [1.0], "state": [[NAN]]}, "state[0][0] is nan"),
         ({"observation": [1.0], "episode_start": False}, "there is no state"),
         ({"observation": [1.0], "episode_start": "x"}, "episode_start is 'x'"),
+        (
+            {"observation": [1.0], "episode_start": 1},
+            "episode_start is 1; expected true or false",
+        ),
     ],
 )
 def test_a_wrong_state_is_named(serve, tmp_path, body, message):

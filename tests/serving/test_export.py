@@ -291,6 +291,27 @@ def test_parity_finds_a_wrong_policy_whose_values_are_tiny():
     assert any(x.startswith("action differs") for x in problems)
 
 
+def test_actions_of_equal_values_still_need_probabilities():
+    policy, spec = cases.policy_of("dqn", "vector", "discrete")
+    for x in policy.network.trainable_variables[-2:]:
+        x.assign(x * 0)
+    signature = Signature(policy, spec, 0, 0.0)
+    given = parity.inputs(signature, spec.observation_space)
+
+    def problems(propensity):
+        def other(rows):
+            found = decided(signature, rows)
+            found["action"][0] += 1
+            found["propensity"][0] = propensity
+            return found
+
+        return parity.compare(signature, other, given)[0].problems
+
+    assert problems(1.0) == ()
+    for wrong in (np.nan, -0.5, 1.5):
+        assert problems(wrong) == ("propensity is not between 0 and 1 in all rows",)
+
+
 ODD = gs.Dict(
     {
         "A": gs.Box(-1, 1, (2,)),

@@ -97,6 +97,9 @@ def test_the_state_of_a_recurrent_policy_goes_out_and_in(tmp_path):
     assert answer["action"].tolist() == [1, 0]
     answer = predictor.act([[-0.5], [0.5]], [True, False], answer["state"])
     assert answer["state"][0].tolist() == [[-0.5], [0.0]]
+    for state in (None, answer["state"]):  # one value for all rows
+        answer = predictor.act([[2.0], [3.0]], episode_start=True, state=state)
+        assert answer["state"][0].tolist() == [[2.0], [3.0]]
 
 
 def test_pixels_stay_uint8(tmp_path):
@@ -147,6 +150,11 @@ def truncate(folder):
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def rename_noise(folder):
+    inputs = json.loads((folder / "export.json").read_text())["inputs"]
+    exports.change(folder, inputs=[inputs[0], inputs[1] | {"name": "noises"}])
+
+
 def cut_parity(folder):
     path = folder / "parity.npz"
     path.write_bytes(path.read_bytes()[:1000])
@@ -169,6 +177,26 @@ def cut_parity(folder):
         ),
         (lambda x: exports.change(x, schema=2), "has schema 2; this version reads"),
         (lambda x: exports.change(x, inputs=[{}]), "lacks or misstates 'name'"),
+        (lambda x: exports.change(x, inputs=[]), "lacks or misstates inputs"),
+        (lambda x: exports.change(x, outputs=[]), "complete export: .* in the model"),
+        (rename_noise, "complete export: noise, noises are in the model or in"),
+        (lambda x: exports.change(x, model="../a/model.onnx"), "misstates model"),
+        (
+            lambda x: exports.change(x, action_space={"type": "Discrete", "start": 0}),
+            "complete export: .* lacks or misstates n of a Discrete",
+        ),
+        (
+            lambda x: exports.change(
+                x, observation_space={"type": "Tuple", "spaces": [{"type": "Text"}]}
+            ),
+            "complete export: .* misstates a space of the type 'Text'",
+        ),
+        (
+            lambda x: exports.change(x, action_space={"type": "Tuple", "spaces": []}),
+            "complete export: .* misstates action_space",
+        ),
+        (lambda x: exports.change(x, actions=["a"]), "misstates actions"),
+        (lambda x: exports.change(x, name="run\udcff"), "surrogates not allowed"),
     ],
 )
 def test_a_spoilt_export_is_refused(tmp_path, spoil, message):
@@ -216,10 +244,30 @@ def test_lines_of_json_are_predicted_in_order(named, tmp_path, monkeypatch, caps
     expected = predictor.predict({"state": states, "action_mask": masks})
     assert [x["action"] for x in found] == expected["action"].tolist()
     assert found[1]["action_name"] == "right"
-    wrong = '{"observation": {"0": 1}}\n{"observation": {"5": 1}}\n'
-    monkeypatch.setattr("sys.stdin", io.StringIO(wrong))
-    with pytest.raises(UserError, match="line 2: observation has the unknown feature"):
-        script.main([f"--export={named}"])
-    monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
-    with pytest.raises(UserError, match="line 1: the body is no JSON"):
-        script.main([f"--export={named}"])
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (
+            b'{"observation": {"0": 1}}\n{"observation": {"5": 1}}\n',
+            "line 2: observation has the unknown feature",
+        ),
+        (b"no\n", "line 1: the body is no JSON"),
+        (b'{"observation": {"0": "\xff"}}\n', "line 1: the body is no JSON: 'utf-8'"),
+        (b'{"observations": [{"0": 1}]}\n', 'line 1: expected an object with "obs'),
+        (b'{"observation": {"0": 1}, "mdp_id": "a"}\n', "line 1: expected an object"),
+        (b'{"possible_actions": [0]}\n', "line 1: expected an object"),
+    ],
+)
+@pytest.mark.parametrize("from_file", [True, False])
+def test_a_wrong_line_is_named(named, tmp_path, monkeypatch, lines, message, from_file):
+    flags = [f"--export={named}"]
+    if from_file:
+        (tmp_path / "lines").write_bytes(lines)
+        flags.append(f"--input={tmp_path / 'lines'}")
+    else:
+        stdin = io.TextIOWrapper(io.BytesIO(lines), "ascii", "surrogateescape")
+        monkeypatch.setattr("sys.stdin", stdin)
+    with pytest.raises(UserError, match=message):
+        script.main(flags)

@@ -179,13 +179,15 @@ def test_a_replaced_folder_is_loaded(tmp_path):
         wait_until(lambda: server.ask("/v1/model")[1]["step"] == 7)
 
 
-def test_another_address_needs_a_token(simple, monkeypatch):
+@pytest.mark.parametrize("flags", [(), ("--token=secret",)])
+def test_another_address_needs_a_token(simple, monkeypatch, flags):
     monkeypatch.delenv("TFAGENTS_BATCH_TOKEN", raising=False)
     message = "host=0.0.0.0 can be reached from other machines; pass --token"
     with pytest.raises(UserError, match=message):
         script.main([f"--export={simple}", "--host=0.0.0.0"])
-    monkeypatch.setenv("TFAGENTS_BATCH_TOKEN", "secret")
-    with served.process(simple, "--host=0.0.0.0") as server:
+    if not flags:
+        monkeypatch.setenv("TFAGENTS_BATCH_TOKEN", "secret")
+    with served.process(simple, "--host=0.0.0.0", *flags) as server:
         assert server.ask("/v1/act", {"observation": X})[0] == 401
         server.headers["Authorization"] = "Bearer secret"
         assert server.ask("/v1/act", {"observation": X})[0] == 200

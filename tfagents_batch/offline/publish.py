@@ -68,6 +68,8 @@ def folder(target: Path) -> Iterator[Path]:
         staged.mkdir(parents=True)
         yield staged
         replace(staged, target)
+    except SaveError:
+        raise
     except OSError as error:
         raise SaveError(f"{target} cannot be written: {first_line(error)}") from error
     finally:

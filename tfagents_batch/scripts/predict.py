@@ -33,10 +33,10 @@ def main(argv: Sequence[str]) -> int:
 
     predictor = Predictor.load(command.export)
     with contextlib.ExitStack() as stack:
-        lines = sys.stdin
+        lines = sys.stdin.buffer
         if command.input != "-":
             try:
-                lines = stack.enter_context(open(command.input, encoding="utf-8"))
+                lines = stack.enter_context(open(command.input, "rb"))
             except OSError as error:
                 raise UserError(f"{command.input}: {error.strerror}") from error
         for line in json_lines.predict(predictor, lines):

@@ -148,7 +148,7 @@ def read(folder: str | Path, call: Call = directly) -> Description:
     except OSError as error:
         raise UserError(f"{folder / FILE} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise _broken(folder, f"{FILE} is no JSON ({error})") from None
+        raise broken(folder, f"{FILE} is no JSON ({error})") from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         found = data.get("schema") if isinstance(data, dict) else data
         raise UserError(
@@ -164,10 +164,10 @@ def read(folder: str | Path, call: Call = directly) -> Description:
         description = _description(folder, data)
         hashes = dict(data["sha256"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _broken(folder, f"{FILE} lacks or misstates {error}") from None
+        raise broken(folder, f"{FILE} lacks or misstates {error}") from None
     for name in (data["model"], PARITY_ROWS):
         if name not in hashes:
-            raise _broken(folder, f"{FILE} has no sha256 of {name}")
+            raise broken(folder, f"{FILE} has no sha256 of {name}")
     for name, expected in hashes.items():
         _check_hash(folder, name, expected, call)
     return description
@@ -194,7 +194,18 @@ def difference(one: Description, other: Description) -> str:
 
 
 def _description(folder: Path, data: dict[str, Any]) -> Description:
-    model = str(data["model"])
+    model, inputs = str(data["model"]), tuple(map(_array, data["inputs"]))
+    if Path(model).name != model:
+        raise ValueError(f"model {model!r}, which is no file of the folder")
+    json.dumps(data, ensure_ascii=False).encode()  # rows and answers have its texts
+    paths = {each.path for each in inputs if each.role == "observation"}
+    if _paths(data["observation_space"]) != paths:
+        raise ValueError("inputs, which are not those of observation_space")
+    space, names = data["action_space"], data.get("actions")
+    if _paths(space) != {()}:
+        raise ValueError(f"action_space {space['type']!r}")
+    if names is not None and len(names) != space.get("n"):
+        raise ValueError(f"actions, which has {len(names)} names")
     optional = {name: data.get(name) for name in ("actions", "features")}
     return Description(
         folder=folder,
@@ -208,10 +219,33 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
         action_space=dict(data["action_space"]),
         mask=data.get("mask"),
         presence=data.get("presence"),
-        inputs=tuple(map(_array, data["inputs"])),
+        inputs=inputs,
         outputs=tuple(map(_array, data["outputs"])),
         **{name: None if x is None else tuple(x) for name, x in optional.items()},
     )
+
+
+# What the JSON of a space has, see ``spaces.to_json``.
+_ENTRIES = {
+    "Box": {"shape", "dtype"},
+    "Discrete": {"n", "start"},
+    "MultiDiscrete": {"nvec", "start"},
+    "MultiBinary": {"n"},
+}
+
+
+def _paths(space: dict[str, Any]) -> set[tuple[str | int, ...]]:
+    """Return the paths to the parts of a space; refuse parts that are incomplete."""
+    kind = space["type"]
+    if kind in ("Dict", "Tuple"):
+        inner = space["spaces"]
+        pairs = inner.items() if kind == "Dict" else enumerate(inner)
+        return {(key, *path) for key, part in pairs for path in _paths(part)}
+    if kind not in _ENTRIES:
+        raise ValueError(f"a space of the type {kind!r:.50}")
+    if missing := _ENTRIES[kind] - space.keys():
+        raise ValueError(f"{', '.join(sorted(missing))} of a {kind}")
+    return {()}
 
 
 def _array(data: dict[str, Any]) -> Array:
@@ -232,16 +266,17 @@ def _check_hash(folder: Path, name: str, expected: str, call: Call) -> None:
             found = call(hashlib.file_digest, file, "sha256").hexdigest()
         size = path.stat().st_size
     except OSError as error:
-        raise _broken(folder, f"{name} cannot be read: {error.strerror}") from error
+        raise broken(folder, f"{name} cannot be read: {error.strerror}") from error
     if found != expected:
-        raise _broken(
+        raise broken(
             folder,
             f"{name} ({size:,} bytes) is truncated or was changed: its sha256 is "
             f"{found[:12]}..., and {FILE} says {expected[:12]}...",
         )
 
 
-def _broken(folder: Path, what: str) -> UserError:
+def broken(folder: Path, what: str) -> UserError:
+    """Return the error of an export that lacks something, or misstates it."""
     return UserError(f"{folder} is no complete export: {what}; export or copy it again")
 
 

@@ -96,8 +96,8 @@ def memory(
     Args:
       description: of the export.
       state: state of the answer before, or None.
-      start: where an episode starts. Without it, everywhere if ``state`` is None, else
-        nowhere.
+      start: where an episode starts; one bool is for all rows. Without it, everywhere
+        if ``state`` is None, else nowhere.
       count: rows of a batch; None for a single decision.
 
     Raises:
@@ -106,7 +106,9 @@ def memory(
     inputs = description.with_role("state")
     (first,) = description.with_role("episode_start")
     rows, batch = (() if count is None else (count,)), count is not None
-    start = np.full(rows, state is None) if start is None else start
+    start = state is None if start is None else start
+    if isinstance(start, (bool, np.bool_)):
+        start = np.full(rows, start)
     start = to_array(start, first, "episode_start", batch=batch)
     if state is None:
         if not start.all():

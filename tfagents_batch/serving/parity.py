@@ -97,13 +97,20 @@ def compare(signature: Signature, run: Run, given: Arrays) -> tuple[Parity, Arra
             problems.append(f"{name} is {_kind(wrong)}; expected {_kind(right)}")
             continue
         kept = slice(None) if name not in _OF_ACTION else ~ties
+        if name in _PROBABILITIES and not _between_0_and_1(wrong[ties]):
+            problems.append(f"{name} is not between 0 and 1 in all rows")
         difference, problem = _differ(name, wrong[kept], right[kept])
         differences[name] = difference
         problems += problem
     return Parity(size, differences, tuple(problems)), expected
 
 
-_OF_ACTION = "action", "propensity", "probabilities"  # which a tie changes
+_PROBABILITIES = "propensity", "probabilities"
+_OF_ACTION = "action", *_PROBABILITIES  # which a tie changes
+
+
+def _between_0_and_1(x: np.ndarray) -> bool:
+    return bool(((x >= 0) & (x <= 1 + ABSOLUTE)).all())  # False for NaN
 
 
 def _differ(name: str, found: np.ndarray, right: np.ndarray) -> tuple[float, list[str]]:

@@ -89,6 +89,7 @@ class Predictor:
                 f"{description.model} cannot be loaded by ONNX Runtime "
                 f"{onnxruntime.__version__}: {error}"
             ) from error
+        _check_names(description, session)
         predictor = cls(description, session, seed)
         predictor._check_parity(call)
         return predictor
@@ -105,8 +106,9 @@ class Predictor:
         Args:
           observations: array ``[B, ...]``, or dicts and tuples of them as in the
             observation space. Pixels stay uint8.
-          episode_start: bool ``[B]``, recurrent policies only: where the state starts
-            anew. Without it, all of them if ``state`` is None, else none.
+          episode_start: bool ``[B]``, or one for all rows; recurrent policies only:
+            where the state starts anew. Without it, all of them if ``state`` is None,
+            else none.
           state: recurrent policies only: ``state`` of the answer before.
           noise: noise that selects the actions; None draws it.
 
@@ -220,6 +222,18 @@ class Predictor:
                     f"such as {found[far][0]:.6g} instead of {expected[far][0]:.6g}; "
                     "export again, or use the ONNX Runtime of the export"
                 )
+
+
+def _check_names(description: Description, session: Any) -> None:
+    """Refuse a model with other inputs or outputs than its description has."""
+    given = {x.name for x in (*session.get_inputs(), *session.get_outputs())}
+    expected = {x.name for x in (*description.inputs, *description.outputs)}
+    if given != expected:
+        raise described.broken(
+            description.folder,
+            f"{', '.join(sorted(given ^ expected))} are in the model or in "
+            f"{described.FILE}, but not in both",
+        )
 
 
 def _check_rows(feeds: Arrays) -> None:

@@ -42,6 +42,12 @@ def test_the_numbers_of_three_slates_are_those_of_reagent():
     assert stochastic["ips"] == pytest.approx(7.75, **EXACT)
 
 
+def test_no_weight_gives_no_self_normalized_estimate():
+    with np.errstate(invalid="ignore"):
+        found = estimates(REWARD, np.zeros(3), MODEL_LOGGED, MODEL_EXPECTED)
+    assert {name for name, x in found.items() if np.isnan(x)} == {"snips", "sndr"}
+
+
 def test_switch_is_ips_at_the_largest_weight_and_the_direct_method_at_0():
     # The rows of ReAgent's test; the logged actions are 0 and 1.
     policy, reward = np.array([[0.6, 0.4], [0.7, 0.3]]), np.array([1.0, 0.0])

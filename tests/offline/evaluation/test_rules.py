@@ -170,6 +170,12 @@ def test_a_wrong_rule_is_one_line(tmp_path, limits, message):
     assert "\n" not in str(error.value)
 
 
+def test_names_are_checked_without_a_file():
+    for limits in ({"guards": {"clicks": [0, 1]}}, {"most_actions": {"sent": 0.5}}):
+        with pytest.raises(UserError, match=r"names (clicks|sent); expected names"):
+            rules.decide(evaluation(), Rules(**limits))
+
+
 @pytest.mark.parametrize("text", ["[]", "{", None])
 def test_a_file_that_has_no_rules_is_one_line(tmp_path, text):
     path = tmp_path / "rules.json"

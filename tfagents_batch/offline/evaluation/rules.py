@@ -161,8 +161,12 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
 
     Args:
       given: the evaluation.
-      rules: checked limits, see ``read`` and ``check_names``.
+      rules: checked limits, see ``read``.
+
+    Raises:
+      UserError: if they name actions or metrics that the evaluation does not have.
     """
+    check_names(rules, tuple(given.diagnostics.served), given.metrics)
     estimator, other = _deciding(given, rules)
     limits = tuple(_actions(given, rules))
     value = _value(given, rules, estimator)

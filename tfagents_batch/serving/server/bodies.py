@@ -111,9 +111,7 @@ def feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
         "reward": float(finite(body["reward"], "reward", _LARGEST)),
     }
     for name in ("terminated", "truncated"):
-        if (value := body.get(name)) is not None:
-            if not isinstance(value, bool):
-                raise UserError(f"{name} is {value!r:.80}; expected true or false")
+        if (value := _flag(body, name)) is not None:
             line[name] = value
     if line.get("terminated") and line.get("truncated"):
         raise UserError("both terminated and truncated are true; expected one of them")
@@ -137,7 +135,7 @@ def feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
 def _decision(body: dict[str, Any], reader: Reader) -> Decision:
     found = reader.read(body["observation"], body.get("possible_actions"))
     if reader.description.is_recurrent:
-        asked = body.get("state"), body.get("episode_start")
+        asked = body.get("state"), _flag(body, "episode_start")
         found.arrays.update(memory(reader.description, *asked))
     elif body.get("state") is not None:
         raise UserError("state is given, but this policy has none; leave it out")
@@ -160,6 +158,13 @@ def _check_keys(body: dict[str, Any], known: set[str]) -> None:
         raise UserError(
             f"the body has the unknown key {name!r:.50}; {hint(name, known)}"
         )
+
+
+def _flag(body: dict[str, Any], name: str) -> bool | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise UserError(f"{name} is {value!r:.80}; expected true or false")
+    return value
 
 
 def _text(value: Any, name: str) -> str:

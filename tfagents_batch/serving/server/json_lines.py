@@ -12,14 +12,16 @@ from tfagents_batch.serving.server import acting, bodies
 from tfagents_batch.serving.server.observations import Decision, Reader
 
 BATCH = 256
+_KEYS = {"observation", "possible_actions"}
 
 
-def predict(predictor: Predictor, lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines of JSON: the greedy action, values, probabilities.
+def predict(predictor: Predictor, lines: Iterable[bytes]) -> Iterator[str]:
+    """Yield a line of JSON for each line: the greedy action, values, probabilities.
 
     Args:
       predictor: of an export that is not recurrent.
-      lines: requests as to ``/v1/predict`` of the server.
+      lines: ``{"observation": ...}`` as to ``/v1/predict`` of the server, with
+        ``possible_actions`` if the policy has an action mask.
 
     Raises:
       UserError: naming the line that is wrong, or for a recurrent policy.
@@ -36,9 +38,15 @@ def predict(predictor: Predictor, lines: Iterable[str]) -> Iterator[str]:
         yield from map(json.dumps, acting.split(description, outputs))
 
 
-def _decisions(reader: Reader, lines: Iterable[str]) -> Iterator[Decision]:
+def _decisions(reader: Reader, lines: Iterable[bytes]) -> Iterator[Decision]:
     for number, line in enumerate(lines, 1):
         try:
-            yield from bodies.decisions(bodies.parse(line.encode()), reader)[0]
+            asked = bodies.parse(line)
+            if not {"observation"} <= asked.keys() <= _KEYS:
+                raise UserError(
+                    'expected an object with "observation", and "possible_actions" for '
+                    "a policy with an action mask, but no other keys"
+                )
+            yield reader.read(asked["observation"], asked.get("possible_actions"))
         except UserError as error:
             raise UserError(f"line {number}: {error}") from error
