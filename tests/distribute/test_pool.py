@@ -16,14 +16,17 @@ from tests.support.counting import Counting
 from tfagents_batch import algorithms, machine, nest
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.distribute import (
+    memory,
     pool,
     pools,
+    ray_workers,
     spark_workers,
     storing,
     wire,
     worker,
 )
 from tfagents_batch.distribute.ray_pool import RayPool
+from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped, UserError
 from tfagents_batch.interfaces import VERSION, RemotePlan
@@ -247,6 +250,12 @@ WRONG = {
     "did you mean 'pool.cpus'": {"pool": "ray", "pool_options": {"cpu": 2}},
     "pool_workers is 4, but pool is none": {"pool_workers": 4},
     "both given": {"pool": RayPool(workers=2), "pool_workers": 2},
+    "the pool has 3 workers": {
+        "pool": "ray",
+        "pool_workers": 3,
+        "pool_options": {"workers": 2},
+    },
+    "create their own": {"env": gymnasium.make("CartPole-v1")},
     "env is a list": {"env": [counting] * 8},
     "rollout.wait_for is 2": {"rollout": {"wait_for": 2}},
     "queue.predictors is 2": {"algorithm": "ga3c", "queue": {"predictors": 2}},
@@ -267,8 +276,16 @@ def test_what_cannot_be_is_said_before_anything_starts(local, text, tmp_path):
     assert not local and not list(tmp_path.iterdir())
 
 
-def test_more_workers_than_memory_are_refused(monkeypatch):
+@pytest.mark.parametrize(
+    ("start", "settings", "text"),
+    [
+        (ray_workers.start, RayPool(workers=6), "6 workers of 762.9 MiB"),
+        (ray_workers.start, RayPool(workers=3, memory=2**31), "3 workers of 2.00 GiB"),
+        (spark_workers.start, SparkPool(workers=6), "6 workers of 762.9 MiB"),
+    ],
+)
+def test_more_workers_than_memory_are_refused(monkeypatch, start, settings, text):
     monkeypatch.setattr(machine, "available_bytes", lambda: 4 * 2**30)
-    spark_workers.check_memory(5)
-    with pytest.raises(UserError, match=r"6 workers of 762.9 MiB need more than"):
-        spark_workers.check_memory(6)
+    memory.check(5)
+    with pytest.raises(UserError, match=f"{text} need more than the 4.00 GiB of free"):
+        start(settings, job())

@@ -4,12 +4,15 @@ import importlib.util
 import json
 import socket
 import time
+from unittest import mock
 
 import psutil
 import pytest
 
 from tests.support import python
-from tfagents_batch.distribute import ray_session
+from tfagents_batch.distribute import ray_session, wire
+from tfagents_batch.distribute.ray_pool import RayPool
+from tfagents_batch.distribute.ray_workers import RayWorkers
 from tfagents_batch.errors import UserError
 
 pytestmark = pytest.mark.skipif(
@@ -144,6 +147,15 @@ def test_a_cluster_that_refuses_says_what_to_do(monkeypatch, error, advice):
         ray_session.session(f"127.0.0.1:{server.getsockname()[1]}", 1),
     ):
         pass
+
+
+def test_a_full_memory_of_ray_is_one_line():
+    ray = mock.MagicMock(exceptions=ray_session.require().exceptions)
+    ray.put.side_effect = ray.exceptions.ObjectStoreFullError("full\nof arrays")
+    workers = RayWorkers(ray, RayPool(workers=1), b"")
+    order = wire.Order(0, seed=7, start=3, step=0, version=1)
+    with pytest.raises(UserError, match=r"^weights .*give Ray more memory.*$"):
+        workers.submit(0, order, {})
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):

@@ -12,10 +12,11 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.distribute import episode_env
-from tfagents_batch import seeds
+from tfagents_batch import algorithms, seeds
 from tfagents_batch.distribute import spark_workers, wire
-from tfagents_batch.distribute.agents import DistributedAgents
+from tfagents_batch.distribute.agents import DistributedAgents, SampledTrajs
 from tfagents_batch.distribute.spark_pool import SparkPool
+from tfagents_batch.distribute.worker import Job
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.offline.engines import session
@@ -32,8 +33,8 @@ SETTINGS = {"network": {"hidden": [8]}}
 
 
 @pytest.fixture
-def spark():
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+def spark(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     with session.started("local[2,4]") as found:
         yield found
 
@@ -70,6 +71,8 @@ def test_partitions_change_nothing_and_equal_episodes_alone(spark, tmp_path):
         [stats.mean, stats.std, stats.least, stats.most],
         [lengths.mean(), lengths.std(ddof=1), lengths.min(), lengths.max()],
     )
+    none = SampledTrajs(spark, spark.sparkContext.parallelize([], 1), None)
+    assert none.statistics() == (0, None, 0.0, None, None, 0)
 
     make = episode_env.maker(tmp_path, fails=True)  # and nothing is tried again
     agents = DistributedAgents(spark, make, 1)
@@ -93,8 +96,20 @@ def test_a_master_that_does_not_answer_is_refused_at_once():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         spark_workers.check_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
-    with pytest.raises(UserError, match="nothing answers at Spark's address 127"):
+    text = "nothing answers at Spark's address 127.*such as spark://10.0.0.1:7077"
+    with pytest.raises(UserError, match=text):
         spark_workers.check_master(f"spark://127.0.0.1:{port}")
+
+
+def test_the_python_of_sparks_workers_is_not_left_in_the_environment(monkeypatch):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    config = RunConfig(algorithm="reinforce", num_envs=1, num_workers=0)
+    kind = algorithms.REGISTRY["reinforce"][0]
+    job = Job(EnvRecipe("CartPole-v1"), config, kind, None, 0, 1)
+    workers, _ = spark_workers.start(SparkPool(workers=1, tasks=1), job)
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    workers.close()
+    assert "PYSPARK_PYTHON" not in os.environ
 
 
 def test_tasks_are_a_divisor_that_few_workers_share():

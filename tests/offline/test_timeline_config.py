@@ -79,7 +79,6 @@ def test_a_file_of_the_last_horizon_is_read():
     [
         ({"startDS": "1"}, "unknown key of Horizon 'startDS'; did you mean 'startDs'?"),
         ({"query": {"tableSampel": 1}}, "did you mean 'tableSample'?"),
-        ([], "is no JSON object"),
         ({"query": 3}, "query is 3; expected an object"),
         ({"tableSample": 0}, "tableSample is 0.0; expected more than 0"),
         ({"tableSample": "all"}, "tableSample is 'all'; expected a number"),

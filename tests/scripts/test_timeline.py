@@ -124,10 +124,12 @@ def test_a_given_schema_orders_the_actions(run, tmp_path):
         ),
         (["--input=a", "--output=t", "--nstep=2"], "did you mean --n_step"),
         (["--input=a", "--output=t", "--horizon=no.json"], "^no.json cannot be read"),
+        (["--input=a", "--output=t", "--horizon=3.json"], "^3.json is 3; expected an"),
         (["--input=a", "--output=t", "--schema=no.json"], "^no.json cannot be read"),
     ],
 )
 def test_bad_flags_are_user_errors(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "3.json").write_text("3")
     with pytest.raises(UserError, match=message):
         timeline.main(arguments)

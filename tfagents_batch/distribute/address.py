@@ -10,12 +10,13 @@ from tfagents_batch.errors import UserError
 CONNECT_SECONDS = 5.0
 
 
-def check(engine: str, addresses: Sequence[str], advice: str) -> None:
+def check(engine: str, addresses: Sequence[str], example: str, advice: str) -> None:
     """Check within seconds that something listens at one of several addresses.
 
     Args:
       engine: its name, for the error.
       addresses: ``host:port`` each.
+      example: an address as the user writes it.
       advice: what to do if nothing answers.
 
     Raises:
@@ -30,5 +31,5 @@ def check(engine: str, addresses: Sequence[str], advice: str) -> None:
             reason = error
     raise UserError(
         f"nothing answers at {engine}'s address {','.join(addresses)} ({reason}); "
-        f"expected host:port, such as 10.0.0.1:6379; {advice}"
+        f"expected host:port, such as {example}; {advice}"
     )

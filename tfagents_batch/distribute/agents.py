@@ -35,15 +35,16 @@ class Statistics(NamedTuple):
 
     Attributes:
       episodes: their number, without those of failed environments.
-      mean, std, least, most: of their returns; ``std`` is the sample's, with n - 1.
+      mean, least, most: of their returns; None without episodes.
+      std: the sample's, with n - 1; 0 for fewer than two episodes.
       steps: number of steps of all of them.
     """
 
     episodes: int
-    mean: float
+    mean: float | None
     std: float
-    least: float
-    most: float
+    least: float | None
+    most: float | None
     steps: int
 
 
@@ -143,6 +144,8 @@ class SampledTrajs:
         """Return statistics of the returns, computed in Spark."""
         rows = self._pieces.flatMap(_rows)
         found = rows.map(operator.itemgetter(1)).stats()
+        if not found.count():
+            return Statistics(0, None, 0.0, None, None, 0)
         steps = rows.map(operator.itemgetter(2)).sum()
         std = found.sampleStdev() if found.count() > 1 else 0.0
         ends = found.min(), found.max()

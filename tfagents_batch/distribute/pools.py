@@ -62,17 +62,18 @@ def experience(
                 )
         return None
     config = config.check()
-    workers = config.pool_workers
-    settings = {} if workers is None else {"workers": workers}
-    settings |= config.pool_options
+    settings = dict(config.pool_options)
+    if config.pool_workers is not None:
+        settings["workers"] = config.pool_workers
     pool = configs.replace(POOLS[config.pool](), settings, "pool.")
     if profile:
         raise UserError(
             "profile measures the parts of one process, but the run has a pool; leave "
             "one of them out"
         )
+    _check_recipe(recipe)
     pool = pool.check(config.num_envs)
-    _check(pool, config, recipe)
+    _check_source(pool, config)
     return PoolExperience(pool, network)
 
 
@@ -146,22 +147,12 @@ def start(pool: Any, job: Job) -> tuple[Workers, dict[str, Any]]:
     return start(pool, job)
 
 
-def _check(pool: Any, config: RunConfig, recipe: EnvRecipe) -> None:
-    """Refuse what cannot be collected by a pool.
-
-    Args:
-      pool: checked settings of the pool.
-      config: checked config of the run.
-      recipe: the environments.
-
-    Raises:
-      UserError: for the environments, or a setting of the source.
-    """
-    source = config.source
-    if not hasattr(source, "remote_plan"):
+def _check_recipe(recipe: EnvRecipe) -> None:
+    """Refuse environments that the workers of a pool cannot create."""
+    if recipe.exists:
         raise UserError(
-            f"pool is {pool.name}, but the run learns from {source.name}; a pool "
-            "collects in environments: leave --pool out"
+            f"env is an instance of {type(recipe.env).__name__}, but the workers of a "
+            "pool create their own; pass a name, or a function that creates one"
         )
     if isinstance(recipe.env, (list, tuple)):
         raise UserError(
@@ -170,6 +161,16 @@ def _check(pool: Any, config: RunConfig, recipe: EnvRecipe) -> None:
         )
     if recipe.has_workers:
         recipe.constructor()  # which looks the name up, long before a worker would
+
+
+def _check_source(pool: Any, config: RunConfig) -> None:
+    """Refuse a source whose experience the workers of a pool cannot collect."""
+    source = config.source
+    if not hasattr(source, "remote_plan"):
+        raise UserError(
+            f"pool is {pool.name}, but the run learns from {source.name}; a pool "
+            "collects in environments: leave --pool out"
+        )
     plan = source.remote_plan(config, pool.parts)
     if pool.episodes_only and not plan.whole:
         raise UserError(

@@ -7,9 +7,8 @@ from typing import ClassVar, Literal, Self
 
 from tfagents_batch import config
 from tfagents_batch.config import option
+from tfagents_batch.distribute.memory import WORKER_BYTES
 from tfagents_batch.errors import UserError
-
-WORKER_BYTES = 800_000_000  # TensorFlow, a small network, environments
 
 
 @dataclasses.dataclass(frozen=True)

@@ -98,7 +98,8 @@ def check_address(address: str) -> None:
       UserError: if nothing answers.
     """
     address = address.removeprefix("ray://")
-    addresses.check("Ray", [address], "start the head there (ray start --head)")
+    example, advice = "10.0.0.1:6379", "start the head there (ray start --head)"
+    addresses.check("Ray", [address], example, advice)
 
 
 def spilled_bytes(ray: Any) -> int:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tfagents_batch.distribute import ray_session, wire, worker
+from tfagents_batch.distribute import memory, ray_session, wire, worker
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.errors import (
@@ -115,7 +115,7 @@ class RayWorkers:
         """Give a worker an order, see ``pool.Workers``."""
         self._check_open()
         if self._sent[0] != order.version:
-            self._sent = order.version, self._ray.put(weights)
+            self._sent = order.version, self._put(weights)
         self._give(worker, order, self._sent[1])
 
     def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
@@ -211,6 +211,15 @@ class RayWorkers:
                 raise Stopped("the workers were closed") from None
             raise WorkerCrashed(_reason(error), worker=index) from None
 
+    def _put(self, weights: Arrays) -> Any:
+        try:
+            return self._ray.put(weights)
+        except self._ray.exceptions.RayError as error:
+            raise UserError(
+                f"weights cannot be put into Ray's memory ({first_line(error)}); give "
+                "Ray more memory (ray start --object-store-memory)"
+            ) from None
+
     def _give(self, index: int, order: Order, weights: Any) -> None:
         has, self._has[index] = self._has[index], order.version
         needed = None if has == order.version else weights
@@ -286,6 +295,8 @@ class _Given(NamedTuple):
 def start(settings: RayPool, job: worker.Job) -> tuple[RayWorkers, dict[str, Any]]:
     """Start actors, see ``pools.start``."""
     sent = wire.pickled(job)
+    if settings.address is None:
+        memory.check(settings.workers, settings.memory)
     with contextlib.ExitStack() as stack:
         cpus = max(os.cpu_count() or 1, math.ceil(settings.workers * settings.cpus))
         ray = stack.enter_context(ray_session.session(settings.address, cpus))

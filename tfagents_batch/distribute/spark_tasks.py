@@ -34,13 +34,11 @@ def player(
     versions = wire.versions()  # of the run
 
     def play(orders: Iterator[Order | None]) -> Iterator[Any]:
+        sent = None if weights is None else weights.value
         for order in orders:
             try:
                 worker = _worker(name, job, versions)
-                if order is None:
-                    found = worker.facts()
-                else:
-                    found = worker.collect(order, weights.value)
+                found = worker.facts() if order is None else worker.collect(order, sent)
             except Exception as error:
                 found = wire.portable(error)
             yield found

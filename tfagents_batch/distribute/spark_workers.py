@@ -12,14 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Any
 
-from tfagents_batch import machine
-from tfagents_batch.distribute import address, wire
-from tfagents_batch.distribute.ray_pool import WORKER_BYTES
+from tfagents_batch.distribute import address, memory, wire
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.distribute.spark_tasks import player
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.distribute.worker import Job
-from tfagents_batch.errors import EnvError, Stopped, UserError, first_line
+from tfagents_batch.errors import EnvError, Stopped, first_line
 from tfagents_batch.metrics import Metrics, Sum
 from tfagents_batch.offline.engines import session
 
@@ -167,11 +165,13 @@ def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
     sent = wire.pickled(job)
     with contextlib.ExitStack() as stack:
         if settings.master is None:
-            check_memory(settings.workers)
+            memory.check(settings.workers)
         else:
             check_master(settings.master)
-        # Spark would take whichever python3 it finds first.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if "PYSPARK_PYTHON" not in os.environ:
+            # Else Spark would take whichever python3 it finds first.
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+            stack.callback(os.environ.pop, "PYSPARK_PYTHON", None)
         master = settings.master or f"local[{settings.workers},{_RETRIES}]"
         spark = stack.enter_context(session.started(master))
         workers = SparkWorkers(spark, settings, sent)
@@ -179,21 +179,6 @@ def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
         facts = workers.facts()
         workers.closing = stack.pop_all()
     return workers, facts
-
-
-def check_memory(workers: int) -> None:
-    """Refuse more workers than fit into the free memory of this machine.
-
-    Raises:
-      UserError: if they do not fit.
-    """
-    free = machine.available_bytes()
-    if free is not None and workers * WORKER_BYTES > free:
-        raise UserError(
-            f"{workers} workers of {machine.amount(WORKER_BYTES)} need more than the "
-            f"{machine.amount(free)} of free memory; lower --pool_workers, or give the "
-            "address of a larger cluster"
-        )
 
 
 def check_master(master: str) -> None:
@@ -204,7 +189,8 @@ def check_master(master: str) -> None:
     """
     if master.startswith("spark://"):
         masters = master.removeprefix("spark://").split(",")
-        address.check("Spark", masters, "start the master there")
+        example = "spark://10.0.0.1:7077"
+        address.check("Spark", masters, example, "start the master there")
 
 
 def _cause(error: Exception) -> str:

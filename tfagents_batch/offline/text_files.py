@@ -10,11 +10,11 @@ from typing import Any
 from tfagents_batch.errors import SaveError, UserError
 
 
-def read_json(path: str | Path) -> Any:
-    """Return the content of a JSON file, compressed if its name ends in ``.gz``.
+def read_json(path: str | Path) -> dict[str, Any]:
+    """Return the object of a JSON file, compressed if its name ends in ``.gz``.
 
     Raises:
-      UserError: if it cannot be read, or is no JSON.
+      UserError: if it cannot be read, or is no JSON, or no object.
     """
     path = Path(path)
     try:
@@ -24,9 +24,12 @@ def read_json(path: str | Path) -> Any:
         why = getattr(error, "strerror", None) or error
         raise UserError(f"{path} cannot be read: {why}") from None
     try:
-        return json.loads(text)
+        found = json.loads(text)
     except ValueError as error:
         raise UserError(f"{path} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} is {found!r:.80}; expected an object with keys")
+    return found
 
 
 def write(text: str, path: str | Path) -> None:

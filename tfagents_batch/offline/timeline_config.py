@@ -188,8 +188,6 @@ def from_horizon(given: Mapping[str, Any]) -> FromHorizon:
 
 def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of "timeline" and "query" beside those outside."""
-    if not isinstance(given, Mapping):
-        raise UserError(f"{given!r:.80} is no JSON object; expected keys of Horizon")
     found = {k: v for k, v in given.items() if k not in ("timeline", "query")}
     for part in ("timeline", "query"):
         inner = given.get(part, {})

@@ -1,15 +1,18 @@
 """Tests of sweeps whose trainings are a fake that takes no time."""
 
+import contextlib
 import csv
 import os
 import select
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import tfagents_batch as tfb
 from tfagents_batch.distribute.sweep import figure, local, loop, results, storage
 from tfagents_batch.distribute.sweep.plan import Plan
 from tfagents_batch.distribute.sweep.search import Choices, Range
@@ -169,7 +172,31 @@ def test_a_folder_of_another_sweep_is_refused(tmp_path, plan, text):
         pass
 
 
-def test_a_file_that_is_no_study_of_a_sweep_is_refused(tmp_path):
+@pytest.mark.parametrize("name", ["mine", storage.NAME])
+def test_a_study_that_this_command_did_not_make_is_refused(tmp_path, name):
+    import optuna
+
+    with storage._connected(tmp_path / storage.FILE) as other:
+        study = optuna.create_study(storage=other, study_name=name)
+        study.add_trial(optuna.create_trial(value=1.0))
+    with pytest.raises(UserError, match="did not make"):
+        sweep(tmp_path)
+    with storage._connected(tmp_path / storage.FILE) as other:
+        assert optuna.get_all_study_names(other) == [name]
+
+
+def test_a_study_of_another_version_of_optuna_is_refused(tmp_path):
+    with storage.opened(tmp_path, PLAN):
+        pass
+    with contextlib.closing(sqlite3.connect(tmp_path / storage.FILE)) as database:
+        database.execute("update version_info set schema_version = 999")
+        database.execute("update alembic_version set version_num = 'v999'")
+        database.commit()
+    with pytest.raises(UserError, match="is of a version of Optuna other than"):
+        sweep(tmp_path)
+
+
+def test_a_path_that_cannot_be_used_is_refused(tmp_path):
     (tmp_path / storage.FILE).write_text("something else" * 1000)
     with (
         pytest.raises(UserError, match="cannot be read"),
@@ -215,6 +242,14 @@ def test_results_are_a_file_a_table_a_command_and_a_figure(tmp_path):
     assert results.command(DOING, found[0]) == again
     figure.draw(tmp_path / figure.FILE, DOING, found)
     assert (tmp_path / figure.FILE).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_file_of_the_working_folder_does_not_replace_a_module_of_python(tmp_path):
+    (tmp_path / "ctypes.py").write_text("raise SystemExit('the wrong ctypes')")
+    command = [*local.PROGRAM, str(os.getpid()), "--version"]
+    options = {"env": os.environ | {"PYTHONPATH": str(ROOT)}, "text": True}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, **options)
+    assert done.stdout.strip() == tfb.__version__, done.stderr
 
 
 def test_several_jobs_divide_the_cores(monkeypatch):

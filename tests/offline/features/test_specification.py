@@ -61,6 +61,14 @@ def test_horizons_form_is_read_and_written(name, tmp_path):
     assert horizon_form.read(path) == found
 
 
+@pytest.mark.parametrize("entry", [3, "{", {"mean": 1}])
+def test_a_wrong_entry_of_horizons_form_is_named(entry, tmp_path):
+    path = tmp_path / "horizon.json"
+    path.write_text(json.dumps(HORIZON | {"3": entry}))
+    with pytest.raises(UserError, match=r"json: feature 3 is .* not Horizon's form; e"):
+        horizon_form.read(path)
+
+
 def wrong(**changes):
     content = specification.to_dict(GIVEN) | changes
     return {k: x for k, x in content.items() if x is not None}

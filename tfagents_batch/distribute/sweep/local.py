@@ -1,7 +1,4 @@
-"""Trainings as processes of this machine, each with its share of the cores.
-
-Run as a program, this module trains, and ends with its sweep, even if that is killed.
-"""
+"""Trainings as processes of this machine, each with its share of the cores."""
 
 from __future__ import annotations
 
@@ -21,8 +18,15 @@ from tfagents_batch.envs.shared import cpus
 # Starts a command, whose output is appended to a file. Returns a process with ``poll``,
 # ``terminate`` and ``kill`` as of ``subprocess.Popen``; the last one ends all.
 Launch = Callable[[Sequence[str], Path], Any]
+_START = """
+import sys
+if sys.path[0] == "":  # as the installed command: the working folder comes last
+    sys.path.append(sys.path.pop(0))
+from tfagents_batch.distribute.sweep import local
+local.main()
+"""
 # Its arguments are the number of the process that it ends with, "train" and flags.
-PROGRAM = (sys.executable, "-m", "tfagents_batch.distribute.sweep.local")
+PROGRAM = (sys.executable, "-c", _START)
 GRACE_SECONDS = 5.0  # from SIGTERM to SIGKILL
 _POLL_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
@@ -98,14 +102,11 @@ def end_with(parent: int) -> None:
 
 
 def main() -> None:
-    """Run a command of the package; the first argument is the process of the sweep."""
+    """Run a command of the package, and end with its sweep, even if that is killed.
+
+    The first argument is the process of the sweep.
+    """
     end_with(int(sys.argv.pop(1)))
-    if not sys.flags.safe_path:  # as the installed command: the working folder is last
-        sys.path.append(sys.path.pop(0))
     from tfagents_batch import __main__ as commands
 
     commands.main()
-
-
-if __name__ == "__main__":
-    main()

@@ -80,6 +80,13 @@ def _study(storage: Any, folder: Path, plan: Plan, prune: bool) -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    found = optuna.get_all_study_summaries(storage, include_best_trial=False)
+    own = next((each for each in found if each.study_name == NAME), None)
+    if found and (own is None or (own.n_trials and _PLAN not in own.user_attrs)):
+        raise UserError(
+            f"{folder / FILE} has a study of Optuna that this command did not make; "
+            "pass another --logdir"
+        )
     pruner: Any = optuna.pruners.NopPruner()
     if prune:
         pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
@@ -117,7 +124,14 @@ def _connected(path: Path) -> Iterator[Any]:
 
     url = URL.create("sqlite", database=os.fspath(path.absolute()))
     options = {"connect_args": {"timeout": _LOCKED_SECONDS}}
-    storage = optuna.storages.RDBStorage(url.render_as_string(), engine_kwargs=options)
+    name = url.render_as_string()
+    try:
+        storage = optuna.storages.RDBStorage(name, engine_kwargs=options)
+    except RuntimeError as error:
+        raise UserError(
+            f"{path} is of a version of Optuna other than the installed "
+            f"{optuna.__version__}; install that one, or pass another --logdir"
+        ) from error
     try:
         yield storage
     finally:

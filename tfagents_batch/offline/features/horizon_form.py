@@ -22,14 +22,15 @@ def read(path: str | Path) -> Specification:
     Raises:
       UserError: if it cannot be read, or is in another form.
     """
-    given = text_files.read_json(path)
-    try:
-        features = {name: json.loads(entry) for name, entry in given.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise UserError(
-            f'{path} is not in Horizon\'s form ({error}); expected {{"<id>": "<JSON of '
-            'the feature>"}, as its normalization writes it'
-        ) from None
+    features = {}
+    for name, entry in text_files.read_json(path).items():
+        try:
+            features[name] = json.loads(entry)
+        except (TypeError, ValueError):
+            raise UserError(
+                f"{path}: feature {name} is {entry!r:.80}, which is not Horizon's form;"
+                ' expected {"<id>": "<JSON of the feature>"}'
+            ) from None
     content = {"version": specification.VERSION, "gate": _GATE, "features": features}
     return specification.from_dict(content, str(path))
 

@@ -18,7 +18,9 @@ PART = 0.8  # of the available memory that a replay may take
 def required_bytes(config: Any, spec: EnvSpec, window: int) -> int:
     """Return the bytes of a replay's variables, without what acting records.
 
-    They are those of the device in force, see ``graph.state.kept``.
+    What acting records is known only once networks exist; policies of this package that
+    learn from a replay record nothing. The bytes are those of the device in force, see
+    ``graph.state.kept``.
 
     Args:
       config: settings of the replay.
