@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tfagents_batch import config as configs
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.state import State, variable
@@ -45,7 +46,7 @@ class Replay(tf.Module):
         environment step.
 
     Raises:
-      UserError: for a stack or inner source that cannot be used.
+      UserError: for a capacity, stack or inner source that cannot be used.
     """
 
     own_file = True  # its variables are too large for every checkpoint
@@ -58,6 +59,7 @@ class Replay(tf.Module):
         wanted: Windows,
     ):
         super().__init__()
+        config = configs.check(config, "replay.")
         self.inner, self.config = inner, config
         ratio = wanted.ratio
         self._ratio = lambda: ratio  # tf.Module rewraps the containers it holds
@@ -69,6 +71,7 @@ class Replay(tf.Module):
             )
         batch = like.steps.first.shape[1]
         sizes = memory.layout(config, batch, wanted.length)
+        memory.check_capacity(config.capacity, wanted.batch_size, sizes)
         stacks = frames.find(like.steps.observation, config.stack)
         self._sizes, self._stacks = lambda: sizes, lambda: stacks
 
