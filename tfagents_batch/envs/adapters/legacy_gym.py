@@ -192,9 +192,13 @@ def check(name: str, id: str) -> None:
     suggest.warn_of_age(name, id, registry)
 
 
-def registered() -> dict[str, Any]:
-    """Return gym's specs by id."""
-    return _load().envs.registration.registry
+def registered(envs: types.ModuleType | None = None) -> dict[str, Any]:
+    """Return gym's specs by id.
+
+    Args:
+      envs: the module ``gym.envs``; None imports it.
+    """
+    return (envs or _load().envs).registration.registry
 
 
 def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:
