@@ -32,7 +32,7 @@ FRONT = {"api", "agent"}
 PACKAGES = {
     "kernel": {"absl", "gymnasium", "numpy", "tensorflow"},
     "ops": {"gymnasium", "numpy", "tensorflow"},
-    "envs": {"absl", "cloudpickle", "gymnasium", "numpy"},
+    "envs": {"cloudpickle", "gymnasium", "numpy"},
     "offline": {
         *("duckdb", "gymnasium", "minari", "numpy", "py4j", "pyarrow", "pyspark"),
     },

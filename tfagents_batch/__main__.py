@@ -11,7 +11,7 @@ import tfagents_batch
 from tfagents_batch import suggest
 
 _FOLDER = Path(__file__).parent / "scripts"
-_NOT_COMMANDS = ("__init__", "app")
+_NOT_COMMANDS = ("__init__", "command_line")
 _USAGE = 64  # exit status of a wrong command line, as of the commands
 
 

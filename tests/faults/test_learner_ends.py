@@ -158,6 +158,22 @@ def test_forking_the_learner_gives_one_warning_and_does_no_harm():
     assert (process.returncode, output) == (0, "[[0.0, 0.0, 1.0], [1.0, 0.0, 1.0]]\n")
 
 
+def test_workers_end_when_the_learner_raises():
+    with learner("raise KeyError('mine')") as (process, pids):
+        _, errors = process.communicate(timeout=30)
+        assert_gone(pids)
+    assert process.returncode == 1
+    assert errors.rstrip().endswith("KeyError: 'mine'")
+
+
+def test_sigterm_ends_learner_and_workers():
+    with learner(STEPPING) as (process, pids):
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+        assert_gone(pids)
+    assert process.returncode == -signal.SIGTERM
+
+
 def test_ctrl_c_ends_an_eager_learner_without_output_of_workers(backend):
     with learner(STEPPING, "hang", backend) as (process, pids):
         process.send_signal(signal.SIGINT)

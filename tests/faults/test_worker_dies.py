@@ -17,6 +17,7 @@ CRASHES = {
     "exit": "exited with code 3",
     "segv": "was killed by SIGSEGV",
 }
+CLOSED = r"lost its control socket: .* closed file descriptors that are not its own"
 ACTION = [np.ones(4, np.int32)]
 
 
@@ -104,15 +105,20 @@ def test_bytes_that_are_not_a_frame_are_a_protocol_error(drive):
     assert "not a frame" in str(error)
 
 
-@on_backends("phase", portable=["step"], native=["construct", "step"])
-def test_a_worker_whose_file_descriptors_are_closed_has_crashed(make_pool, phase):
-    constructors = fault_envs("close_descriptors", 4, phase=phase)
-    text = "closed its control socket|Bad file descriptor"
-    with pytest.raises(WorkerCrashed, match=text) as caught:
+@on_backends(
+    "fault",
+    portable=[("close_descriptors", "step"), ("reuse_descriptors", "step")],
+    native=[("close_descriptors", "construct"), ("close_descriptors", "step")],
+)
+def test_closed_file_descriptors_are_named_as_the_cause(make_pool, fault):
+    mode, phase = fault
+    constructors = fault_envs(mode, 4, phase=phase)
+    with pytest.raises(WorkerCrashed, match=CLOSED) as caught:
         pool = make_pool(constructors, 2)
         pool.reset(3)
         _until(lambda: (pool.step(ACTION), pool.check()))
     assert caught.value.worker == 1
+    assert "idle" not in str(caught.value)
 
 
 def test_replies_to_other_requests_are_dropped_and_counted(make_pool):

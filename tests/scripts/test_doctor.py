@@ -7,6 +7,7 @@ from importlib import metadata
 
 import pytest
 
+from tfagents_batch import placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.scripts import command_line, doctor
 from tfagents_batch.scripts.doctor import FAILED, OK, WARNING
@@ -126,6 +127,18 @@ def test_a_gpu_that_cannot_be_used_is_a_warning(monkeypatch, capsys):
     row, advice = capsys.readouterr().out.splitlines()
     assert row.startswith("GPU driver      warning  470.82, for CUDA up to 11.4")
     assert "install NVIDIA driver" in advice
+
+
+def test_memory_of_gpus_is_read_before_tensorflow_takes_it():
+    names = [*doctor.CHECKS]
+    assert names.index("GPUs") < names.index("import")
+
+
+def test_the_check_of_tensorflow_takes_memory_of_a_gpu_as_it_needs_it(monkeypatch):
+    claimed = []
+    monkeypatch.setattr(placement, "claim", lambda found: claimed.append(found.name))
+    doctor.operations()
+    assert claimed == ["gpu"]
 
 
 def test_no_driver_is_no_warning(monkeypatch, capsys):

@@ -285,7 +285,7 @@ def test_sigterm_to_all_processes_saves_in_time_although_a_step_hangs(tmp_path):
 
 # A script without TensorFlow that ends in different ways.
 SCRIPT = """
-import os, signal, sys
+import errno, os, signal, sys
 from tfagents_batch.scripts import command_line
 
 def main(argv):
@@ -331,6 +331,8 @@ def test_a_closed_stdout_is_not_a_failure():
         ("os.kill(os.getpid(), signal.SIGTERM)", 143, "interrupted"),
         ("os.kill(os.getpid(), signal.SIGHUP)", 129, "interrupted"),
         ("os.kill(os.getpid(), signal.SIGINT)", 130, "interrupted"),
+        ("raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))", 64, "ulimit -n"),
+        ("raise RuntimeError(os.strerror(errno.ENFILE))", 64, "ulimit -n"),
     ],
 )
 def test_an_expected_error_is_one_line_and_an_exit_status(body, status, message):

@@ -222,6 +222,7 @@ _ACTS: dict[str, Any] = {
     "stale_reply": _stale_reply,
     "garbage_reply": lambda: _send(b"this is not a header of ours, it is text"),
     "close_descriptors": lambda: os.closerange(3, 64),
+    "reuse_descriptors": lambda: os.dup2(0, int(sys.argv[2])),
 }
 
 _OBSERVATIONS: dict[str, Any] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import gc
 import importlib
 import os
@@ -84,6 +85,10 @@ _EXITS = {
     KeyboardInterrupt: EXIT_INTERRUPTED,
 }
 
+_TOO_MANY_FILES = (
+    "too many open files; raise the limit (ulimit -n), or lower --num_workers, because "
+    "every worker needs some"
+)
 # Optional imports of TensorFlow and Keras that no script needs.
 _NOT_NEEDED = ("matplotlib", "cv2", "pandas", "scipy", "jax")
 
@@ -127,7 +132,8 @@ def run(
         starting.end()
         if "--debug" in argv:
             traceback.print_exception(error)
-        _print("interrupted" if status > 128 else f"error: {error}")
+        text = _TOO_MANY_FILES if _lacks_descriptors(error) else error
+        _print("interrupted" if status > 128 else f"error: {text}")
         return status
     finally:
         _discard_unwritable_output()
@@ -190,7 +196,13 @@ def _status(error: BaseException) -> int | None:
     for kind, number in _EXITS.items():
         if isinstance(error, kind):
             return number
-    return None
+    return EXIT_USAGE if _lacks_descriptors(error) else None
+
+
+def _lacks_descriptors(error: BaseException) -> bool:
+    """Return whether the error is EMFILE or ENFILE, even from TensorFlow."""
+    known = isinstance(error, tuple(_EXITS))
+    return not known and os.strerror(errno.EMFILE) in str(error)
 
 
 def _print(text: str) -> None:

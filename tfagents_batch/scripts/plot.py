@@ -11,12 +11,14 @@ import dataclasses
 import sys
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.analysis import curves, figure
+
+if TYPE_CHECKING:
+    from tfagents_batch.training.analysis import curves
 
 TRAIN, EVAL = "episode/return_mean", "eval/return_mean"
 _RETURNS = {
@@ -62,6 +64,9 @@ class Panel(NamedTuple):
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write a PNG file and print its path."""
+    # Imported here, as in the functions below, because TensorFlow takes seconds.
+    from tfagents_batch.training.analysis import curves
+
     command = command_line.parse(argv, PlotCommand)
     if command is None:
         return 0
@@ -94,6 +99,8 @@ def panels(
     Raises:
       UserError: if no run has a requested metric.
     """
+    from tfagents_batch.training.analysis import curves
+
     problem: UserError | None = None
     found: dict[tuple[str, str], Panel] = {}
     for group in groups:
@@ -144,6 +151,8 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
     Raises:
       UserError: if matplotlib is missing.
     """
+    from tfagents_batch.training.analysis import figure
+
     columns = 2 if len(found) == 4 else min(_COLUMNS, len(found))
     rows = -(-len(found) // columns)
     with figure.panels(rows, columns, (5 * columns, 4 * rows), out) as axes:
@@ -155,6 +164,8 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
 
 def _draw_panel(axis: Any, panel: Panel, threshold: float | None) -> None:
     from matplotlib import ticker, transforms
+
+    from tfagents_batch.training.analysis import curves, figure
 
     for number, (label, read) in enumerate(panel.lines):
         color = f"tab:{_COLORS[number % len(_COLORS)]}"

@@ -182,6 +182,32 @@ def test_any_constructor_can_take_the_seed():
         registry.constructor(walk, {"seed_argument": "sed"})
 
 
+def test_the_seed_can_be_that_of_a_class_without_gymnasium():
+    class Draw:
+        """Environment with all that a batch uses, but of no class of Gymnasium."""
+
+        observation_space = gs.Box(0, 1, (1,))
+        action_space = gs.Discrete(2)
+
+        def __init__(self, seed):
+            self._draw = np.random.default_rng(seed).random((1,), np.float32)
+
+        def reset(self, *, seed=None, options=None):
+            return self._draw, {}
+
+        def step(self, action):
+            return self._draw, 0.0, True, False, {}
+
+        def close(self):
+            pass
+
+    kwargs = {"seed_argument": "seed"}
+    with make_env(Draw, 2, 1, env_kwargs=kwargs, backend="portable") as env:
+        first, again, other = (env.init(seed)[1].observation for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
 def test_a_seed_argument_works_for_names_of_constructors(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(

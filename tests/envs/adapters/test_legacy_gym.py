@@ -232,6 +232,13 @@ def test_an_instance_is_stepped_in_this_process():
         make_env(env, num_envs=2)
 
 
+def test_a_batch_of_gym_is_refused():
+    batch = gym.vector.SyncVectorEnv([lambda: gym.make("CartPole-v1")])
+    with pytest.raises(UserError, match="a function that creates one environment"):
+        adapt(batch)
+    batch.close()
+
+
 def test_gymnasium_environments_and_unknown_objects_are_returned_unchanged():
     for thing in (CountingEnv(), object()):
         assert adapt(thing) is thing

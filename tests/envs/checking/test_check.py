@@ -473,6 +473,9 @@ def test_an_instance_is_checked_and_not_closed():
             closed.append(True)
 
     assert check(Env()).facts["reproducible"] is True and closed == []
+    refused = Env()
+    refused.possible_agents = ["a", "b"]
+    assert not check(refused).ok and closed == []
     assert check(Env).ok and closed == [True, True]
 
 

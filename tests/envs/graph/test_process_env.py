@@ -14,7 +14,7 @@ from tfagents_batch.envs import contract
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.worker.construction import env_seed
-from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.types import TimeStep
 
 STEPS = 40
@@ -144,6 +144,16 @@ def test_the_end_of_the_with_block_raises_graph_failures_and_no_second_error(own
         tf.function(faulty_run)(env)
         if own:
             raise own
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_step_after_stop_raises_stopped(make_process_env, num_workers):
+    env = make_process_env([CountingEnv] * 2, num_workers)
+    state, _ = env.init(1)
+    env.stop()
+    assert not bool(env.ok(state))
+    with pytest.raises(Stopped):
+        env.step(state, [0, 0])
 
 
 def test_seeds_may_be_tensors_and_integers(make_process_env):

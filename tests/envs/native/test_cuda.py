@@ -14,7 +14,7 @@ from tests.support.fault_env import fault_envs
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import nest
 from tfagents_batch.envs.contract import random_actions
-from tfagents_batch.errors import EnvError, WorkerCrashed
+from tfagents_batch.errors import EnvError, Stopped, UserError, WorkerCrashed
 
 pytestmark = [
     pytest.mark.xla,
@@ -254,6 +254,38 @@ def test_a_closed_environment_fails_all_rows(make, on_gpu):
     assert outputs[3].numpy().all() and not calls.ok(outputs[0]).numpy()
     with pytest.raises(EnvError, match="pool is closed; create a new environment"):
         env.check()
+
+
+@pytest.mark.parametrize(
+    ("token", "action", "error", "text"),
+    [
+        (1, 0, Stopped, "stop"),
+        (1, 7, EnvError, r"action is 7; Discrete\(2\) takes 0 to 1"),
+        (0, 0, UserError, "the state of call 0 was used after call 1"),
+    ],
+)
+def test_a_stop_or_a_wrong_input_fails_all_rows(
+    make, on_gpu, token, action, error, text
+):
+    env = make(fault_envs(None, 4), 2)
+    calls = on_gpu(env)
+    calls.init(1)
+    if error is Stopped:
+        env.stop()
+    outputs = calls.step([np.int32(token), ZEROS + action])
+    assert outputs[3].numpy().all() and not calls.ok(outputs[0]).numpy()
+    with pytest.raises(error, match=text):
+        env.check()
+
+
+def test_unknown_handles_and_other_shapes_are_errors_with_the_handle(make, on_gpu):
+    env = make(fault_envs(None, 4), 2)
+    calls = on_gpu(env)
+    with pytest.raises(GpuError, match=f"tfab:shape:{env.hub}"):
+        calls.step([np.int32(0), ZEROS[:3]])
+    calls.handle = 10**9
+    with pytest.raises(GpuError, match="tfab:unknown:1000000000"):
+        calls.init(1)
 
 
 @pytest.mark.parametrize(

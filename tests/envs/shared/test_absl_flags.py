@@ -1,9 +1,11 @@
+import json
 import sys
 
 import pytest
 from absl import flags
 
 import tfagents_batch as tfb
+from tests.support import python
 from tfagents_batch.envs.checking.check import check_env
 from tfagents_batch.envs.shared import absl_flags
 
@@ -60,3 +62,19 @@ def test_workers_get_the_flags_that_the_script_has_parsed(game):
     assert length(tfb.make_env(game, 1, 1)) == 2
     assert length(tfb.make_env(flagged_game.Game, 1, 1)) == 2
     assert absl_flags.collect() == {"arena": "maze"}
+
+
+def test_absl_is_not_imported_before_an_environment_does_and_then_adopted():
+    code = """
+import json, sys
+from tfagents_batch.envs.shared import absl_flags
+from tfagents_batch.envs.worker import serving
+absl_flags.install({"arena": "maze"})
+absl_flags.mark_as_parsed()
+found = ["absl" in sys.modules]
+from absl import flags
+flags.DEFINE_string("arena", "plain", "map")
+flags.DEFINE_string("other", "default", "another")
+print(json.dumps([*found, flags.FLAGS.arena, flags.FLAGS.other]))
+"""
+    assert json.loads(python.run(code).stdout) == [False, "maze", "default"]

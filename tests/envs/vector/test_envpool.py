@@ -1,5 +1,6 @@
 import os
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -190,6 +191,14 @@ def test_without_envpool_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "envpool", None)
     with pytest.raises(UserError, match=r'pip install "tfagents_batch\[envpool\]"'):
         make_env("envpool:CartPole-v1", 2)
+
+
+def test_observations_without_images_are_passed_on_as_they_are():
+    batch = ours.EnvPoolBatch("WalkerWalk-v1", 2)
+    observation = {name: np.zeros((2, 1)) for name in batch.observation_space}
+    results = [observation, *[np.zeros(2)] * 3, {}]
+    batch._pool = types.SimpleNamespace(step=lambda action: results)
+    assert batch.step(None)[0] is observation
 
 
 def test_an_existing_pool_is_refused():

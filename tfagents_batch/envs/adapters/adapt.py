@@ -67,12 +67,17 @@ def _is_legacy_gym(value: Any) -> bool:
     )
 
 
-def create(make: Callable[[], Any], wrap: Callable[[Any], Any] | None = None) -> Any:
-    """Create an environment by ``make`` and adapt it; close it after an error.
+def create(
+    make: Callable[[], Any],
+    wrap: Callable[[Any], Any] | None = None,
+    close: bool = True,
+) -> Any:
+    """Create an environment by ``make`` and adapt it.
 
     Args:
       make: a constructor.
       wrap: function that wraps the environment.
+      close: whether to close the environment after an error.
 
     Raises:
       Defect: if it is not an environment. Exceptions of ``make`` and ``wrap`` pass.
@@ -84,6 +89,7 @@ def create(make: Callable[[], Any], wrap: Callable[[Any], Any] | None = None) ->
         validation.environment(env)
         return env if wrap is None else wrap(env)
     except BaseException:
-        with contextlib.suppress(Exception):  # report the first error only
-            getattr(original, "close", lambda: None)()
+        if close:
+            with contextlib.suppress(Exception):  # report the first error only
+                getattr(original, "close", lambda: None)()
         raise

@@ -65,11 +65,16 @@ class LegacyGymEnv(gymnasium.Env):
       env: the environment of gym.
 
     Raises:
-      UserError: for a space that is not supported.
+      UserError: for a space that is not supported, or a batch of environments.
     """
 
     def __init__(self, env: Any, render_mode: str | None = None):
         name = type(_unwrapped(env)).__name__
+        if any(base.__name__ == "VectorEnv" for base in type(env).__mro__):
+            raise UserError(
+                f"{name} is a batch of gym environments; pass a function that creates "
+                "one environment"
+            )
         self.env = env
         self.observation_space = convert_space(env.observation_space, name)
         self.action_space = convert_space(env.action_space, name)
@@ -192,9 +197,13 @@ def check(name: str, id: str) -> None:
     suggest.warn_of_age(name, id, registry)
 
 
-def registered() -> dict[str, Any]:
-    """Return gym's specs by id."""
-    return _load().envs.registration.registry
+def registered(envs: types.ModuleType | None = None) -> dict[str, Any]:
+    """Return gym's specs by id.
+
+    Args:
+      envs: the module ``gym.envs``; None imports it.
+    """
+    return (envs or _load().envs).registration.registry
 
 
 def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:

@@ -10,7 +10,7 @@ import gymnasium
 from tfagents_batch.envs.adapters.adapt import create
 
 
-class Reseeded(gymnasium.Wrapper):
+class Reseeded(gymnasium.Env):
     """Environment that is created again for every seed.
 
     For environments with a seed in their constructor, as in dm_env: ``reset(seed=s)``
@@ -22,11 +22,29 @@ class Reseeded(gymnasium.Wrapper):
     """
 
     def __init__(self, make: Callable[..., Any], argument: str):
-        self._construct = lambda seed: create(lambda: make(**{argument: seed}))
-        super().__init__(self._construct(0))  # for its spaces
+        self._make = make
+        self._argument = argument
+        self._construct(0)  # for its spaces
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         if seed is not None:
             self.env.close()
-            self.env = self._construct(seed)
+            self._construct(seed)
         return self.env.reset(seed=seed, options=options)
+
+    def step(self, action):
+        return self.env.step(action)
+
+    def render(self):
+        return self.env.render()
+
+    def close(self):
+        self.env.close()
+
+    def _construct(self, seed: int) -> None:
+        env = create(lambda: self._make(**{self._argument: seed}))
+        self.env = env
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+        self.metadata = getattr(env, "metadata", {})
+        self.render_mode = getattr(env, "render_mode", None)

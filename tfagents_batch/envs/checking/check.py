@@ -83,7 +83,9 @@ def check_env(
     make = registry.constructor(env, env_kwargs)
     report = Report(registry.describe(env))
     owned = not is_environment(env)  # created here, so closed here
-    created, first = report.attempt(Place("constructor"), lambda: create(make))
+    created, first = report.attempt(
+        Place("constructor"), lambda: create(make, close=owned)
+    )
     second = None
     try:
         calls, replay = _check(first, steps, seed, report) if created else ([], None)

@@ -111,10 +111,12 @@ class Hub:
         self._num_workers = plan.num_workers
         bounds = writer.bounds()
         width = max([1, *(leaf.width for leaf in bounds)])
-        arrays = dict.fromkeys(("states", "sequences"), plan.num_workers)
-        arrays |= {"refused": width, "over": first_rows[-1], "lost": first_rows[-1]}
+        # Tuples, because NumPy 1 reads the length 1 as no axis.
+        shapes = dict.fromkeys(("states", "sequences"), (plan.num_workers,))
+        shapes |= dict.fromkeys(("over", "lost"), (first_rows[-1],))
+        shapes["refused"] = (width,)
         self._report = np.dtype(
-            [(name, np.int64, arrays.get(name, ())) for name in HubReport._fields]
+            [(name, np.int64, shapes.get(name, ())) for name in HubReport._fields]
         )
         limits = [-1 if limit is None else int(limit * 1e9) for limit in seconds]
         self.attention = -1

@@ -29,6 +29,10 @@ from tfagents_batch.envs.worker import registrations
 from tfagents_batch.errors import UserError
 
 TAIL_LINES = 50
+CUT_OFF = (
+    "lost its control socket: an environment has closed file descriptors that are not "
+    "its own (os.closerange, or turning its process into a daemon)"
+)
 _END_SECONDS = 1.0  # wait for a process that has closed its socket
 _TAIL_BYTES = 64 << 10
 _STACK_SECONDS = 0.5  # wait for a stack dump
@@ -207,6 +211,8 @@ class Worker:
         code = self._process.wait()
         if code == protocol.EXIT_FULL:
             return "ended because it used more memory than max_worker_mb"
+        if code == protocol.EXIT_CUT_OFF:
+            return CUT_OFF
         if code >= 0:
             return f"exited with code {code}"
         try:
@@ -260,10 +266,10 @@ def crash_failure(
     end([worker], 0.2)
     text = worker.reap()
     if cut_off:  # the exit code only shows the kill above
-        text = "closed its control socket, and was killed"
+        text = CUT_OFF
     if row == layout.NO_ROW:
         phase = None
-        text += " while idle"
+        text += "" if text == CUT_OFF else " while idle"
     tail = worker.tail()
     output = f"Last lines of its output:\n{tail}" if tail else ""
     details = "\n\n".join(filter(None, [worker.dump(), output]))

@@ -3,7 +3,8 @@
 absl raises an error for a flag that is read before the command line was parsed. Nothing
 parses the command line of a worker, nor absl's flags in a script that does not use
 them. So environments get default values, and workers get the values of all flags that
-differ from their default in the training process.
+differ from their default in the training process. absl is not imported here, because
+most environments do not use it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import cloudpickle
+
+from tfagents_batch.envs.shared.on_import import when_imported
 
 _MODULE = "absl.flags"
 _NOT_USERS = ("absl", "tensorflow", "tfagents_batch")
@@ -43,17 +47,21 @@ def collect() -> dict[str, Any]:
 
 
 def install(values: Mapping[str, Any]) -> None:
-    """Let flags be read in this worker, with ``values``, also if defined later."""
-    from absl import flags
+    """Let flags be read in this worker, with ``values``, once absl is imported."""
+    when_imported(_MODULE, lambda module: _adopt(module, values))
 
-    define = flags.FlagValues.__setitem__
+
+def _adopt(module: ModuleType, values: Mapping[str, Any]) -> None:
+    """Mark flags as parsed; give them ``values``, when they are defined later too."""
+    kind, flags = module.FlagValues, module.FLAGS
+    define = kind.__setitem__
 
     def define_with_value(self: Any, name: str, flag: Any) -> None:
         define(self, name, flag)
-        if self is flags.FLAGS and name in values:
+        if self is flags and name in values:
             flag.value = values[name]
 
-    flags.FlagValues.__setitem__ = define_with_value
-    for name in values.keys() & set(flags.FLAGS):
-        flags.FLAGS[name].value = values[name]
-    flags.FLAGS.mark_as_parsed()
+    kind.__setitem__ = define_with_value
+    for name in values.keys() & set(flags):
+        flags[name].value = values[name]
+    flags.mark_as_parsed()

@@ -32,7 +32,9 @@ FAILED = 1  # payload: {"failures": [...], "notes": [...]}
 NOTES = 2  # payload: {"notes": [...]}
 PROGRESS = 3  # before the reply: the constructor of row ``first_row`` runs next
 
-EXIT_FULL = 77  # exit code of a worker whose memory exceeded its limit
+# Exit codes of a worker.
+EXIT_FULL = 77  # its memory exceeded its limit
+EXIT_CUT_OFF = 78  # an environment closed its control socket
 
 
 class Header(NamedTuple):

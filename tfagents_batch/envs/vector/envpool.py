@@ -73,12 +73,12 @@ class EnvPoolBatch:
             self.action_space = spec.gymnasium_action_space
         self._space = space
         self.observation_space = _channels_last(space)
-        self._images = [
-            np.zeros((num_envs, *last.shape), np.uint8) if last != first else None
-            for first, last in zip(
-                spaces.leaves(space), spaces.leaves(self.observation_space), strict=True
-            )
-        ]
+        leaves = spaces.leaves(space), spaces.leaves(self.observation_space)
+        self._images = {
+            index: np.zeros((num_envs, *last.shape), np.uint8)
+            for index, (first, last) in enumerate(zip(*leaves, strict=True))
+            if last != first
+        }
         limit = getattr(spec.config, "max_episode_steps", 0)
         self.max_episode_steps = int(limit) if limit > 0 else None
         columns = spec.state_array_spec
@@ -114,12 +114,13 @@ class EnvPoolBatch:
 
     def _channels_last(self, observation: Any) -> Any:
         """Return images with channels last, in buffers that the next step reuses."""
+        if not self._images:
+            return observation
         flat = spaces.flatten(self._space, observation)
-        for index, buffer in enumerate(self._images):
-            if buffer is not None:
-                for channel in range(buffer.shape[-1]):  # faster than one transposition
-                    buffer[..., channel] = flat[index][:, channel]
-                flat[index] = buffer
+        for index, buffer in self._images.items():
+            for channel in range(buffer.shape[-1]):  # faster than one transposition
+                buffer[..., channel] = flat[index][:, channel]
+            flat[index] = buffer
         return spaces.pack(self.observation_space, flat)
 
 

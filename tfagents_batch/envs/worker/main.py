@@ -7,8 +7,8 @@ TensorFlow is never imported.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import errno
 import faulthandler
 import os
 import resource
@@ -35,10 +35,17 @@ def main(arguments: list[str]) -> None:
     faulthandler.register(signal.SIGUSR1, dump_fd, all_threads=True)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
+    from tfagents_batch.envs.shared import protocol
     from tfagents_batch.envs.worker import serving
 
-    with contextlib.suppress(ConnectionError):  # the learner has ended
+    try:
         serving.serve(socket.socket(fileno=channel_fd), constructors, memory)
+    except ConnectionError:
+        pass  # the learner has ended
+    except OSError as error:  # not an environment's: that is reported as a failure
+        if error.errno not in (errno.EBADF, errno.ENOTSOCK):
+            raise
+        os._exit(protocol.EXIT_CUT_OFF)  # at once, as threads could keep the process
 
 
 def _protect(parent: int) -> None:

@@ -18,6 +18,7 @@ import gymnasium
 
 from tfagents_batch.envs.adapters import legacy_gym
 from tfagents_batch.envs.shared import failures
+from tfagents_batch.envs.shared.on_import import when_imported
 from tfagents_batch.errors import UserError
 
 
@@ -62,10 +63,15 @@ def collect() -> dict[str, list[bytes]]:
 
 
 def install(pickles: dict[str, Sequence[bytes]]) -> None:
-    """Register what ``collect`` has returned in the training process."""
+    """Register what ``collect`` has returned in the training process.
+
+    gym's ids are registered once an environment imports gym, which takes megabytes.
+    """
     _register(gymnasium.registry, pickles["gymnasium"])
-    if "gym" in pickles:
-        _register(legacy_gym.registered(), pickles["gym"])
+    if specs := pickles.get("gym"):
+        when_imported(
+            "gym.envs", lambda envs: _register(legacy_gym.registered(envs), specs)
+        )
 
 
 def _register(registry: dict[str, Any], specs: Sequence[bytes]) -> None:
