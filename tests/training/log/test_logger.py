@@ -239,6 +239,19 @@ def test_a_torn_last_line_is_ignored_and_cut_on_resume(tmp_path):
     assert len(lines(tmp_path)) == 5
 
 
+@pytest.mark.parametrize("count", [0, 1, 10_000])
+def test_a_torn_line_longer_than_a_block_is_cut(tmp_path, monkeypatch, count):
+    def limited(descriptor, length, offset, pread=os.pread):
+        return pread(descriptor, min(length, 100_000), offset)
+
+    monkeypatch.setattr(os, "pread", limited)  # as on Linux, whose limit is 2 GiB
+    whole = b'{"step": 1, "a/b": 1}\n' * count
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(whole + b'{"x": "' + b"x" * 200_000)
+    Logger(tmp_path, resume_step=1).close()
+    assert path.read_bytes().startswith(whole + b'{"event": "header"')
+
+
 def test_a_line_damaged_elsewhere_is_an_error_with_its_number(tmp_path):
     with Logger(tmp_path) as log:
         log.write({"a/b": 1}, 1)
