@@ -293,6 +293,13 @@ def test_a_log_that_is_a_link_is_refused_and_its_target_is_left_alone(
     assert target.read_text() == "a line without an end"
 
 
+def test_a_log_that_is_a_pipe_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    for use in (read_metrics, lambda run: Logger(run, resume_step=0)):
+        with pytest.raises(UserError, match="is not a regular file"):
+            use(tmp_path)
+
+
 def test_events_carry_any_field_as_json(tmp_path):
     with Logger(tmp_path) as log:
         log.write({"a/b": 1}, 5)
