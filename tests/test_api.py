@@ -401,6 +401,23 @@ def train_on_a_crash(tmp_path, **options):
     return tfb.train("linear", env=envs, **options)
 
 
+def test_evaluations_of_environments_that_never_end_are_cut_off(tmp_path):
+    def make():
+        return CountingEnv(length=10**9)
+
+    options = QUICK | {"eval_every": 150, "eval_episodes": 2, "logdir": tmp_path}
+    run = tfb.train("linear", env=make, eval_max_episode_steps=30, **options)
+    assert run.finished
+    lines = [line for line in read_metrics(run.logdir) if "eval/episodes" in line]
+    assert len(lines) > 1
+    assert {line["eval/length_mean"] for line in lines} == {30}
+    assert {line["eval/cut_off_episodes"] for line in lines} == {2}
+    for most, expected in ((None, 30), (7, 7)):
+        result = tfb.evaluate(run.logdir, 2, env=make, max_episode_steps=most)
+        assert list(result.lengths) == [expected] * 2
+        assert result.cut_off_episodes == 2
+
+
 @pytest.mark.any_backend
 def test_a_run_continues_when_an_environment_crashes(tmp_path):
     run = train_on_a_crash(tmp_path, on_fault="restart")

@@ -251,6 +251,7 @@ def test_every_metric_and_event_of_a_run_is_explained(tmp_path):
     assert len(lines) >= 3
     found = {name for line in lines for name in line} - {"step"}
     assert {"episode/return_mean", "system/worker_mb", "lag/updates"} <= found
+    assert {"system/learner_mb", "system/traces"} <= found
     assert found <= {*explained()}
     assert {event["event"] for event in read_events(run.logdir)} <= {*explained()}
 

@@ -1,7 +1,9 @@
 """Histograms of weights and gradients."""
 
+import pytest
 import tensorflow as tf
 
+from tests.algorithms import cases
 from tfagents_batch.nn import summary
 
 
@@ -20,3 +22,11 @@ def test_groups_are_chosen_by_the_paths_of_weights():
     assert list(summary.by_group("gradient", parts[:1], ["dense/kernel"])) == [
         "histogram/gradient"
     ]
+
+
+@pytest.mark.parametrize("name", ["sac", "td3", "bc", "iql", "crr_discrete"])
+def test_all_weights_of_an_actor_are_those_of_the_policy(name):
+    agent = cases.make(name)
+    found, size = agent.histograms(), agent.network.count_params()
+    assert found["histogram/weights_policy"].shape == (size,)
+    assert found["histogram/gradient_policy"].shape == (size,)

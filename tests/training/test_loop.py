@@ -494,6 +494,16 @@ def test_the_compiled_part_and_the_reason_are_logged_once(whole):
     assert event == {"event": "compiled", **expected}
 
 
+def test_the_program_that_xla_refused_is_not_described():
+    """XLA refused all of the stored program, so another one was traced."""
+    records, experiment = Records(), FakeExperiment(QUIET)
+    experiment.saver = SimpleNamespace(origin=lambda: {"program": "kept"})
+    experiment.program.mode = "update"
+    records.run(experiment)
+    (event,) = [e for _, e in records.events if e["event"] == "compiled"]
+    assert event["program"] == "traced"
+
+
 def test_calls_of_several_iterations_write_the_same_lines(monkeypatch):
     """A line is the same whether its iterations were one call or several."""
     monkeypatch.setattr("tfagents_batch.training.loop.SECONDS", 1e9)

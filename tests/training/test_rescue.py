@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.support.lines import saved
+from tfagents_batch.errors import SaveError
 from tfagents_batch.training.log.logger import read_events
 from tfagents_batch.training.rescue import Rescue
 from tfagents_batch.training.run_folder import checkpoint
@@ -38,7 +41,7 @@ class Record:
         values = {name: x.numpy() for name, x in variables.items()}
         self.copies.append((step, state, values))
 
-    def event(self, kind, step):
+    def event(self, kind, step, **fields):
         self.events.append((kind, step))
 
 
@@ -63,6 +66,17 @@ def test_a_newer_checkpoint_is_never_replaced_by_a_copy():
     rescue.save()
     assert record.copies == []
     assert record.events == [("stopped", 90)]
+
+
+def test_a_copy_that_cannot_be_saved_is_a_warning():
+    record, messages = Record(70, 50, 1.0), []
+    record.save = MagicMock(side_effect=SaveError("the disk is full"))
+    record.console = SimpleNamespace(message=messages.append)
+    rescue = Rescue(record)
+    rescue.refresh()
+    rescue.save()
+    assert messages == ["warning: the disk is full"]
+    assert record.events == [("checkpoint_failed", 70), ("stopped", 50)]
 
 
 # The third update does not end.

@@ -102,6 +102,21 @@ def test_a_callback_ends_training_with_a_checkpoint(watched):
     ]
 
 
+def test_a_run_whose_callback_raises_has_failed_and_is_resumed(tmp_path):
+    def bad(event):
+        raise KeyError("of the user")
+
+    with pytest.raises(KeyError, match="of the user"):
+        train(logdir=tmp_path, on_iteration=bad, **QUICK)
+    (folder,) = tmp_path.iterdir()
+    end = read_events(folder)[-1]
+    assert (end["event"], end["error"]) == ("failed", "KeyError")
+    assert "of the user" in end["text"]
+    assert [*saved(folder)] == [end["step"]] and end["step"] > 0
+    run = tfb.train(resume=folder, steps=QUICK["steps"])
+    assert run.finished and run.step > end["step"]
+
+
 def test_permanent_checkpoints_are_not_deleted(watched):
     permanent = [step for step, each in watched.before.items() if each["keep"]]
     assert len(permanent) == 2

@@ -59,7 +59,7 @@ class BC(tf.Module):
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
-        self.learner = learner = one_network.Learner(config, self.policy)
+        self.learner = learner = one_network.Learner(config, self.policy, "actor")
         self.inputs, self.optimizer = learner.inputs, learner.optimizer
         self.compile_parts, self.histograms = learner.compile_parts, learner.histograms
         self.named_variables = learner.named_variables

@@ -44,6 +44,9 @@ class Config(rows.ValueSettings):
     imitator_updates: int = option(
         0, "updates at the beginning that train the imitator only", least=0
     )
+    target_tau: float = number(
+        0.005, "step of the target network to the learned one", above=0, most=1
+    )
     target: Literal["max", "double"] = option(
         "double",
         "network that chooses the best allowed action of a target: the target network "

@@ -58,12 +58,20 @@ class Config(off_policy.Settings):
     learning_rate: Schedule = number(
         Linear(1e-3, 1e-4, 100_000), "learning rate of the optimizer", least=0
     )
-    max_gradient_norm: float | None = inherited(
-        off_policy.Settings, "max_gradient_norm", default=10.0
+    max_gradient_norm: float | None = number(
+        10.0,
+        "largest global norm of the gradient; none: any (Stable-Baselines3: "
+        "max_grad_norm)",
+        above=0,
     )
     batch_size: int = inherited(off_policy.Settings, "batch_size", default=128)
     train_every: int = inherited(off_policy.Settings, "train_every", default=4)
-    target_tau: float = inherited(off_policy.Settings, "target_tau", default=0.01)
+    target_tau: float = number(
+        0.01,
+        "step of the target network to the learned one (Stable-Baselines3: tau)",
+        above=0,
+        most=1,
+    )
     epsilon: Schedule | None = number(
         None,
         "probability of a random action; none: linear(1, 0.05, 10000), or 0 if noisy "

@@ -73,7 +73,11 @@ class TD3BCConfig(Config):
 
     learning_rate: Schedule = inherited(Config, "learning_rate", default=Constant(3e-4))
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
-    bc_alpha: float | None = inherited(Config, "bc_alpha", default=2.5)
+    bc_alpha: float | None = number(
+        2.5,
+        "weight alpha of values against imitation; none: no imitation, as in TD3",
+        above=0,
+    )
 
     source: ClassVar[DefaultSource] = "table", {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -49,18 +49,23 @@ def update_histograms(
         "histogram/target": rows(batch.target),
         "histogram/value_loss": rows(tf.square(batch.value - batch.target) / 2),
     }
-    metrics |= weight_histograms(optimizer)
+    metrics |= weight_histograms({"network": optimizer})
     raw = nest.map(lambda x: x[:-1], trajectory.steps.observation)
     return metrics | observations.metrics(raw, batch.steps.observation, mask)
 
 
-def weight_histograms(*optimizers: Optimizer) -> Metrics:
-    """Return histograms of the weights and, if the rule keeps them, of gradients."""
+def weight_histograms(optimizers: Mapping[str, Optimizer]) -> Metrics:
+    """Return histograms of the weights and, if the rule keeps them, of gradients.
+
+    Args:
+      optimizers: by the name of the network they train; "actor" for that of a policy,
+        "critics" for that of values.
+    """
     weights, gradients, paths = [], [], []
-    for each in optimizers:
+    for name, each in optimizers.items():
         weights += [tf.convert_to_tensor(x.value) for x in each.trained]
         gradients += each.rule.mean_gradients()
-        paths += [x.path for x in each.trained]
+        paths += [f"{name}/{x.path}" for x in each.trained]
     metrics = by_group("weights", weights, paths)
     return metrics | (by_group("gradient", gradients, paths) if gradients else {})
 

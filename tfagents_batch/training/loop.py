@@ -152,7 +152,9 @@ class Loop:
         program, record = self.experiment.program, self.record
         record.compiled(seconds)
         found = {"compile": program.mode, "reason": program.reason}
-        found |= self.experiment.saver.origin()
+        # The saver knows the whole program only, which XLA may have refused.
+        whole = program.mode == "full"
+        found |= self.experiment.saver.origin() if whole else {"program": "traced"}
         record.logger.event("compiled", record.step, **found)
         record.console.note(f"compile={program.mode}: {program.reason}")
         compilation.publish()  # now, because the process may be killed later

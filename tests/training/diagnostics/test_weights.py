@@ -11,6 +11,7 @@ import pytest
 from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
+from tests.support.brief import QUICK
 from tfagents_batch.training.diagnostics import weights
 
 
@@ -104,3 +105,13 @@ def test_a_network_that_a_raw_observation_makes_large_is_one_warning(
 def test_a_large_network_of_usual_observations_is_the_users_choice():
     frames = gs.Box(0, 255, (84, 84, 4), np.uint8)
     assert weights.warning(layers(20_000_000), frames) == ""
+
+
+def test_the_warning_is_printed_even_by_a_quiet_run(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(weights, "MANY", 10)
+    monkeypatch.setattr(weights, "LARGE", 3)
+    options = QUICK | {"steps": 16, "rollout.length": 8, "progress": False}
+    settings = {"network": {"hidden": (4,)}, "histograms": False, "epochs": 1}
+    tfb.train(env="CartPole-v1", settings=settings, logdir=tmp_path, **options)
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("warning: the network has")

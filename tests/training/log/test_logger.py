@@ -239,6 +239,19 @@ def test_a_torn_last_line_is_ignored_and_cut_on_resume(tmp_path):
     assert len(lines(tmp_path)) == 5
 
 
+@pytest.mark.parametrize("count", [0, 1, 10_000])
+def test_a_torn_line_longer_than_a_block_is_cut(tmp_path, monkeypatch, count):
+    def limited(descriptor, length, offset, pread=os.pread):
+        return pread(descriptor, min(length, 100_000), offset)
+
+    monkeypatch.setattr(os, "pread", limited)  # as on Linux, whose limit is 2 GiB
+    whole = b'{"step": 1, "a/b": 1}\n' * count
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(whole + b'{"x": "' + b"x" * 200_000)
+    Logger(tmp_path, resume_step=1).close()
+    assert path.read_bytes().startswith(whole + b'{"event": "header"')
+
+
 def test_a_line_damaged_elsewhere_is_an_error_with_its_number(tmp_path):
     with Logger(tmp_path) as log:
         log.write({"a/b": 1}, 1)
@@ -278,6 +291,13 @@ def test_a_log_that_is_a_link_is_refused_and_its_target_is_left_alone(
     with pytest.raises(UserError, match="is a symbolic link; expected a regular file"):
         read_metrics(run)
     assert target.read_text() == "a line without an end"
+
+
+def test_a_log_that_is_a_pipe_is_refused_without_waiting(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    for use in (read_metrics, lambda run: Logger(run, resume_step=0)):
+        with pytest.raises(UserError, match="is not a regular file"):
+            use(tmp_path)
 
 
 def test_events_carry_any_field_as_json(tmp_path):

@@ -200,6 +200,14 @@ def test_mlflow_gets_settings_lines_tags_artifacts_and_the_end(fake, tmp_path):
     client.set_terminated.assert_called_once_with("r1", "FINISHED")
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"run_id": 3}', "\x00"])
+def test_a_damaged_file_of_identifiers_is_ignored(text, fake, tmp_path):
+    (tmp_path / "mlflow.json").write_text(text)
+    track("mlflow", tmp_path)
+    fake["mlflow"].MlflowClient.return_value.create_run.assert_called_once()
+    assert json.loads((tmp_path / "mlflow.json").read_text()) == {"run_id": "r1"}
+
+
 @pytest.mark.parametrize("kind", ["wandb", "mlflow"])
 def test_a_resumed_run_continues_in_the_same_run_of_its_tracker(kind, fake, tmp_path):
     for ended in ("stopped", "failed"):

@@ -198,6 +198,14 @@ def test_any_damage_is_reported_and_the_older_one_is_loaded(tmp_path, name):
     assert load(tmp_path) == (2, [])
 
 
+def test_the_error_names_every_damaged_checkpoint_and_its_file(tmp_path):
+    for step, name in ((1, "variables.index"), (2, "state.json"), (3, "manifest.json")):
+        (save(tmp_path, step) / name).write_text("damaged")
+    text = r"step 3: manifest\.json .* step 2: state\.json .* step 1: variables\.index"
+    with pytest.raises(UserError, match=text):
+        load(tmp_path)
+
+
 def test_damage_is_a_warning_without_on_event(tmp_path):
     save(tmp_path, 1)
     flip(save(tmp_path, 2) / "state.json")

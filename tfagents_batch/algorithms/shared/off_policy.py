@@ -146,8 +146,10 @@ class Learner(tf.Module):
         """Return histograms of weights and gradients, but not of a single number."""
         if not self.inputs.histograms:
             return {}
-        trained = [x for x in self.optimizers.values() if len(x.trained) > 1]
-        return summary.weight_histograms(*trained)
+        named = self.optimizers.items()
+        return summary.weight_histograms(
+            {name: x for name, x in named if len(x.trained) > 1}
+        )
 
 
 def diverging_values(reward: float, gamma: float, advice: str) -> Limit:

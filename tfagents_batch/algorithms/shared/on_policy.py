@@ -36,8 +36,11 @@ class Settings(optimization.Settings):
     optimizer_epsilon: float = inherited(
         optimization.Settings, "optimizer_epsilon", default=1e-5
     )
-    max_gradient_norm: float | None = inherited(
-        optimization.Settings, "max_gradient_norm", default=0.5
+    max_gradient_norm: float | None = number(
+        0.5,
+        "largest global norm of the gradient; none: any (Stable-Baselines3: "
+        "max_grad_norm)",
+        above=0,
     )
     entropy_scale: Schedule = number(
         Constant(0.0), "weight of the entropy bonus (Stable-Baselines3: ent_coef)"

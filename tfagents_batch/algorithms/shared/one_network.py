@@ -20,15 +20,16 @@ class Learner(tf.Module):
     Args:
       config: settings, with those of the optimizer.
       policy: the policy that learns, with its ``network``.
+      name: of the network, see ``summary.weight_histograms``.
 
     Attributes:
       inputs: the settings as inputs of a program.
       optimizer: of all weights of the network.
     """
 
-    def __init__(self, config: Any, policy: Any):
+    def __init__(self, config: Any, policy: Any, name: str = "network"):
         super().__init__()
-        self._policy, self._config = policy, config
+        self._policy, self._config, self._network = policy, config, name
         self.inputs = inputs = Inputs(config)
         rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, config.optimizer
         self.optimizer = Optimizer(policy.network.trainable_variables, *rule)
@@ -41,7 +42,7 @@ class Learner(tf.Module):
         """Return histograms of weights and gradients, see ``interfaces.Algorithm``."""
         if not self._config.histograms:
             return {}
-        return summary.weight_histograms(self.optimizer)
+        return summary.weight_histograms({self._network: self.optimizer})
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""

@@ -23,9 +23,7 @@ class Settings:
     )
     optimizer_epsilon: float = number(1e-8, "epsilon of the optimizer", above=0)
     max_gradient_norm: float | None = number(
-        None,
-        "largest norm of the gradient; none: any (Stable-Baselines3: max_grad_norm)",
-        above=0,
+        None, "largest global norm of the gradient; none: any", above=0
     )
 
     def check(self) -> Self:

@@ -69,8 +69,7 @@ def start(
 
     def connect() -> Any:
         path = folder / f"{kind}.json"
-        ids = json.loads(files.read(path)) if path.exists() else {}
-        connected = connection(folder, flat(config), ids)
+        connected = connection(folder, flat(config), _saved_ids(path))
         files.write_atomic(path, json.dumps(connected.ids) + "\n")
         report(f"{connection.title}: {connected.where}")
         return connected
@@ -147,3 +146,12 @@ class Tracker:
         )
         with contextlib.suppress(queue.Full):  # wake a thread that waits for a call
             self._calls.put_nowait(("close",))
+
+
+def _saved_ids(path: Path) -> dict[str, str]:
+    """Return the identifiers in a file; empty if it is missing or damaged."""
+    try:
+        pairs = json.loads(files.read(path)).items()
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return {}
+    return {name: value for name, value in pairs if isinstance(value, str)}

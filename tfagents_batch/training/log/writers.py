@@ -17,6 +17,7 @@ from tensorboard.compat.proto import event_pb2
 from tfagents_batch.training.run_folder import files
 
 MOST_WAITING = 1 << 26  # bytes of unwritten records in memory, per file
+_BLOCK = 1 << 16  # bytes that are read at once
 _EVENTS = "events.out.tfevents."
 _ERRORS = (OSError, tf.errors.OpError)
 
@@ -167,5 +168,12 @@ def _name(folder: Path) -> str:
 
 def _remove_incomplete_line(descriptor: int) -> None:
     """Remove an incomplete last line, left by a process that died while writing."""
-    data = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-    os.ftruncate(descriptor, data.rfind(b"\n") + 1)
+    end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - _BLOCK)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    os.ftruncate(descriptor, end)

@@ -242,7 +242,7 @@ def _manifest(folder: Path, step: int) -> dict:
         raise Damaged(f"{folder.name} is a symbolic link")
     try:
         data = files.read_manifest(folder, step)
-    except (OSError, ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Damaged(str(error)) from error
     schema = data.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:

@@ -152,10 +152,12 @@ def read_manifest(folder: Path, step: int) -> dict[str, Any]:
     """Return the manifest of a step's folder.
 
     Raises:
-      ValueError, OSError, RecursionError, UserError: if it cannot be read, has changed
-        or belongs to another step.
+      ValueError: if it cannot be read, has changed or belongs to another step.
     """
-    found = json.loads(read(folder / "manifest.json"))
+    try:
+        found = json.loads(read(folder / "manifest.json"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"manifest.json cannot be read: {error}") from error
     if not isinstance(found, dict) or found.get("sha256") != self_hash(found):
         raise ValueError("manifest.json has changed")
     if found.get("step") != step:
