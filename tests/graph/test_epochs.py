@@ -4,12 +4,14 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfagents_batch.graph.epochs import loop as run_epochs
+
 
 def loop(step, carry, rows, mask=None, epochs=1, minibatch_size=4, seed=0, **options):
     """Run the loop over rows, which are all valid without a ``mask``."""
     mask = tf.fill(rows.shape[:1], True) if mask is None else tf.constant(mask)
     sizes = {"epochs": epochs, "minibatch_size": minibatch_size}
-    return epochs.loop(step, carry, rows, mask, **sizes, seed=seed, **options)
+    return run_epochs(step, carry, rows, mask, **sizes, seed=seed, **options)
 
 
 def visits(mask, *, epochs=1, minibatch_size=4, run=lambda f: f(), **options):

@@ -139,13 +139,11 @@ class PPO(tf.Module):
         config = self.inputs
         entropy_scale = config.entropy_scale(step)
         names = self.METRICS + (() if config.objective == "clip" else KL_METRICS)
-        stops = config.kl_stop is not None
         size = config.minibatch_size
         if size is not None:
             size = max(1, size // rows.length)
 
-        def train(rows, taken, carry):
-            sums, count, stopped = carry
+        def train(rows, taken):
             batch, mask = batches.minibatch(rows, taken)
             metrics, found = self.optimizer.minimize(
                 lambda: self._loss(batch, mask, entropy_scale)
@@ -155,25 +153,22 @@ class PPO(tf.Module):
                     f"the loss has the metrics {', '.join(unknown)}, which are not in "
                     f"{type(self).__name__}.METRICS; add them there to log their means"
                 )
-            metrics |= found
-            if stops:
-                stopped = metrics["policy/approx_kl"] > config.kl_stop
-            sums = {name: total + metrics[name] for name, total in sums.items()}
-            return sums, count + 1, stopped
+            return metrics | found
 
-        sums, count, _ = epochs.loop(
+        def far(metrics):
+            return metrics["policy/approx_kl"] > config.kl_stop
+
+        return epochs.means(
             train,
-            (dict.fromkeys(names, 0.0), 0.0, False),
+            names,
             rows,
             valid,
             epochs=config.epochs,
             minibatch_size=size,
             seed=seed,
             drop_last=config.drop_last,
-            stop=(lambda carry: carry[2]) if stops else None,
+            stop=None if config.kl_stop is None else far,
         )
-        means = {name: total / tf.maximum(count, 1) for name, total in sums.items()}
-        return means | {"grad/updates": count}
 
     def _loss(self, batch: Batch, mask: tf.Tensor, entropy_scale):
         """Return the scalar loss of one minibatch, and its metrics."""

@@ -172,9 +172,7 @@ class PQN(tf.Module):
     def _epochs(self, rows: _Rows, valid: tf.Tensor, seed) -> Metrics:
         """Run all gradient steps on rows ``[N, ...]``; return the means of metrics."""
 
-        def train(rows, taken, carry):
-            sums, count = carry
-
+        def train(rows, taken):
             def td_loss():
                 q = self.network(rows.step)[0].q
                 error = td.chosen(q, rows.action) - rows.target
@@ -186,17 +184,14 @@ class PQN(tf.Module):
                 }
 
             metrics, found = self.optimizer.minimize(td_loss)
-            metrics |= found
-            return {name: x + metrics[name] for name, x in sums.items()}, count + 1
+            return metrics | found
 
-        sums, count = epochs.loop(
+        return epochs.means(
             train,
-            (dict.fromkeys(METRICS, 0.0), 0.0),
+            METRICS,
             rows,
             valid,
             epochs=self.config.epochs,
             minibatch_size=self.config.minibatch_size,
             seed=seed,
         )
-        means = {name: x / tf.maximum(count, 1) for name, x in sums.items()}
-        return means | {"grad/updates": count}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.graph import loops, permutation
+from tfagents_batch.metrics import UPDATES, Metrics
 from tfagents_batch.types import Nest
 
 Step = Callable[[Nest, tf.Tensor, Nest], Nest]
@@ -96,3 +98,41 @@ def loop(
         )
 
     return loops.repeat(epoch, carry, name="epochs", most=epochs, go_on=go_on)
+
+
+def means(
+    step: Callable[[Nest, tf.Tensor], Metrics],
+    names: Sequence[str],
+    rows: Nest,
+    mask: tf.Tensor,
+    *,
+    stop: Callable[[Metrics], tf.Tensor] | None = None,
+    **options: Any,
+) -> Metrics:
+    """Visit rows as ``loop`` does; return the means of metrics, and how many steps.
+
+    Args:
+      step: called as ``step(minibatch, minibatch_mask)``; returns scalars.
+      names: names of the metrics to average.
+      rows, mask, options: see ``loop``.
+      stop: function from the metrics of a step to bool ``[]``; true ends all epochs.
+    """
+
+    def visit(rows, mask, carry):
+        sums, count, stopped = carry
+        metrics = step(rows, mask)
+        if stop is not None:
+            stopped = stop(metrics)
+        sums = {name: total + metrics[name] for name, total in sums.items()}
+        return sums, count + 1, stopped
+
+    sums, count, _ = loop(
+        visit,
+        (dict.fromkeys(names, 0.0), 0.0, False),
+        rows,
+        mask,
+        stop=None if stop is None else lambda carry: carry[2],
+        **options,
+    )
+    found = {name: total / tf.maximum(count, 1) for name, total in sums.items()}
+    return found | {UPDATES: count}
