@@ -206,14 +206,14 @@ def _act(
     source: Any, batch: int, trajectory: Trajectory, seed: Any, trained: Any
 ) -> Any:
     """Act on the collected steps ``[T, batch]`` in order, as a rollout does."""
-    actor, explore = source.actor, source.explore
+    actor = source.actor
     steps = nest.map(lambda x: x[:-1, :batch], trajectory.steps)
     length = steps.first.shape[0]
     noise = actor.noise((length, batch), seed)
 
     def step(t, state, total):
         timestep, now = nest.map(lambda x: x[t], (steps, noise))
-        action, behavior, state = actor.act(timestep, state, now, trained, explore)
+        action, behavior, state = actor.act(timestep, state, now, trained, True)
         used = [tf.cast(x, tf.float32) for x in nest.flatten((action, behavior))]
         return t + 1, state, total + tf.add_n([tf.reduce_sum(x) for x in used])
 
