@@ -42,7 +42,7 @@ _D3RLPY = (
     *("colorama", "h5py", "scikit-learn", "scipy", "joblib", "threadpoolctl"),
     *("tqdm", "click", "narwhals"),
 )
-# What pip installs in each environment, step by step.
+# Arguments of pip for each environment, one list for each call.
 STEPS = {
     "peers": ((*PEERS, *_SAME), _D3RLPY),
     "tf_agents": (

@@ -1,4 +1,4 @@
-"""What a run and its workers send each other: jobs, orders, rollouts, weights, errors.
+"""Messages between a run and its workers: jobs, orders, rollouts, weights, errors.
 
 Rollouts and weights are flat arrays by name. Ray and Spark pickle what they send, see
 SECURITY.md; the names, shapes and dtypes of arrays are checked on arrival.

@@ -225,7 +225,7 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
     )
 
 
-# What the JSON of a space has, see ``spaces.to_json``.
+# Required keys of a space in JSON, by its type, see ``spaces.to_json``.
 _ENTRIES = {
     "Box": {"shape", "dtype"},
     "Discrete": {"n", "start"},

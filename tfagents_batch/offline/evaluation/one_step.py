@@ -18,7 +18,7 @@ CANDIDATES = 21  # thresholds that ``thresholds`` compares
 
 
 class Decisions(NamedTuple):
-    """What the decisions of episodes add; of n episodes ``[n, ...]``, or sums.
+    """Sums over the decisions of each of n episodes, ``[n, ...]``, or over all of them.
 
     Attributes:
       one: ``[]``, number of decisions.

@@ -222,7 +222,7 @@ _NEEDED = {
     "QUANTILE": ("quantiles",),
     "CONTINUOUS_ACTION": ("min_value", "max_value"),
 }
-# What the value of a parameter must be, and its text.
+# For each parameter, a test of its value, and what an error says was expected.
 _LIMITS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "stddev": (lambda x: x > 0, "more than 0"),
     "boxcox_lambda": (

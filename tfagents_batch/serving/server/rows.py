@@ -57,7 +57,7 @@ class Rows:
         _check(description)
         self._description, self._start = description, description.start
         self._actions = [_to_json(name) for name in description.action_names]
-        # Of no mask, and by mask.
+        # Names of the possible actions as JSON, by the bytes of the mask; b"" for none.
         self._possible = {b"": _to_json(description.action_names)}
         policy = f"{description.algorithm}, exploration {description.exploration:g}"
         origin = {"model_version": description.version, "policy": policy}
