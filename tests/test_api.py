@@ -21,6 +21,7 @@ from tests.support.lines import of_the_seed, saved
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import api
 from tfagents_batch.api import Run
+from tfagents_batch.envs import registry
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.schedules import Constant
@@ -343,6 +344,84 @@ def test_a_run_folder_cannot_make_the_program_import_code(run, tmp_path):
         with pytest.raises(UserError, match="your own code"):
             use(run.logdir)
     assert not (tmp_path / "ran").exists()
+
+
+def uses(folder, tmp_path, **arguments):
+    """Return every way to create the environment of a run folder, as functions."""
+    config, options = str(folder), {"steps": 600, "logdir": tmp_path / "logs"}
+    return {
+        "evaluate": lambda: tfb.evaluate(folder, 2, **arguments),
+        "visualize": lambda: tfb.visualize(folder, tmp_path / "v", **arguments),
+        "resume": lambda: tfb.train(resume=folder, steps=600, **arguments),
+        "config": lambda: tfb.train(config=config, **options, **arguments),
+        "config.json": lambda: tfb.train(
+            config=f"{config}/config.json", **options, **arguments
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("env", "env_kwargs"),
+    [
+        ("envpool:MyWayHome-v1", {"vzd_path": "./payload.sh"}),
+        ("gym:CartPole-v1", {"nested": [{"x": "evil"}]}),
+        ("envpool:MyWayHome-v1", {"nested": {"evil": 1}}),
+        ("HalfCheetah-v5", {"xml_file": "./evil.xml"}),
+    ],
+)
+def test_env_kwargs_with_text_have_to_be_passed_again(run, env, env_kwargs, tmp_path):
+    edit_config(run, env=env, env_kwargs=env_kwargs)
+    for use in uses(run.logdir, tmp_path).values():
+        with pytest.raises(UserError, match=r"env_kwargs.*pass.*again.*--env_kwargs"):
+            use()
+    assert tfb.load(run.logdir).step > 0  # creates no environment
+    with pytest.raises(UserError, match=r"env_kwargs is .*but the run has"):
+        tfb.train(resume=run.logdir, env_kwargs={"x": 1})
+
+
+def test_env_kwargs_with_text_are_not_passed_to_another_environment(run, tmp_path):
+    edit_config(run, env="./evil.py:Make", env_kwargs={"path": "./payload.sh"})
+    mine = functools.partial(CountingEnv, length=3)
+    for use in uses(run.logdir, tmp_path, env=mine).values():
+        with pytest.raises(UserError, match=r"env_kwargs.*pass.*again"):
+            use()
+
+
+def test_text_of_environments_that_execute_none_is_read_from_a_run_folder(run):
+    edit_config(run, env="CartPole-v1", env_kwargs={"render_mode": "rgb_array"})
+    assert tfb.evaluate(run.logdir, 2).episodes == 2
+    for name, text in (
+        ("FrozenLake-v1", {"map_name": "8x8", "desc": ["SF", "FG"]}),
+        ("tf/CartPole-v1", {"any": "text"}),
+        ("ALE/Pong-v5", {"obs_type": "ram"}),
+    ):
+        assert not registry.may_run_text(name, text)
+
+
+@pytest.mark.parametrize(
+    ("pool", "options"),
+    [
+        ("ray", {"address": "203.0.113.5:6379", "max_restarts": 0}),
+        ("spark", {"master": "spark://203.0.113.5:7077"}),
+    ],
+)
+def test_a_run_folder_does_not_choose_the_cluster(
+    run, tmp_path, pool, options, monkeypatch
+):
+    def connect(*_):
+        raise AssertionError("it connects to a cluster")
+
+    monkeypatch.setattr(api.pools, "start", connect)
+    edit_config(run, pool=pool, pool_workers=3, pool_options=options)
+    episodes = {"source": {"episodes": 3}} if pool == "spark" else {}
+    edit_config(run, **episodes)
+    found = uses(run.logdir, tmp_path)
+    for name in ("resume", "config", "config.json"):
+        with pytest.raises(UserError, match=r"203.*pass it again.*--pool_options="):
+            found[name]()
+    assert found["evaluate"]().episodes == 2  # plays without the pool
+    with pytest.raises(AssertionError, match="connects"):
+        tfb.train(resume=run.logdir, steps=600, pool_options=options)
 
 
 def test_worker_variables_of_a_folder_are_ignored_until_passed_again(

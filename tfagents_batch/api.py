@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Unpack, get_args
 
 import keras
@@ -230,8 +230,8 @@ def train(
     if source is not None:
         options = options | {"source": source}
     resolved = resolve(algorithm, env, config, settings, options)
-    own_code = env, options.get("wrappers"), network, source
-    name = _label(config, resolved, algorithm, *own_code)
+    again = {**options, "env": env, "network": network, "source": source}
+    name = _label(config, resolved, algorithm, again)
     own = resolved.env or experiments.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
         resolved = dataclasses.replace(resolved, eval_every=0)
@@ -362,8 +362,7 @@ def train_seeds(
         if not 1 <= seeds <= arguments.MAX_ENVS:
             raise UserError(f"seeds is {seeds}; expected 1 to {arguments.MAX_ENVS}")
         seeds = range(resolved.seed, resolved.seed + seeds)
-    own_code = env, options.get("wrappers"), None, None
-    name = _label(config, resolved, algorithm, *own_code)
+    name = _label(config, resolved, algorithm, {**options, "env": env})
     ended = run_seeds(resolved, seeds, resolved.recipe(env), logdir or "logs", name)
     return [Run(*each) for each in ended]
 
@@ -562,18 +561,20 @@ def visualize(
         return filming.film(shown, agent.policy, outdir, num_episodes, seed, format)
 
 
-def _label(config: Any, resolved: RunConfig, algorithm: Any, *own_code: Any) -> str:
+def _label(
+    config: Any, resolved: RunConfig, algorithm: Any, again: Mapping[str, Any]
+) -> str:
     """Return the label of a new run's folder, if its config has the code it needs.
 
     Args:
       config, algorithm: arguments of ``train``.
       resolved: the config of the run.
-      *own_code: the user's code, as of ``named.require``.
+      again: arguments of ``train``, as of ``named.require``.
     """
     if not isinstance(config, str):
         return resolved.algorithm
     found = named.find(config, algorithm)
-    named.require(found, *own_code)
+    named.require(found, again)
     return found.label
 
 
@@ -700,6 +701,7 @@ def _resume(
             f"env_kwargs is {env_kwargs}, but the run has {saved.env_kwargs}; start a "
             "new run for another environment"
         )
+    config_file.require_arguments(saved.recipe(env), env_kwargs)
     config_file.require_wrappers(saved.wrappers, wrappers)
     if wrappers not in (None, saved.wrappers):
         raise UserError(
@@ -708,6 +710,8 @@ def _resume(
         )
     if "env_options" not in options:
         config_file.require_variables(user, saved)
+    given = options.get("pool"), options.get("pool_options")
+    config_file.require_address(saved, *given)
     if isinstance(env, str):
         if not EnvRecipe(env).same_as(saved.env):
             raise UserError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,22 +73,30 @@ def find(name: str, algorithm: str | type | None = None) -> Named:
     return _of_arguments(path, data, algorithm)
 
 
-def require(named: Named, env: Any, wrappers: Any, network: Any, source: Any) -> None:
-    """Require the user's code that a config needs, but for that of presets.
+def require(named: Named, given: Mapping[str, Any]) -> None:
+    """Require what could run code and is in a config that is no preset.
+
+    Args:
+      named: the config.
+      given: arguments of ``train``.
 
     Raises:
-      UserError: if some is not given.
+      UserError: if some of it is not given.
     """
-    if named.user:
-        config_file.require_wrappers(named.config.wrappers, wrappers)
-    given = {"env": env, "network": network, "source": source}
-    for name, value in given.items():
-        if named.user.get(name) and value is None:
+    if not named.user:
+        return
+    saved, env = named.config, given.get("env")
+    config_file.require_wrappers(saved.wrappers, given.get("wrappers"))
+    for name in ("env", "network", "source"):
+        if named.user.get(name) and given.get(name) is None:
             flag = " (flag --env)" if name == "env" else ""
             raise UserError(
                 f"the config has the {name} {named.user[name]!r}, which is your own "
                 f"code and is only imported when you pass it again: pass {name}={flag}"
             )
+    config_file.require_arguments(saved.recipe(env), given.get("env_kwargs"))
+    pool = given.get("pool"), given.get("pool_options")
+    config_file.require_address(saved, *pool)
 
 
 def _of_arguments(path: Path, data: dict, algorithm: str | type | None) -> Named:

@@ -21,7 +21,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,40 @@ def whole_games(env: Any, env_kwargs: dict[str, Any]) -> dict[str, Any]:
         spec = gymnasium.registry.get(env)
         ends = "terminal_on_life_loss" if spec and atari.is_ale(spec) else None
     return {key: value for key, value in env_kwargs.items() if key != ends}
+
+
+def may_run_text(env: Any, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those arguments with text that the environment may execute or open.
+
+    This package's environments, Gymnasium's own and Atari games run no text. Of theirs,
+    only paths are returned, which name files that their C++ libraries would parse.
+    """
+    known = _runs_no_text(env)
+
+    def has_text(name: str, value: Any) -> bool:
+        if name in ("render_mode", SEED_ARGUMENT):  # their meaning is known
+            return False
+        if isinstance(value, Mapping):
+            return any(has_text("", x) for pair in value.items() for x in pair)
+        if isinstance(value, (list, tuple)):
+            return any(has_text("", each) for each in value)
+        if not isinstance(value, str):
+            return False
+        return not known or any(x in value for x in ("/", "\\", "~"))
+
+    return {name: x for name, x in env_kwargs.items() if has_text(name, x)}
+
+
+def _runs_no_text(env: Any) -> bool:
+    if not isinstance(env, str):
+        return False
+    if env.startswith("tf/"):
+        return True
+    if ":" in env:
+        return False
+    _register_atari(env)
+    entry_point = getattr(gymnasium.registry.get(env), "entry_point", None)
+    return str(entry_point).startswith(("gymnasium.envs.", "ale_py."))
 
 
 # ---- functions that workers call

@@ -19,6 +19,9 @@ class Command:
     """Flags of this script."""
 
     env: str = option("", "environment name; empty: that of the run of --policy")
+    env_kwargs: dict | None = option(
+        None, "arguments of the environment; none: those of the run"
+    )
     wrappers: list | None = option(
         None, "wrappers of the environment, innermost first; none: those of the run"
     )
@@ -53,11 +56,12 @@ def main(argv: Sequence[str]) -> int:
     with contextlib.ExitStack() as stack:
         if command.policy == "random":
             made = command.env, command.num_envs
-            env = stack.enter_context(make_env(*made, wrappers=command.wrappers or ()))
+            own = {"env_kwargs": command.env_kwargs, "wrappers": command.wrappers or ()}
+            env = stack.enter_context(make_env(*made, **own))
             collecting.check(env.spec)
             decide = collecting.uniform(env.spec, command.seed)
         else:
-            given = command.env or None, None, command.wrappers, None
+            given = command.env or None, command.env_kwargs, command.wrappers, None
             found = playing.trained(command.policy, *given)
             found.require_env()
             env = stack.enter_context(playing.environment(found, command.num_envs))

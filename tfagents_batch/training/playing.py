@@ -101,6 +101,7 @@ def trained(
     recipe = recipe.whole_games()
     if plays:
         config_file.require_wrappers(recipe.wrappers, wrappers)
+        config_file.require_arguments(recipe, env_kwargs)
     elif wrappers is None and named.of_modules(recipe.wrappers):
         missing = missing or named.of_modules(recipe.wrappers)[0]
     given = {"env_kwargs": env_kwargs, "wrappers": wrappers}

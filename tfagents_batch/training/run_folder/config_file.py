@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfagents_batch import config, sources
+from tfagents_batch.envs import registry
+from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.registry import describe, needs_user_code
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
@@ -140,6 +142,31 @@ def require_wrappers(saved: Sequence[Any], wrappers: Any) -> None:
             f"the run has the wrapper {own[0]!r}, whose module is only imported when "
             f"you pass it again: pass wrappers (flag --wrappers="
             f"{shlex.quote(json.dumps(list(saved)))})"
+        )
+
+
+def require_arguments(recipe: EnvRecipe, env_kwargs: Any) -> None:
+    """Require arguments with text again if the environment might execute the text."""
+    texts = registry.may_run_text(recipe.env, recipe.env_kwargs)
+    if texts and env_kwargs is None:
+        given = json.dumps(dict(recipe.env_kwargs))
+        raise UserError(
+            f"env_kwargs of the saved settings have {json.dumps(texts)}, and "
+            f"{recipe.describe()!r} might execute such text or open such a file; pass "
+            f"all arguments again: env_kwargs (flag --env_kwargs={shlex.quote(given)})"
+        )
+
+
+def require_address(saved: RunConfig, pool: Any, pool_options: Any) -> None:
+    """Require the address of a cluster again: it sends pickles, which run code."""
+    texts = {k: v for k, v in saved.pool_options.items() if isinstance(v, str)}
+    texts.pop("scheduling", None)
+    if saved.pool != "none" and texts and pool is None and pool_options is None:
+        given = json.dumps(saved.pool_options)
+        raise UserError(
+            f"pool_options of the saved settings have {json.dumps(texts)}, which is "
+            "only connected to when you pass it again: pass pool_options (flag "
+            f"--pool_options={shlex.quote(given)}), or pool='none' to collect here"
         )
 
 
