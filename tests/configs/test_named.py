@@ -91,6 +91,16 @@ def test_arguments_replace_settings_of_a_file(linear, tmp_path):
             "your own code and is only imported when you",
         ),
         ("a.json", '{"wrappers": ["mine:Wrapper"]}', "mine:Wrapper.* again"),
+        (
+            "a.json",
+            '{"env": "envpool:Pong-v5", "env_kwargs": {"x": "y"}}',
+            "env_kwargs .* pass all arguments again",
+        ),
+        (
+            "a.yaml",
+            "{env: CartPole-v1, pool: ray, pool_options: {address: auto}}",
+            '"address": "auto".* pass it again',
+        ),
         ("a.yaml", "env: !!python/object:os.system x", "a.yaml cannot be read"),
     ],
 )

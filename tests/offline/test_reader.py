@@ -426,6 +426,7 @@ def bad(path, name, content):
         (lambda path: path / "none.jsonl", "none.jsonl does not exist"),
         (lambda path: path, "has no files of rows"),
         (lambda path: bad(path, "a.npy", b""), r"a\.npy is no file of rows"),
+        (lambda path: bad(path, "a.pkl", b""), r"a\.pkl is no file of rows"),
         (lambda path: bad(path, "a.pt.gz", b""), r"a\.pt\.gz is no file of rows"),
         (
             lambda path: bad(path, "a.parquet", b"PAR"),
