@@ -12,8 +12,8 @@ DEADLINE = 30  # seconds of every wait
 def request(body, path="/v1/act"):
     """Return the bytes of a request; a body that is no bytes is sent as JSON."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {len(data)}\r\n\r\n"
-    return head.encode() + data
+    lines = f"POST {path} HTTP/1.1", "host: localhost", f"content-length: {len(data)}"
+    return "\r\n".join([*lines, "", ""]).encode() + data
 
 
 def connect(port):

@@ -18,6 +18,8 @@ from tfagents_batch.serving.server import run
 from tfagents_batch.serving.server.settings import Settings
 
 DEADLINE = 30  # seconds of every wait
+TOKEN = "admin"  # of the right to change the export
+ADMIN = ((b"authorization", b"Bearer admin"),)
 
 
 class Answer(NamedTuple):
@@ -40,6 +42,10 @@ class InProcess:
     def ask(self, path, body=None, method=None, headers=(), parts=None):
         """Return the answer to a request; a body that is no bytes is sent as JSON."""
         return self.ask_all([(path, body)], method, headers, parts)[0]
+
+    def change(self, body, path="/v1/model"):
+        """Return the answer to a request with the right of ``admin_token=admin``."""
+        return self.ask(path, body, headers=ADMIN)
 
     def ask_all(self, asked, method=None, headers=(), parts=None):
         """Return the answers to requests that arrive together."""
@@ -67,7 +73,8 @@ class InProcess:
             sent.append(message)
 
         scope = {"type": "http", "method": method, "path": path}
-        await self.app(scope | {"headers": list(headers)}, receive, send)
+        headers = [(b"host", b"localhost"), *headers]
+        await self.app(scope | {"headers": headers}, receive, send)
         start, content = sent
         found = {k.decode(): x.decode() for k, x in start["headers"]}
         text = content["body"].decode()
@@ -91,12 +98,18 @@ class Process:
             raise RuntimeError(self.process.communicate()[1])
         self.url = line.split()[-1]
         self.port = int(self.url.rpartition(":")[2])
-        self.headers = {}
+        self.export, self.headers = export, {}
 
-    def ask(self, path, body=None):
+    def change(self, export):
+        """Load another export; the server has the flag ``--admin_token=admin``."""
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        return self.ask("/v1/model", {"export": str(export)}, headers)
+
+    def ask(self, path, body=None, headers=None):
         """Return the answer's status and JSON."""
         method = "GET" if body is None else "POST"
-        url, options = self.url + path, {"headers": self.headers, "timeout": DEADLINE}
+        headers = self.headers if headers is None else headers
+        url, options = self.url + path, {"headers": headers, "timeout": DEADLINE}
         found = requests.request(method, url, json=body, **options)
         return found.status_code, found.json()
 

@@ -1,11 +1,12 @@
 import errno
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
 
-from tests.serving import exports
+from tests.serving import exports, served
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.writer import RowLogger
 
@@ -143,12 +144,20 @@ def test_a_wrong_state_is_named(serve, tmp_path, body, message):
     assert answer.status == 422 and message in answer.body["error"]
 
 
+def nested(depth, key='"observation": '):
+    """Return a body with lists or objects inside of each other."""
+    return f"{{{key}{'[' * depth}{']' * depth}}}".encode()
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
         (b"{", "the body is no JSON"),
         (b"\xff", "the body is no JSON"),
-        (b"[" * 100_000, "the body is no JSON"),
+        (b"[" * 100_000, "nested too deeply"),
+        *((nested(depth), "observation") for depth in (40, 400)),
+        *((nested(depth), "nested too deeply") for depth in (975, 3000)),
+        (nested(975, '"mdp_id": '), "nested too deeply"),
         (b"[1]", "expected a JSON object"),
         (b"", "the body is no JSON"),
         ({}, "the body has no observation"),
@@ -303,6 +312,122 @@ def test_a_token_is_needed_for_all_but_health(serve, simple):
     assert app.ask("/healthz").status == 200
 
 
+@pytest.mark.parametrize("path", ["/v1/model", "/v1/rollback"])
+def test_changing_the_export_is_a_right_of_its_own(serve, simple, path):
+    asked = {"export": str(simple)}
+    for settings in ({}, {"token": "secret"}):
+        app = serve(simple, **settings)
+        for token in (b"secret", b"admin", b""):
+            headers = [(b"authorization", b"Bearer " + token)]
+            answer = app.ask(path, asked, headers=headers)
+            assert answer.status == 403 and "--admin_token" in answer.body["error"]
+    app = serve(simple, token="secret", admin_token="admin")
+    assert app.ask(path, asked).status == 401
+    wrong = [(b"authorization", b"Bearer secret")]
+    assert app.ask(path, asked, headers=wrong).status == 401
+    assert app.change(asked, "/v1/model").status == 200
+    assert app.change(asked, path).status == 200
+    assert app.ask("/v1/act", {"observation": X}, headers=served.ADMIN).status == 401
+
+
+def test_errors_do_not_tell_which_paths_exist(serve, simple, tmp_path):
+    app = serve(simple, admin_token="admin")
+    (tmp_path / "there").mkdir()
+    paths = [tmp_path / "there", tmp_path / "not", "/etc", "/none", "~root", "~none"]
+    paths += [f"{simple}/../../there", simple.parent, "/", "."]
+    for path in map(str, paths):
+        answer = app.change({"export": path})
+        said = answer.body["error"].replace(f"{path!r:.80}", "")
+        assert (answer.status, said) == (
+            422,
+            "export is ; expected a folder below the one that has the export of the "
+            "server's start",
+        )
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((x, 200) for x in ("localhost", "LOCALHOST:80", "127.0.0.1:8080")),
+        *((x, 200) for x in ("127.1.2.3", "[::1]", "[::1]:8080")),
+        *((x, 403) for x in ("rebound.example:8080", "10.0.0.1", "", "localhost.evil")),
+        *(
+            (x, 403)
+            for x in ("127.0.0.1.nip.io", "[::2]:80", "local\xe9", ":80", "::2")
+        ),
+    ],
+)
+def test_without_a_token_the_host_is_of_this_machine(serve, simple, host, status):
+    headers = [(b"host", host.encode("latin-1"))]
+    assert serve(simple).ask("/v1/model", headers=headers).status == status
+    with_token = [*headers, (b"authorization", b"Bearer secret")]
+    assert serve(simple, token="secret").ask("/v1/model", headers=with_token)[0] == 200
+
+
+def test_null_features_are_missing(serve, named, tmp_path):
+    app = serve(named, log=str(tmp_path))
+    asked = {"observation": {"0": None, "3": 1.5, "9": None}}
+    assert app.ask("/v1/act", asked).status == 200
+    feedback = {"request_id": "a", "reward": 1, "final_observation": {"3": None}}
+    assert app.ask("/v1/feedback", feedback).status == 200
+    (row,) = lines(tmp_path)
+    assert row["state_features"] == {"3": 1.5}
+    assert lines(tmp_path / "_feedback")[0]["final_state_features"] == {}
+    assert "missing_features_total 3" in app.ask("/metrics").body
+
+
+@pytest.mark.parametrize("kind", ["removed", "moved", "replaced"])
+def test_answers_survive_their_folder(serve, simple, tmp_path, kind):
+    app = serve(simple, log=str(tmp_path / "log"))
+    folders, ids = [tmp_path / "log", tmp_path / "moved"], set()
+
+    def act():
+        answer = app.ask("/v1/act", {"observation": X})
+        ids.add(answer.body["request_id"])
+        feedback = {"request_id": answer.body["request_id"], "reward": 1}
+        assert app.ask("/v1/feedback", feedback).status == 200
+
+    act()
+    if kind == "removed":
+        shutil.rmtree(folders[0])
+    else:
+        folders[0].rename(folders[1])
+    if kind == "replaced":
+        folders[0].mkdir()
+    act()
+    said = app.log.rotate_if_due()
+    assert len(said) == 2 and ("removed" if kind == "removed" else "moved") in said[0]
+    assert app.log.rotate_if_due() == []
+    act()
+    app.log.close()
+    found = [row["request_id"] for folder in folders for row in lines(folder)]
+    assert len(found) == 3 and {*found} == ids
+    found = [x["request_id"] for y in folders for x in lines(y / "_feedback")]
+    assert len(found) == 3 and {*found} == ids
+
+
+def test_a_folder_that_cannot_come_back_is_503_until_it_can(serve, simple, tmp_path):
+    app = serve(simple, log=str(tmp_path / "log"))
+    assert app.ask("/v1/act", {"observation": X}).status == 200
+    shutil.rmtree(tmp_path / "log")
+    (tmp_path / "log").write_text("no folder")
+    assert len(app.log.rotate_if_due()) == 1
+    answer = app.ask("/v1/act", {"observation": X})
+    assert answer.status == 503 and "no decision was made" in answer.body["error"]
+    (tmp_path / "log").unlink()
+    assert app.ask("/v1/act", {"observation": X}).status == 200
+    app.log.close()
+    assert len(lines(tmp_path / "log")) == 2
+
+
+def test_a_server_that_ends_completes_a_file_that_was_removed(serve, simple, tmp_path):
+    app = serve(simple, log=str(tmp_path / "log"))
+    app.ask("/v1/act", {"observation": X})
+    shutil.rmtree(tmp_path / "log")
+    app.log.close()
+    assert len([*(tmp_path / "log").glob("*.jsonl")]) == 1
+
+
 def test_web_pages_may_not_send_requests_without_a_token(serve, simple):
     origin = [(b"origin", b"https://example.org")]
     answer = serve(simple).ask("/v1/act", {"observation": X}, headers=origin)
@@ -349,8 +474,8 @@ def test_measures_are_in_the_text_format_of_prometheus(serve, simple):
 
 
 def test_a_version_in_measures_is_utf_8_with_the_escapes_of_prometheus(serve, tmp_path):
-    app = serve(exports.discrete(tmp_path / "a", name='é"\\\n'))
-    assert r'tfagents_batch_model{version="é\"\\\n-100-' in app.ask("/metrics").body
+    app = serve(exports.discrete(tmp_path / "a", name='é"\\'))
+    assert r'tfagents_batch_model{version="é\"\\-100-' in app.ask("/metrics").body
 
 
 def test_an_error_of_the_model_is_500_and_the_server_goes_on(

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.serving import exports
+from tests.serving import exports, served
 from tests.serving.test_predictor import truncate
 from tfagents_batch.serving.server import models as served_models
 from tfagents_batch.serving.server import run, watching
@@ -15,29 +15,31 @@ from tfagents_batch.serving.server.settings import Settings
 X = {"observation": [0.1, 0.2, 0.3, -0.4]}
 
 
+@pytest.fixture
+def app(serve, tmp_path):
+    """Return a server whose export may be changed to others in ``tmp_path``."""
+    return serve(exports.discrete(tmp_path / "a"), admin_token="admin")
+
+
 def version(app):
     return app.ask("/v1/model").body["model_version"]
 
 
-def test_another_export_takes_over_and_the_previous_one_comes_back(
-    serve, simple, tmp_path
-):
-    app = serve(simple)
+def test_another_export_takes_over_and_the_previous_one_comes_back(app, tmp_path):
     first = version(app)
     other = exports.discrete(tmp_path / "b", seed=1, step=200)
-    answer = app.ask("/v1/model", {"export": str(other)})
+    answer = app.change({"export": str(other)})
     assert answer.status == 200 and answer.body["previous"] == first
     assert answer.body["step"] == 200
     assert app.ask("/v1/act", X).body["model_version"] == version(app) != first
-    assert app.ask("/v1/rollback", {}).body["model_version"] == first
+    assert app.change({}, "/v1/rollback").body["model_version"] == first
     assert app.ask("/v1/act", X).body["model_version"] == first
-    assert app.ask("/v1/rollback", {}).body["previous"] == first
+    assert app.change({}, "/v1/rollback").body["previous"] == first
 
 
-def test_an_export_may_explore_less_than_the_one_before(serve, simple, tmp_path):
-    app = serve(simple)
+def test_an_export_may_explore_less_than_the_one_before(app, tmp_path):
     greedy = exports.discrete(tmp_path / "b", exploration=0.0)
-    assert app.ask("/v1/model", {"export": str(greedy)}).status == 200
+    assert app.change({"export": str(greedy)}).status == 200
     assert app.ask("/v1/act", X).body["propensity"] == 1.0
 
 
@@ -52,14 +54,13 @@ def test_an_export_may_explore_less_than_the_one_before(serve, simple, tmp_path)
     ],
 )
 def test_another_interface_or_a_spoilt_export_is_refused(
-    serve, simple, tmp_path, changes, spoil, message
+    app, tmp_path, changes, spoil, message
 ):
-    app = serve(simple)
     before = version(app)
     other = exports.discrete(tmp_path / "b", **changes)
     if spoil:
         spoil(other)
-    answer = app.ask("/v1/model", {"export": str(other)})
+    answer = app.change({"export": str(other)})
     assert answer.status == 422 and message in answer.body["error"]
     assert app.ask("/v1/act", X).body["model_version"] == before
     assert "\ntfagents_batch_refusals_total 1\n" in app.ask("/metrics").body
@@ -72,14 +73,11 @@ def test_another_interface_or_a_spoilt_export_is_refused(
         *({"export": "~nosuchuser/x"}, {"export": "a\0"}, {"export": "\ud800"}),
     ],
 )
-def test_a_swap_needs_a_path(serve, simple, body):
-    assert serve(simple).ask("/v1/model", body).status == 422
+def test_a_swap_needs_a_path(app, body):
+    assert app.change(body).status == 422
 
 
-def test_the_old_export_answers_while_another_one_loads(
-    serve, simple, tmp_path, monkeypatch
-):
-    app = serve(simple)
+def test_the_old_export_answers_while_another_one_loads(app, tmp_path, monkeypatch):
     other = exports.discrete(tmp_path / "b", seed=1)
     entered, go_on = threading.Event(), threading.Event()
     make = served_models.Model
@@ -97,9 +95,10 @@ def test_the_old_export_answers_while_another_one_loads(
         await asyncio.get_running_loop().run_in_executor(None, entered.wait, 30)
         answer = await app._ask("/v1/act", X, "POST", (), None)
         assert answer.body["model_version"] == before
-        again = await app._ask("/v1/model", {"export": str(other)}, "POST", (), None)
+        asked = {"export": str(other)}
+        again = await app._ask("/v1/model", asked, "POST", served.ADMIN, None)
         assert again.status == 409
-        back = await app._ask("/v1/rollback", {}, "POST", (), None)
+        back = await app._ask("/v1/rollback", {}, "POST", served.ADMIN, None)
         assert back.status == 409
         go_on.set()
         await asyncio.wait_for(loading, 30)

@@ -3,7 +3,7 @@ import pytest
 
 from tests.serving import exports
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving import description
+from tfagents_batch.serving import reading
 from tfagents_batch.serving.server.observations import Reader
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -11,7 +11,7 @@ X = [0.1, 0.2, -0.3, 4]
 
 
 def reader(folder):
-    return Reader(description.read(folder))
+    return Reader(reading.read(folder))
 
 
 def test_numbers_become_an_array(simple):
@@ -85,6 +85,7 @@ def test_without_a_mask_all_actions_are_possible(named):
         ("left", "possible_actions is 'left'"),
         (["lft"], "'lft', which is no action; did you mean 'left'"),
         ([2], "2, which is no action; known: 0, 1, left, right"),
+        (["left", None], "null, which is no action"),
         ([True], "True, which is no action"),
         ([["left"]], "which is no action"),
     ],
@@ -94,9 +95,20 @@ def test_wrong_possible_actions_are_named(named, possible, message):
         reader(named).read({}, possible)
 
 
-def test_possible_actions_need_a_mask(simple):
+def test_fewer_possible_actions_need_a_mask(simple):
     with pytest.raises(UserError, match="has no action mask; leave it out"):
         reader(simple).read(X, ["0"])
+
+
+@pytest.mark.parametrize("possible", [["0", "1"], [1, 0], ["1", 0, 1]])
+def test_a_policy_without_a_mask_takes_all_actions_as_rows_name_them(simple, possible):
+    assert {*reader(simple).read(X, possible).arrays} == {"observation"}
+
+
+def test_a_null_feature_is_missing(named):
+    found = reader(named).read({"3": 2.5, "9": None})
+    assert found.arrays["observation_state"].tolist() == [0.0, 2.5, 0.0, 0.0]
+    assert found.features == {"3": 2.5} and found.missing == 3
 
 
 @pytest.mark.parametrize(

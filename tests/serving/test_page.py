@@ -29,11 +29,13 @@ def run(folder, text):
 def curl(command, url):
     """Send the request of a curl command."""
     words = shlex.split(command)
+    admin = {"Authorization": f"Bearer {served.TOKEN}"} if "$admin" in words else {}
     (target,) = [x for x in words if x.startswith("http://")]
     data = words[words.index("-d") + 1].encode() if "-d" in words else None
     method = "POST" if data or "POST" in words else "GET"
     target = target.replace("http://127.0.0.1:8080", url)
-    return requests.request(method, target, data=data, timeout=served.DEADLINE)
+    options = {"headers": admin, "timeout": served.DEADLINE}
+    return requests.request(method, target, data=data, **options)
 
 
 def test_the_predictor_and_the_client_run(tmp_path, monkeypatch, capsys):
@@ -63,7 +65,8 @@ def test_the_requests_of_the_page_are_answered(tmp_path, monkeypatch):
     others = [x for x in CURL if x not in by_names]
     assert (len(by_names), len(others)) == (1, 7)
     for export, commands in ((plain, others), (named, by_names)):
-        with served.process(export, f"--log={tmp_path / export.name}-log") as server:
+        flags = f"--log={tmp_path / export.name}-log", "--admin_token=admin"
+        with served.process(export, *flags) as server:
             for command in commands:
                 answer = curl(command, server.url)
                 assert answer.status_code == 200, (command, answer.text)

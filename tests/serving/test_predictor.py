@@ -176,14 +176,17 @@ def cut_parity(folder):
             "format 'litert'; expected onnx",
         ),
         (lambda x: exports.change(x, schema=2), "has schema 2; this version reads"),
-        (lambda x: exports.change(x, inputs=[{}]), "lacks or misstates 'name'"),
-        (lambda x: exports.change(x, inputs=[]), "lacks or misstates inputs"),
-        (lambda x: exports.change(x, outputs=[]), "complete export: .* in the model"),
-        (rename_noise, "complete export: noise, noises are in the model or in"),
-        (lambda x: exports.change(x, model="../a/model.onnx"), "misstates model"),
+        (lambda x: exports.change(x, inputs=[{}]), "export.json lacks 'name'"),
+        (lambda x: exports.change(x, inputs=[]), "misstates inputs"),
+        (lambda x: exports.change(x, outputs=[]), "export.json lacks 'action'"),
+        (rename_noise, "complete export: 'noise, noises' are in the model or in"),
+        (
+            lambda x: exports.change(x, model="../a/model.onnx"),
+            "misstates sha256, which has no",
+        ),
         (
             lambda x: exports.change(x, action_space={"type": "Discrete", "start": 0}),
-            "complete export: .* lacks or misstates n of a Discrete",
+            "complete export: .* misstates a Discrete, which lacks 'n'",
         ),
         (
             lambda x: exports.change(
@@ -258,6 +261,10 @@ def test_lines_of_json_are_predicted_in_order(named, tmp_path, monkeypatch, caps
         (b'{"observations": [{"0": 1}]}\n', 'line 1: expected an object with "obs'),
         (b'{"observation": {"0": 1}, "mdp_id": "a"}\n', "line 1: expected an object"),
         (b'{"possible_actions": [0]}\n', "line 1: expected an object"),
+        (
+            b'{"observation": {"0": ' + b"[" * 975 + b"]" * 975 + b"}}\n",
+            "line 1: lists or objects are nested too deeply",
+        ),
     ],
 )
 @pytest.mark.parametrize("from_file", [True, False])

@@ -26,7 +26,7 @@ def running(tmp_path_factory):
     folder = tmp_path_factory.mktemp("serving")
     export = exports.discrete(folder / "a")
     flags = [f"--log={folder / 'log'}", "--request_seconds=1", "--max_waiting=200"]
-    with served.process(export, *flags) as found:
+    with served.process(export, *flags, f"--admin_token={served.TOKEN}") as found:
         yield found
 
 
@@ -155,16 +155,16 @@ def test_ten_killed_servers_lose_no_answer(simple, tmp_path):
         assert not kill_under_load(simple, tmp_path, 1000 + 500 * number)
 
 
-def test_a_swap_under_load_fails_no_request(running, tmp_path):
+def test_a_swap_under_load_fails_no_request(running):
+    folder = running.export.parent
     others = [
-        exports.discrete(tmp_path / str(number), seed=number, step=number)
+        exports.discrete(folder / str(number), seed=number, step=number)
         for number in range(2)
     ]
     load = clients.Clients(running.port, 8, {"observation": X})
     try:
         for number in range(6):
-            body = {"export": str(others[number % 2])}
-            status, found = running.ask("/v1/model", body)
+            status, found = running.change(others[number % 2])
             assert status == 200 and found["step"] == number % 2
             load.wait_for(len(load.ids) + 50)
     finally:

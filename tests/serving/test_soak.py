@@ -19,14 +19,13 @@ def test_ten_minutes_with_swaps_have_no_error_and_level_memory(tmp_path):
         exports.discrete(tmp_path / str(k), ballast=50, seed=k, step=k)
         for k in range(2)
     ]
-    flags = [f"--log={tmp_path / 'log'}", "--rotate_seconds=30"]
+    flags = [f"--log={tmp_path / 'log'}", "--rotate_seconds=30", "--admin_token=admin"]
     with served.process(large[0], *flags) as server:
         work = Load(server.port, 64, SECONDS)
         with process.started(http_load.__name__, work) as result:
             start, resident = time.monotonic(), []
             for swap in range(1, SWAPS + 1):
-                body = {"export": str(large[swap % 2])}
-                status, found = server.ask("/v1/model", body)
+                status, found = server.change(large[swap % 2])
                 assert status == 200 and found["step"] == swap % 2
                 pause = start + SECONDS * swap / (SWAPS + 1) - time.monotonic()
                 time.sleep(max(0.0, pause))

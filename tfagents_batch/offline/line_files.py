@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tfagents_batch.errors import SaveError, UserError
 
+_COPIED = 1 << 20  # bytes at a time
 PART = ".part"  # suffix of a file that is being written; its name begins with a dot
 
 
@@ -24,6 +25,8 @@ class LineFiles:
     lines to the operating system, so they survive if the process is killed. The next
     object for the folder completes what a killed process left behind. Only a file that
     is complete is sure to survive a power failure.
+
+    ``check`` notices that the folder was removed or moved, and goes on in a new one.
 
     Args:
       folder: folder of the files, created if it does not exist; several processes of
@@ -52,7 +55,7 @@ class LineFiles:
         self._lock = threading.RLock()
         self._part: Path | None = None
         self._descriptor = self._lines = self._bytes = 0
-        self._closed = False
+        self._closed = self._lost = False
         with _reported(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             self.recovered = sum(
@@ -70,6 +73,8 @@ class LineFiles:
         with self._lock, _reported(self.folder):
             if self._closed:
                 raise UserError("the logger is closed; create another one")
+            if self._lost:
+                self._replace()
             if self._part is None:
                 self._open()
             self._write(text)
@@ -77,6 +82,25 @@ class LineFiles:
             self._bytes += len(text)
             if self._lines >= self._limits[0] or self._bytes >= self._limits[1]:
                 self._complete()
+
+    def check(self) -> str | None:
+        """Look whether the current file is still in its folder; else open another one.
+
+        The lines of a file that was removed are written again. Those of one that was
+        moved stay in it: the next object for its new folder completes it.
+
+        Returns:
+          What happened; None if the file is in its place.
+
+        Raises:
+          SaveError: if no file can be opened. ``write`` fails as well then, until one
+            can be.
+        """
+        with self._lock, _reported(self.folder):
+            if self._part is None or _is_at(self._part, self._descriptor):
+                return None
+            self._lost = True
+            return self._replace()
 
     def rotate(self) -> None:
         """Complete the current file, so that readers see its lines."""
@@ -90,7 +114,7 @@ class LineFiles:
             self._closed = True
 
     def _open(self) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
         while True:
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
             name = f".{self.prefix}-{stamp}-{secrets.token_hex(4)}.jsonl{PART}"
@@ -101,6 +125,34 @@ class LineFiles:
                 break
             os.close(self._descriptor)
         self._part, self._lines, self._bytes = part, 0, 0
+
+    def _replace(self) -> str:
+        """Open another file for a lost one, see ``check``."""
+        before = self._descriptor, self._part, self._lines, self._bytes
+        old, part, lines, size = before
+        removed = os.fstat(old).st_nlink == 0
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._open()
+        if removed:
+            try:
+                for start in range(0, size, _COPIED):
+                    self._write(os.pread(old, min(_COPIED, size - start), start))
+                    self._bytes = min(start + _COPIED, size)
+            except OSError:
+                os.close(self._descriptor)
+                with contextlib.suppress(OSError):
+                    self._part.unlink()
+                self._descriptor, self._part, self._lines, self._bytes = before
+                raise
+            self._lines = lines
+        os.close(old)
+        self._lost = False
+        return (
+            f"{part} was removed; its {lines} rows were written again"
+            if removed
+            else f"{part} was moved; its {lines} rows stay there, and the next writer "
+            "to that folder completes it"
+        )
 
     def _write(self, text: bytes) -> None:
         """Write all of a text; after a failure the file is as it was."""
@@ -114,6 +166,7 @@ class LineFiles:
             raise
 
     def _complete(self) -> None:
+        self.check()
         part, self._part = self._part, None
         if part is None:
             return
@@ -122,6 +175,14 @@ class LineFiles:
             _publish(part)
         finally:
             os.close(self._descriptor)  # ends the lock
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether a path is that of an open file."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def _recover(part: Path) -> int:

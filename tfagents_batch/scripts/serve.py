@@ -27,9 +27,10 @@ def main(argv: Sequence[str]) -> int:
         return 0
     config.replace(Command(), given[0])
     settings = config.check(config.replace(Settings(), given[1]))
-    if not settings.token:
-        token = os.environ.get("TFAGENTS_BATCH_TOKEN", "")
-        settings = dataclasses.replace(settings, token=token)
+    for name in ("token", "admin_token"):
+        if not getattr(settings, name):
+            given = os.environ.get(f"TFAGENTS_BATCH_{name.upper()}", "")
+            settings = dataclasses.replace(settings, **{name: given})
     # Imported here because NumPy takes part of a second.
     from tfagents_batch.serving.server import run
 

@@ -33,6 +33,7 @@ from tfagents_batch.serving.description import (
     Array,
 )
 from tfagents_batch.serving.signature import Signature
+from tfagents_batch.training.run_folder import files
 from tfagents_batch.types import EnvSpec
 
 Format = Literal["onnx", "saved_model", "litert"]
@@ -142,10 +143,10 @@ def _check_target(target: Path) -> None:
     if not target.exists():
         return
     try:
-        facts = json.loads((target / FILE).read_text())
+        facts = json.loads(files.read(target / FILE))
         names = {facts["model"], FILE, PARITY, PARITY_ROWS, FEATURES}
         others = sorted({x.name for x in target.iterdir()} - names)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         others = ["what this package has not written"]
     if others:
         raise UserError(

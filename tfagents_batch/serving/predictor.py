@@ -17,10 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from tfagents_batch.errors import UserError
-from tfagents_batch.serving import description as described
-from tfagents_batch.serving.description import Call, Description, directly
+from tfagents_batch.errors import UserError, first_line
+from tfagents_batch.serving import reading
+from tfagents_batch.serving.description import (
+    ABSOLUTE,
+    FILE,
+    PARITY_ROWS,
+    RELATIVE,
+    Description,
+)
 from tfagents_batch.serving.inputs import Arrays, Structure, memory, to_array
+from tfagents_batch.serving.reading import Call, directly
 
 Answer = dict[str, Any]
 
@@ -72,9 +79,10 @@ class Predictor:
             raise UserError(
                 f'a predictor needs ONNX Runtime ({error}); pip install "onnxruntime"'
             ) from error
-        description = described.read(folder, call)
+        description = reading.read(folder, call)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+        options.log_severity_level = 4  # the error says what is wrong with a model
         # Without this, threads of a run use a core while they wait for the next one.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
@@ -87,7 +95,7 @@ class Predictor:
         except Exception as error:  # classes of ONNX Runtime have no common base
             raise UserError(
                 f"{description.model} cannot be loaded by ONNX Runtime "
-                f"{onnxruntime.__version__}: {error}"
+                f"{onnxruntime.__version__}: {first_line(error):.500}"
             ) from error
         _check_names(description, session)
         predictor = cls(description, session, seed)
@@ -198,27 +206,33 @@ class Predictor:
 
     def _check_parity(self, call: Call) -> None:
         """Compare outputs with those that were stored when the export was made."""
-        folder = self.description.folder
-        # Its hash was checked, so it is the file that was written with the model.
-        with np.load(folder / described.PARITY_ROWS, allow_pickle=False) as file:
-            rows = {name: file[name] for name in file.files}
-        feeds = {x.name: rows[f"inputs/{x.name}"] for x in self.description.inputs}
-        # The first run allocates memory.
-        call(self._session.run, self._outputs, feeds)
-        self.seconds = math.inf
-        for _ in range(3):  # the quickest, as other programs may use the processor
-            start = time.perf_counter()
-            outputs = self._session.run(self._outputs, feeds)
-            self.seconds = min(self.seconds, time.perf_counter() - start)
-        for name, found in zip(self._outputs, outputs, strict=True):
-            expected = rows[f"outputs/{name}"].astype(float)
+        description, folder = self.description, self.description.folder
+        rows = reading.parity_rows(description)
+        feeds = {x.name: rows[f"inputs/{x.name}"] for x in description.inputs}
+        try:
+            # The first run allocates memory.
+            call(self._session.run, self._outputs, feeds)
+            self.seconds = math.inf
+            for _ in range(3):  # the quickest, as other programs may use the processor
+                start = time.perf_counter()
+                outputs = self._session.run(self._outputs, feeds)
+                self.seconds = min(self.seconds, time.perf_counter() - start)
+        except Exception as error:  # see load
+            raise reading.broken(
+                folder,
+                f"the model does not take {PARITY_ROWS} ({first_line(error):.500})",
+            ) from error
+        for each, found in zip(description.outputs, outputs, strict=True):
+            expected = rows[f"outputs/{each.name}"].astype(float)
+            where = f"the model's {each.name}"
+            reading.check_shape(folder, found, each, len(expected), where)
             found = found.astype(float)
-            size = np.maximum(described.ABSOLUTE, described.RELATIVE * np.abs(expected))
+            size = np.maximum(ABSOLUTE, RELATIVE * np.abs(expected))
             far = ~((np.abs(found - expected) <= size) | (found == expected))
             if far.any():
                 raise UserError(
-                    f"{folder} fails its parity check: {name} differs from "
-                    f"{described.PARITY_ROWS} in {far.sum()} of {far.size} numbers, "
+                    f"{folder} fails its parity check: {each.name} differs from "
+                    f"{PARITY_ROWS} in {far.sum()} of {far.size} numbers, "
                     f"such as {found[far][0]:.6g} instead of {expected[far][0]:.6g}; "
                     "export again, or use the ONNX Runtime of the export"
                 )
@@ -229,10 +243,10 @@ def _check_names(description: Description, session: Any) -> None:
     given = {x.name for x in (*session.get_inputs(), *session.get_outputs())}
     expected = {x.name for x in (*description.inputs, *description.outputs)}
     if given != expected:
-        raise described.broken(
+        raise reading.broken(
             description.folder,
-            f"{', '.join(sorted(given ^ expected))} are in the model or in "
-            f"{described.FILE}, but not in both",
+            f"{', '.join(sorted(given ^ expected))!r:.200} are in the model or in "
+            f"{FILE}, but not in both",
         )
 
 

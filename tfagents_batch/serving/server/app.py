@@ -6,9 +6,11 @@ time of a small request.
 
 from __future__ import annotations
 
+import functools
 import hmac
 import json
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,6 +19,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.serving.server import measures, openapi
 from tfagents_batch.serving.server.endpoints import Endpoints
 from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.server.settings import is_loopback
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -24,6 +27,7 @@ Headers = list[tuple[bytes, bytes]]
 
 _JSON, _HTML = b"application/json", b"text/html; charset=utf-8"
 _OPEN = {"/healthz", "/readyz"}  # need no token
+_ADMIN = {("POST", "/v1/model"), ("POST", "/v1/rollback")}  # need the admin's
 _GONE = 499  # status of requests whose client is gone, in measures only
 _REPORT_SECONDS = 10.0  # between tracebacks, which would fill the disk
 log = logging.getLogger(__name__)
@@ -35,6 +39,8 @@ class App:
     Args:
       endpoints: what it answers with.
       token: what requests have to bring; "" for none.
+      admin_token: what requests that change the export have to bring instead; "" to
+        refuse them.
       max_body: bytes of a body.
       on_start, on_stop: called in the event loop before the first request and after
         the last one.
@@ -44,12 +50,13 @@ class App:
         self,
         endpoints: Endpoints,
         token: str,
+        admin_token: str,
         max_body: int,
         on_start: Callable[[], None],
         on_stop: Callable[[], Awaitable[None]],
     ):
         self._endpoints, self._max_body = endpoints, max_body
-        self._token = token.encode()
+        self._token, self._admin_token = token.encode(), admin_token.encode()
         self._on_start, self._on_stop = on_start, on_stop
         self._routes = {
             ("POST", "/v1/act"): endpoints.act,
@@ -85,7 +92,7 @@ class App:
         path, kind, headers = scope["path"], _JSON, []
         start = time.perf_counter()
         try:
-            self._check_headers(path, scope["headers"])
+            self._check_headers(scope["method"], path, scope["headers"])
             endpoint = self._routes.get((scope["method"], path))
             if endpoint is not None:
                 body = await _body(receive, self._max_body)
@@ -121,23 +128,41 @@ class App:
             raise Refused(405, f"{method} {path} is not possible; see /docs")
         raise Refused(404, f"there is no {path}; see /docs")
 
-    def _check_headers(self, path: str, headers: Headers) -> None:
-        """Refuse requests without the token, of other web sites, and of long bodies."""
-        scheme = token = b""
+    def _check_headers(self, method: str, path: str, headers: Headers) -> None:
+        """Refuse requests without the right, of other web sites, and of long bodies."""
+        scheme = token = host = b""
         for name, value in headers:
             if name == b"content-length":
                 if int(value) > self._max_body:
                     raise _too_long(int(value), self._max_body)
             elif name == b"authorization":
                 scheme, _, token = value.partition(b" ")
+            elif name == b"host":
+                host = value
             elif name == b"origin" and not self._token:
                 # A page in a browser could otherwise send requests to this machine.
                 raise Refused(
                     403,
                     "web pages may not send requests; start the server with --token",
                 )
-        needed = self._token and path not in _OPEN
-        right = hmac.compare_digest(token, self._token)
+        if not self._token and not _is_of_this_machine(host):
+            # The name of a web site can be given the address 127.0.0.1.
+            raise Refused(
+                403,
+                f"the header Host is {host.decode(errors='replace')!r:.80}; expected "
+                "localhost or 127.0.0.1: start the server with --token for other names",
+            )
+        if (method, path) in _ADMIN:
+            needed = self._admin_token
+            if not needed:
+                raise Refused(
+                    403,
+                    "requests may not change the export; start the server with "
+                    "--admin_token",
+                )
+        else:
+            needed = b"" if path in _OPEN else self._token
+        right = hmac.compare_digest(token, needed)
         if needed and not (right and scheme.lower() == b"bearer"):
             raise Refused(401, "expected the header Authorization: Bearer <token>")
 
@@ -155,6 +180,13 @@ class App:
         self._endpoints.ready = False
         await self._on_stop()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+@functools.lru_cache(16)
+def _is_of_this_machine(host: bytes) -> bool:
+    """Return whether the header Host has a name or address of this machine."""
+    found = re.fullmatch(r"(?:\[(.*)\]|([^:]*))(?::\d+)?", host.decode("latin-1"))
+    return found is not None and is_loopback(found[1] or found[2])
 
 
 async def _body(receive: Receive, most: int) -> bytes:

@@ -33,6 +33,7 @@ _FEEDBACK = {
 _INT64 = 2**63
 _LARGEST = sys.float_info.max
 _LONGEST = 200  # characters of an id
+TOO_DEEP = "lists or objects are nested too deeply; send flat ones"
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -43,27 +44,48 @@ def parse(body: bytes) -> dict[str, Any]:
     """
     try:
         found = json.loads(body.decode())
-    except (ValueError, RecursionError) as error:  # also for text that is not UTF-8
+    except ValueError as error:  # also for text that is not UTF-8
         raise UserError(f"the body is no JSON: {error}") from None
+    except RecursionError:
+        raise UserError(TOO_DEEP) from None
     if not isinstance(found, dict):
         raise UserError(
-            f"the body is {str(found)[:80]}; expected a JSON object such as "
+            f"the body is a {type(found).__name__}; expected a JSON object such as "
             '{"observation": [0.1, 0.2]}'
         )
     return found
 
 
-def decisions(body: dict[str, Any], reader: Reader) -> tuple[list[Decision], bool]:
+def decisions(body: bytes, reader: Reader) -> tuple[list[Decision], bool]:
     """Return the decisions of a request, and whether it asked for several.
 
     Args:
-      body: with "observation" or "observations"; other values belong to the decision,
-        or are lists with one for each.
+      body: JSON with "observation" or "observations"; other values belong to the
+        decision, or are lists with one for each.
       reader: of observations.
 
     Raises:
       UserError: naming what was wrong and where.
     """
+    try:
+        return _decisions(parse(body), reader)
+    except RecursionError:  # of what quotes or reads a value
+        raise UserError(TOO_DEEP) from None
+
+
+def feedback(body: bytes, reader: Reader) -> dict[str, Any]:
+    """Return a line of feedback: what is known of a decision afterwards.
+
+    Raises:
+      UserError: naming what was wrong and where.
+    """
+    try:
+        return _feedback(parse(body), reader)
+    except RecursionError:
+        raise UserError(TOO_DEEP) from None
+
+
+def _decisions(body: dict[str, Any], reader: Reader) -> tuple[list[Decision], bool]:
     if len(body) == 1 and "observation" in body and not reader.description.is_recurrent:
         return [reader.read(body["observation"])], False
     _check_keys(body, _KEYS)
@@ -96,12 +118,7 @@ def decisions(body: dict[str, Any], reader: Reader) -> tuple[list[Decision], boo
     return found, True
 
 
-def feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
-    """Return a line of feedback: what is known of a decision afterwards.
-
-    Raises:
-      UserError: naming what was wrong and where.
-    """
+def _feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
     _check_keys(body, _FEEDBACK)
     for name in ("request_id", "reward"):
         if name not in body:

@@ -56,8 +56,21 @@ class Rotating:
             self.failures += 1
             raise
 
-    def rotate_if_due(self) -> None:
-        """End a file with its size or age, so that readers see it; count a failure."""
+    def rotate_if_due(self) -> str | None:
+        """End a file with its size or age, so that readers see it; count a failure.
+
+        Returns:
+          What happened to the file if its folder was removed or moved, or None.
+        """
+        try:
+            lost = self._files.check()
+        except SaveError as error:  # writing fails, too, until the folder is back
+            self.failures += 1
+            return str(error)
+        self._rotate_if_due()
+        return lost
+
+    def _rotate_if_due(self) -> None:
         rows, seconds = self._limits
         age = time.monotonic() - self._since
         if self._rows < rows and not (self._rows and age >= seconds):
@@ -94,10 +107,14 @@ class DecisionLog:
         feedback = path / FEEDBACK_FOLDER
         self.feedback = Rotating(feedback, "feedback", rows, seconds)
 
-    def rotate_if_due(self) -> None:
-        """End the files that have their size or age; waits for the disk."""
-        self.decisions.rotate_if_due()
-        self.feedback.rotate_if_due()
+    def rotate_if_due(self) -> list[str]:
+        """End the files that have their size or age; waits for the disk.
+
+        Returns:
+          What happened to files whose folder was removed or moved.
+        """
+        found = self.decisions.rotate_if_due(), self.feedback.rotate_if_due()
+        return [each for each in found if each]
 
     def close(self) -> None:
         """End both files; may be called again."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import SaveError
@@ -29,6 +29,7 @@ class Endpoints:
       log: of decisions and feedback, or None.
       batches: returns a queue for work on batches.
       slow: counts connections that were closed as too slow.
+      parent: folder below which other exports are.
 
     Attributes:
       requests: counts of answered requests.
@@ -41,7 +42,9 @@ class Endpoints:
         log: DecisionLog | None,
         batches: Callable[[Any], Batches],
         slow: SlowClients,
+        parent: str,
     ):
+        self._parent = parent
         self.models, self._log, self._slow = models, log, slow
         self._work = Acting(models, log)
         self._acting = batches(self._work.act)
@@ -59,7 +62,7 @@ class Endpoints:
 
     async def _decide(self, body: bytes, queue: Batches, name: str) -> Json:
         reader = self.models.current.reader
-        found, several = bodies.decisions(bodies.parse(body), reader)
+        found, several = bodies.decisions(body, reader)
         answers = await queue.submit(found)
         return {name: answers} if several else answers[0]
 
@@ -67,7 +70,7 @@ class Endpoints:
         """Log what followed a decision."""
         if self._log is None:
             raise Refused(409, "decisions are not logged; start the server with --log")
-        line = bodies.feedback(bodies.parse(body), self.models.current.reader)
+        line = bodies.feedback(body, self.models.current.reader)
         try:
             self._log.feedback.log(
                 [json.dumps(line | {"time": time.time_ns() // 1000})]
@@ -91,11 +94,7 @@ class Endpoints:
             raise Refused(
                 422, 'expected {"export": "<folder on the server\'s machine>"}'
             )
-        try:
-            folder = str(Path(path).expanduser())
-        except RuntimeError as error:  # of a user that does not exist
-            raise Refused(422, f"export is {path!r:.80}: {error}") from None
-        await self.models.load(folder)
+        await self.models.load(below(self._parent, path))
         return await self.model(b"")
 
     async def roll_back(self, body: bytes) -> Json:
@@ -149,6 +148,24 @@ class Endpoints:
         version = json.dumps(self._version, ensure_ascii=False)  # has the same escapes
         current = {f"{{version={version}}}": 1}
         return text + measures.to_text("model", "The current export.", current)
+
+
+def below(parent: str, path: str) -> str:
+    """Return the absolute path of a folder below another one.
+
+    Nothing is looked up on the disk, so an error does not tell what exists elsewhere.
+
+    Raises:
+      Refused: with 422, if it is not below it.
+    """
+    found = os.path.abspath(path)
+    if not found.startswith(f"{parent.rstrip('/')}/"):
+        raise Refused(
+            422,
+            f"export is {path!r:.80}; expected a folder below the one that has the "
+            "export of the server's start",
+        )
+    return found
 
 
 def describe(description: Description) -> Json:

@@ -50,3 +50,5 @@ def _decisions(reader: Reader, lines: Iterable[bytes]) -> Iterator[Decision]:
             yield reader.read(asked["observation"], asked.get("possible_actions"))
         except UserError as error:
             raise UserError(f"line {number}: {error}") from error
+        except RecursionError:
+            raise UserError(f"line {number}: {bodies.TOO_DEEP}") from None

@@ -12,8 +12,8 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import description as described
-from tfagents_batch.serving.description import Call
 from tfagents_batch.serving.predictor import Predictor
+from tfagents_batch.serving.reading import Call
 from tfagents_batch.serving.server.observations import Reader
 from tfagents_batch.serving.server.refused import Refused
 from tfagents_batch.serving.server.rows import Rows

@@ -21,7 +21,7 @@ class Decision(NamedTuple):
     Attributes:
       arrays: inputs of the model by name, without batch axis.
       features: what was given by id, for exports with ids; None for others.
-      missing: number of features that were not given: they are 0, or missing.
+      missing: number of features that were not given, or null: they are 0, or missing.
       mdp_id, sequence_number: where the decision belongs, or None.
     """
 
@@ -71,8 +71,7 @@ class Reader:
         arrays: Arrays = {}
         features, missing = None, 0
         if self._by_id:
-            features = value
-            self._read_by_id(value, arrays)
+            features = self._read_by_id(value, arrays)
             missing = len(self.ids) - len(features)
         else:
             self._structure.read(value, arrays)
@@ -82,7 +81,8 @@ class Reader:
             arrays[self._mask.name] = np.ones(self._mask.shape, self._mask.dtype)
         return Decision(arrays, features, missing)
 
-    def _read_by_id(self, value: Any, arrays: Arrays) -> None:
+    def _read_by_id(self, value: Any, arrays: Arrays) -> dict[str, float]:
+        """Add the arrays of an object of numbers by id; return those that are given."""
         if not isinstance(value, dict):
             raise UserError(
                 f"observation is {text(value)}; expected an object of numbers by "
@@ -98,20 +98,20 @@ class Reader:
                     f"observation has the unknown feature {name!r:.50}; known: "
                     f"{', '.join(known)}{rest}"
                 )
-            found[index] = finite(number, f"observation[{name!r}]", _LARGEST)
+            if number is not None:
+                found[index] = finite(number, f"observation[{name!r}]", _LARGEST)
+        given = value
+        if None in value.values():  # missing, as in a row
+            given = {name: x for name, x in value.items() if x is not None}
         arrays[self._vector.name] = found
         if self._presence is not None:  # 1 for the features that were given
             present = np.zeros(len(self.ids), self._presence.dtype)
-            present[[self.ids[name] for name in value]] = 1
+            present[[self.ids[name] for name in given]] = 1
             arrays[self._presence.name] = present
+        return given
 
     def _read_possible(self, possible: Any, arrays: Arrays) -> None:
-        if self._mask is None:
-            raise UserError(
-                "possible_actions is given, but this policy has no action mask; leave "
-                "it out"
-            )
-        if self._mask.name in arrays:
+        if self._mask is not None and self._mask.name in arrays:
             raise UserError(
                 f"both {self._mask.name} and possible_actions are given; leave one out"
             )
@@ -120,7 +120,7 @@ class Reader:
                 f"possible_actions is {text(possible)}; expected a list of at least "
                 "one action"
             )
-        found = np.zeros(self._mask.shape, self._mask.dtype)
+        places = set()
         for each in possible:
             known = isinstance(each, (str, int)) and not isinstance(each, bool)
             if not known or each not in self._places:
@@ -129,5 +129,14 @@ class Reader:
                     f"possible_actions has {text(each)}, which is no action; "
                     f"{hint(str(each), names)}"
                 )
-            found[self._places[each]] = 1
-        arrays[self._mask.name] = found
+            places.add(self._places[each])
+        if self._mask is not None:
+            found = np.zeros(self._mask.shape, self._mask.dtype)
+            found[[*places]] = 1
+            arrays[self._mask.name] = found
+        elif len(places) < len(self.description.action_names):
+            # Rows have possible_actions also where all actions are always possible.
+            raise UserError(
+                "possible_actions leaves out some actions, but this policy has no "
+                "action mask; leave it out"
+            )

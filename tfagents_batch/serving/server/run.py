@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -122,9 +123,18 @@ def build(
         )
 
     slow = SlowClients(state.connections, settings.request_seconds)
-    endpoints = Endpoints(models, log, batches, slow)
+    # Where the admin may take other exports from.
+    parent = os.path.dirname(os.path.abspath(folder))
+    endpoints = Endpoints(models, log, batches, slow, parent)
     ticks = Ticks(settings, models, log, found, slow, say)
-    return App(endpoints, settings.token, settings.max_body, ticks.start, ticks.stop)
+    return App(
+        endpoints,
+        settings.token,
+        settings.admin_token,
+        settings.max_body,
+        ticks.start,
+        ticks.stop,
+    )
 
 
 class Ticks:
@@ -173,7 +183,8 @@ class Ticks:
     async def _rotate(self) -> None:
         if self._log is not None:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._disk, self._log.rotate_if_due)
+            for each in await loop.run_in_executor(self._disk, self._log.rotate_if_due):
+                print(f"warning: {each}", file=sys.stderr)
 
     async def _look_for_exports(self) -> None:
         models, folder = self._models, self._settings.export

@@ -20,6 +20,11 @@ class Settings:
     token: str = option(
         "", "requests need Authorization: Bearer <token>; or TFAGENTS_BATCH_TOKEN"
     )
+    admin_token: str = option(
+        "",
+        "token of requests that change the export; or TFAGENTS_BATCH_ADMIN_TOKEN; "
+        "empty: refused",
+    )
     watch: bool = option(False, "load new exports as they appear in --export")
     max_waiting: int = option(1024, "decisions that wait; at least max_batch", least=1)
     max_batch: int = option(64, "decisions in one run of the model", least=1)
@@ -36,8 +41,8 @@ def check(settings: Settings) -> None:
     """Refuse settings that cannot be served.
 
     Raises:
-      UserError: for no export, for an open address without a token, and for a queue
-        that is smaller than a batch.
+      UserError: for no export, for an open address without a token, for one token with
+        both rights, and for a queue that is smaller than a batch.
     """
     if not settings.export:
         raise UserError("no export is given; pass --export=<folder of an export>")
@@ -45,6 +50,11 @@ def check(settings: Settings) -> None:
         raise UserError(
             f"--host={settings.host} can be reached from other machines; pass --token, "
             "or set TFAGENTS_BATCH_TOKEN, or use --host=127.0.0.1"
+        )
+    if settings.admin_token and settings.admin_token == settings.token:
+        raise UserError(
+            "--token and --admin_token are the same, so everyone who may ask may "
+            "change the export; pass two different ones"
         )
     if settings.max_waiting < settings.max_batch:
         # A request of several decisions would be refused with 429 again and again.
@@ -57,7 +67,7 @@ def check(settings: Settings) -> None:
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches an address."""
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
