@@ -1,5 +1,6 @@
 import functools
 import pathlib
+import re
 
 import gymnasium
 import gymnasium.spaces as gs
@@ -602,3 +603,6 @@ def test_the_page_names_every_wrapper():
     text = PAGE.read_text()
     for name in named.NAMES:
         assert f"`{name}" in text, name
+    (listed,) = re.findall(r"The names are (`.*?)\. A wrapper", text, re.DOTALL)
+    known = {x for x in re.findall(r"\w+", listed) if hasattr(gymnasium.wrappers, x)}
+    assert known == {*named.GYMNASIUM}  # an old Gymnasium has fewer
