@@ -158,6 +158,15 @@ def test_a_full_memory_of_ray_is_one_line():
         workers.submit(0, order, {})
 
 
+def test_workers_with_other_environments_are_refused():
+    ray = mock.MagicMock(exceptions=ray_session.require().exceptions)
+    ray.wait.side_effect = lambda refs, **_: (refs, [])
+    ray.get.side_effect = [{"max_episode_steps": 500}, {"max_episode_steps": 200}]
+    workers = RayWorkers(ray, RayPool(workers=2), b"")
+    with pytest.raises(UserError, match=r"worker 1 .*: 200.*worker 0 .*: 500"):
+        workers.facts()
+
+
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(UserError, match=r'pip install "tfagents_batch\[ray\]"'):

@@ -22,7 +22,7 @@ STEP = {
     "reward_nan": "reward is nan; expected a finite float32",
 }
 RESET = {
-    "nan": STEP["nan"],
+    **{mode: STEP[mode] for mode in ("shape", "info_list", "nan")},
     "legacy_tuple": "reset.. returned an array.* legacy gym API",
 }
 
@@ -42,7 +42,9 @@ def test_an_invalid_result_of_step_is_reported(drive, mode, num_workers):
     assert re.search(STEP[mode], str(error))
 
 
-@pytest.mark.parametrize(("mode", "num_workers"), [("legacy_tuple", 0), ("nan", 1)])
+@pytest.mark.parametrize(
+    ("mode", "num_workers"), [*((mode, 0) for mode in RESET), ("nan", 1)]
+)
 @one_backend
 def test_an_invalid_result_of_reset_is_reported(drive, mode, num_workers):
     error = drive(fault_envs(mode, phase="reset"), num_workers)

@@ -129,6 +129,17 @@ def test_the_std_stays_within_its_bounds_and_has_a_gradient_there(
     assert np.all(np.array(tape.gradient(loss, raw.value)) > 0)
 
 
+def test_squashed_actions_lie_within_asymmetric_bounds():
+    space = gs.Box(np.float32([-2, 0]), np.float32([3, 0.5]))
+    config = networks.Config(squash=True, init_std=3.0)
+    network = networks.actor_critic(make_spec(action=space), config)
+    policy = network.unroll(make_steps(VECTOR, 4, 2))[0].policy
+    actions = policy.sample(network.family.noise((4, 2), 1)).numpy()
+    assert np.all(actions > space.low) and np.all(actions < space.high)
+    assert np.any(np.abs(actions - space.low) < 0.1 * (space.high - space.low))
+    assert np.all(np.isfinite(policy.log_prob(actions)))
+
+
 def test_masked_actions_are_never_taken_and_the_mask_is_not_a_feature():
     mask = gs.Box(0, 1, (3,), np.int8)
     space = gs.Dict(features=VECTOR, action_mask=mask)

@@ -176,8 +176,10 @@ def nested(depth, key='"observation": '):
     ],
 )
 def test_wrong_bodies_are_422_and_named(serve, simple, body, message):
-    answer = serve(simple).ask("/v1/act", body)
-    assert answer.status == 422 and message in answer.body["error"]
+    app = serve(simple)
+    for path in ("/v1/act", "/v1/predict"):
+        answer = app.ask(path, body)
+        assert answer.status == 422 and message in answer.body["error"]
 
 
 def test_a_long_body_is_413(serve, simple):

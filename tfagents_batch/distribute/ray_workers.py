@@ -96,7 +96,7 @@ class RayWorkers:
         """Return the spec of a worker's environments, once all have started.
 
         Raises:
-          UserError, EnvError: if one of them cannot start.
+          UserError, EnvError: if one of them cannot start, or has other spaces.
         """
         asked = [actor.facts.remote() for actor in self._actors]
         _, late = self._ray.wait(
@@ -108,8 +108,14 @@ class RayWorkers:
                 f"{self._settings.start_seconds:g} s; see `ray status` for what they "
                 "wait for, or raise pool.start_seconds"
             )
-        found = [self._result(index, ref) for index, ref in enumerate(asked)]
-        return found[0]
+        first, *others = (self._result(i, ref) for i, ref in enumerate(asked))
+        for index, other in enumerate(others, 1):
+            if other != first:
+                raise UserError(
+                    f"worker {index} has environments with {other}, worker 0 with "
+                    f"{first}; install the same packages and files on every machine"
+                )
+        return first
 
     def submit(self, worker: int, order: Order, weights: Arrays) -> None:
         """Give a worker an order, see ``pool.Workers``."""

@@ -1,6 +1,8 @@
 """gym 0.26.2, its last release, and environments of the older interface."""
 
+import ast
 import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -76,6 +78,20 @@ def test_a_time_limit_truncates_and_can_be_chosen():
         action = np.zeros(1, np.float32)
         flags = [env.step(action)[2:4] for _ in range(3)]
     assert flags == [(False, False), (False, False), (False, True)]
+
+
+def test_all_uses_of_removed_numpy_names_in_gym_are_known():
+    root = Path(gym.__file__).parent
+    users = {
+        ".".join(["gym", *path.relative_to(root).with_suffix("").parts]): node.attr
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and getattr(node.value, "id", None) == "np"
+        and not hasattr(np, node.attr)
+    }
+    assert set(users) <= set(legacy_gym._BROKEN_MODULES)
+    assert set(users.values()) <= set(legacy_gym._REMOVED_NAMES)
 
 
 def test_numpy_itself_is_unchanged():

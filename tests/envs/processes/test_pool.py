@@ -153,6 +153,28 @@ def test_stepping_before_reset_is_refused(make_pool):
         pool.check()
 
 
+@one_backend
+def test_ctrl_c_in_process_is_raised_and_ends_the_pool(make_pool):
+    """It comes from the user, so it is no failure of the environment."""
+    closed = []
+
+    class Interrupted(CountingEnv):
+        def step(self, action):
+            raise KeyboardInterrupt
+
+        def close(self):
+            closed.append(self)
+
+    pool = make_pool([Interrupted] * 2, 0)
+    pool.reset(1)
+    with pytest.raises(KeyboardInterrupt):
+        pool.steps(5)
+    assert not pool.ok and not closed
+    with pytest.raises(Stopped, match="interrupted"):
+        pool.check()
+    assert len(closed) == 2
+
+
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_after_stop_every_step_returns_at_once(make_pool, num_workers):
     pool = make_pool([CountingEnv] * 2, num_workers)

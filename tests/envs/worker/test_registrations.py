@@ -32,6 +32,16 @@ def test_an_id_of_the_script_works_in_a_worker_by_name_and_in_a_function(registe
         assert timestep.observation.shape == (2, 2)
 
 
+def test_another_id_of_a_known_class_is_sent_too(register):
+    point = gymnasium.registry["CartPole-v1"].entry_point
+    register("Longer-v0", entry_point=point, max_episode_steps=9)
+    found = registrations.collect()
+    del gymnasium.registry["Longer-v0"]
+    registrations.install(found)
+    with gymnasium.make("Longer-v0") as env:
+        assert env.spec.max_episode_steps == 9
+
+
 def test_a_replaced_id_of_gymnasium_is_replaced_in_workers_too(register):
     spec = gymnasium.registry.pop("CartPole-v1")
     register("CartPole-v1", entry_point=CountingEnv)

@@ -1,5 +1,6 @@
 import functools
 import pathlib
+import re
 
 import gymnasium
 import gymnasium.spaces as gs
@@ -396,6 +397,24 @@ def test_actions_are_clipped_and_the_clipped_fraction_is_reported():
     assert wide.step(np.float32([5]))[0] == [0.1]  # Echo refuses another dtype
 
 
+def test_gymnasiums_wrappers_differ_as_the_page_says():
+    rescale, one = gymnasium.wrappers.RescaleObservation, np.float32(1)
+    scale = functools.partial(rescale, min_obs=-one, max_obs=one)
+    with pytest.raises((ValueError, OverflowError)):  # integers
+        scale(numbers(1, 2, dtype=np.uint8))
+    space = gs.Box(np.float32([3, 0]), np.float32([3, 4]))  # one has equal bounds
+    with np.errstate(all="ignore"):
+        seen, _ = scale(Script([[3, 1], [3, 4]], space)).reset(seed=1)
+    assert np.isnan(seen[0]) and seen[1] == -0.5
+    clipped = gymnasium.wrappers.ClipAction(Script([[0]] * 2, box(0, 1), box(-2, 3)))
+    clipped.reset(seed=1)
+    assert clipped.step(np.float32([9]))[4] == {"step": 1}  # not how much
+    limited = gymnasium.wrappers.TimeLimit(numbers(0, 1, 2), 2)
+    limited.reset(seed=1)
+    limited.step(0)
+    assert limited.step(0)[2:4] == (True, True)
+
+
 @pytest.mark.parametrize("end", ["terminated", "truncated"])
 @pytest.mark.parametrize("limit", [2, 3, 9])
 def test_the_limit_truncates_and_stepping_after_any_end_is_an_error(end, limit):
@@ -584,3 +603,6 @@ def test_the_page_names_every_wrapper():
     text = PAGE.read_text()
     for name in named.NAMES:
         assert f"`{name}" in text, name
+    (listed,) = re.findall(r"The names are (`.*?)\. A wrapper", text, re.DOTALL)
+    known = {x for x in re.findall(r"\w+", listed) if hasattr(gymnasium.wrappers, x)}
+    assert known == {*named.GYMNASIUM}  # an old Gymnasium has fewer

@@ -166,6 +166,13 @@ def test_a_path_that_tensorflow_would_split_is_not_used(tmp_path):
         Cache(tmp_path / "a b" / "xla", "key")
 
 
+def test_a_store_that_was_deleted_causes_no_error(opened, tmp_path):
+    cache = opened()
+    compile_to(cache)
+    (tmp_path / "xla" / "key").rmdir()
+    assert cache.publish() == 0
+
+
 def test_the_key_depends_on_everything_that_changes_compiled_code():
     base = compile_cache.key(1, {})
     assert compile_cache.key(1, {"HOME": "/x", "TF_CPP_MIN_LOG_LEVEL": "3"}) == base

@@ -264,6 +264,11 @@ def test_a_line_damaged_elsewhere_is_an_error_with_its_number(tmp_path):
         path.write_bytes(whole)
 
 
+def test_reading_without_a_log_is_an_error(tmp_path):
+    with pytest.raises(UserError, match=r"metrics.jsonl cannot be read"):
+        read_metrics(tmp_path)
+
+
 def test_null_is_read_as_nan(tmp_path):
     with Logger(tmp_path) as log:
         log.write({"a/b": math.inf}, 1)
