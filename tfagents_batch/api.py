@@ -516,7 +516,7 @@ def export(
 def visualize(
     logdir: str | os.PathLike,
     outdir: str | os.PathLike = "videos",
-    num_episodes: int = 5,
+    episodes: int = 5,
     *,
     checkpoint: str | int = "newest",
     env: Any = None,
@@ -532,7 +532,7 @@ def visualize(
     Args:
       logdir: the run's folder, which may have been moved.
       outdir: folder of the videos; there is one per episode, named with its return.
-      num_episodes: number of episodes.
+      episodes: number of episodes.
       checkpoint, env, env_kwargs, wrappers, network, algorithm, seed: as in
         ``evaluate``. The environment is created with ``render_mode="rgb_array"``.
       format: "mp4", which needs the extra ``video``, or "gif".
@@ -544,8 +544,8 @@ def visualize(
       UserError: for an argument that cannot be used, or an environment that cannot
         render.
     """
-    if num_episodes < 1:
-        raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
+    if episodes < 1:
+        raise UserError(f"episodes is {episodes}; expected at least 1")
     if format not in get_args(filming.Format):
         raise UserError(f"format is {format!r}; expected 'mp4' or 'gif'")
     own = network, algorithm
@@ -558,7 +558,7 @@ def visualize(
         playing.loaded(found, shown.env.spec, network, checkpoint) as (agent, _),
     ):
         seed = _unseen_seed(seed)
-        return filming.film(shown, agent.policy, outdir, num_episodes, seed, format)
+        return filming.film(shown, agent.policy, outdir, episodes, seed, format)
 
 
 def _label(

@@ -1,5 +1,6 @@
 """Tests of ``python -m tfagents_batch``, which runs each script as a command."""
 
+import importlib
 import os
 import pathlib
 import subprocess
@@ -10,6 +11,7 @@ from PIL import Image
 
 import tfagents_batch.__main__ as commands
 from tests.support.python import run
+from tfagents_batch.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -68,6 +70,26 @@ def test_a_wrong_command_line_is_one_line_and_a_status(start, arguments, status,
     done = start(*arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert text in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "text"),
+    [
+        ("evaluate", "--run=logs/x", "unknown flag --run; did you mean --logdir?"),
+        ("export", "--run=logs/x", "did you mean --logdir?"),
+        ("decide", "--run=logs/x", "did you mean --logdir?"),
+        ("collect", "--policy=logs/x", "did you mean --logdir?"),
+        ("train", "--run=logs/x", "did you mean --resume?"),
+        ("visualize", "--num_episodes=3", "did you mean --episodes?"),
+        ("evaluate", "--n_eval_episodes=3", "n_eval_episodes is --episodes here"),
+        ("train", "--policy=MlpPolicy", "--algorithm.network.hidden here, such as "),
+    ],
+)
+def test_another_word_for_a_flag_is_an_error_that_names_ours(command, flag, text):
+    script = importlib.import_module(f"tfagents_batch.scripts.{command}")
+    with pytest.raises(UserError) as error:
+        script.main([flag])
+    assert text in str(error.value)
 
 
 def test_the_demo_trains_and_saves_a_video(start, tmp_path):

@@ -42,7 +42,7 @@ def trained(tmp_path_factory):
 def test_a_trained_policy_is_deployed(trained, tmp_path, capsys):
     table, run = trained
     output = tmp_path / "decision"
-    flags = [f"--run={run}", f"--data={table.folder}", f"--output={output}", *FAST]
+    flags = [f"--logdir={run}", f"--data={table.folder}", f"--output={output}", *FAST]
     assert decide.main(flags) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("deploy: An episode")
     found = json.loads((output / "gate.json").read_text())
@@ -63,7 +63,7 @@ def test_rules_change_the_verdict(trained, tmp_path, capsys, limits, status, rea
     table, run = trained
     rules = tmp_path / "rules.json"
     rules.write_text(json.dumps(limits))
-    flags = [f"--run={run}", f"--data={table.folder}", f"--rules={rules}", *FAST]
+    flags = [f"--logdir={run}", f"--data={table.folder}", f"--rules={rules}", *FAST]
     assert decide.main([*flags, f"--output={tmp_path}"]) == status
     assert reason in capsys.readouterr().out.splitlines()[-1]
 
@@ -118,14 +118,14 @@ def test_the_code_of_the_page_runs(trained, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--data=table"], "--run is not given"),
-        (["--run=logs"], "--data is not given"),
-        (["--run=logs", "--data=nowhere"], "nowhere has no timeline"),
+        (["--data=table"], "--logdir is not given"),
+        (["--logdir=logs"], "--data is not given"),
+        (["--logdir=logs", "--data=nowhere"], "nowhere has no timeline"),
         (
-            ["--run=logs", "--data=table", "--rules=none.json"],
+            ["--logdir=logs", "--data=table", "--rules=none.json"],
             "none.json cannot be read",
         ),
-        (["--run=logs", "--data=table", "--fold=3"], "fold"),
+        (["--logdir=logs", "--data=table", "--fold=3"], "fold"),
     ],
 )
 def test_a_wrong_flag_is_one_line(flags, message):

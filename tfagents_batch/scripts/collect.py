@@ -15,29 +15,19 @@ from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class Command(command_line.PlayCommand):
     """Flags of this script."""
 
-    env: str = option("", "environment name; empty: that of the run of --policy")
-    env_kwargs: dict | None = option(
-        None, "arguments of the environment; none: those of the run"
-    )
-    wrappers: list | None = option(
-        None, "wrappers of the environment, innermost first; none: those of the run"
-    )
-    policy: str = option(
-        "random", "random: uniform actions; or the folder of a run, whose agent acts"
+    logdir: str | None = option(
+        None, "run folder, whose agent acts; none: uniform actions"
     )
     epsilon: float = option(
         0.0, "probability of a uniform action instead", least=0, most=1
     )
     rows: int = option(10_000, "number of decisions", least=1)
     output: str = option("rows", "folder of the rows, JSON lines")
-    seed: int = option(0, "seed of environments and actions", least=0, most=2**31 - 1)
     num_envs: int = option(8, "environments in the batch", least=1)
-    checkpoint: str = option("newest", "checkpoint: newest, best or a step")
     ds: str = option("", "partition of the rows; empty: the day, in UTC")
-    debug: bool = option(False, "print tracebacks")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,8 +35,8 @@ def main(argv: Sequence[str]) -> int:
     command = command_line.parse(argv, Command)
     if command is None:
         return 0
-    if command.policy == "random":
-        _check_random(command)
+    if command.logdir is None:
+        _check_uniform(command)
     prefix = _prefix(command)
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch.envs.make import make_env
@@ -54,15 +44,15 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.training import collecting, playing
 
     with contextlib.ExitStack() as stack:
-        if command.policy == "random":
+        if command.logdir is None:
             made = command.env, command.num_envs
             own = {"env_kwargs": command.env_kwargs, "wrappers": command.wrappers or ()}
             env = stack.enter_context(make_env(*made, **own))
             collecting.check(env.spec)
             decide = collecting.uniform(env.spec, command.seed)
         else:
-            given = command.env or None, command.env_kwargs, command.wrappers, None
-            found = playing.trained(command.policy, *given)
+            given = command.env, command.env_kwargs, command.wrappers, None
+            found = playing.trained(command.logdir, *given, command.algorithm)
             found.require_env()
             env = stack.enter_context(playing.environment(found, command.num_envs))
             collecting.check(env.spec)
@@ -83,16 +73,16 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _check_random(command: Command) -> None:
+def _check_uniform(command: Command) -> None:
     """Check the flags of uniform actions, for which there is no agent."""
     if not command.env:
         raise UserError("no environment is given; pass --env, such as CartPole-v1")
-    for name in ("epsilon", "checkpoint"):
+    for name in ("epsilon", "checkpoint", "algorithm"):
         value = getattr(command, name)
         if value != getattr(Command, name):
             raise UserError(
                 f"--{name} is {value}, which means nothing for uniform actions; leave "
-                "it out, or pass the folder of a run as --policy"
+                "it out, or pass the folder of a run as --logdir"
             )
 
 

@@ -16,7 +16,7 @@ class VisualizeCommand(command_line.PlayCommand):
     """Flags of this script."""
 
     outdir: str = option("videos", "folder of the videos")
-    num_episodes: int = option(5, "number of episodes", least=1)
+    episodes: int = option(5, "number of episodes", least=1)
     format: Literal["mp4", "gif"] = option(
         "mp4", "format of the videos; mp4 needs the extra video"
     )
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     episodes = api.visualize(
         outdir=command.outdir,
-        num_episodes=command.num_episodes,
+        episodes=command.episodes,
         format=command.format,
         **command.arguments(),
     )
