@@ -92,11 +92,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
-    if name in _HOMES:
-        with importing.uncollected(), importing.without_messages():
-            return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # else every name would exist for type checkers
+
+    def __getattr__(name: str):
+        if name in _HOMES:
+            with importing.uncollected(), importing.without_messages():
+                return getattr(importlib.import_module(_HOMES[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__():

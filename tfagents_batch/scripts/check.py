@@ -25,7 +25,7 @@ class CheckCommand:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse flags, check the environment, and print a line per finding and a summary.
+    """Parse flags, check the environment, and print a line per finding and the facts.
 
     Returns:
       Exit status: 65 if a defect was found, else 0.
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     report = check_env(*played, raise_on_defect=False)
     for finding in report.findings:
         print(finding.full_text() if command.debug else finding)
-    print(report.headline(), file=sys.stderr)
+    print(report.overview(), file=sys.stderr)
     return 0 if report.ok else command_line.EXIT_DATA
 
 
