@@ -604,6 +604,7 @@ def offline_algorithm(algorithm: str | type | None, preset: Any) -> str | type:
     Raises:
       UserError: if the preset is not one of rows.
     """
+    named.refuse_presets(algorithm)
     if preset is None:
         return algorithm or "dqn"
     found = named.find(preset, algorithm).config if isinstance(preset, str) else preset
@@ -653,6 +654,7 @@ def resolve(
     else:
         base = preset or RunConfig()
     if algorithm is not None:
+        named.refuse_presets(algorithm)
         algorithm = own_algorithm.name_of(algorithm)
     if algorithm is not None and algorithm != base.algorithm:
         if preset is not None:

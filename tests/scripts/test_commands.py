@@ -14,6 +14,8 @@ from tests.support.python import run
 from tfagents_batch.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
+EXTRAS = ["duckdb", "pyarrow", "optuna", "onnx", "onnxruntime", "matplotlib", "ray"]
+EXTRAS += ["pyspark", "imageio", "minari", "uvicorn", "starlette", "wandb", "mlflow"]
 
 
 @pytest.fixture
@@ -49,6 +51,17 @@ def test_scripts_can_be_imported_without_tensorflow():
     modules = ", ".join(f"tfagents_batch.scripts.{path.stem}" for path in paths)
     code = f"import sys, {modules}; print('tensorflow' in sys.modules)"
     assert run(code).stdout == "False\n"
+
+
+def test_the_help_of_every_command_needs_no_extra():
+    """The modules of all extras are as if they were not installed."""
+    paths = ROOT.glob("tfagents_batch/scripts/[!_]*.py")
+    names = sorted({path.stem for path in paths} - {"command_line"})
+    code = f"import sys, importlib; sys.modules |= dict.fromkeys({EXTRAS})\n"
+    code += f"for name in {names}:\n"
+    code += "    script = importlib.import_module('tfagents_batch.scripts.' + name)\n"
+    code += "    assert script.main(['--help']) == 0, name\n"
+    assert run(code).stdout.count("general flags, with their defaults:") == len(names)
 
 
 def test_a_command_gets_its_flags_and_finds_modules_of_the_folder(start, tmp_path):

@@ -22,9 +22,7 @@ from tfagents_batch.scripts import command_line
 class Command:
     """Flags of this script."""
 
-    logdir: str = option(
-        "", "run folder, whose agent would be deployed; required"
-    )
+    logdir: str = option("", "run folder, whose agent would be deployed; required")
     data: str = option("", "timeline of the log, see tfagents-batch timeline; required")
     rules: str = option("", "JSON file of limits; empty: the defaults")
     checkpoint: str = option("newest", "checkpoint: newest, best or a step")

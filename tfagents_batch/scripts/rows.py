@@ -38,7 +38,6 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 65 if there are errors, else 0.
     """
-    from tfagents_batch.offline.reader import open_rows
     from tfagents_batch.offline.validator import Options, validate
 
     given = command_line.flags(argv, (Command, ""), (Options, ""))
@@ -48,6 +47,8 @@ def main(argv: Sequence[str]) -> int:
     options = config.replace(Options(), given[1])
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")
+    from tfagents_batch.offline.reader import open_rows
+
     schema = None if command.schema is None else schemas.read(command.schema)
     with open_rows(
         command.input, command.mode, schema, extra_columns=command.extra_columns

@@ -49,29 +49,51 @@ def main(argv: Sequence[str]) -> int:
         search: str | None = option(
             None,
             "a flag and its values, such as num_envs=8,16; may be passed several times",
+            group="sweep",
         )
-        trials: int = option(20, "number of trials in the end", least=1)
-        jobs: int = option(1, "trials at the same time", least=1, most=1024)
+        trials: int = option(20, "number of trials in the end", least=1, group="sweep")
+        jobs: int = option(
+            1, "trials at the same time", least=1, most=1024, group="sweep"
+        )
         on: Literal["processes", "ray"] = option(
-            "processes", "where trials run: as processes of this machine, or on Ray"
+            "processes",
+            "where trials run: as processes of this machine, or on Ray",
+            group="sweep",
         )
         address: str | None = option(
-            None, "host:port of Ray's head, or auto; none: Ray is started here"
+            None,
+            "host:port of Ray's head, or auto; none: Ray is started here",
+            group="sweep",
         )
-        metric: str = option("eval/return_mean", "metric of the trials' value")
-        goal: Literal["max", "min"] = option("max", "whether large values are better")
+        metric: str = option(
+            "eval/return_mean", "metric of the trials' value", group="sweep"
+        )
+        goal: Literal["max", "min"] = option(
+            "max", "whether large values are better", group="sweep"
+        )
         value: Literal["last", "best"] = option(
-            "last", "value of a training: its last one of the metric, or its best"
+            "last",
+            "value of a training: its last one of the metric, or its best",
+            group="sweep",
         )
         seeds_per_trial: int = option(
-            1, "trainings per trial, from --seed on; their mean counts", least=1
+            1,
+            "trainings per trial, from --seed on; their mean counts",
+            least=1,
+            group="sweep",
         )
-        prune: bool = option(True, "stop trials that are worse than the median")
+        prune: bool = option(
+            True, "stop trials that are worse than the median", group="sweep"
+        )
         config: str | None = option(None, "settings to start from, as of train")
         data: str | None = option(None, "folder of a timeline, as of train")
-        init_from: str | None = option(None, "run to start from, as of train")
-        init_checkpoint: str | None = option(None, "its checkpoint, as of train")
-        quiet: bool = option(False, "the same as --progress=false")
+        init_from: str | None = option(
+            None, "run to start from, as of train", group="checkpoint"
+        )
+        init_checkpoint: str | None = option(
+            None, "its checkpoint, as of train", group="checkpoint"
+        )
+        quiet: bool = option(False, "the same as --progress=false", group="log")
         debug: bool = option(False, "print tracebacks")
 
     variants = flags.variants(given, texts, train.defaults)

@@ -180,7 +180,8 @@ def event_text(event: dict[str, Any], seed: int | None = None) -> str:
         return (
             f"the last evaluation{of_seed} has a {event['measure']} of "
             f"{event['last']:.4g}, below the best one, {event['best']:.4g} at step "
-            f"{event['best_step']:,}; use that checkpoint with --checkpoint=best"
+            f"{event['best_step']:,}; use that checkpoint with --checkpoint=best. Its "
+            "number is the largest of all evaluations, so a new one is usually lower"
         )
     if seed is not None:
         return ""
