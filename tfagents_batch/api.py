@@ -43,7 +43,7 @@ from tfagents_batch.training.config import (
 )
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.log import starting, trackers
+from tfagents_batch.training.log import starting, status, trackers
 from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.training.options import (
     EvaluateOptions,
@@ -433,7 +433,8 @@ def evaluate(
         playing.loaded(found, made.spec, network, checkpoint) as (agent, step),
     ):
         play = experiments.evaluation(saved, agent, made, episodes, actions)
-        return play(_unseen_seed(seed), step=step)
+        with status.doing(f"playing {episodes} episodes"):
+            return play(_unseen_seed(seed), step=step)
 
 
 def load(

@@ -304,7 +304,7 @@ from tfagents_batch.scripts import command_line
 def main(argv):
     {}
 
-sys.exit(command_line.run(main, tensorflow=False))
+sys.exit(command_line.run(main))
 """
 
 

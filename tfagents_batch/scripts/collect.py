@@ -12,6 +12,7 @@ from pathlib import Path
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training.log import status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,7 @@ def main(argv: Sequence[str]) -> int:
     if command.logdir is None:
         _check_uniform(command)
     prefix = _prefix(command)
+    command_line.import_tensorflow()
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch.envs.make import make_env
     from tfagents_batch.offline.writer import RowLogger
@@ -65,10 +67,12 @@ def main(argv: Sequence[str]) -> int:
         ds = command.ds or datetime.datetime.now(datetime.UTC).date().isoformat()
         logger = RowLogger(command.output, mode, prefix=prefix)
         stack.enter_context(logger)
+        say = stack.enter_context(status.doing("collecting"))
         episodes = collecting.collect(
-            env, decide, logger, command.rows, command.seed, ds
+            *(env, decide, logger, command.rows, command.seed, ds),
+            progress=lambda made: say(f"collecting: {made:,} of {command.rows:,} rows"),
         )
-    print(f"{command.rows:,} rows of {episodes:,} episodes", file=sys.stderr)
+    command_line.say(f"{command.rows:,} rows of {episodes:,} episodes")
     command_line.show(command.output)
     return 0
 

@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
         exploration=command.exploration,
         checkpoint=command.checkpoint,
         settings=given[1],
-        say=lambda text: print(text, file=sys.stderr, flush=True),
+        say=command_line.say,
     )
     decision = gate.decide(found, limits)
     content = {

@@ -245,4 +245,4 @@ def checks() -> dict[str, Callable[[], Line]]:
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main, tensorflow=False))
+    sys.exit(command_line.run(main))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tfagents_batch.scripts import command_line, train
+from tfagents_batch.training.log import status
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,8 +33,7 @@ def main(argv: Sequence[str]) -> int:
             ray_session.require()
         if (address := peek(given, "address")) not in (None, "auto"):
             ray_session.check_address(address)
-    if "tensorflow" not in sys.modules:
-        command_line.import_tensorflow()
+    command_line.import_tensorflow()
     from tfagents_batch import api
     from tfagents_batch.configs import searches
     from tfagents_batch.distribute.sweep import flags, local, loop, on_ray, results
@@ -120,13 +120,17 @@ def main(argv: Sequence[str]) -> int:
 
     folder = Path(logdir).expanduser()
     shown = parsed[0].get("progress", True) and not command.quiet
-    with storage.opened(folder, plan, command.prune) as study:
+    with (
+        storage.opened(folder, plan, command.prune) as study,
+        status.doing(f"{command.trials} trials") as now,
+    ):
 
         def report(trial: Any) -> None:
             found = results.rows(study, plan)
             results.write(folder / results.FILE, found)
+            now(f"{len(found)} of {command.trials} trials ended")
             if shown:
-                _say(results.line(trial.number, found, command.trials))
+                command_line.say(results.line(trial.number, found, command.trials))
 
         try:
             with (
@@ -136,7 +140,7 @@ def main(argv: Sequence[str]) -> int:
             ) as jobs:
                 loop.run(plan, study, folder, command.trials, jobs, report)
         except KeyboardInterrupt:
-            _say("the same command goes on with the sweep")
+            command_line.say("the same command goes on with the sweep")
             raise
         found = results.rows(study, plan)
         results.write(folder / results.FILE, found)
@@ -161,13 +165,8 @@ def _draw(folder: Path, plan: Any, found: Sequence[Any]) -> None:
         figure.draw(folder / figure.FILE, plan, found)
         command_line.show(str(folder / figure.FILE))
     except UserError as error:
-        _say(f"no figure: {error}")
-
-
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
-        print(text, file=sys.stderr, flush=True)
+        command_line.say(f"no figure: {error}")
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main, tensorflow=False))
+    sys.exit(command_line.run(main))

@@ -108,7 +108,7 @@ def main(argv: Sequence[str]) -> int:
     else:
         runs = api.train_seeds(seeds=command.seeds, **options)
     if options.get("progress", True):
-        print(_next(runs[0], options, data), file=sys.stderr)
+        command_line.say(_next(runs[0], options, data))
     for run in runs:
         command_line.show(run.logdir)
     stopped = [run for run in runs if not run.finished]

@@ -24,19 +24,22 @@ class VisualizeCommand(command_line.PlayCommand):
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, record episodes and print a line for each."""
-    from tfagents_batch import api
-
     command = command_line.parse(argv, VisualizeCommand)
     if command is None:
         return 0
+    arguments = command.arguments()
+    command_line.import_tensorflow()
+    from tfagents_batch import api
+
     episodes = api.visualize(
         outdir=command.outdir,
         episodes=command.episodes,
         format=command.format,
-        **command.arguments(),
+        **arguments,
     )
     for episode in episodes:
-        print(f"{episode.path}  return {episode.return_:g}, {episode.length} steps")
+        numbers = f"return {episode.return_:g}, {episode.length} steps"
+        command_line.show(f"{episode.path}  {numbers}")
     return 0
 
 
