@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 import tfagents_batch.__main__ as commands
+from tests import transcript
 from tests.support.python import run
 from tfagents_batch.errors import UserError
 
@@ -43,6 +44,18 @@ def test_help_lists_every_script_without_tensorflow():
     assert {*commands.commands()} == scripts
     assert all(any(f"  {name}" in line for line in lines) for name in scripts)
     assert loaded == "False"
+
+
+def test_the_transcript_has_every_command():
+    names = {command.split()[0] for command in transcript.COMMANDS}
+    assert names == {*commands.commands()}
+
+
+def test_a_transcript_knows_the_first_line_and_the_longest_silence():
+    lines = [transcript.Line(x, "err", "") for x in (0.5, 2.0, 6.0)]
+    done = transcript.Done(lines, 7.0, 0)
+    assert (done.first, done.silence) == (0.5, 4.0)
+    assert transcript.Done(lines, 13.0, 0).silence == 7.0
 
 
 def test_scripts_can_be_imported_without_tensorflow():
