@@ -243,8 +243,6 @@ def import_tensorflow() -> None:
     Optional packages for plots, tables and JAX programs are hidden: importing them
     takes a third of the time, and no script needs them.
     """
-    if "tensorflow" in sys.modules:
-        return
     try:
         tempfile.gettempdir()
     except FileNotFoundError as error:
@@ -252,6 +250,8 @@ def import_tensorflow() -> None:
             "no folder for temporary files can be written, and TensorFlow needs one; "
             "free disk space, or set TMPDIR to another folder"
         ) from error
+    if "tensorflow" in sys.modules:
+        return
     with (
         status.doing("importing TensorFlow"),
         without_messages(),
