@@ -48,6 +48,33 @@ def check_unchanged(files: Iterable[File]) -> None:
             )
 
 
+def check_outside(folder: Path, paths: Iterable[Path]) -> None:
+    """Check that a folder that is written to, and what is read, are apart.
+
+    Hidden files and folders, which are not read as rows, may lie in the other one.
+
+    Args:
+      folder: folder that is written to.
+      paths: files and folders that are read.
+
+    Raises:
+      UserError: if the folder holds one of the paths, or lies in one.
+    """
+    written = folder.expanduser().resolve()
+    for path in paths:
+        read = path.expanduser().resolve()
+        if read.is_relative_to(written) and not _is_hidden(read.relative_to(written)):
+            raise UserError(
+                f"--output={folder} holds {path}, which is read: rows could be lost, "
+                "and samples would lie among them; pass a folder without rows"
+            )
+        if written.is_relative_to(read) and not _is_hidden(written.relative_to(read)):
+            raise UserError(
+                f"--output={folder} lies in {path}, which is read: samples would be "
+                "read as rows the next time; pass a folder beside it"
+            )
+
+
 def find(data: Any) -> list[Path] | None:
     """Return the files of a path, a glob, a folder or a list of them; None for others.
 
