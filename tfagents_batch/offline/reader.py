@@ -12,7 +12,7 @@ from tfagents_batch.offline import interruptible
 from tfagents_batch.offline.engines import contents
 from tfagents_batch.offline.engines.contents import Content
 from tfagents_batch.offline.engines.dialect import DUCKDB
-from tfagents_batch.offline.reading.files import File, check_unchanged, state
+from tfagents_batch.offline.reading.files import File
 from tfagents_batch.offline.schema import ALIAS, Mode, Schema, types
 
 try:
@@ -20,7 +20,7 @@ try:
 
     from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
     from tfagents_batch.offline.engines.scratch import Scratch
-    from tfagents_batch.offline.reading import staging, view
+    from tfagents_batch.offline.reading import absent, files, staging, view
 except ImportError as error:
     raise UserError(
         f"logged rows need DuckDB and PyArrow ({error}); "
@@ -91,7 +91,7 @@ class Rows:
         Raises:
           UserError: if a file has another size or time of modification, or is gone.
         """
-        check_unchanged(self.files)
+        files.check_unchanged(self.files)
 
     @functools.cached_property
     def engine(self) -> DuckDBEngine:
@@ -154,7 +154,7 @@ def open_rows(
                 f"the extra column {name!r} has the name of another column; rename it"
             )
     found = staging.paths(data)
-    files = tuple(state(path) for path in found or ())
+    states = tuple(files.state(path) for path in found or ())
     folder = Scratch()
     connection = duckdb.connect(
         config={
@@ -163,7 +163,7 @@ def open_rows(
             **({} if threads is None else {"threads": threads}),
         }
     )
-    rows = Rows(connection, folder, mode, extra, files)
+    rows = Rows(connection, folder, mode, extra, states)
     try:
         try:
             source = data if found is None else found
@@ -177,6 +177,8 @@ def open_rows(
         finally:
             rows.check_unchanged()
         connection.execute("SET preserve_insertion_order=false")
+        if found is not None:
+            rows.notices += files.notices(data) + absent.notices(found, mode, extra)
         rows.unknown_columns = tuple(sorted(others - {ALIAS}))
         if ALIAS in others:
             rows.notices.append(

@@ -171,6 +171,8 @@ def _import(
     folder, count = partition.write(
         command.input, command.output or "", settings, mode, actions
     )
+    for notice in files.notices(command.input):
+        print(f"note: {notice}", file=sys.stderr)
     command_line.show(f"samples  {count:,}")
     command_line.show(str(folder))
     return 0

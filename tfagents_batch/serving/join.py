@@ -17,6 +17,7 @@ from typing import Any, Literal
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import publish, schema
+from tfagents_batch.offline.reading import files
 from tfagents_batch.serving.description import TIME_DIGITS
 
 ROWS, SUMMARY = "rows.parquet", "_summary.json"
@@ -151,13 +152,13 @@ def _decisions(view: str) -> str:
     )
 
 
-def _feedback(files: list[str]) -> str:
+def _feedback(paths: list[str]) -> str:
     """Return the query that stores all feedback."""
     columns = ", ".join(f"{name}: '{kind}'" for name, kind in _LINE.items())
-    if not files:
+    if not paths:
         empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _LINE.items())
         return f"CREATE TABLE feedback AS SELECT {empty} LIMIT 0"
-    names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
+    names = ", ".join("'" + name.replace("'", "''") + "'" for name in paths)
     return (
         f"CREATE TABLE feedback AS SELECT * FROM read_json([{names}], "
         f"format='newline_delimited', columns={{{columns}}}, ignore_errors=true)"
@@ -283,7 +284,7 @@ def _files(feedback: str | Path) -> list[str]:
             f"--feedback={feedback} does not exist; expected the folder _feedback in "
             "the server's --log"
         )
-    return sorted(str(each) for each in path.glob("[!._]*.jsonl"))
+    return [str(x) for x in files.below(path) if files.kind(x) in files.JSON]
 
 
 def _check_output(output: Path) -> None:
