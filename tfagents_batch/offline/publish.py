@@ -41,7 +41,7 @@ def staging(target: Path) -> Iterator[Path]:
       SaveError: if a file cannot be written.
     """
     output = target.parent
-    with _saving(output):
+    with saving(output):
         output.mkdir(parents=True, exist_ok=True)
         with _only_writer(output):
             _tidy(output, "ds=.+")
@@ -59,7 +59,7 @@ def folder(target: Path) -> Iterator[Path]:
       SaveError: if a file cannot be written.
     """
     target = target.absolute()  # "." has no name
-    with _saving(target):
+    with saving(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary(target.parent, target.name) as staged:
             yield staged
@@ -96,7 +96,7 @@ def file(path: Path, data: bytes) -> None:
     Raises:
       SaveError: if it cannot be written; an earlier file is unchanged then.
     """
-    with _saving(path):
+    with saving(path):
         if path.exists() and not path.is_file():
             path.write_bytes(data)
             return
@@ -142,7 +142,7 @@ def replace(staged: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _saving(path: Path) -> Iterator[None]:
+def saving(path: Path) -> Iterator[None]:
     """Turn an OSError into a SaveError that names the path."""
     try:
         yield

@@ -14,6 +14,7 @@ from tfagents_batch.offline.engines.contents import Content
 from tfagents_batch.offline.engines.dialect import DUCKDB
 from tfagents_batch.offline.reading.files import File
 from tfagents_batch.offline.schema import ALIAS, Mode, Schema, types
+from tfagents_batch.offline.sql import literal
 
 try:
     import duckdb
@@ -84,6 +85,20 @@ class Rows:
         except duckdb.Error as error:
             self.check_unchanged()
             raise UserError(f"rows cannot be read: {_line(error)}") from error
+
+    def write(self, query: str, path: Path) -> None:
+        """Write the result of a query to a Parquet file.
+
+        Raises:
+          OSError: if it cannot be written.
+        """
+        copy = f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet)"
+        try:
+            self.fetch(copy)
+        except UserError as error:
+            if isinstance(error.__cause__, duckdb.IOException):
+                raise OSError(_line(error.__cause__)) from error
+            raise
 
     def check_unchanged(self) -> None:
         """Check that all files are as they were when they were opened.

@@ -115,7 +115,7 @@ def join(
 
     config = config or JoinConfig()
     output = Path(output).expanduser()
-    _check_output(output)
+    publish.check_only(output, {ROWS, SUMMARY}, "join")
     until = int((time.time() if now is None else now) * 1e6)
     with open_rows(decisions, mode) as rows, publish.folder(output) as staged:
         run = rows.connection.execute
@@ -133,8 +133,8 @@ def join(
             rows, "feedback", " OR ".join(f"{name} IS NULL" for name in _NEEDED)
         )
         run(_matched(config, until))
-        target = str(staged / ROWS).replace("'", "''")
-        rows.fetch(f"COPY ({_joined(mode, config)}) TO '{target}' (FORMAT parquet)")
+        with publish.saving(output):
+            rows.write(_joined(mode, config), staged / ROWS)
         rows.check_unchanged()
         summary = _summary(rows, damaged)
         counts = dataclasses.asdict(summary)
@@ -285,15 +285,3 @@ def _files(feedback: str | Path) -> list[str]:
             "the server's --log"
         )
     return [str(x) for x in files.below(path) if files.kind(x) in files.JSON]
-
-
-def _check_output(output: Path) -> None:
-    """Refuse to replace anything but the folder of a join."""
-    if not output.exists():
-        return
-    names = {each.name for each in output.iterdir()} if output.is_dir() else {"a file"}
-    if not names <= {ROWS, SUMMARY}:
-        raise UserError(
-            f"--output={output} has {', '.join(sorted(names)[:3])}, which no join "
-            "wrote; pass another folder"
-        )
