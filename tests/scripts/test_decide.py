@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,9 +15,12 @@ from tests.offline.evaluation import grid
 from tests.support import brief
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import table_reader
+from tfagents_batch.offline.evaluation import page as pages
+from tfagents_batch.offline.evaluation import rules as gate
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline import TimelineConfig, build
-from tfagents_batch.scripts import decide
+from tfagents_batch.scripts import command_line, decide
+from tfagents_batch.serving import evaluating
 
 ROOT = pathlib.Path(__file__).parents[2]
 FAST = ["--folds=2", "--values=tabular", "--resamples=200"]
@@ -52,6 +56,44 @@ def test_a_trained_policy_is_deployed(trained, tmp_path, capsys):
     assert page.count("<svg ") == 5 and "http" not in page and "<script" not in page
 
 
+@pytest.mark.parametrize("where", ["evaluate_offline", "page"])
+def test_a_decision_that_fails_leaves_no_earlier_one(tmp_path, monkeypatch, where):
+    """Neither an old verdict nor an old page stands for a decision that failed."""
+
+    def fail(*arguments, **settings):
+        raise KeyError(where)
+
+    monkeypatch.setattr(table_reader, "partition", fake)
+    monkeypatch.setattr(evaluating, "evaluate_offline", fake)
+    monkeypatch.setattr(gate, "decide", fake)
+    monkeypatch.setattr(evaluating if where != "page" else pages, where, fail)
+    for name in ("gate.json", "index.html"):
+        (tmp_path / name).write_text("earlier")
+    arguments = ["decide", "--run=a", "--data=b", f"--output={tmp_path}"]
+    monkeypatch.setattr("sys.argv", arguments)
+    assert command_line.run(decide.main, tensorflow=False) == 70
+    assert not [*tmp_path.iterdir()]
+
+
+def fake(*arguments, **settings):
+    """Return what stands for a table, an evaluation and a verdict."""
+    found = mock.MagicMock()
+    found.to_dict.return_value = {}
+    return found
+
+
+@pytest.mark.parametrize(
+    "names", [["index.html"], ["gate.json", "notes.txt"], ["index.html", "a/b"]]
+)
+def test_files_that_no_decision_wrote_are_not_replaced(tmp_path, names):
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match="which no decision wrote"):
+        decide.main(["--run=a", "--data=b", f"--output={tmp_path}"])
+    assert {(tmp_path / name).read_text() for name in names} == {"mine"}
+
+
 @pytest.mark.parametrize(
     ("limits", "status", "reason"),
     [
@@ -64,7 +106,7 @@ def test_rules_change_the_verdict(trained, tmp_path, capsys, limits, status, rea
     rules = tmp_path / "rules.json"
     rules.write_text(json.dumps(limits))
     flags = [f"--run={run}", f"--data={table.folder}", f"--rules={rules}", *FAST]
-    assert decide.main([*flags, f"--output={tmp_path}"]) == status
+    assert decide.main([*flags, f"--output={tmp_path}/decision"]) == status
     assert reason in capsys.readouterr().out.splitlines()[-1]
 
 

@@ -1,3 +1,4 @@
+import gzip
 import json
 import time
 
@@ -148,6 +149,30 @@ def test_rows_without_any_feedback_are_joined(logged):
     (one,) = decide(logged, 1)
     summary, rewards = logged.join()
     assert rewards == {one: 0.0} and summary.unanswered == 1
+
+
+@pytest.mark.parametrize("where", ["a.jsonl.gz", "2026/a.jsonl"])
+def test_feedback_is_found_where_decisions_are(logged, tmp_path, where):
+    """Old files of a log are often compressed, or moved to a folder."""
+    (one,) = decide(logged, 1)
+    answer(logged, one, 2.0)
+    logged.log.close()
+    folder = tmp_path / "log" / FEEDBACK_FOLDER
+    (path,) = folder.glob("*.jsonl")
+    data = path.read_bytes()
+    path.unlink()
+    target = folder / where
+    target.parent.mkdir(exist_ok=True)
+    target.write_bytes(gzip.compress(data) if target.suffix == ".gz" else data)
+    summary, rewards = logged.join()
+    assert rewards == {one: 2.0} and summary.answered == 1
+
+
+def test_feedback_that_is_gone_is_refused(logged, tmp_path):
+    decide(logged, 1)
+    (tmp_path / "log" / FEEDBACK_FOLDER / "a.jsonl").symlink_to(tmp_path / "gone")
+    with pytest.raises(UserError, match=r"a\.jsonl is a link to"):
+        logged.join()
 
 
 def test_only_the_output_of_a_join_is_replaced(logged, tmp_path):

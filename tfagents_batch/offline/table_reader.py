@@ -15,6 +15,7 @@ import numpy as np
 
 from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.offline import manifest, maps
+from tfagents_batch.offline.reading import integrity
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.sql import literal, literals
 
@@ -70,7 +71,7 @@ def partition(folder: str | Path) -> Partition:
     """Return the newest partition of a table, or the one that the folder is.
 
     Raises:
-      UserError: if there is none, or it has no row of samples.
+      UserError: if there is none, it has no row of samples, or a file was changed.
     """
     folder = Path(folder)
     found = folder if (folder / manifest.NAME).exists() else manifest.newest(folder)
@@ -85,7 +86,8 @@ def partition(folder: str | Path) -> Partition:
             f"{found} has {known['rows']} samples in the form "
             f"{known['config']['form']}; expected samples in the form rows"
         )
-    return Partition(found, manifest.schema(found), known)
+    integrity.check(found, known)
+    return Partition(found, Schema.from_dict(known["schema"]), known)
 
 
 def row_bytes(schema: Schema, columns: int | None = None) -> int:
@@ -236,21 +238,27 @@ def _select(
 def _reading(found: Partition) -> Iterator[None]:
     """Turn errors of reading a partition into UserErrors."""
     import duckdb
+    import pyarrow
 
     try:
         yield
-    except (FileNotFoundError, duckdb.IOException) as error:
-        lost = [path for path in found.files if not Path(path).exists()]
-        if not lost:
-            raise
-        raise UserError(
-            f"{lost[0]} is gone: the timeline was made again while it was read. Start "
-            "again to learn from the new rows, and write others to another --output"
-        ) from error
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+        raise
     except (duckdb.ConversionException, OverflowError) as error:
         raise UserError(
             f"a number of {found.folder} is beyond float32 ({first_line(error)}); make "
             "the timeline again with smaller numbers: see its --custom_reward"
+        ) from error
+    except (OSError, duckdb.Error, pyarrow.ArrowException) as error:
+        if lost := [path for path in found.files if not Path(path).exists()]:
+            raise UserError(
+                f"{lost[0]} is gone: the timeline was made again while it was read. "
+                "Start again to learn from the new rows, and write others to another "
+                "--output"
+            ) from error
+        raise UserError(
+            f"the rows of {found.folder} cannot be read ({first_line(error)}); restore "
+            "its files from a copy, or make the timeline again"
         ) from error
 
 

@@ -21,6 +21,7 @@ from tfagents_batch.offline import manifest, publish
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.specification import Specification
+from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_checks import (
     check_metrics,
@@ -105,8 +106,9 @@ def build(
     Raises:
       UserError: if the rows cannot be ordered, an action is not in the schema, no
         sample is left, ``validation_sql`` refuses the samples, those of the newest
-        partition differ in kind, a file changed while it was read, or the
-        specification has a feature that the rows do not have.
+        partition differ in kind, a file changed while it was read, the specification
+        has a feature that the rows do not have, or the folder has files that would be
+        lost: rows that are read, or those of a partition that no timeline wrote.
       SaveError: if a file cannot be written.
     """
     config, output = checked(config), Path(output)
@@ -115,6 +117,7 @@ def build(
             f"the rows are {rows.mode} and the schema is {schema.mode}; expected the "
             "same mode"
         )
+    files.check_outside(output, (file.path for file in rows.files))
     check_metrics(schema, config)
     if features is not None:
         layout(features, schema.features)  # which checks the ids
@@ -123,6 +126,7 @@ def build(
         work.read()
         config = work.config  # with its end_ds
         target = publish.partition(output, config.end_ds)
+        manifest.check_target(target)
         manifest.check_change(output, schema, config)
         with publish.staging(target) as staged:
             work.write(staged)

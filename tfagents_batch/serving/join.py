@@ -17,6 +17,7 @@ from typing import Any, Literal
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import publish, schema
+from tfagents_batch.offline.reading import files
 from tfagents_batch.serving.description import TIME_DIGITS
 
 ROWS, SUMMARY = "rows.parquet", "_summary.json"
@@ -114,7 +115,7 @@ def join(
 
     config = config or JoinConfig()
     output = Path(output).expanduser()
-    _check_output(output)
+    publish.check_only(output, {ROWS, SUMMARY}, "join")
     until = int((time.time() if now is None else now) * 1e6)
     with open_rows(decisions, mode) as rows, publish.folder(output) as staged:
         run = rows.connection.execute
@@ -132,8 +133,8 @@ def join(
             rows, "feedback", " OR ".join(f"{name} IS NULL" for name in _NEEDED)
         )
         run(_matched(config, until))
-        target = str(staged / ROWS).replace("'", "''")
-        rows.fetch(f"COPY ({_joined(mode, config)}) TO '{target}' (FORMAT parquet)")
+        with publish.saving(output):
+            rows.write(_joined(mode, config), staged / ROWS)
         rows.check_unchanged()
         summary = _summary(rows, damaged)
         counts = dataclasses.asdict(summary)
@@ -151,13 +152,13 @@ def _decisions(view: str) -> str:
     )
 
 
-def _feedback(files: list[str]) -> str:
+def _feedback(paths: list[str]) -> str:
     """Return the query that stores all feedback."""
     columns = ", ".join(f"{name}: '{kind}'" for name, kind in _LINE.items())
-    if not files:
+    if not paths:
         empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _LINE.items())
         return f"CREATE TABLE feedback AS SELECT {empty} LIMIT 0"
-    names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
+    names = ", ".join("'" + name.replace("'", "''") + "'" for name in paths)
     return (
         f"CREATE TABLE feedback AS SELECT * FROM read_json([{names}], "
         f"format='newline_delimited', columns={{{columns}}}, ignore_errors=true)"
@@ -283,16 +284,4 @@ def _files(feedback: str | Path) -> list[str]:
             f"--feedback={feedback} does not exist; expected the folder _feedback in "
             "the server's --log"
         )
-    return sorted(str(each) for each in path.glob("[!._]*.jsonl"))
-
-
-def _check_output(output: Path) -> None:
-    """Refuse to replace anything but the folder of a join."""
-    if not output.exists():
-        return
-    names = {each.name for each in output.iterdir()} if output.is_dir() else {"a file"}
-    if not names <= {ROWS, SUMMARY}:
-        raise UserError(
-            f"--output={output} has {', '.join(sorted(names)[:3])}, which no join "
-            "wrote; pass another folder"
-        )
+    return [str(x) for x in files.below(path) if files.kind(x) in files.JSON]

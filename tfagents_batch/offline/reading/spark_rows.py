@@ -12,7 +12,7 @@ from tfagents_batch.offline.engines import contents, spark_frames
 from tfagents_batch.offline.engines.contents import Content
 from tfagents_batch.offline.engines.spark_engine import SparkEngine
 from tfagents_batch.offline.engines.spark_sql import SPARK
-from tfagents_batch.offline.reading import files
+from tfagents_batch.offline.reading import absent, files
 from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, Schema, types
 
 VIEW = "logged_rows"
@@ -106,9 +106,12 @@ def open_rows(
             file = "file"
         selected, notices = _selected(frame, mode, extra)
         selected += [f"{file} AS file", "CAST(NULL AS BIGINT) AS `row`"]
-        absent = types(mode).keys() - set(frame.columns)
+        if found:
+            paths = [file.path for file in found]
+            notices += files.notices(data) + absent.notices(paths, mode, extra)
+        without = types(mode).keys() - set(frame.columns)
         typed = frame.selectExpr(*selected)
-        return SparkRows(session, typed, mode, extra, found, notices, absent)
+        return SparkRows(session, typed, mode, extra, found, notices, without)
 
 
 def _read(

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, no_folder
 from tfagents_batch.training.run_folder import files
 
 try:
@@ -71,8 +71,8 @@ def create(
       Absolute path of the folder, which did not exist before.
 
     Raises:
-      UserError: if ``logdir`` cannot hold folders.
-      SaveError: if the files cannot be written; the folder is removed then.
+      UserError: if ``logdir`` is a file.
+      SaveError: if the folder or its files cannot be written; it is removed then.
     """
     now = now or datetime.datetime.now().astimezone()
     root = Path(logdir).expanduser().absolute()
@@ -204,10 +204,7 @@ def _make_unique(root: Path, stem: str) -> Path:
                 folder.mkdir()
                 return folder
     except OSError as error:
-        raise UserError(
-            f"cannot create a run folder in {root}: {error.strerror}; pass a --logdir "
-            "that is a writable folder"
-        ) from error
+        raise no_folder(root, error, "--logdir") from error
 
 
 def _read_config(path: Path) -> str:

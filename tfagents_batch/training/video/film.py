@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfagents_batch import nest, placement
 from tfagents_batch.envs import make
 from tfagents_batch.envs.recipe import EnvRecipe
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.interfaces import Actor
 from tfagents_batch.training.evaluate import LONGEST
 from tfagents_batch.training.log import gif
@@ -166,10 +166,7 @@ def film(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(
-            f"cannot create the folder {folder}: {error.strerror}; pass an --outdir "
-            "that is a writable folder"
-        ) from error
+        raise no_folder(folder, error, "--outdir") from error
     limit = camera.env.spec.max_episode_steps or LONGEST
     recorded: list[Episode] = []
     played = player(camera, actor)(seed)
