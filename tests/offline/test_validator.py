@@ -136,6 +136,16 @@ def test_an_unknown_action_is_an_error():
     assert errors["unknown_action"] == (ERROR, 1)
 
 
+def test_a_missing_action_is_not_also_an_unknown_one():
+    schema = Schema("discrete", ("send", "drop"), (0, 3), (), ("click", "send_cost"))
+    rows = made.episode(3)
+    del rows[0]["action"]
+    assert found(rows, "discrete", schema) == {"missing_action": (ERROR, 1)}
+    rows = made.episode(1, possible_actions=["send", "drop", None])
+    rule = "repeated_possible_action"  # it also names NULL
+    assert found(rows, "discrete", schema) == {rule: (ERROR, 1)}
+
+
 def test_another_schema_is_an_error_that_shows_the_difference():
     with open_rows(made.episode(3)) as rows:
         schema = rows.find_schema()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tfagents_batch.offline.engines.dialect import DUCKDB, weighted
 from tfagents_batch.offline.report import ERROR, WARNING
 from tfagents_batch.offline.schema import Mode
-from tfagents_batch.offline.sql import identifier, literal, literals
+from tfagents_batch.offline.sql import enumeration, identifier, literal
 
 # Names of all rules that are warnings, those of the validator included.
 WARNINGS = (
@@ -72,14 +72,14 @@ def rules(
     if mode != "continuous":
         found += _possible_actions(mode)
     if mode == "discrete" and actions:
-        known = literals(actions)
+        known = enumeration(actions)
         found.append(
             Rule(
                 "unknown_action",
                 ERROR,
-                f"(NOT {marker(mode)} AND NOT list_contains({known}, action)) OR "
+                f"(NOT {marker(mode)} AND {_unknown('action', known)}) OR "
                 f"len(list_filter(possible_actions, "
-                f"lambda name: NOT list_contains({known}, name))) > 0",
+                f"lambda name: {_unknown('name', known)})) > 0",
                 "concat(action::VARCHAR, ' of ', possible_actions::VARCHAR)",
                 f"an action is none of {', '.join(actions)}; correct the rows, or add "
                 "it to the schema",
@@ -116,6 +116,11 @@ def rules(
             )
         )
     return found
+
+
+def _unknown(name: str, known: str) -> str:
+    """Return whether a name is none of an enumeration; the cast hashes it."""
+    return f"({name} IS NOT NULL AND TRY_CAST({name} AS {known}) IS NULL)"
 
 
 def _missing(mode: Mode) -> list[Rule]:
