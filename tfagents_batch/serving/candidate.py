@@ -87,9 +87,9 @@ class Function:
     """Probabilities that a function returns, an ``evaluate.Candidate``.
 
     Args:
-      function: from states f32 ``[N, F]``, 0 where a feature is missing, and flags bool
-        ``[N, A]`` of possible actions to probabilities ``[N, A]``, in the order of the
-        ids and names in the table's manifest.
+      function: from states f32 ``[N, F]``, NaN where a feature is missing, and flags
+        bool ``[N, A]`` of possible actions to probabilities ``[N, A]``, in the order of
+        the ids and names in the table's manifest.
     """
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], np.ndarray]):
@@ -100,8 +100,8 @@ class Function:
         """Return the probabilities of the log's actions, f64 ``[N, A]``."""
         mask = columns[f"{part}mask"]
         mask = mask | ~mask.any(1, keepdims=True)  # after the end nothing is possible
-        state = np.nan_to_num(columns[f"{part}state"])
-        found = np.asarray(self._function(state, mask), np.float64)
+        given = self._function(columns[f"{part}state"], mask)
+        found = np.asarray(given, np.float64)
         if found.shape != mask.shape:
             raise UserError(
                 f"{self.name} returned the shape {list(found.shape)}; expected a "

@@ -9,6 +9,7 @@ from tfagents_batch.offline.evaluation import cells, estimators, one_step
 from tfagents_batch.offline.evaluation.bootstrap import Bootstrap
 from tfagents_batch.offline.evaluation.estimators import Terms
 from tfagents_batch.offline.evaluation.fitting import Fitted
+from tfagents_batch.offline.evaluation.logged_rows import Judges
 from tfagents_batch.offline.evaluation.magic import magic
 from tfagents_batch.offline.evaluation.result import (
     Diagnostics,
@@ -38,6 +39,7 @@ def evaluation(
     totals: Totals,
     sequences: Bootstrap,
     decisions: Bootstrap,
+    judges: Judges,
 ) -> Evaluation:
     """Return the result, see ``result.Evaluation``."""
     metrics = "reward", *found.schema.metrics
@@ -77,6 +79,8 @@ def evaluation(
         dict(zip(metrics, map(float, model), strict=True)),
         diagnostics,
         settings.propensities,
+        judges.origin,
+        "folds" if settings.folds else "rows for training",
         tuple(_warnings(diagnostics, settings)),
     )
 
