@@ -228,6 +228,12 @@ def _one_decision(reward: np.ndarray):
     return ends, reward, reward, np.full(states, 1 / states)
 
 
+def softmax(x: np.ndarray) -> np.ndarray:
+    """Return the softmax of the last axis."""
+    found = np.exp(x - x.max(-1, keepdims=True))
+    return found / found.sum(-1, keepdims=True)
+
+
 def _draw(chances: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Return a number of each row of chances, int ``[N]``."""
     total = chances.cumsum(1)
