@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from tfagents_batch.offline.evaluation import rules, seen
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline import TimelineConfig, build
 from tfagents_batch.scripts import decide
+from tfagents_batch.sources.rollout_settings import RolloutSettings
+from tfagents_batch.training import training_run
 from tfagents_batch.training.run_folder import runs
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -135,17 +138,20 @@ def test_values_of_rows_that_made_the_policy_do_not_decide(trained):
     assert "they share its luck. Leave --folds out" in decision.reason
 
 
+def _copy(run, tmp_path, **facts):
+    """Return a copy of a run with other facts; None leaves one out."""
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    known = json.loads((folder / "run.json").read_text()) | facts
+    known = {name: x for name, x in known.items() if x is not None}
+    (folder / "run.json").write_text(json.dumps(known))
+    return folder
+
+
 @pytest.mark.parametrize("record", [None, [None]])
 def test_a_run_that_does_not_say_what_it_saw_cannot_be_told(trained, tmp_path, record):
     table, run = trained
-    folder = tmp_path / "run"
-    shutil.copytree(run, folder)
-    facts = json.loads((folder / "run.json").read_text())
-    facts |= {"training_rows": record}
-    if record is None:
-        del facts["training_rows"]
-    (folder / "run.json").write_text(json.dumps(facts))
-    decision, _ = _judged(folder, table)
+    decision, _ = _judged(_copy(run, tmp_path, training_rows=record), table)
     assert decision.verdict == "cannot tell"
     assert "its training may have seen them" in decision.reason
 
@@ -178,17 +184,17 @@ def test_a_run_that_goes_on_with_an_agent_of_rows_has_seen_its_rows(trained, tmp
     assert runs.facts(later)["training_rows"] == [*first, *first]
 
 
-def test_a_run_of_an_environment_saw_no_rows(tmp_path):
-    run = tfb.train(
-        "ppo",
-        "CartPole-v1",
-        steps=64,
-        num_envs=2,
-        num_workers=0,
-        eval_every=0,
-        logdir=tmp_path,
-    ).logdir
-    assert runs.facts(run)["training_rows"] == []
+def test_runs_of_environments_see_no_rows_and_unknown_sources_may_see_any():
+    assert training_run._training_rows(RolloutSettings()) == []
+    assert training_run._training_rows(types.SimpleNamespace(kind="rows")) == [None]
+
+
+def test_a_run_that_saw_no_rows_is_judged_by_all_for_evaluation(trained, tmp_path):
+    table, run = trained
+    _, found = _judged(_copy(run, tmp_path, training_rows=[]), table)
+    every = table_reader.of_split(table, table_reader.EVALUATE, 10**6)
+    assert found.judged_by == "no rows"
+    assert found.diagnostics.episodes == len(np.unique(every["episode"]))
 
 
 def test_an_export_says_which_rows_training_has_seen(trained, tmp_path):
@@ -210,6 +216,29 @@ def test_a_function_is_judged_as_a_run_is(trained):
     assert found.estimates["pdis"]["reward"].ratio.value == pytest.approx(1, abs=1e-5)
     with pytest.raises(UserError, match="no probabilities"):
         tfb.evaluate_offline(lambda s, m: m * 1.0, table.folder, settings=settings)
+
+
+def test_a_function_gets_nan_where_a_feature_is_missing(trained):
+    """Rows of the grid have one feature, that of their cell; terminal ones none."""
+    table, _ = trained
+
+    def uniform(states, possible):
+        assert (np.isfinite(states).sum(1) == 1).all()
+        assert (np.nansum(states, 1) == 1).all()
+        return possible / possible.sum(1, keepdims=True)
+
+    _, found = _judged(uniform, table)
+    assert found.estimates["pdis"]["reward"].ratio.value == pytest.approx(1, abs=1e-5)
+
+
+def test_a_function_that_returns_nan_is_one_line(trained):
+    table, _ = trained
+
+    def careless(states, possible):
+        return possible * states[:, :1]
+
+    with pytest.raises(UserError, match=r"careless .* where features are missing"):
+        _judged(careless, table)
 
 
 def test_the_code_of_the_page_runs(trained, monkeypatch, capsys):
