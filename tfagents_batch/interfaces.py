@@ -616,6 +616,8 @@ class Experience(Protocol):
       remote_plan(run, parts) -> RemotePlan: how the workers of a pool collect instead,
         each in one of ``parts`` equal parts of the environments; raises UserError for a
         setting that means nothing there. A pool refuses a source without it.
+      training_rows() -> dict: which logged episodes a run sees, by which its policy is
+        not judged; see ``offline.evaluation.seen``.
       names() -> (actions, features): names of the actions and ids of the features of
         logged rows; raises UserError if the rows cannot be read.
     """

@@ -327,6 +327,37 @@ def test_an_episode_is_joined_across_days_into_the_last_partition(tmp_path):
     assert column(samples, "sequence_number_ordinal") == [1]
 
 
+@pytest.mark.parametrize(
+    ("end_ds", "share"), [(None, 0.5), ("2018-01-03", 0.5), (None, 0.3)]
+)
+def test_evaluations_have_no_episode_that_began_before_the_first_day(
+    tmp_path, end_ds, share
+):
+    """An episode has the rewards 1, 10 and 100; some began a day before start_ds."""
+    days = {"whole": ("02", "02", "03"), "part": ("01", "02", "03")}
+    found = [
+        row(k + 1, 10.0**k, "a", mdp_id=f"{name}{i}", ds=f"2018-01-{day}")
+        for name, each in days.items()
+        for i in range(20)
+        for k, day in enumerate(each)
+    ]
+    settings = {"start_ds": "2018-01-02", "end_ds": end_ds}
+    settings |= {"train_share": share, "eval_share": share}
+    summary, samples = logged.build(found, tmp_path, **settings)
+    kept = {x["mdp_id"] for x in samples if x["split"] == "eval"}
+    trained = {x["mdp_id"] for x in samples if x["split"] == "train"}
+    assert kept and not [x for x in kept if x.startswith("part")]
+    assert [x for x in trained if x.startswith("part")]
+    rows = summary.dropped["of episodes for evaluation that began before start_ds"]
+    left = rows // 2
+    assert left > 0
+    neither = summary.dropped["of episodes in neither share"]
+    assert (neither > 0) == (share < 0.5)
+    assert summary.read == summary.samples + rows + neither
+    (notice,) = (x for x in summary.notices if "start_ds" in x)
+    assert f"2018-01-02: {left}; they are left out" in notice
+
+
 def test_an_unknown_action_is_an_error_not_a_terminal_state(tmp_path):
     schema = Schema("discrete", ("a", "c"))
     with pytest.raises(UserError, match="1 row has an action that is none of a, c"):

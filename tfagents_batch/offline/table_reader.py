@@ -433,9 +433,23 @@ def steps_to_end(columns: Columns) -> np.ndarray:
     return np.maximum(end[episode] - ordinal, 0)
 
 
-def of_split(found: Partition, split: str, most: int, missing: float = 0.0) -> Columns:
-    """Return the first ``most`` rows of a split in the order of episodes and time."""
+def of_split(
+    found: Partition,
+    split: str,
+    most: int,
+    missing: float = 0.0,
+    last_key: int | None = None,
+) -> Columns:
+    """Return the first ``most`` rows of a split in the order of episodes and time.
+
+    Args:
+      found, split, missing: see ``read``.
+      most: number of rows, at most.
+      last_key: largest key of an episode; None for any.
+    """
     where, limit = f"WHERE split = {literal(split)}", f"LIMIT {int(most)}"
+    if last_key is not None:
+        where += f" AND mdp_key <= {int(last_key)}"
     # Whole rows are sorted only up to the last of these episodes, to save memory.
     first = f"SELECT mdp_key FROM {found.table} {where} ORDER BY mdp_key {limit}"
     where += f" AND mdp_key <= (SELECT max(mdp_key) FROM ({first}))"
@@ -495,14 +509,25 @@ def action_bounds(found: Partition) -> tuple[np.ndarray, np.ndarray]:
 
 def facts(found: Partition, *sql: str) -> tuple:
     """Return values that are computed over all rows, once in a process."""
+    return facts_of(found, found.table, *sql)
+
+
+def facts_of(found: Partition, rows: str, *sql: str) -> tuple:
+    """Return values that are computed over rows of a partition, once in a process.
+
+    Args:
+      found: the partition.
+      rows: SQL of the rows.
+      *sql: SQL of the values.
+    """
     with _reading(found):
-        return _computed(found.table, *sql)
+        return _computed(rows, *sql)
 
 
 @functools.lru_cache(maxsize=64)  # a file of another timeline has another name
-def _computed(table: str, *sql: str) -> tuple:
+def _computed(rows: str, *sql: str) -> tuple:
     import duckdb
 
-    text = f"SELECT {', '.join(sql)} FROM {table}"
+    text = f"SELECT {', '.join(sql)} FROM {rows}"
     with duckdb.connect() as connection:
         return connection.execute(text).fetchone()

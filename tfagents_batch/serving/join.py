@@ -1,8 +1,9 @@
 """Join of decisions and feedback to logged rows.
 
 The row of a decision gets the reward and the flags of the feedback with the same
-request id. Feedback that comes later than a window is not used, so a join that is made
-after the window gives the same rows whenever it is made. A line that cannot be read is
+request id. Feedback that comes later than a window is not used, and episodes with a
+decision that is younger than the window are left out, so rows do not depend on when
+they are joined. A line that cannot be read is
 counted and left out, so that it does not cost the rest of a log.
 """
 
@@ -48,7 +49,8 @@ class JoinConfig:
     default_reward: float = option(0.0, "reward of decisions without feedback")
     window: float | None = option(
         None,
-        "seconds after a decision in which feedback counts; none: any time",
+        "seconds after a decision in which feedback counts; episodes with a younger "
+        "decision are left out; none: any time",
         above=0,
     )
     repeated: Literal["last", "first", "sum"] = option(
@@ -64,8 +66,8 @@ class Summary:
       rows: rows that were written.
       answered: rows with feedback.
       unanswered: rows without, which have the default reward.
-      open: decisions without feedback that are younger than the window; they are left
-        out, and a later join has them.
+      open: decisions of episodes with a decision that is younger than the window; they
+        are left out, and a later join has them.
       late: feedbacks that came after the window.
       unknown: feedbacks on decisions that are not there.
       repeated: feedbacks beyond the first on a decision.
@@ -172,7 +174,11 @@ def _drop(rows: Any, table: str, condition: str) -> int:
 
 
 def _matched(config: JoinConfig, until: int) -> str:
-    """Return queries that store the feedback of each decision, and mark open ones."""
+    """Return queries that store the feedback of each decision, and what is complete.
+
+    That is the episodes without a decision that is younger than the window. Answered or
+    not, young decisions are left out: answers that come early are often the good ones.
+    """
     window = 2**62 if config.window is None else int(config.window * 1e6)
     # A decision of an earlier version has no time, and no window then.
     late = f"coalesce(feedback.time - made > {window}, false)"
@@ -197,9 +203,9 @@ def _matched(config: JoinConfig, until: int) -> str:
         FROM feedback JOIN decisions USING (request_id) WHERE {late};
         CREATE TABLE complete AS
         SELECT decisions.* FROM decisions ANTI JOIN (
-          SELECT request_id FROM decisions ANTI JOIN used USING (request_id)
+          SELECT mdp_id FROM decisions
           WHERE {config.window is not None} AND {until} - made < {window}
-        ) USING (request_id)
+        ) USING (mdp_id)
     """
 
 
@@ -230,8 +236,9 @@ def _joined(mode: schema.Mode, config: JoinConfig) -> str:
 def _summary(rows: Any, damaged: int) -> Summary:
     ((decisions, complete, answered, repeated, late, unknown),) = rows.fetch("""
         SELECT (SELECT count(*) FROM decisions), (SELECT count(*) FROM complete),
-               (SELECT count(*) FROM used),
-               (SELECT coalesce(sum(count - 1), 0)::BIGINT FROM used),
+               (SELECT count(*) FROM used JOIN complete USING (request_id)),
+               (SELECT coalesce(sum(count - 1), 0)::BIGINT
+                FROM used JOIN complete USING (request_id)),
                (SELECT count FROM late),
                (SELECT count(*) FROM feedback ANTI JOIN decisions USING (request_id))
     """)

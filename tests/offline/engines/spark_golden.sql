@@ -27,6 +27,7 @@ SELECT * FROM (
 SELECT
   *,
   later_id IS NOT NULL AS continues,
+  false AS is_part,
   mdp_id AS episode,
   CASE
     WHEN mdp_key / 1.152921504606847e+18D < 0.8D THEN 'train'

@@ -56,7 +56,15 @@ def beside(value, error, base):
     return Estimate(around(value, error), around(value - base, error), ratio)
 
 
-def evaluation(value=1.2, error=0.05, base=1.0, fqe=None, **changes):
+def evaluation(
+    value=1.2,
+    error=0.05,
+    base=1.0,
+    fqe=None,
+    judged_by="unseen",
+    values_from="folds",
+    **changes,
+):
     """Return an evaluation in which all estimators find a value."""
     names = "fqe", "sdr", "wsdr", "magic", "wpdis", "pdis", "wis", "ips"
     estimates = {
@@ -80,6 +88,8 @@ def evaluation(value=1.2, error=0.05, base=1.0, fqe=None, **changes):
         {"reward": 0.5, "click": 0.5},
         dataclasses.replace(DIAGNOSTICS, **changes),
         "logged",
+        judged_by,
+        values_from,
         ("A warning.",),
     )
 

@@ -10,10 +10,12 @@ import numpy as np
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.evaluation import cells, logged_rows
 from tfagents_batch.offline.evaluation.cells import Cells
+from tfagents_batch.offline.evaluation.logged_rows import EVERY, Judges
 from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline.evaluation.tabular import Tabular
-from tfagents_batch.offline.table_reader import EVALUATE, TRAIN, Columns, Partition
+from tfagents_batch.offline.sql import literal
+from tfagents_batch.offline.table_reader import TRAIN, Columns, Partition
 
 _ERRORS = 200_000  # rows whose errors are measured, at most
 
@@ -88,21 +90,23 @@ def fit(
     settings: EvaluationSettings,
     networks: Networks,
     normalize: Normalize | None,
+    judges: Judges = EVERY,
 ) -> Fitted:
     """Fit values and the model of cells.
 
     Args:
-      found, candidate, settings, networks, normalize: see ``evaluate.evaluate``.
+      found, candidate, settings, networks, normalize, judges: see
+        ``evaluate.evaluate``.
 
     Raises:
       UserError: if there are no rows to which values could be fitted.
     """
-    split = EVALUATE if settings.folds else TRAIN
-    spans = logged_rows.spans(found, split, settings.fit.rows)
+    where = judges.where if settings.folds else f"split = {literal(TRAIN)}"
+    spans = logged_rows.spans(found, where, settings.fit.rows)
     if not spans:
         raise UserError(
             f"{found.folder} has no rows for training, to which values could be "
-            "fitted; pass --folds=5 to fit them to parts of the rows for evaluation"
+            "fitted; leave --folds out to fit them to parts of the rows for evaluation"
         )
     columns, _ = logged_rows.read(found, spans[0])
     if not len(columns["reward"]):

@@ -170,7 +170,8 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
     estimator, other = _deciding(given, rules)
     limits = tuple(_actions(given, rules))
     value = _value(given, rules, estimator)
-    trust = [*_overlap(given, rules, estimator), *_fit(given)]
+    judges = _judges(given)
+    trust = [judges, *_overlap(given, rules, estimator), *_fit(given)]
     if value.state == _value(given, rules, other).state == "failed":
         apart = (
             f"{estimator.upper()} and {other.upper()} both say that it is too small."
@@ -183,7 +184,7 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
         ("do not deploy", "failed", limits),
         ("cannot tell", "unknown", findings),
         ("do not deploy", "failed", findings),
-        ("deploy", "passed", (value,)),
+        ("deploy", "passed", (value, judges)),
     )
     for verdict, state, judged in steps:
         if reasons := [x.text for x in judged if x.state == state]:
@@ -206,6 +207,27 @@ def _needed(given: Evaluation, rules: Rules) -> float:
 
 def _enough(given: Evaluation, rules: Rules) -> bool:
     return given.diagnostics.effective_least >= _needed(given, rules)
+
+
+def _judges(given: Evaluation) -> Finding:
+    """Return whether the policy cannot have been made from the rows that judge it."""
+    episodes = f"{given.diagnostics.episodes:,} episodes for evaluation judge it"
+    lucky = given.values_from == "rows for training"
+    text = {
+        "unseen": "which its training has not seen.",
+        "no rows": "and its training saw no logged rows.",
+        "stated": "from which the function must not have been made.",
+        "unknown": "but its training may have seen them: the run does not say which "
+        "rows it saw, or they have another --salt. Train it again with this version, "
+        "on a timeline with the same --salt.",
+    }[given.judged_by]
+    if lucky and given.judged_by in ("unseen", "stated"):
+        text += (
+            " But values are fitted to the rows for training, from which the policy "
+            "may have been made, so they share its luck. Leave --folds out."
+        )
+    fits = given.judged_by == "no rows" or not (lucky or given.judged_by == "unknown")
+    return _trust("rows that judge", fits, f"{episodes}, {text}")
 
 
 def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding]:

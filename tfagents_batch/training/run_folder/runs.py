@@ -33,6 +33,9 @@ except ImportError:  # Windows has no flock: runs are not locked there
 
 # Key of ``run.json`` and event name: the run that this one started from.
 STARTED_FROM = "started_from"
+# Key of ``run.json``: the logged episodes that each training of the agent has seen, see
+# ``offline.evaluation.seen``; None for one of which this is not known.
+TRAINING_ROWS = "training_rows"
 _MAX_NAME = 100  # characters; file systems allow names of 255 bytes
 
 
@@ -133,6 +136,11 @@ def facts(folder: str | os.PathLike) -> dict:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def training_rows(folder: str | os.PathLike) -> list:
+    """Return ``TRAINING_ROWS`` of a run; ``[None]`` if an old version made it."""
+    return facts(folder).get(TRAINING_ROWS, [None])
 
 
 def list_runs(logdir: Path) -> list[Path]:
