@@ -13,7 +13,6 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
-from gymnasium import spaces
 
 from tests.offline import made
 from tfagents_batch.errors import UserError
@@ -455,55 +454,6 @@ def test_a_column_of_a_type_without_a_reading_is_an_error():
     rows = rows.drop_columns(["sequence_number"])
     with pytest.raises(UserError, match="sequence_number has the type TIMESTAMP"):
         open_rows(rows.append_column("sequence_number", times))
-
-
-# ---- Minari, in the interface of its documentation
-
-Episode = collections.namedtuple(
-    "Episode", "id observations actions rewards terminations truncations infos"
-)
-
-
-class Dataset:
-    """Dataset of one episode of two steps that is cut."""
-
-    def __init__(self, action_space, actions):
-        self.action_space = action_space
-        observations = {"pole": np.arange(6.0).reshape(3, 2), "cart": np.ones([3])}
-        self.episode = Episode(
-            *(4, observations, actions, np.float32([1, 2])),
-            *(np.array([False, False]), np.array([False, True]), {}),
-        )
-
-    def iterate_episodes(self, episode_indices=None):
-        yield self.episode
-
-
-def test_discrete_episodes_of_minari_are_rows():
-    dataset = Dataset(spaces.Discrete(3), np.array([2, 0]))
-    first, second = read(dataset)
-    assert first["mdp_id"] == "4" and first["action"] == "2"
-    assert first["state_features"] == {0: 0.0, 1: 1.0, 2: 1.0}
-    assert first["possible_actions"] == ["0", "1", "2"]
-    assert first["final_state_features"] is None and first["truncated"] is False
-    assert second["reward"] == 2 and second["truncated"] is True
-    assert second["final_state_features"] == {0: 4.0, 1: 5.0, 2: 1.0}
-    assert second["action_probability"] is None
-
-
-def test_continuous_episodes_of_minari_have_other_ids_for_actions():
-    dataset = Dataset(spaces.Box(-1, 1, (2,)), np.array([[0.5, 1], [0, 0]]))
-    first, _ = read(dataset, mode="continuous")
-    assert first["action"] == {3: 0.5, 4: 1.0}
-    with pytest.raises(UserError, match="pass mode='continuous'"):
-        open_rows(dataset)
-
-
-def test_a_name_of_minari_is_loaded(monkeypatch):
-    dataset = Dataset(spaces.Discrete(3), np.array([2, 0]))
-    module = collections.namedtuple("Module", "load_dataset")({"a-v0": dataset}.get)
-    monkeypatch.setitem(sys.modules, "minari", module)
-    assert len(read("minari:a-v0")) == 2
 
 
 def test_a_missing_package_is_one_line(monkeypatch):
