@@ -657,6 +657,8 @@ def test_samples_are_shuffled_the_same_each_time(tmp_path):
         ({1: {"mdp_id": None}}, r"no mdp_id or no sequence_number: (<list>, row 2|/)"),
         ({1: {"terminated": True}}, "1 row has an end marker, terminated or truncated"),
         ({0: {"truncated": True}}, "only its last row may end an episode"),
+        ({1: {"final_state_features": {1: 2.0}}}, "1 row has an end marker, .*state"),
+        ({2: {"sequence_number": 2**63 - 1}}, "1 row has a sequence_number beyond"),
         ({1: {"action": "", "possible_actions": []}}, "before the last row"),
     ],
 )
@@ -687,3 +689,12 @@ def test_a_timeline_without_samples_is_refused(tmp_path):
 def test_rows_and_schema_of_two_modes_are_refused(tmp_path):
     with pytest.raises(UserError, match="the rows are discrete and the schema is cont"):
         logged.build(T15, tmp_path, schema=Schema("continuous"))
+
+
+@pytest.mark.parametrize("empty", [{}, None])
+def test_an_empty_final_state_is_none(tmp_path, empty):
+    rows = with_last(T15, truncated=True, final_state_features=empty)
+    rows = [{"final_state_features": {}} | each for each in rows]
+    summary, samples = logged.build(rows, tmp_path)
+    assert summary.dropped["last rows without a next row"] == 1
+    assert column(samples, "sequence_number") == [0, 2]

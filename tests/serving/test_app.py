@@ -49,6 +49,14 @@ def test_names_features_and_possible_actions_are_those_of_the_rows(
     assert "missing_features_total 3" in app.ask("/metrics").body
 
 
+def test_a_number_that_became_a_float_is_whole_in_the_row(serve, simple, tmp_path):
+    app = serve(simple, log=str(tmp_path))
+    asked = {"observation": X, "mdp_id": "a", "sequence_number": 4.0}
+    assert app.ask("/v1/act", asked).status == 200
+    (row,) = lines(tmp_path)
+    assert repr(row["sequence_number"]) == "4"
+
+
 def test_several_observations_are_several_decisions(serve, named, tmp_path):
     app = serve(named, log=str(tmp_path))
     asked = {
@@ -172,6 +180,10 @@ def nested(depth, key='"observation": '):
         ({"observation": X, "mdp_id": "\ud800"}, "which UTF-8 does not have"),
         ({"observation": X, "mdp_id": "a", "sequence_number": 1.5}, "expected a whole"),
         ({"observation": X, "sequence_number": 1}, "sequence_number needs an mdp_id"),
+        *(
+            ({"observation": X, "mdp_id": "a", "sequence_number": x}, "up to 2^62")
+            for x in (2**63 - 1, -(2**63), 2.0**53, NAN)
+        ),
         ({"observation": X, "state": [[0]]}, "this policy has none"),
     ],
 )

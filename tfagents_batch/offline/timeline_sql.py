@@ -80,13 +80,17 @@ class Generator:
   final_possible_actions,"""
         name = self.dialect.name
         extra = "".join(f"\n  {name(x)}," for x in self.schema.extra_columns)
+        # Writers of tables fill a column with {} where there is no final state.
+        final = "final_state_features"
+        is_none = self.dialect.is_empty_map(final)
+        final = f"CASE WHEN NOT {is_none} THEN {final} END AS {final}"
         rows = f"""SELECT
   ds, mdp_id, sequence_number,
   coalesce(state_features, {self._no_features}) AS state_features,
   coalesce({name("action")}, {self._no_action}) AS {name("action")},
   action_probability, action_log_density,
   {self._reward()} AS reward,
-  metrics, terminated, truncated, final_state_features,{choices}{extra}
+  metrics, terminated, truncated, {final},{choices}{extra}
   {name("file")}, {name("row")},
   coalesce({is_end}, false) AS is_end
 FROM {INPUT}"""

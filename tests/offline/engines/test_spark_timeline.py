@@ -11,7 +11,7 @@ import tfagents_batch as tfb
 from tests.offline import test_timeline, timelines
 from tests.support import logged
 from tfagents_batch.offline import manifest, reader, timeline
-from tfagents_batch.offline.engines import session, spark_engine
+from tfagents_batch.offline.engines import spark_engine
 from tfagents_batch.offline.reading import spark_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
@@ -20,12 +20,6 @@ pytestmark = [
     pytest.mark.skipif(not HAS_SPARK, reason="needs PySpark (extra spark) and Java 17"),
     pytest.mark.filterwarnings("ignore"),  # of PySpark, about versions of pandas
 ]
-
-
-@pytest.fixture(scope="module")
-def spark():
-    with session.started("local[2]") as found:
-        yield found
 
 
 @pytest.fixture(params=[False, True])
