@@ -24,7 +24,12 @@ from tfagents_batch.errors import (
     TrainingError,
     UserError,
 )
-from tfagents_batch.importing import hidden, uncollected, without_messages
+from tfagents_batch.importing import (
+    hidden,
+    keras_on_tensorflow,
+    uncollected,
+    without_messages,
+)
 from tfagents_batch.training.log import starting, status
 from tfagents_batch.training.runtime import signals
 
@@ -247,6 +252,7 @@ def import_tensorflow() -> None:
             "free disk space, or set TMPDIR to another folder"
         ) from error
     with (
+        keras_on_tensorflow(),
         status.doing("importing TensorFlow"),
         without_messages(),
         hidden(*_NOT_NEEDED),
