@@ -54,7 +54,8 @@ def parse(
             value = f"coalesce({_of_folder(name)}, {value})"
         found = converted(value, duckdb.type(raw[name]), type_, name)
         if name == "action" and mode == "discrete":  # an object is none, not a name
-            found = f"CASE WHEN left({value}, 1) NOT IN ('{{', '[') THEN {value} END"
+            kind = "coalesce(json_type(json, '$.action'), '')"
+            found = f"CASE WHEN {kind} NOT IN ('OBJECT', 'ARRAY') THEN {value} END"
         if found != value:
             failures[name] = f"{value} IS NOT NULL AND {found} IS NULL", value
         columns.append(f"{found} AS {identifier(name)}")
