@@ -308,6 +308,28 @@ def test_keys_that_are_floats_are_ids():
     assert found["unread"] == {"state_features": '{"7.5":1.0}'}
 
 
+NAMES = "[none]", "{skip}", '["a"]', '{"a": 1}', "[", "null", '"quoted"', "it's {"
+
+
+def test_names_in_brackets_are_names_in_every_form(tmp_path):
+    given = [
+        made.row(action=x, possible_actions=NAMES, mdp_id=x, metrics={x: 1.0})
+        for x in NAMES
+    ]
+    for kind in (given, [made.write(tmp_path / "rows.jsonl", given)]):
+        with open_rows(kind) as rows:
+            columns = "action, mdp_id, possible_actions, map_keys(metrics), unread"
+            found = rows.fetch(f"SELECT {columns} FROM {rows.view} ORDER BY row")
+        assert found == [(x, x, [*NAMES], [x], None) for x in NAMES]
+
+
+@pytest.mark.parametrize("value", [{"a": 1.0}, ["a"], [], {}])
+def test_objects_and_lists_are_no_names_of_actions(value):
+    with open_rows([made.row(action=value)]) as rows:
+        ((action, unread),) = rows.fetch(f"SELECT action, unread FROM {rows.view}")
+    assert action is None and "action" in unread
+
+
 def test_actions_with_features_are_maps():
     (found,) = read(iter([made.parametric()]), mode="parametric")
     assert found["action"] == {100: 0.3, 101: 1.0}

@@ -25,7 +25,12 @@ from tfagents_batch.errors import (
     UserError,
     is_of_storage,
 )
-from tfagents_batch.importing import hidden, uncollected, without_messages
+from tfagents_batch.importing import (
+    hidden,
+    keras_on_tensorflow,
+    uncollected,
+    without_messages,
+)
 from tfagents_batch.training.log import starting, status
 from tfagents_batch.training.runtime import signals
 
@@ -269,6 +274,7 @@ def import_tensorflow() -> None:
             "free disk space, or set TMPDIR to another folder"
         ) from error
     with (
+        keras_on_tensorflow(),
         status.doing("importing TensorFlow"),
         without_messages(),
         hidden(*_NOT_NEEDED),

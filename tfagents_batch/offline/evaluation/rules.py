@@ -22,6 +22,7 @@ EXITS: dict[Verdict, int] = {"deploy": 0, "do not deploy": 1, "cannot tell": 3}
 _FEW = 10  # effective episodes below which a weighted estimate is chance
 _SAME = 1e-9  # standard error of a difference, below which there is none
 _SURE = 3.0  # standard errors of a difference that is no chance
+_MOST_ERROR = 0.5  # of fitted values, as a part of the size of returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -281,20 +282,30 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
 def _fit(given: Evaluation) -> Iterator[Finding]:
     """Yield whether the fitted values make sense."""
     found = given.diagnostics
-    value = given.estimates["fqe"]["reward"].value.value
+    logged = given.logged["reward"]
+    # Root mean square of logged returns. FQE's own value says nothing if it diverged.
+    size = float(np.hypot(logged.value, logged.std_error * np.sqrt(found.episodes)))
     yield _trust(
         "range of values",
         found.outside <= 0.01,
         f"{found.outside:.1%} of the fitted values are beyond what the rewards of the "
         "log make possible; at most 1.0% is allowed.",
     )
-    yield _trust(
-        "errors of values",
-        abs(found.fit_bias) <= _SURE * found.fit_bias_error + 0.02 * abs(value),
+    error = found.fit_bias_error
+    text = (
         f"By the errors of fitted values in the log, FQE is off by "
-        f"{-found.fit_bias:+.2g} +- {found.fit_bias_error:.2g}. More --fit.steps, or "
-        "--folds=5, lower this.",
+        f"{-found.fit_bias:+.2g} +- {error:.2g}"
     )
+    if known := error <= _MOST_ERROR * size:  # false for NaN
+        text += ". More --fit.steps, or --folds=5, lower this."
+    else:
+        text += (
+            f", but an episode of the log is worth about {size:.2g}: the fit may have "
+            "diverged. Make the timeline with --features, or take a smaller "
+            "--fit.learning_rate."
+        )
+    unbiased = abs(found.fit_bias) <= _SURE * error + 0.02 * size
+    yield _trust("errors of values", known and unbiased, text)
     rose = "rose" if found.rising else "did not rise"
     yield _trust("fit", not found.rising, f"The loss of the fit {rose} at the end.")
 
