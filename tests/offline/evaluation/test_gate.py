@@ -75,11 +75,15 @@ def test_at_most_5_percent_of_300_lucky_policies_are_deployed(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", ["clicks", "chain", "money", "visits", "costs"])
+@pytest.mark.parametrize("name", ["clicks", "chain", "visits", "costs"])
 def test_70_percent_of_policies_that_are_better_by_20_percent_are_deployed(
     tmp_path, name
 ):
-    """No policy of the world "alike" is better by 1 %."""
+    """No policy of the world "alike" is better by 1 %.
+
+    In the world "money", 2,000 episodes cannot show 20 %: the standard error of their
+    mean is 26 %.
+    """
     world, policy = worlds.better(WORLDS[name], 1.2)
     shares = {"train_share": 0.0, "eval_share": 1.0}
     verdicts = collections.Counter()
