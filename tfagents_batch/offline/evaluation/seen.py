@@ -88,7 +88,7 @@ def from_dict(given: Mapping[str, Any], where: str) -> Seen:
         if not isinstance(salt, str | None) or ranges[0] is None:
             raise TypeError("no ranges of keys")
         return Seen(str(given["fingerprint"]), salt, *ranges)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(
             f"{where} has training_rows that cannot be read ({error!r}); expected what "
             "training wrote there. Train the policy again"
