@@ -1,6 +1,5 @@
 """Tests that the documentation matches the code."""
 
-import ast
 import collections
 import dataclasses
 import pathlib
@@ -11,7 +10,7 @@ import typing
 import pytest
 
 import tfagents_batch as tfb
-from tests.support import brief
+from tests.support import brief, extras
 from tfagents_batch import api, config
 from tfagents_batch.algorithms import dqn, ppo
 from tfagents_batch.envs.shared import cpus
@@ -206,17 +205,12 @@ def test_blocks_that_read_files_are_run_by_tests_of_their_pages():
 
 
 def test_blocks_name_the_extras_that_they_need():
-    tree = ast.parse((ROOT / "setup.py").read_text())
-    (extras,) = [
-        ast.literal_eval(x.value)
-        for x in tree.body
-        if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "EXTRAS"
-    ]
+    known = {*extras.by_name()}
     for page, number, code in blocks():
         named = needs(code)[0]
         used = {extra for word, extra in EXTRAS.items() if word in code}
         used -= {"offline"} if WITHOUT_EXTRA in code else set()
-        assert named <= {*extras} and used == named, (page, number)
+        assert named <= known and used == named, (page, number)
 
 
 # ---- docs/watching.md explains metrics, events and alarms
