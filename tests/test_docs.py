@@ -10,9 +10,11 @@ import typing
 import pytest
 
 import tfagents_batch as tfb
-from tests.support import brief, extras
+from tests.install import extras
+from tests.support import brief
 from tfagents_batch import api, config
-from tfagents_batch.algorithms import dqn, ppo
+from tfagents_batch.__main__ import commands
+from tfagents_batch.algorithms import REGISTRY, dqn, ppo
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.metrics import Limit
 from tfagents_batch.training.diagnostics import alarms
@@ -59,6 +61,46 @@ def test_the_page_of_ppo_explains_every_metric_of_an_update():
     page = (ROOT / "docs/algorithms/ppo.md").read_text()
     for name in ppo.METRICS + ppo.KL_METRICS:
         assert f"`{name}`" in page, name
+
+
+ALGORITHM_PAGES = sorted(ROOT.glob("docs/algorithms/*.md"))
+
+
+@pytest.mark.parametrize("page", ALGORITHM_PAGES, ids=lambda page: page.stem)
+def test_the_page_of_an_algorithm_begins_with_a_command(page):
+    text = page.read_text()
+    name = "(?:config|algorithm)"
+    assert re.match(rf"# .+\n\n```\ntfagents-batch train --{name}=", text)
+    assert re.findall("^## (.+)", text, re.MULTILINE)[-1] == "References"
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_pages_name_every_algorithm(name):
+    kind = REGISTRY[name][1]
+    (page,) = [
+        page
+        for page in ALGORITHM_PAGES
+        for table in MARKER.findall(page.read_text())
+        if pkgutil.resolve_name(table) is kind
+    ]
+    assert re.search(rf"^\| .*`{name}`", (ROOT / "README.md").read_text(), re.MULTILINE)
+    for lists in ("README.md", "docs/index.md", "docs/reference/settings.md"):
+        assert f"algorithms/{page.name}" in (ROOT / lists).read_text(), lists
+
+
+def test_a_page_lists_every_command():
+    text = (ROOT / "docs/index.md").read_text()
+    part = text.partition("## Commands")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| \[?`(\w+)`", part, re.MULTILINE) == [*commands()]
+
+
+def test_all_pages_are_listed():
+    text = (ROOT / "docs/index.md").read_text()
+    listed = {*re.findall(r"\]\(([^)#]+)", text)}
+    pages = {x.relative_to(ROOT / "docs").as_posix() for x in ROOT.glob("docs/**/*.md")}
+    lists = "docs/decisions/README.md", "docs/reference/index.md"  # of other pages
+    folders = tuple(f"{pathlib.Path(x).parent.name}/" for x in lists)
+    assert {x for x in pages - listed if not x.startswith(folders)} == {"index.md"}
 
 
 PAGES = [

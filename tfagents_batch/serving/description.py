@@ -119,6 +119,7 @@ class Description:
 
 
 Call = Callable[..., Any]
+"""Function that calls its first argument with the others."""
 
 
 def directly(function: Callable, *arguments: Any) -> Any:

@@ -23,6 +23,7 @@ from tfagents_batch.serving.description import Call, Description, directly
 from tfagents_batch.serving.inputs import Arrays, Structure, memory, to_array
 
 Answer = dict[str, Any]
+"""Arrays by the names of the export's outputs, with a batch axis in front."""
 
 
 class Predictor:

@@ -6,7 +6,7 @@ import re
 import pytest
 from packaging.utils import canonicalize_name
 
-from tests.support import extras
+from tests.install import extras
 
 # Distributions that write files of the same names, so one damages the other.
 SAME_FOLDER = [

@@ -11,13 +11,14 @@ import shlex
 import pytest
 import yaml
 
-from tests.support import extras, untrained
+from tests.install import extras
+from tests.support import untrained
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.scripts import export as script
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.serving.server.settings import Settings
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs/containers.md").read_text()
 COMPOSE = yaml.safe_load((ROOT / "docker/compose.yml").read_text())
 DOCKERFILE = (ROOT / "docker/Dockerfile").read_text()
