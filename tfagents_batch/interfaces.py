@@ -27,6 +27,7 @@ from tfagents_batch.placement import Placement
 from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
 
 State = Any
+"""State of a batch of environments: a nest of tensors, which ``step`` uses up."""
 # In behavior: i64 [T, B], the version of the policy that acted.
 VERSION = "version"
 

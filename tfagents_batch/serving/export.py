@@ -32,11 +32,13 @@ from tfagents_batch.serving.description import (
     SCHEMA,
     Array,
 )
+from tfagents_batch.serving.parity import Parity
 from tfagents_batch.serving.signature import Signature
 from tfagents_batch.training.run_folder import files
 from tfagents_batch.types import EnvSpec
 
 Format = Literal["onnx", "saved_model", "litert"]
+"""Format of an export: for ONNX Runtime, TensorFlow or LiteRT."""
 _KEPT = 64  # rows of ``parity.npz``
 
 
@@ -50,7 +52,7 @@ class Export(NamedTuple):
     """
 
     folder: Path
-    parity: parity.Parity
+    parity: Parity
     notices: tuple[str, ...]
 
 

@@ -22,6 +22,7 @@ from tfagents_batch.training.log import gif
 from tfagents_batch.types import TimeStep
 
 Format = Literal["mp4", "gif"]
+"""Format of a video; MP4 needs the extra ``video``."""
 FPS = 30  # default for environments without metadata
 _MODE = "render_mode"
 _BLOCK = 2  # pixels: H.264 needs even sizes
