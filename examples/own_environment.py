@@ -22,7 +22,8 @@ class Lift(gymnasium.Env):
         self.speed = float(np.clip(self.speed + 0.1 * (action - 1), -1, 1))
         self.distance = float(np.clip(self.distance + self.speed, -10, 10))
         arrived = abs(self.distance) < 0.2 and abs(self.speed) < 0.15
-        return self._observe(), 10.0 * arrived - 0.1, arrived, False, {}
+        reward = 10.0 * arrived - 0.1 * abs(self.distance)
+        return self._observe(), reward, arrived, False, {}
 
     def _observe(self):
         return np.array([self.distance, self.speed], np.float32)
@@ -34,5 +35,5 @@ def make():
 
 if __name__ == "__main__":
     print(tfb.check_env(make))
-    run = tfb.train("ppo", env=make, steps=200_000, settings={"gamma": 0.98})
+    run = tfb.train("ppo", env=make, steps=100_000, settings={"gamma": 0.98})
     print(tfb.evaluate(run.logdir, episodes=20, env=make).mean_return)

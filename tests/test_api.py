@@ -240,6 +240,11 @@ def test_a_network_without_convolution_is_not_trained_in_bfloat16(tmp_path, netw
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            {"algorithm": "rainbow"},
+            "the name of presets; pass --config=rainbow/asterix-minatar or --config=",
+        ),
+        ({"algorithm": "cartpole"}, "of a preset; pass --config=cartpole$"),
         ({"algorithm": "pppo"}, "unknown algorithm 'pppo'; did you mean 'ppo'"),
         ({"config": "cartpol"}, "unknown config 'cartpol'; did you mean 'cartpole'"),
         ({"env": "CartPole-v1", "stepz": 3}, "'stepz'; did you mean 'steps'"),

@@ -147,6 +147,7 @@ REFUSED = {
     f"--wrappers={'[' * 9999}": "it is nested too deep",
     "--wrappers=[NaN]": "cannot be written as JSON",
     "--env_kwargs={a: 1}": "expected a JSON object (Expecting",
+    "--wrappers=x": """ (char 0)), such as '["TimeAwareObservation"]'""",
     '--env_kwargs={"a": NaN}': "cannot be written as JSON",
     '--env_kwargs={"a": 1, "a": 2}': "a key is given twice",
     "--noalgorithm.normalize=true": "did you mean --algorithm.normalize?",
@@ -210,6 +211,21 @@ def test_help_lists_every_flag_with_its_default_in_groups():
     assert max(map(len, text.splitlines())) <= 88
     for name in config.flat(config.to_dict(Settings())):
         assert f"  --algorithm.{name}=" in text
+
+
+def test_the_help_has_groups_that_subclasses_need_not_repeat():
+    @dataclasses.dataclass(frozen=True)
+    class Base:
+        rate: float = option(1.0, "rate", group="optimizer")
+        gamma: float = option(0.9, "discount")
+
+    @dataclasses.dataclass(frozen=True)
+    class Derived(Base):
+        rate: float = option(2.0, "another rate")
+
+    first, second = config.help_text([(Derived, "algorithm")]).split("\n\n")
+    assert first.startswith("algorithm flags") and "--algorithm.gamma=0.9" in first
+    assert second.startswith("algorithm optimizer flags") and "rate=2.0" in second
 
 
 # ---- replace

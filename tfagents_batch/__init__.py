@@ -99,11 +99,13 @@ def _keras(name: str):
     return importing.keras_on_tensorflow() if needs else contextlib.nullcontext()
 
 
-def __getattr__(name: str):
-    if name in _HOMES:
-        with importing.uncollected(), importing.without_messages(), _keras(name):
-            return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # else every name would exist for type checkers
+
+    def __getattr__(name: str):
+        if name in _HOMES:
+            with importing.uncollected(), importing.without_messages(), _keras(name):
+                return getattr(importlib.import_module(_HOMES[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__():

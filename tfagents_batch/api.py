@@ -43,7 +43,7 @@ from tfagents_batch.training.config import (
 )
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.log import starting, trackers
+from tfagents_batch.training.log import starting, status, trackers
 from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.training.options import (
     EvaluateOptions,
@@ -434,7 +434,8 @@ def evaluate(
         playing.loaded(found, made.spec, network, checkpoint) as (agent, step),
     ):
         play = experiments.evaluation(saved, agent, made, episodes, actions)
-        return play(_unseen_seed(seed), step=step)
+        with status.doing(f"playing {episodes} episodes"):
+            return play(_unseen_seed(seed), step=step)
 
 
 def load(
@@ -517,7 +518,7 @@ def export(
 def visualize(
     logdir: str | os.PathLike,
     outdir: str | os.PathLike = "videos",
-    num_episodes: int = 5,
+    episodes: int = 5,
     *,
     checkpoint: str | int = "newest",
     env: Any = None,
@@ -533,7 +534,7 @@ def visualize(
     Args:
       logdir: the run's folder, which may have been moved.
       outdir: folder of the videos; there is one per episode, named with its return.
-      num_episodes: number of episodes.
+      episodes: number of episodes.
       checkpoint, env, env_kwargs, wrappers, network, algorithm, seed: as in
         ``evaluate``. The environment is created with ``render_mode="rgb_array"``.
       format: "mp4", which needs the extra ``video``, or "gif".
@@ -545,8 +546,8 @@ def visualize(
       UserError: for an argument that cannot be used, or an environment that cannot
         render.
     """
-    if num_episodes < 1:
-        raise UserError(f"num_episodes is {num_episodes}; expected at least 1")
+    if episodes < 1:
+        raise UserError(f"episodes is {episodes}; expected at least 1")
     if format not in get_args(filming.Format):
         raise UserError(f"format is {format!r}; expected 'mp4' or 'gif'")
     own = network, algorithm
@@ -559,7 +560,7 @@ def visualize(
         playing.loaded(found, shown.env.spec, network, checkpoint) as (agent, _),
     ):
         seed = _unseen_seed(seed)
-        return filming.film(shown, agent.policy, outdir, num_episodes, seed, format)
+        return filming.film(shown, agent.policy, outdir, episodes, seed, format)
 
 
 def _label(
@@ -605,6 +606,7 @@ def offline_algorithm(algorithm: str | type | None, preset: Any) -> str | type:
     Raises:
       UserError: if the preset is not one of rows.
     """
+    named.refuse_presets(algorithm)
     if preset is None:
         return algorithm or "dqn"
     found = named.find(preset, algorithm).config if isinstance(preset, str) else preset
@@ -654,6 +656,7 @@ def resolve(
     else:
         base = preset or RunConfig()
     if algorithm is not None:
+        named.refuse_presets(algorithm)
         algorithm = own_algorithm.name_of(algorithm)
     if algorithm is not None and algorithm != base.algorithm:
         if preset is not None:

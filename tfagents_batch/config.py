@@ -26,7 +26,7 @@ import dataclasses
 import functools
 import typing
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from absl import flags
 
@@ -48,6 +48,7 @@ def option(
     above: float | None = None,
     below: float | None = None,
     instead_of: str | None = None,
+    group: str | None = None,
     **marks: bool,
 ) -> Any:
     """Return a field of a config.
@@ -60,10 +61,11 @@ def option(
         schedule; None passes.
       instead_of: setting of the same config that this one replaces: if this one is
         given, that one becomes None, and only one of them can be given.
+      group: heading in the help, within the settings of a prefix.
       **marks: properties of the setting, see ``marked``.
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
-    optional = bounds | {"instead_of": instead_of}
+    optional = bounds | {"instead_of": instead_of, "group": group}
     given = {name: value for name, value in optional.items() if value is not None}
     metadata = {"help": help, **given, **marks}
     if isinstance(default, (dict, list)):
@@ -211,7 +213,7 @@ def define_flags(flag_values: flags.FlagValues, config: Any, prefix: str = "") -
       config: a config or its class; its values become the defaults.
       prefix: prefix of each name: "algorithm" gives ``--algorithm.epochs``.
     """
-    for name, hint, help, default in _leaves(config, prefix):
+    for name, hint, help, _, default in _leaves(config, prefix):
         parser = _Parser(fields.kind(hint))
         flag = flags.Flag(
             *(parser, None, name, None, help),  # the default is set below, unparsed
@@ -296,15 +298,22 @@ def peek(arguments: Sequence[str], name: str) -> str | None:
 
 
 def help_text(parts: Sequence[tuple[Any, str]]) -> str:
-    """Return the help of all flags of ``parse``: default, type and description."""
-    groups: dict[str, list[str]] = {}
-    for name, hint, help, default in (x for part in parts for x in _leaves(*part)):
-        entry = f"  --{name}={fields.to_text(default)}  ({fields.kind(hint).type})"
-        groups.setdefault(name.rpartition(".")[0], []).append(f"{entry}\n      {help}")
-    return "\n\n".join(
-        "\n".join([f"{group or 'general'} flags, with their defaults:", *groups[group]])
-        for group in sorted(groups)
-    )
+    """Return the help of all flags of ``parse``: default, type and description.
+
+    Flags are in groups, by prefix; those of a prefix without a group come first.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for leaf in (leaf for part in parts for leaf in _leaves(*part)):
+        kind, default = fields.kind(leaf.hint), fields.to_text(leaf.value)
+        entry = f"  --{leaf.name}={default}  ({kind.type})\n      {leaf.help}"
+        groups.setdefault((leaf.name.rpartition(".")[0], leaf.group), []).append(entry)
+    found = []
+    for key in sorted(groups, key=lambda key: (key[0], key[1] != "")):
+        heading = " ".join(filter(None, key)) or "general"
+        found.append(
+            "\n".join([f"{heading} flags, with their defaults:", *groups[key]])
+        )
+    return "\n\n".join(found)
 
 
 def names_of(config: Any) -> list[str]:
@@ -342,8 +351,18 @@ class _Parser(flags.ArgumentParser):
         return self.kind.type
 
 
-def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any, str, Any]]:
-    """Yield dotted name, type, help and value of every setting, also nested ones."""
+class _Leaf(NamedTuple):
+    """A setting that is no config; its name is dotted."""
+
+    name: str
+    hint: Any
+    help: str
+    group: str
+    value: Any
+
+
+def _leaves(config: Any, prefix: str) -> Iterator[_Leaf]:
+    """Yield all settings, also those of nested configs."""
     config = config() if isinstance(config, type) else config
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
@@ -352,7 +371,17 @@ def _leaves(config: Any, prefix: str) -> Iterator[tuple[str, Any, str, Any]]:
         if dataclasses.is_dataclass(hint):
             yield from _leaves(value, name)
         elif hint is not Any:
-            yield name, hint, field.metadata["help"], value
+            group = _group(type(config), field.name)
+            yield _Leaf(name, hint, field.metadata["help"], group, value)
+
+
+def _group(kind: type, name: str) -> str:
+    """Return the group of a setting, which classes that change it need not repeat."""
+    for each in kind.__mro__:
+        field = getattr(each, "__dataclass_fields__", {}).get(name)
+        if field is not None and "group" in field.metadata:
+            return field.metadata["group"]
+    return ""
 
 
 def _replace(config: Any, overrides: Any, path: str, complete: bool) -> Any:

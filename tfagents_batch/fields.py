@@ -31,6 +31,7 @@ class Kind(NamedTuple):
       read: converts command-line text. Raises ValueError, with or without a detail.
       check: converts a value from Python or JSON. Raises ValueError likewise.
       boolean: whether a flag needs no value.
+      example: a value as it is written in a shell, for errors; may be empty.
     """
 
     expected: str
@@ -38,13 +39,15 @@ class Kind(NamedTuple):
     read: Callable[[str], Any]
     check: Callable[[Any], Any]
     boolean: bool = False
+    example: str = ""
 
     def complaint(self, error: ValueError) -> str:
         """Return the second half of an error message for a refused value."""
         detail = str(error)
         if self.expected in detail:
             return detail
-        return f"expected {self.expected}" + (f" ({detail})" if detail else "")
+        such = f", such as {self.example}" if self.example else ""
+        return f"expected {self.expected}" + (f" ({detail})" if detail else "") + such
 
 
 def kind(hint: Any) -> Kind:
@@ -205,12 +208,15 @@ def _read_json(text: str) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
-def _json(expected: str, of: type | tuple[type, ...]) -> Kind:
+def _json(expected: str, of: type | tuple[type, ...], example: str) -> Kind:
     def check(value):
         return to_plain(_instance(of)(value))
 
+    def read(text):
+        return check(_read_json(text))
+
     name = expected.removeprefix("a ")
-    return Kind(expected, name, lambda text: check(_read_json(text)), check)
+    return Kind(expected, name, read, check, example=example)
 
 
 _KINDS = {
@@ -218,8 +224,8 @@ _KINDS = {
     int: Kind("a whole number such as 8 or 1e6", "int", _read_int, _check_int),
     float: Kind("a number", "float", _read_float, _check_float),
     str: Kind("text", "str", str, _instance(str)),
-    dict: _json("a JSON object", dict),
-    list: _json("a JSON list", (list, tuple)),
+    dict: _json("a JSON object", dict, """'{"name": 1}'"""),
+    list: _json("a JSON list", (list, tuple), """'["TimeAwareObservation"]'"""),
     schedules.Schedule: Kind(
         schedules.EXPECTED, "schedule", schedules.parse, schedules.parse
     ),
@@ -261,4 +267,5 @@ def _optional(inner: Kind) -> Kind:
     def check(value):
         return None if value is None else inner.check(value)
 
-    return Kind(f"{inner.expected}, or none", inner.type, read, check)
+    expected = f"{inner.expected}, or none"
+    return Kind(expected, inner.type, read, check, example=inner.example)

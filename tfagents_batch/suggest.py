@@ -35,13 +35,14 @@ _PEERS = {
     "n_envs": ("num_envs", ""),
     "n_epochs": ("epochs", ""),
     "n_eval_envs": ("num_envs", ""),
-    "n_eval_episodes": ("eval_episodes", ""),
+    "n_eval_episodes": ("eval_episodes episodes", ""),
     "n_steps": ("rollout.length n_step", ""),
     "n_timesteps": ("steps", ""),
     "net_arch": ("network.hidden", ""),
     "norm_obs": ("normalize_observation", ""),
     "norm_reward": ("normalize_return", ""),
     "optimize_memory_usage": ("replay.stack", "the number of stacked frames"),
+    "policy": ("network.hidden", "such as 64,64; images get a CNN by themselves"),
     "progress_bar": ("progress", ""),
     "rms_prop_eps": ("optimizer_epsilon", ""),
     "save_freq": ("keep_every", "steps of all environments together"),
@@ -59,6 +60,12 @@ _PEERS = {
     "vec_env": ("num_workers", "the number of processes"),
     "vf_coef": ("value_scale", "twice that value"),
 }
+# The same for other words for our settings: a thing has one name in all commands.
+_WORDS = {
+    "num_episodes": "episodes",
+    "policy": "logdir",
+    "run": "resume logdir",
+}
 
 
 def setting(name: str, known: Mapping[str, str]) -> str | None:
@@ -75,13 +82,20 @@ def setting(name: str, known: Mapping[str, str]) -> str | None:
     last = name.rpartition(".")[2].replace("-", "_")
     same = [other for other in known if other.rpartition(".")[2] == last]
     ours, note = _PEERS.get(last, ("", ""))
-    for wanted in [] if same else ours.split():
-        for other in known:
-            if other == wanted or other.endswith(f".{wanted}"):
-                text = f"Stable-Baselines3's {last} is {known[other]} here"
-                return f"{text}, {note}" if note else text
-    close = closest(name, known)
+    if not same and (found := _first(ours, known)):
+        text = f"Stable-Baselines3's {last} is {known[found]} here"
+        return f"{text}, {note}" if note else text
+    close = _first(_WORDS.get(last, ""), known) or closest(name, known)
     return f"did you mean {known[close]}?" if close else None
+
+
+def _first(names: str, known: Collection[str]) -> str | None:
+    """Return the known name of the first setting that is known, with its prefix."""
+    for name in names.split():
+        for other in known:
+            if other == name or other.endswith(f".{name}"):
+                return other
+    return None
 
 
 def unknown(what: str, got: Any, known: Collection[str]) -> str:

@@ -22,14 +22,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", default="rows", help="folder of log")
     parser.add_argument("--server", default="127.0.0.1:8080", help="address for ask")
-    parser.add_argument("--run", help="folder of the run for value")
+    parser.add_argument("--logdir", help="run folder, for value")
     parser.add_argument("--exploration", type=float, default=0.0, help="for value")
     given = parser.parse_args()
     if given.command == "value":
         import tfagents_batch as tfb
         from examples.notifications import truth
 
-        value = truth.value(tfb.load(given.run), given.exploration)
+        value = truth.value(tfb.load(given.logdir), given.exploration)
         print(
             f"true value {value:.3f}, optimum {dynamics.value(dynamics.optimal()):.3f}"
         )

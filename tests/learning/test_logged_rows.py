@@ -198,7 +198,7 @@ def pendulum(tmp_path_factory):
         logdir=folder,
     )
     rows = f"{folder}/rows"
-    chosen = [f"--policy={run.logdir}", "--checkpoint=4788", "--seed=5"]
+    chosen = [f"--logdir={run.logdir}", "--checkpoint=4788", "--seed=5"]
     collect.main([*chosen, "--rows=40000", f"--output={rows}"])
     options = {"gamma": 0.97, "train_share": 0.9, "eval_share": 0.1}
     table = timelines.build(folder / "table", rows, mode="continuous", **options)

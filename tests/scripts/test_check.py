@@ -10,7 +10,12 @@ def test_a_healthy_environment_is_status_zero_and_prints_nothing(capsys):
     assert check.main(["--env=CartPole-v1", "--steps=50"]) == 0
     out, err = capsys.readouterr()
     assert out == ""
-    assert "CartPole-v1: no defects" in err
+    first, *facts = err.splitlines()
+    assert first.endswith("CartPole-v1: no defects")
+    assert "  action_space: Discrete(2)" in facts and "  steps: 50" in facts
+    assert "  reward: (1.0, 1.0)" in facts
+    (longest,) = [x for x in facts if x.startswith("  longest_episode: ")]
+    assert 8 < int(longest.split()[-1]) < 51
 
 
 def test_a_warning_is_printed_and_is_not_a_failure(capsys):

@@ -41,9 +41,9 @@ def test_an_agent_of_logged_rows_needs_an_environment_and_takes_its_actions(tmp_
     small = {"network": {"hidden": [8]}, "batch_size": 8}
     run = tfb.train_offline("dqn", data, settings=small, steps=5, logdir=tmp_path)
     with pytest.raises(UserError, match=r"learned from logged rows.*pass env"):
-        collect.main([f"--policy={run.logdir}"])
+        collect.main([f"--logdir={run.logdir}"])
     kwargs = '--env_kwargs={"max_episode_steps": 3}'
-    found = log("greedy", f"--policy={run.logdir}", f"--env={ENV}", kwargs)
+    found = log("greedy", f"--logdir={run.logdir}", f"--env={ENV}", kwargs)
     assert max(row["sequence_number"] for row in found) < 3
     assert {row["action_probability"] for row in found} == {1.0}
 

@@ -1,5 +1,6 @@
 """Tests of ``python -m tfagents_batch``, which runs each script as a command."""
 
+import importlib
 import os
 import pathlib
 import subprocess
@@ -9,9 +10,13 @@ import pytest
 from PIL import Image
 
 import tfagents_batch.__main__ as commands
+from tests import transcript
 from tests.support.python import run
+from tfagents_batch.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
+EXTRAS = ["duckdb", "pyarrow", "optuna", "onnx", "onnxruntime", "matplotlib", "ray"]
+EXTRAS += ["pyspark", "imageio", "minari", "uvicorn", "starlette", "wandb", "mlflow"]
 
 
 @pytest.fixture
@@ -41,12 +46,35 @@ def test_help_lists_every_script_without_tensorflow():
     assert loaded == "False"
 
 
+def test_the_transcript_has_every_command():
+    names = {command.split()[0] for command in transcript.COMMANDS}
+    assert names == {*commands.commands()}
+
+
+def test_a_transcript_knows_the_first_line_and_the_longest_silence():
+    lines = [transcript.Line(x, "err", "") for x in (0.5, 2.0, 6.0)]
+    done = transcript.Done(lines, 7.0, 0)
+    assert (done.first, done.silence) == (0.5, 4.0)
+    assert transcript.Done(lines, 13.0, 0).silence == 7.0
+
+
 def test_scripts_can_be_imported_without_tensorflow():
     """Each imports it quietly in ``command_line.run``, or does not need it."""
     paths = ROOT.glob("tfagents_batch/scripts/[!_]*.py")
     modules = ", ".join(f"tfagents_batch.scripts.{path.stem}" for path in paths)
     code = f"import sys, {modules}; print('tensorflow' in sys.modules)"
     assert run(code).stdout == "False\n"
+
+
+def test_the_help_of_every_command_needs_no_extra():
+    """The modules of all extras are as if they were not installed."""
+    paths = ROOT.glob("tfagents_batch/scripts/[!_]*.py")
+    names = sorted({path.stem for path in paths} - {"command_line"})
+    code = f"import sys, importlib; sys.modules |= dict.fromkeys({EXTRAS})\n"
+    code += f"for name in {names}:\n"
+    code += "    script = importlib.import_module('tfagents_batch.scripts.' + name)\n"
+    code += "    assert script.main(['--help']) == 0, name\n"
+    assert run(code).stdout.count("general flags, with their defaults:") == len(names)
 
 
 def test_a_command_gets_its_flags_and_finds_modules_of_the_folder(start, tmp_path):
@@ -68,6 +96,26 @@ def test_a_wrong_command_line_is_one_line_and_a_status(start, arguments, status,
     done = start(*arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert text in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "text"),
+    [
+        ("evaluate", "--run=logs/x", "unknown flag --run; did you mean --logdir?"),
+        ("export", "--run=logs/x", "did you mean --logdir?"),
+        ("decide", "--run=logs/x", "did you mean --logdir?"),
+        ("collect", "--policy=logs/x", "did you mean --logdir?"),
+        ("train", "--run=logs/x", "did you mean --resume?"),
+        ("visualize", "--num_episodes=3", "did you mean --episodes?"),
+        ("evaluate", "--n_eval_episodes=3", "n_eval_episodes is --episodes here"),
+        ("train", "--policy=MlpPolicy", "--algorithm.network.hidden here, such as "),
+    ],
+)
+def test_another_word_for_a_flag_is_an_error_that_names_ours(command, flag, text):
+    script = importlib.import_module(f"tfagents_batch.scripts.{command}")
+    with pytest.raises(UserError) as error:
+        script.main([flag])
+    assert text in str(error.value)
 
 
 def test_the_demo_trains_and_saves_a_video(start, tmp_path):

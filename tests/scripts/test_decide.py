@@ -51,7 +51,7 @@ def trained(tmp_path_factory):
 def test_a_trained_policy_is_deployed(trained, tmp_path, capsys):
     table, run = trained
     output = tmp_path / "decision"
-    flags = [f"--run={run}", f"--data={table.folder}", f"--output={output}", *FAST]
+    flags = [f"--logdir={run}", f"--data={table.folder}", f"--output={output}", *FAST]
     assert decide.main(flags) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("deploy: An episode")
     found = json.loads((output / "gate.json").read_text())
@@ -74,7 +74,7 @@ def test_a_decision_that_fails_leaves_no_earlier_one(tmp_path, monkeypatch, wher
     monkeypatch.setattr(evaluating if where != "page" else pages, where, fail)
     for name in ("gate.json", "index.html"):
         (tmp_path / name).write_text("earlier")
-    arguments = ["decide", "--run=a", "--data=b", f"--output={tmp_path}"]
+    arguments = ["decide", "--logdir=a", "--data=b", f"--output={tmp_path}"]
     monkeypatch.setattr("sys.argv", arguments)
     assert command_line.run(decide.main, tensorflow=False) == 70
     assert not [*tmp_path.iterdir()]
@@ -95,7 +95,7 @@ def test_files_that_no_decision_wrote_are_not_replaced(tmp_path, names):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("mine")
     with pytest.raises(UserError, match="which no decision wrote"):
-        decide.main(["--run=a", "--data=b", f"--output={tmp_path}"])
+        decide.main(["--logdir=a", "--data=b", f"--output={tmp_path}"])
     assert {(tmp_path / name).read_text() for name in names} == {"mine"}
 
 
@@ -110,7 +110,7 @@ def test_rules_change_the_verdict(trained, tmp_path, capsys, limits, status, rea
     table, run = trained
     rules = tmp_path / "rules.json"
     rules.write_text(json.dumps(limits))
-    flags = [f"--run={run}", f"--data={table.folder}", f"--rules={rules}", *FAST]
+    flags = [f"--logdir={run}", f"--data={table.folder}", f"--rules={rules}", *FAST]
     assert decide.main([*flags, f"--output={tmp_path}/decision"]) == status
     assert reason in capsys.readouterr().out.splitlines()[-1]
 
@@ -293,14 +293,14 @@ def test_the_code_of_the_page_runs(trained, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--data=table"], "--run is not given"),
-        (["--run=logs"], "--data is not given"),
-        (["--run=logs", "--data=nowhere"], "nowhere has no timeline"),
+        (["--data=table"], "--logdir is not given"),
+        (["--logdir=logs"], "--data is not given"),
+        (["--logdir=logs", "--data=nowhere"], "nowhere has no timeline"),
         (
-            ["--run=logs", "--data=table", "--rules=none.json"],
+            ["--logdir=logs", "--data=table", "--rules=none.json"],
             "none.json cannot be read",
         ),
-        (["--run=logs", "--data=table", "--fold=3"], "fold"),
+        (["--logdir=logs", "--data=table", "--fold=3"], "fold"),
     ],
 )
 def test_a_wrong_flag_is_one_line(flags, message):

@@ -58,22 +58,42 @@ def test_a_check_that_hangs_is_ended_with_its_children(monkeypatch, tmp_path, ca
     popen = subprocess.Popen
 
     def inheriting(*args, **kwargs):
-        return popen(*args, **kwargs, pass_fds=[writing])
+        kwargs["pass_fds"] += (writing,)
+        return popen(*args, **kwargs)
 
     monkeypatch.setattr(subprocess, "Popen", inheriting)
     assert not doctor.isolated(1.0)
     os.close(writing)
-    assert capsys.readouterr().out == "FAILED   took longer than 1 s\n"
+    row = "second process  FAILED   took longer than 1 s\n"
+    assert capsys.readouterr().out == row
     with os.fdopen(reading) as pipe:
         assert pipe.read() == ""  # all writing processes have ended
 
 
 def test_a_crash_is_a_failure_in_the_row_of_its_check(monkeypatch, tmp_path, capfd):
-    fake(monkeypatch, tmp_path, "printf 'operations      '; kill -SEGV $$")
+    """What its libraries wrote comes after the table."""
+    code = "cd /proc/self/fd; printf operations > $3; echo of XLA > $4; kill -SEGV $$"
+    fake(monkeypatch, tmp_path, code)
     assert not doctor.isolated(60)
-    assert (
-        capfd.readouterr().out == "operations      FAILED   crashed with status -11\n"
-    )
+    out, err = capfd.readouterr()
+    assert out == "operations      FAILED   crashed with status -11\n"
+    assert "of XLA" in err
+
+
+def test_messages_of_libraries_do_not_tear_the_table(monkeypatch, capfd):
+    code = "import os; from tfagents_batch.scripts import doctor; "
+    code += "check = lambda: (os.write(2, b'a message'), doctor.Line('fine'))[1]; "
+    code += "doctor.CHECKS = {'one': check}; import sys; "
+    python = sys.executable
+
+    def started(command, **options):
+        return popen([python, "-c", code + command[2], *command[3:]], **options)
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", started)
+    assert doctor.isolated(60)
+    out, err = capfd.readouterr()
+    assert out == "one             ok       fine\n" and "a message" not in err
 
 
 def fake(monkeypatch, folder, script):

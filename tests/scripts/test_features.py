@@ -97,7 +97,7 @@ def test_commands_on_rows_do_not_import_tensorflow(path, tmp_path):
             (timeline, "--output={tmp_path}/table"),
         ):
             sys.argv = ["command", "--input={path}", *flags]
-            assert not command_line.run(command.main, tensorflow=False)
+            assert not command_line.run(command.main)
         sys.exit("tensorflow" in sys.modules)
     """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

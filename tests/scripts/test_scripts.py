@@ -20,6 +20,8 @@ import pytest
 
 from tests.support import fault_env
 from tfagents_batch import api
+from tfagents_batch.algorithms import REGISTRY
+from tfagents_batch.configs import PRESETS
 from tfagents_batch.errors import SaveError
 from tfagents_batch.scripts import command_line, evaluate, train
 
@@ -246,6 +248,17 @@ def test_help_lists_every_flag_with_its_default(run_here):
     assert "--algorithm.clip_ratio=0.2" in stdout
 
 
+@pytest.mark.parametrize("algorithm", REGISTRY)
+def test_help_of_training_has_short_groups_and_sorted_names(algorithm, capsys):
+    assert train.main([f"--algorithm={algorithm}", "--help"]) == 0
+    _, *groups, algorithms, presets = capsys.readouterr().out.split("\n\n")
+    assert groups[0].startswith("general flags")
+    assert max(group.count("\n  --") for group in groups) <= 12
+    for text, names in {algorithms: REGISTRY, presets: PRESETS}.items():
+        listed = text.partition(": ")[2].strip().replace("\n ", "").split(", ")
+        assert listed == sorted(names)
+
+
 def test_an_environment_that_fails_is_status_70_with_its_traceback(linear, run_here):
     arguments = [*faulty(mode="exc", step=5), "--num_envs=1", *QUICK[2:]]
     status, _, stderr = run_here(arguments)
@@ -291,7 +304,7 @@ from tfagents_batch.scripts import command_line
 def main(argv):
     {}
 
-sys.exit(command_line.run(main, tensorflow=False))
+sys.exit(command_line.run(main))
 """
 
 

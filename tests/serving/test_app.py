@@ -298,6 +298,16 @@ def test_wrong_feedback_is_422_and_named(serve, simple, tmp_path, body, message)
     assert lines(tmp_path / "_feedback") == []
 
 
+def test_feedback_on_a_decision_of_nobody_is_not_known_yet(serve, simple, tmp_path):
+    app = serve(simple, log=str(tmp_path))
+    known = app.ask("/v1/act", {"observation": X}).body["request_id"]
+    later = f"{known[:-1]}1"  # the next decision of this server
+    for name, expected in {known: True, later: False, "a-1": False}.items():
+        answer = app.ask("/v1/feedback", {"request_id": name, "reward": 1})
+        assert answer.status == 200 and answer.body["logged"] is True
+        assert answer.body["known"] is expected
+
+
 def test_feedback_without_a_log_is_409(serve, simple):
     answer = serve(simple).ask("/v1/feedback", {"request_id": "a", "reward": 1})
     assert answer.status == 409 and "--log" in answer.body["error"]

@@ -332,4 +332,6 @@ def test_a_served_log_trains_by_the_offline_commands(
     assert timeline_script.main(["--input=rows", "--output=table"]) == 0
     flags = ["--algorithm.network.hidden=16", "--algorithm.histograms=false"]
     assert train_script.main(["--data=table", "--steps=400", *flags]) == 0
-    capsys.readouterr()
+    out, err = capsys.readouterr()
+    after = f"tfagents-batch decide --logdir={out.splitlines()[-1]} --data=table"
+    assert err.splitlines()[-1].split(maxsplit=1) == ["decide:", after]

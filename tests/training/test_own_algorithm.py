@@ -70,7 +70,7 @@ def test_another_process_trains_and_evaluates_an_algorithm_of_a_file(tmp_path):
 
 
 WRONG = {
-    "unknown algorithm 'ddpq'; did you mean 'ddpg'\\? Your own is module": "ddpq",
+    "unknown algorithm 'ddpq'; did you mean 'ddpg'\\?; your own is module": "ddpq",
     "algorithm './no.py:X': there is no file": "./no.py:X",
     "has no 'Undirect'; did you mean 'Undirected'": f"{FILE}:Undirect",
     "function is a builtin_function_or_method; expected a class": f"{FILE}:function",

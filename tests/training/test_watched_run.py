@@ -1,6 +1,7 @@
 """Alarms, callbacks, videos and trackers of whole runs."""
 
 import contextlib
+import dataclasses
 import importlib
 import io
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from tests.training.video.test_clips import Falling, Shown
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Limit
 from tfagents_batch.training import experiment
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import read_events
 from tfagents_batch.types import EnvSpec
 
@@ -75,6 +77,16 @@ def test_a_run_says_at_its_start_which_images_go_to_no_cnn(watched):
     image = gs.Dict(camera=gs.Box(-np.inf, np.inf, (8, 8, 1), np.float32))
     (line,) = experiment.remarks(EnvSpec(1, image, gs.Discrete(2), {}, None))
     assert line.startswith("note: observation['camera'] has shape (8, 8, 1), like an i")
+
+
+def test_minibatches_larger_than_an_update_are_said():
+    spec = EnvSpec(8, gs.Box(-1, 1, (2,)), gs.Discrete(2), {}, None)
+    config = RunConfig()  # 8 environments of 256 steps
+    assert experiment.large_minibatch(config, spec) == []
+    settings = dataclasses.replace(config.settings, minibatch_size=100_000)
+    config = dataclasses.replace(config, settings=settings)
+    (line,) = experiment.large_minibatch(config, spec)
+    assert "minibatch_size is 100,000, but an update has 2,048 transitions" in line
 
 
 def test_callbacks_see_iterations_evaluations_and_checkpoints(watched):

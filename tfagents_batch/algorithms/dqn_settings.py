@@ -78,11 +78,13 @@ class Config(off_policy.Settings):
         "networks or a temperature explore",
         least=0,
         most=1,
+        group="exploration",
     )
     temperature: Schedule | None = number(
         None,
         "temperature of softmax exploration; none: actions of the largest value",
         above=0,
+        group="exploration",
     )
     target: Literal["max", "double", "sarsa", "munchausen"] = option(
         "double",

@@ -37,20 +37,24 @@ class Config(on_policy.Settings):
         10,
         "passes over each batch of experience (Stable-Baselines3: n_epochs)",
         least=1,
+        group="minibatch",
     )
     minibatch_size: int | None = option(
         64,
         "transitions per minibatch; none: all (Stable-Baselines3: batch_size)",
         least=1,
+        group="minibatch",
     )
     drop_last: bool = option(
         False,
         "drop the last partial minibatch instead of using smaller minibatches",
+        group="minibatch",
     )
     sequence_length: int | None = option(
         None,
         "steps per training sequence; none: the rollout if recurrent, else 1",
         least=1,
+        group="minibatch",
     )
     value_scale: float = number(
         1.0, "weight of the value loss, which is half the mean squared error", least=0
@@ -72,10 +76,12 @@ class Config(on_policy.Settings):
         None,
         "KL in nats that ends an update; none: any (Stable-Baselines3: 1.5 target_kl)",
         above=0,
+        group="minibatch",
     )
     normalize_advantage: Literal[True, False, "batch"] = option(
         True,
         "standardize advantages per minibatch (true), per batch, or not at all",
+        group="normalization",
     )
 
     def check(self) -> Config:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfagents_batch import config
+from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.envs.registry import needs_user_code
 from tfagents_batch.errors import UserError
@@ -38,6 +39,21 @@ class Named(NamedTuple):
     config: RunConfig
     label: str
     user: dict[str, Any]
+
+
+def refuse_presets(algorithm: Any) -> None:
+    """Refuse the name of presets where an algorithm is expected, such as "rainbow".
+
+    Raises:
+      UserError: names the presets.
+    """
+    if not isinstance(algorithm, str) or algorithm in REGISTRY:
+        return
+    found = [x for x in PRESETS if algorithm in (x, x.partition("/")[0])]
+    if found:
+        flags = " or ".join(f"--config={name}" for name in found)
+        what = "a preset" if len(found) == 1 else "presets"
+        raise UserError(f"algorithm {algorithm!r} is the name of {what}; pass {flags}")
 
 
 def find(name: str, algorithm: str | type | None = None) -> Named:

@@ -45,34 +45,44 @@ class Config(Settings):
         "mean and standard deviation of a Box policy are in halves of the range of "
         "actions, from its middle, where bounds are finite; false: in the units of the "
         "environment",
+        group="actions",
     )
-    init_std: float = option(1.0, "initial standard deviation of a Box policy", above=0)
+    init_std: float = option(
+        1.0, "initial standard deviation of a Box policy", above=0, group="actions"
+    )
     min_std: float = option(
         0.0,
         "lower bound of the standard deviation",
         least=0,
+        group="actions",
     )
     max_std: float | None = option(
         None,
         "upper bound of the standard deviation; none: no bound",
         above=0,
+        group="actions",
     )
     std: Std = option(
-        "exp", "function that maps the trained parameter to the standard deviation"
+        "exp",
+        "function that maps the trained parameter to the standard deviation",
+        group="actions",
     )
     squash: bool = option(
         False,
         "squash actions of a Box policy into their bounds by tanh, instead of clipping",
+        group="actions",
     )
     mean: Mean = option(
         "linear",
         "mean of a Box policy; tanh keeps it within the bounds of actions, or within "
         "-1 and 1 where they are not scaled",
+        group="actions",
     )
     policy_scale: float = option(
         POLICY_SCALE,
         "initial scale of the last kernel of the policy",
         above=0,
+        group="actions",
     )
     core: Literal["none", "gru", "lstm"] = option(
         "none", "recurrent layer in place of the last hidden layer"

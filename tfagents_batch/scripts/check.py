@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training.log import status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,23 +26,24 @@ class CheckCommand:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Parse flags, check the environment, and print a line per finding and a summary.
+    """Parse flags, check the environment, and print a line per finding and the facts.
 
     Returns:
       Exit status: 65 if a defect was found, else 0.
     """
-    from tfagents_batch.envs.checking.check import check_env
-
     command = command_line.parse(argv, CheckCommand)
     if command is None:
         return 0
     if command.env is None:
         raise UserError("no environment is given; pass --env=<name>")
+    from tfagents_batch.envs.checking.check import check_env
+
     played = command.env, command.steps, command.seed, command.env_kwargs
-    report = check_env(*played, raise_on_defect=False)
+    with status.doing(f"playing {command.env}"):
+        report = check_env(*played, raise_on_defect=False)
     for finding in report.findings:
-        print(finding.full_text() if command.debug else finding)
-    print(report.headline(), file=sys.stderr)
+        command_line.show(finding.full_text() if command.debug else finding)
+    command_line.say(report.overview())
     return 0 if report.ok else command_line.EXIT_DATA
 
 

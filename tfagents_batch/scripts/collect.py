@@ -12,32 +12,23 @@ from pathlib import Path
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training.log import status
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class Command(command_line.PlayCommand):
     """Flags of this script."""
 
-    env: str = option("", "environment name; empty: that of the run of --policy")
-    env_kwargs: dict | None = option(
-        None, "arguments of the environment; none: those of the run"
-    )
-    wrappers: list | None = option(
-        None, "wrappers of the environment, innermost first; none: those of the run"
-    )
-    policy: str = option(
-        "random", "random: uniform actions; or the folder of a run, whose agent acts"
+    logdir: str | None = option(
+        None, "run folder, whose agent acts; none: uniform actions"
     )
     epsilon: float = option(
         0.0, "probability of a uniform action instead", least=0, most=1
     )
     rows: int = option(10_000, "number of decisions", least=1)
     output: str = option("rows", "folder of the rows, JSON lines")
-    seed: int = option(0, "seed of environments and actions", least=0, most=2**31 - 1)
     num_envs: int = option(8, "environments in the batch", least=1)
-    checkpoint: str = option("newest", "checkpoint: newest, best or a step")
     ds: str = option("", "partition of the rows; empty: the day, in UTC")
-    debug: bool = option(False, "print tracebacks")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -45,24 +36,25 @@ def main(argv: Sequence[str]) -> int:
     command = command_line.parse(argv, Command)
     if command is None:
         return 0
-    if command.policy == "random":
-        _check_random(command)
+    if command.logdir is None:
+        _check_uniform(command)
     prefix = _prefix(command)
+    command_line.import_tensorflow()
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch.envs.make import make_env
     from tfagents_batch.offline.writer import RowLogger
     from tfagents_batch.training import collecting, playing
 
     with contextlib.ExitStack() as stack:
-        if command.policy == "random":
+        if command.logdir is None:
             made = command.env, command.num_envs
             own = {"env_kwargs": command.env_kwargs, "wrappers": command.wrappers or ()}
             env = stack.enter_context(make_env(*made, **own))
             collecting.check(env.spec)
             decide = collecting.uniform(env.spec, command.seed)
         else:
-            given = command.env or None, command.env_kwargs, command.wrappers, None
-            found = playing.trained(command.policy, *given)
+            given = command.env, command.env_kwargs, command.wrappers, None
+            found = playing.trained(command.logdir, *given, command.algorithm)
             found.require_env()
             env = stack.enter_context(playing.environment(found, command.num_envs))
             collecting.check(env.spec)
@@ -75,24 +67,26 @@ def main(argv: Sequence[str]) -> int:
         ds = command.ds or datetime.datetime.now(datetime.UTC).date().isoformat()
         logger = RowLogger(command.output, mode, prefix=prefix)
         stack.enter_context(logger)
+        say = stack.enter_context(status.doing("collecting"))
         episodes = collecting.collect(
-            env, decide, logger, command.rows, command.seed, ds
+            *(env, decide, logger, command.rows, command.seed, ds),
+            progress=lambda made: say(f"collecting: {made:,} of {command.rows:,} rows"),
         )
-    print(f"{command.rows:,} rows of {episodes:,} episodes", file=sys.stderr)
+    command_line.say(f"{command.rows:,} rows of {episodes:,} episodes")
     command_line.show(command.output)
     return 0
 
 
-def _check_random(command: Command) -> None:
+def _check_uniform(command: Command) -> None:
     """Check the flags of uniform actions, for which there is no agent."""
     if not command.env:
         raise UserError("no environment is given; pass --env, such as CartPole-v1")
-    for name in ("epsilon", "checkpoint"):
+    for name in ("epsilon", "checkpoint", "algorithm"):
         value = getattr(command, name)
         if value != getattr(Command, name):
             raise UserError(
                 f"--{name} is {value}, which means nothing for uniform actions; leave "
-                "it out, or pass the folder of a run as --policy"
+                "it out, or pass the folder of a run as --logdir"
             )
 
 

@@ -99,9 +99,7 @@ _TOO_MANY_FILES = (
 _NOT_NEEDED = ("matplotlib", "cv2", "pandas", "scipy", "jax")
 
 
-def run(
-    main: Callable[[Sequence[str]], int], tensorflow: bool = True, trains: bool = False
-) -> int:
+def run(main: Callable[[Sequence[str]], int], trains: bool = False) -> int:
     """Run a script's main function on the command line and return the exit status.
 
     An error is printed as one line on stderr, or as an environment's report;
@@ -110,9 +108,8 @@ def run(
 
     Args:
       main: function of the arguments without the program's name.
-      tensorflow: import TensorFlow first, without its log output.
-      trains: save its compiled programs for later starts, see
-        ``training.compilation``.
+      trains: it trains, which compiles for long; programs are saved for later starts,
+        see ``training.compilation``.
     """
     argv = sys.argv[1:]
     _open_standard_streams()
@@ -123,11 +120,11 @@ def run(
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
-            if trains and not config.HELP.intersection(argv):
-                stack.enter_context(starting.starting("--quiet" in argv))
-            if tensorflow:
-                import_tensorflow()
+            if not config.HELP.intersection(argv):
+                reason = starting.REASON if trains else ""
+                stack.enter_context(starting.starting("--quiet" in argv, reason))
             if trains:
+                import_tensorflow()
                 from tfagents_batch.training import compilation
 
                 stack.enter_context(compilation.allow_storing())
@@ -144,18 +141,22 @@ def run(
         if "--debug" in argv:
             traceback.print_exception(error)
         text = _TOO_MANY_FILES if _lacks_descriptors(error) else error
-        _print("interrupted" if status > 128 else f"error: {text}")
+        say("interrupted" if status > 128 else f"error: {text}")
         return status
     finally:
         _discard_unwritable_output()
 
 
 def show(text: str) -> None:
-    """Print a line of results; warn instead of failing if stdout is closed."""
+    """Print a line of results; warn instead of failing if stdout is closed.
+
+    Results come last, so the line about the progress ends.
+    """
+    starting.end()
     try:
         print(text, flush=True)
     except (OSError, ValueError) as error:
-        _print(f"warning: stdout cannot be written ({error}); the line was: {text}")
+        say(f"warning: stdout cannot be written ({error}); the line was: {text}")
 
 
 def parse(argv: Sequence[str], command: type[Command]) -> Command | None:
@@ -232,8 +233,10 @@ def _lacks_descriptors(error: BaseException) -> bool:
     return not known and os.strerror(errno.EMFILE) in str(error)
 
 
-def _print(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
+def say(text: str) -> None:
+    """Print a line that is no result, on stderr."""
+    # The terminal may be closed.
+    with starting.aside(), contextlib.suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
 
@@ -263,9 +266,12 @@ def _open_standard_streams() -> None:
 def import_tensorflow() -> None:
     """Import TensorFlow without its log output about the machine.
 
+    Commands call it after they have read their flags, whose errors come at once.
     Optional packages for plots, tables and JAX programs are hidden: importing them
     takes a third of the time, and no script needs them.
     """
+    if "tensorflow" in sys.modules:
+        return
     try:
         tempfile.gettempdir()
     except FileNotFoundError as error:

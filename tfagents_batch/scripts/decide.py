@@ -1,5 +1,5 @@
 """Decide by logged rows whether a policy is deployed:
-``tfagents-batch decide --run=logs/<run> --data=table``.
+``tfagents-batch decide --logdir=logs/<run> --data=table``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VERDICT, _PAGE = "gate.json", "index.html"
 class Command:
     """Flags of this script."""
 
-    run: str = option("", "folder of the run whose agent would be deployed; required")
+    logdir: str = option("", "run folder, whose agent would be deployed; required")
     data: str = option("", "timeline of the log, see tfagents-batch timeline; required")
     rules: str = option("", "JSON file of limits; empty: the defaults")
     checkpoint: str = option("newest", "checkpoint: newest, best or a step")
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     if given is None:
         return 0
     command = config.check(config.replace(Command(), given[0]), "--")
-    for name in ("run", "data"):
+    for name in ("logdir", "data"):
         if not getattr(command, name):
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")
     limits = gate.read(command.rules) if command.rules else gate.Rules()
@@ -60,12 +60,12 @@ def main(argv: Sequence[str]) -> int:
     known = table_reader.partition(command.data).schema
     gate.check_names(limits, known.actions, ("reward", *known.metrics))
     found = evaluate_offline(
-        command.run,
+        command.logdir,
         command.data,
         exploration=command.exploration,
         checkpoint=command.checkpoint,
         settings=given[1],
-        say=lambda text: print(text, file=sys.stderr, flush=True),
+        say=command_line.say,
     )
     decision = gate.decide(found, limits)
     content = {

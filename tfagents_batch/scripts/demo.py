@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from tfagents_batch.config import option
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training.log import starting
 
 _PRESET = "pqn/breakout-minatar"
 
@@ -31,12 +32,12 @@ class DemoCommand:
 
 def main(argv: Sequence[str]) -> int:
     """Train, play an episode, and print where the run and the video are."""
-    from tfagents_batch import api
-    from tfagents_batch.training.runtime.signals import exit_status
-
     command = command_line.parse(argv, DemoCommand)
     if command is None:
         return 0
+    from tfagents_batch import api
+    from tfagents_batch.training.runtime.signals import exit_status
+
     run = api.train(
         config=_PRESET,
         logdir=command.logdir,
@@ -46,11 +47,13 @@ def main(argv: Sequence[str]) -> int:
     )
     if not run.finished:
         return exit_status(run.signal)
-    [episode] = api.visualize(run.logdir, command.outdir, 1, format="gif")
-    print(f"run:      {run.logdir}")
-    print(f"video:    {episode.path}  {episode.length} steps")
-    print(f"evaluate: tfagents-batch evaluate --logdir={shlex.quote(run.logdir)}")
-    print("next:     tfagents-batch train --env=CartPole-v1")
+    with starting.starting(command.quiet, ""):
+        [episode] = api.visualize(run.logdir, command.outdir, 1, format="gif")
+    command_line.show(f"run:      {run.logdir}")
+    command_line.show(f"video:    {episode.path}  {episode.length} steps")
+    folder = shlex.quote(run.logdir)
+    command_line.show(f"evaluate: tfagents-batch evaluate --logdir={folder}")
+    command_line.show("next:     tfagents-batch train --env=CartPole-v1")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Check the installation: ``tfagents-batch doctor``.
 
-Checks that may crash or hang run in a second process. A row has the name of a check
-before the check begins, so that the row of a crash has no result.
+Checks that may crash or hang run in a second process. What libraries write there is
+shown after the table, and only if a check failed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import platform
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from importlib import metadata
 
@@ -22,6 +23,7 @@ from tfagents_batch.config import option
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.diagnostics import cuda, gpu, nvidia
 from tfagents_batch.training.diagnostics.gpu import LITTLE_MEMORY, Line
+from tfagents_batch.training.log import starting, status
 
 PACKAGE = "tfagents_batch"
 OK, WARNING, FAILED = "ok", "warning", "FAILED"
@@ -47,7 +49,9 @@ def main(argv: Sequence[str]) -> int:
     if command is None:
         return 0
     works = all([*packages(), run("machine", machine), isolated(command.seconds)])
-    print(f"\ntraining {'works' if works else 'does not work'} on this machine")
+    command_line.show(
+        f"\ntraining {'works' if works else 'does not work'} on this machine"
+    )
     return 0 if works else command_line.EXIT_DATA
 
 
@@ -59,20 +63,21 @@ def run(name: str, check: Callable[[], Line], wrong: str = WARNING) -> bool:
       check: function that returns what was found, and advice if something is wrong.
       wrong: state of a row with advice.
     """
-    print(f"{name:15} ", end="", flush=True)
     try:
-        text, advice = check()
+        with status.doing(f"checking {name}"):
+            text, advice = check()
         state = wrong if advice else OK
     except Exception as error:
         state, text, advice = FAILED, f"{type(error).__name__}: {error}", ""
-    print(f"{state:8} {_indented(text)}", flush=True)
-    if advice:
-        print(f"{'':24} {_indented(advice)}", flush=True)
+    _show(name, state, f"{text}\n{advice}" if advice else text)
     return state != FAILED
 
 
-def _indented(text: str) -> str:
-    return text.replace("\n", f"\n{'':24} ")
+def _show(name: str, state: str, text: str) -> None:
+    """Print a row."""
+    text = text.replace("\n", f"\n{'':24} ")
+    with starting.aside():
+        print(f"{name:15} {state:8} {text}", flush=True)
 
 
 def packages() -> list[bool]:
@@ -127,22 +132,49 @@ def isolated(seconds: float) -> bool:
     Args:
       seconds: time limit, after which the process and its children are killed.
     """
-    code = "from tfagents_batch.scripts.doctor import checks, run\n"
-    code += "raise SystemExit(not all([run(*check) for check in checks().items()]))"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, start_new_session=True
-    ) as process:
-        try:
-            status = process.wait(seconds)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            if not isinstance(error, subprocess.TimeoutExpired):
-                raise
-            print(f"{FAILED:8} took longer than {seconds:g} s")
-            return False
-    if status not in (0, 1):
-        print(f"{FAILED:8} crashed with status {status}")
-    return status == 0
+    code = "import sys; from tfagents_batch.scripts import doctor; "
+    code += "sys.exit(doctor.second(*map(int, sys.argv[1:])))"
+    starting.end()  # the second process has its own line
+    with tempfile.TemporaryFile() as name, tempfile.TemporaryFile() as messages:
+        files = name.fileno(), messages.fileno()
+        with subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, files)],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=files,
+        ) as process:
+            try:
+                exited, problem = process.wait(seconds), ""
+            except BaseException as error:
+                os.killpg(process.pid, signal.SIGKILL)
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                exited, problem = 1, f"took longer than {seconds:g} s"
+        if exited not in (0, 1):
+            problem = f"crashed with status {exited}"
+        if problem:
+            name.seek(0)
+            _show(name.read().decode().strip() or "second process", FAILED, problem)
+        messages.seek(0)
+        if exited and (text := messages.read().decode(errors="replace")):
+            command_line.say(text)
+    return exited == 0
+
+
+def second(name: int, messages: int) -> int:
+    """Run ``checks`` in the second process, and return its exit status.
+
+    Args:
+      name: descriptor of a file that gets the name of each check before it begins.
+      messages: descriptor of a file that takes the place of stderr.
+    """
+    works = True
+    with starting.starting(reason=""):  # which keeps the stderr that it finds
+        os.dup2(messages, 2)
+        for each, check in checks().items():
+            os.pwrite(name, f"{each:15}".encode(), 0)
+            works &= run(each, check)
+    return 0 if works else 1
 
 
 def imports() -> Line:
@@ -245,4 +277,4 @@ def checks() -> dict[str, Callable[[], Line]]:
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main, tensorflow=False))
+    sys.exit(command_line.run(main))

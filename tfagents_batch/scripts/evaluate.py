@@ -32,17 +32,19 @@ class EvaluateCommand(command_line.PlayCommand):
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, play episodes and print the result as one JSON line."""
-    from tfagents_batch import api
-
     command = command_line.parse(argv, EvaluateCommand)
     if command is None:
         return 0
+    arguments = command.arguments()
+    command_line.import_tensorflow()
+    from tfagents_batch import api
+
     result = api.evaluate(
         episodes=command.episodes,
         env_options=command.env_options,
         actions=command.actions,
         max_episode_steps=command.max_episode_steps,
-        **command.arguments(),
+        **arguments,
     )
     line = {
         "episodes": result.episodes,
@@ -56,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
             "mean_length": float(result.lengths.mean()),
         }
     line |= {f"mean_{name}": mean for name, mean in result.means.items()}
-    print(json.dumps(line))
+    command_line.show(json.dumps(line))
     return 0
 
 

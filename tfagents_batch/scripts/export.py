@@ -28,13 +28,13 @@ class ExportCommand(command_line.AgentCommand):
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, export, and print the folder as the last line."""
-    # Imported here because TensorFlow takes seconds and reads environment variables.
-    from tfagents_batch import api
-
     command = command_line.parse(argv, ExportCommand)
     if command is None:
         return 0
     played = command.arguments()
+    command_line.import_tensorflow()
+    from tfagents_batch import api
+
     done = api.export(
         played.pop("logdir"),
         command.format,
@@ -43,12 +43,11 @@ def main(argv: Sequence[str]) -> int:
         **played,
     )
     for notice in done.notices:
-        print(f"note: {notice}", file=sys.stderr)
+        command_line.say(f"note: {notice}")
     largest = max(done.parity.differences.values())
-    print(
+    command_line.say(
         f"{done.parity.rows:,} inputs compared with the policy: largest difference "
-        f"{largest:.2g}",
-        file=sys.stderr,
+        f"{largest:.2g}"
     )
     command_line.show(done.folder)
     return 0

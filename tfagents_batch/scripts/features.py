@@ -18,6 +18,7 @@ from tfagents_batch.offline.features.settings import FeatureSettings
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training.log import status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +71,12 @@ def _search(command: Command, settings: FeatureSettings) -> int:
     from tfagents_batch.offline.features.page import page
     from tfagents_batch.offline.reader import open_rows
 
-    with open_rows(
-        command.input, command.mode, extra_columns=command.extra_columns
-    ) as rows:
+    with (
+        status.doing("reading rows"),
+        open_rows(
+            command.input, command.mode, extra_columns=command.extra_columns
+        ) as rows,
+    ):
         search = find(rows, settings)
         for notice in rows.notices:
             print(f"note: {notice}", file=sys.stderr)
@@ -81,9 +85,9 @@ def _search(command: Command, settings: FeatureSettings) -> int:
     for each in search.features:
         for name, text in each.suspicions:
             if name != "infinite":
-                print(f"note: feature {each.id}: {name}: {text}", file=sys.stderr)
+                command_line.say(f"note: feature {each.id}: {name}: {text}")
     if search.problem:
-        print(f"error: {search.problem}", file=sys.stderr)
+        command_line.say(f"error: {search.problem}")
         return command_line.EXIT_DATA
     _write(command, search.specification)
     return 0
@@ -103,4 +107,4 @@ def _write(command: Command, found: Specification) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main, tensorflow=False))
+    sys.exit(command_line.run(main))

@@ -14,6 +14,7 @@ from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
 from tfagents_batch.serving.join import JoinConfig, join
 from tfagents_batch.serving.server.decision_log import FEEDBACK_FOLDER
+from tfagents_batch.training.log import status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,11 +42,12 @@ def main(argv: Sequence[str]) -> int:
     decisions = [*command.decisions]
     feedback = command.feedback or str(Path(decisions[0]) / FEEDBACK_FOLDER)
     data = decisions[0] if len(decisions) == 1 else decisions
-    summary = join(data, feedback, command.output, command.mode, settings)
-    print(summary.text(), file=sys.stderr)
+    with status.doing("joining"):
+        summary = join(data, feedback, command.output, command.mode, settings)
+    command_line.say(summary.text())
     command_line.show(command.output)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main, tensorflow=False))
+    sys.exit(command_line.run(main))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training.log import status
 
 if TYPE_CHECKING:
     from tfagents_batch.training.analysis import curves
@@ -65,13 +66,16 @@ class Panel(NamedTuple):
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write a PNG file and print its path."""
-    # Imported here, as in the functions below, because TensorFlow takes seconds.
-    from tfagents_batch.training.analysis import curves
-
     command = command_line.parse(argv, PlotCommand)
     if command is None:
         return 0
-    found = panels(curves.group(command.logdir), command.metric, command.compare)
+    command_line.import_tensorflow()
+    # Imported here, as in the functions below, because TensorFlow takes seconds.
+    from tfagents_batch.training.analysis import curves
+
+    with status.doing("reading runs"):
+        groups = curves.group(command.logdir)
+        found = panels(groups, command.metric, command.compare)
     thresholds = command.threshold
     if len(thresholds) == 1:
         thresholds *= len(found)
@@ -81,8 +85,9 @@ def main(argv: Sequence[str]) -> int:
             f"there are {len(thresholds)} thresholds for {len(found)} panels "
             f"({titles}); pass one for all, or one for each panel"
         )
-    draw(found, thresholds, command.out)
-    print(command.out)
+    with status.doing("drawing"):
+        draw(found, thresholds, command.out)
+    command_line.show(command.out)
     return 0
 
 
@@ -114,7 +119,7 @@ def panels(
                 except UserError as error:
                     if metrics or metric == TRAIN:  # evaluations are optional
                         text = f"{folder} is left out: it has no {metric}"
-                        print(text, file=sys.stderr)
+                        command_line.say(text)
                     problem = problem or error
             if not read:
                 continue

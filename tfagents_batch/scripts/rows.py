@@ -13,6 +13,7 @@ from tfagents_batch.offline import schema as schemas
 from tfagents_batch.offline import text_files
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training.log import status
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,6 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 65 if there are errors, else 0.
     """
-    from tfagents_batch.offline.reader import open_rows
     from tfagents_batch.offline.validator import Options, validate
 
     given = command_line.flags(argv, (Command, ""), (Options, ""))
@@ -48,18 +48,21 @@ def main(argv: Sequence[str]) -> int:
     options = config.replace(Options(), given[1])
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")
+    from tfagents_batch.offline.reader import open_rows
+
     schema = None if command.schema is None else schemas.read(command.schema)
     with open_rows(
         command.input, command.mode, schema, extra_columns=command.extra_columns
     ) as rows:
-        report = validate(rows, schema, options)
+        with status.doing("checking rows"):
+            report = validate(rows, schema, options)
         if command.write_schema is not None:
             text_files.write(rows.find_schema().to_json(), command.write_schema)
         for notice in rows.notices:
-            print(f"notice: {notice}", file=sys.stderr)
+            command_line.say(f"notice: {notice}")
     command_line.show(report.to_json() if command.json else report.table())
     return command_line.EXIT_DATA if report.errors else 0
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main, tensorflow=False))
+    sys.exit(command_line.run(main))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tfagents_batch.scripts import command_line, train
+from tfagents_batch.training.log import status
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,8 +33,7 @@ def main(argv: Sequence[str]) -> int:
             ray_session.require()
         if (address := peek(given, "address")) not in (None, "auto"):
             ray_session.check_address(address)
-    if "tensorflow" not in sys.modules:
-        command_line.import_tensorflow()
+    command_line.import_tensorflow()
     from tfagents_batch import api
     from tfagents_batch.configs import searches
     from tfagents_batch.distribute.sweep import flags, local, loop, on_ray, results
@@ -49,29 +49,51 @@ def main(argv: Sequence[str]) -> int:
         search: str | None = option(
             None,
             "a flag and its values, such as num_envs=8,16; may be passed several times",
+            group="sweep",
         )
-        trials: int = option(20, "number of trials in the end", least=1)
-        jobs: int = option(1, "trials at the same time", least=1, most=1024)
+        trials: int = option(20, "number of trials in the end", least=1, group="sweep")
+        jobs: int = option(
+            1, "trials at the same time", least=1, most=1024, group="sweep"
+        )
         on: Literal["processes", "ray"] = option(
-            "processes", "where trials run: as processes of this machine, or on Ray"
+            "processes",
+            "where trials run: as processes of this machine, or on Ray",
+            group="sweep",
         )
         address: str | None = option(
-            None, "host:port of Ray's head, or auto; none: Ray is started here"
+            None,
+            "host:port of Ray's head, or auto; none: Ray is started here",
+            group="sweep",
         )
-        metric: str = option("eval/return_mean", "metric of the trials' value")
-        goal: Literal["max", "min"] = option("max", "whether large values are better")
+        metric: str = option(
+            "eval/return_mean", "metric of the trials' value", group="sweep"
+        )
+        goal: Literal["max", "min"] = option(
+            "max", "whether large values are better", group="sweep"
+        )
         value: Literal["last", "best"] = option(
-            "last", "value of a training: its last one of the metric, or its best"
+            "last",
+            "value of a training: its last one of the metric, or its best",
+            group="sweep",
         )
         seeds_per_trial: int = option(
-            1, "trainings per trial, from --seed on; their mean counts", least=1
+            1,
+            "trainings per trial, from --seed on; their mean counts",
+            least=1,
+            group="sweep",
         )
-        prune: bool = option(True, "stop trials that are worse than the median")
+        prune: bool = option(
+            True, "stop trials that are worse than the median", group="sweep"
+        )
         config: str | None = option(None, "settings to start from, as of train")
         data: str | None = option(None, "folder of a timeline, as of train")
-        init_from: str | None = option(None, "run to start from, as of train")
-        init_checkpoint: str | None = option(None, "its checkpoint, as of train")
-        quiet: bool = option(False, "the same as --progress=false")
+        init_from: str | None = option(
+            None, "run to start from, as of train", group="checkpoint"
+        )
+        init_checkpoint: str | None = option(
+            None, "its checkpoint, as of train", group="checkpoint"
+        )
+        quiet: bool = option(False, "the same as --progress=false", group="log")
         debug: bool = option(False, "print tracebacks")
 
     variants = flags.variants(given, texts, train.defaults)
@@ -98,13 +120,17 @@ def main(argv: Sequence[str]) -> int:
 
     folder = Path(logdir).expanduser()
     shown = parsed[0].get("progress", True) and not command.quiet
-    with storage.opened(folder, plan, command.prune) as study:
+    with (
+        storage.opened(folder, plan, command.prune) as study,
+        status.doing(f"{command.trials} trials") as now,
+    ):
 
         def report(trial: Any) -> None:
             found = results.rows(study, plan)
             results.write(folder / results.FILE, found)
+            now(f"{len(found)} of {command.trials} trials ended")
             if shown:
-                _say(results.line(trial.number, found, command.trials))
+                command_line.say(results.line(trial.number, found, command.trials))
 
         try:
             with (
@@ -114,7 +140,7 @@ def main(argv: Sequence[str]) -> int:
             ) as jobs:
                 loop.run(plan, study, folder, command.trials, jobs, report)
         except KeyboardInterrupt:
-            _say("the same command goes on with the sweep")
+            command_line.say("the same command goes on with the sweep")
             raise
         found = results.rows(study, plan)
         results.write(folder / results.FILE, found)
@@ -139,13 +165,8 @@ def _draw(folder: Path, plan: Any, found: Sequence[Any]) -> None:
         figure.draw(folder / figure.FILE, plan, found)
         command_line.show(str(folder / figure.FILE))
     except UserError as error:
-        _say(f"no figure: {error}")
-
-
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
-        print(text, file=sys.stderr, flush=True)
+        command_line.say(f"no figure: {error}")
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main, tensorflow=False))
+    sys.exit(command_line.run(main))

@@ -89,10 +89,10 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> int:
     from tfagents_batch.offline.timeline import build
-    from tfagents_batch.training.log import progress
+    from tfagents_batch.training.log import progress, status
 
     for notice in horizon.notices:
-        print(f"note: {notice}", file=sys.stderr)
+        command_line.say(f"note: {notice}")
     features = None
     if command.features is not None:
         features = specification.read(command.features)
@@ -101,7 +101,11 @@ def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> in
         return _import(command, settings, mode, horizon.actions)
     expected = _expected(command, settings)
     extra = command.extra_columns or horizon.extra_columns
-    with _opened(command, mode, expected, extra) as rows:
+    with (
+        status.doing("reading rows") as now,
+        _opened(command, mode, expected, extra) as rows,
+    ):
+        now("checking rows")
         schema = expected or _found(rows, horizon.actions)
         if command.check and not _is_right(command, rows, expected, settings):
             return command_line.EXIT_DATA
@@ -140,10 +144,9 @@ def _is_right(
 ) -> bool:
     """Check rows, print what is wrong, and return whether there are no errors."""
     if command.engine == "spark":
-        print(
+        command_line.say(
             "note: only what the timeline needs is checked in Spark; "
-            "tfagents-batch rows has all rules",
-            file=sys.stderr,
+            "tfagents-batch rows has all rules"
         )
         return True
     from tfagents_batch.offline.validator import Options, validate
@@ -154,9 +157,9 @@ def _is_right(
     report = validate(rows, expected, options)
     if report.errors:
         command_line.show(report.table())
-        print("nothing is published", file=sys.stderr)
+        command_line.say("nothing is published")
     elif report.warnings:
-        print(report.table(), file=sys.stderr)
+        command_line.say(report.table())
     return not report.errors
 
 
@@ -194,4 +197,4 @@ def _found(rows: Any, actions: tuple[str, ...]) -> Schema:
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main, tensorflow=False))
+    sys.exit(command_line.run(main))

@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tfagents_batch.scripts import command_line
@@ -26,6 +26,7 @@ def main(argv: Sequence[str]) -> int:
     """
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch import api
+    from tfagents_batch.algorithms import REGISTRY
     from tfagents_batch.config import option, peek, replace
     from tfagents_batch.configs import PRESETS
     from tfagents_batch.errors import UserError
@@ -55,12 +56,18 @@ def main(argv: Sequence[str]) -> int:
             None, "folder of a timeline to learn from, instead of an environment"
         )
         logdir: str | None = option(None, "root folder of the runs; none: logs")
-        resume: str | None = option(None, "folder of a run to continue")
+        resume: str | None = option(
+            None, "folder of a run to continue", group="checkpoint"
+        )
         init_from: str | None = option(
-            None, "folder of a run that provides the initial weights and statistics"
+            None,
+            "folder of a run that provides the initial weights and statistics",
+            group="checkpoint",
         )
         init_checkpoint: str | None = option(
-            None, "checkpoint of --init_from: newest, best or a step; none: newest"
+            None,
+            "checkpoint of --init_from: newest, best or a step; none: newest",
+            group="checkpoint",
         )
         seeds: int | None = option(
             None,
@@ -68,21 +75,18 @@ def main(argv: Sequence[str]) -> int:
             least=1,
         )
         profile: bool = option(
-            False, "measure the time of each part of an iteration after training"
+            False,
+            "measure the time of each part of an iteration after training",
+            group="log",
         )
-        quiet: bool = option(False, "the same as --progress=false")
+        quiet: bool = option(False, "the same as --progress=false", group="log")
         debug: bool = option(False, "print tracebacks")
 
     source = base.source.name
     parts = (Command, ""), (base, ""), (base.source, source)
     parts += ((base.settings, "algorithm"),)
-    presets = textwrap.fill(
-        f"presets: {', '.join(PRESETS)}",
-        88,
-        subsequent_indent="  ",
-        break_on_hyphens=False,
-    )
-    parsed = command_line.flags(argv, *parts, epilog=f"\n\n{presets}")
+    epilog = _listed("algorithms", REGISTRY) + _listed("presets", PRESETS)
+    parsed = command_line.flags(argv, *parts, epilog=epilog)
     if parsed is None:
         return 0
     command, options, of_source, changed = parsed
@@ -104,11 +108,18 @@ def main(argv: Sequence[str]) -> int:
     else:
         runs = api.train_seeds(seeds=command.seeds, **options)
     if options.get("progress", True):
-        print(_next(runs[0], options), file=sys.stderr)
+        command_line.say(_next(runs[0], options, data))
     for run in runs:
         command_line.show(run.logdir)
     stopped = [run for run in runs if not run.finished]
     return exit_status(stopped[0].signal) if stopped else 0
+
+
+def _listed(what: str, names: Iterable[str]) -> str:
+    """Return a paragraph of the help with names in alphabetical order."""
+    text = f"{what}: {', '.join(sorted(names))}"
+    options = {"subsequent_indent": "  ", "break_on_hyphens": False}
+    return "\n\n" + textwrap.fill(text, 88, **options)
 
 
 def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any:
@@ -133,12 +144,13 @@ def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any
     )
 
 
-def _next(run: Any, options: dict[str, Any]) -> str:
+def _next(run: Any, options: dict[str, Any], data: str | None) -> str:
     """Return what to do with a run: go on if it was stopped, and evaluate it.
 
     Args:
       run: the run.
       options: flags; those that name the user's code have to be passed again.
+      data: folder of the timeline that it learned from, or None.
     """
     from tfagents_batch.envs.registry import needs_user_code
     from tfagents_batch.envs.wrappers import named
@@ -153,10 +165,27 @@ def _next(run: Any, options: dict[str, Any]) -> str:
     own = "".join(f" --{key}={shlex.quote(x)}" for key, x in again.items() if x)
     command, folder = "tfagents-batch ", shlex.quote(run.logdir)
     more = f"go on:    {command}train --resume={folder}{own}\n"
-    if "source" in options and not env:  # it learned from rows
-        own = " --env=<environment>"
-    evaluate = f"evaluate: {command}evaluate --logdir={folder}{own}"
-    return evaluate if run.finished else more + evaluate
+    after = f"evaluate: {command}evaluate --logdir={folder}{own}"
+    if data is not None and not env:  # there may be no environment
+        after = (
+            f"decide:   {command}decide --logdir={folder} --data={shlex.quote(data)}"
+        )
+        if not _can_decide(data):
+            after = f"evaluate: {command}evaluate --logdir={folder} --env=<environment>"
+    return after if run.finished else more + after
+
+
+def _can_decide(data: str) -> bool:
+    """Return whether a policy can be evaluated on a timeline."""
+    from tfagents_batch.errors import UserError
+    from tfagents_batch.offline import table_reader
+    from tfagents_batch.offline.evaluation import logged_rows
+
+    try:
+        logged_rows.check(table_reader.partition(data))
+    except UserError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

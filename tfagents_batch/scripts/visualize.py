@@ -16,7 +16,7 @@ class VisualizeCommand(command_line.PlayCommand):
     """Flags of this script."""
 
     outdir: str = option("videos", "folder of the videos")
-    num_episodes: int = option(5, "number of episodes", least=1)
+    episodes: int = option(5, "number of episodes", least=1)
     format: Literal["mp4", "gif"] = option(
         "mp4", "format of the videos; mp4 needs the extra video"
     )
@@ -24,19 +24,22 @@ class VisualizeCommand(command_line.PlayCommand):
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, record episodes and print a line for each."""
-    from tfagents_batch import api
-
     command = command_line.parse(argv, VisualizeCommand)
     if command is None:
         return 0
+    arguments = command.arguments()
+    command_line.import_tensorflow()
+    from tfagents_batch import api
+
     episodes = api.visualize(
         outdir=command.outdir,
-        num_episodes=command.num_episodes,
+        episodes=command.episodes,
         format=command.format,
-        **command.arguments(),
+        **arguments,
     )
     for episode in episodes:
-        print(f"{episode.path}  return {episode.return_:g}, {episode.length} steps")
+        numbers = f"return {episode.return_:g}, {episode.length} steps"
+        command_line.show(f"{episode.path}  {numbers}")
     return 0
 
 

@@ -34,6 +34,7 @@ from tfagents_batch.serving.description import (
 )
 from tfagents_batch.serving.parity import Parity
 from tfagents_batch.serving.signature import Signature
+from tfagents_batch.training.log import status
 from tfagents_batch.training.run_folder import files
 from tfagents_batch.types import EnvSpec
 
@@ -116,7 +117,7 @@ def write(
         )
     signature = Signature(policy, spec, step, exploration)
     module = importlib.import_module(f"tfagents_batch.serving.formats.{format}")
-    with publish.folder(target) as folder:
+    with publish.folder(target) as folder, status.doing(f"exporting to {format}"):
         name = module.write(signature.decide, signature.specs(), folder)
         given = parity.inputs(signature, spec.observation_space)
         result, expected = parity.compare(signature, module.load(folder / name), given)

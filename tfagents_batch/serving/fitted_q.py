@@ -10,6 +10,8 @@ With several folds, fold k has networks of its own, which never see its rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -22,6 +24,7 @@ from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import TargetNetwork
 from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings, FitSettings
+from tfagents_batch.training.log import status
 
 _CALL = 500  # steps of a call of the program
 _ROWS = 8192  # of a prediction
@@ -69,7 +72,8 @@ class Fit(tf.Module):
         )
         self._predicts = tf.function(self._outputs, autograph=False, jit_compile=True)
         self.losses: list[np.ndarray] = []
-        self._train(Sample(*(tf.constant(x) for x in scaled)))
+        with status.doing("fitting") as say:
+            self._train(Sample(*(tf.constant(x) for x in scaled)), say)
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
         """Return predictions of what has not seen a fold, see ``fitting.Values``."""
@@ -86,11 +90,12 @@ class Fit(tf.Module):
 
     # ---- parts
 
-    def _train(self, rows: Sample) -> None:
+    def _train(self, rows: Sample, say: Callable[[str], None]) -> None:
         program = tf.function(self._steps, autograph=False, jit_compile=True)
         steps = self._settings.steps
         for first in range(0, steps, _CALL):
             count = min(_CALL, steps - first)
+            say(f"fitting: step {first:,} of {steps:,}")
             found = program(rows, tf.constant(first), tf.constant(count)).numpy()
             self.losses.append(found)
             if not np.isfinite(found).all():

@@ -47,13 +47,16 @@ class RunConfig:
         DEFAULT, "algorithm name; your own: module:Class or ./file.py:Class"
     )
     env: str = option("", "environment name, such as CartPole-v1 or tf/CartPole-v1")
-    env_kwargs: dict = option({}, "arguments of the environment")
-    wrappers: list = option([], "wrappers of each environment, innermost first")
+    env_kwargs: dict = option({}, "arguments of the environment", group="environment")
+    wrappers: list = option(
+        [], "wrappers of each environment, innermost first", group="environment"
+    )
     env_options: dict = option(
         {},
         'further options of make_env, such as {"step_seconds": 300}',
         resumable=True,
         same_curve=True,
+        group="environment",
     )
     steps: int = option(
         1_000_000,
@@ -71,7 +74,11 @@ class RunConfig:
         same_program=True,
     )
     num_envs: int = option(
-        8, "number of environments in the batch", least=1, most=arguments.MAX_ENVS
+        8,
+        "number of environments in the batch",
+        least=1,
+        most=arguments.MAX_ENVS,
+        group="environment",
     )
     num_workers: int | None = _machine_option(
         None,
@@ -79,99 +86,131 @@ class RunConfig:
         "core, or a single one where that is faster",
         least=0,
         instead_of="envs_per_worker",
+        group="environment",
     )
     envs_per_worker: int | None = _machine_option(
         None,
         "environments per worker process, instead of num_workers",
         least=1,
         instead_of="num_workers",
+        group="environment",
     )
     threads: int | None = _machine_option(
         None,
         "TensorFlow threads; none: one for small networks, else one per core",
         least=1,
         most=MOST_THREADS,
+        group="machine",
     )
     eval_every: int | None = _log_option(
         None,
         "steps between evaluations; 0: never, none: ten evaluations in the run",
         least=0,
+        group="evaluation",
     )
-    eval_episodes: int = _log_option(10, "episodes per evaluation", least=1)
+    eval_episodes: int = _log_option(
+        10, "episodes per evaluation", least=1, group="evaluation"
+    )
     eval_max_episode_steps: int | None = _log_option(
         None,
         "steps after which an episode of an evaluation is cut off; none: the limit of "
         f"the environment, {LONGEST:,} if it has none",
         least=1,
+        group="evaluation",
     )
     eval_actions: Actions = option(
         "mode",
         "actions in evaluations: the most likely one (mode), sampled ones, or both",
         same_program=True,
+        group="evaluation",
     )
     log_every: int | None = _log_option(
         None,
         "steps between logged lines of metrics; none: 200 lines in the run",
         least=0,
+        group="log",
     )
     progress: bool = _log_option(
-        True, "show progress and notes on stderr; false: only warnings and alarms"
+        True,
+        "show progress and notes on stderr; false: only warnings and alarms",
+        group="log",
     )
-    checkpoint_every: float = _log_option(60.0, "seconds between checkpoints", least=0)
+    checkpoint_every: float = _log_option(
+        60.0, "seconds between checkpoints", least=0, group="checkpoint"
+    )
     keep_every: int = _log_option(
         0,
         "steps between permanent checkpoints; 0: keep the newest three and the best",
         least=0,
+        group="checkpoint",
     )
     log_info: list = option(
         [],
         "keys of the environments' info to log at the end of episodes",
         same_curve=True,
+        group="log",
     )
     compile: Literal["auto", "full", "update", "off"] = _machine_option(
         "auto",
         "part that XLA compiles: everything (full), the update, or nothing (off)",
+        group="machine",
     )
     overlap: bool = option(
         False,
         "collect experience during each update, with the weights before that update",
+        group="machine",
     )
     precision: Literal["float32", "mixed_bfloat16"] = option(
         "float32",
         "precision of convolutions and of hidden layers of 512 units or more; weights "
         "and losses stay float32",
+        group="machine",
     )
-    compile_cache: bool = _log_option(True, "save compiled programs for later starts")
+    compile_cache: bool = _log_option(
+        True, "save compiled programs for later starts", group="machine"
+    )
     device: Literal["auto", "cpu", "gpu"] = _machine_option(
         "auto",
         "device of the updates, and of environments written in TensorFlow; auto: the "
         "GPU if there is one and the work is large enough for it",
+        group="machine",
     )
     on_fault: Literal["raise", "restart"] = _machine_option(
-        "raise", "if an environment fails: end the run, or restart the environment"
+        "raise",
+        "if an environment fails: end the run, or restart the environment",
+        group="environment",
     )
     stop_at_return: float | None = _log_option(
-        None, "mean return of an evaluation that ends the run"
+        None, "mean return of an evaluation that ends the run", group="evaluation"
     )
     log_video_every: int = _log_option(
-        0, "steps between videos of an episode in TensorBoard; 0: never", least=0
+        0,
+        "steps between videos of an episode in TensorBoard; 0: never",
+        least=0,
+        group="log",
     )
     track: Literal["none", "wandb", "mlflow"] = _log_option(
-        "none", "experiment tracker that also gets the log"
+        "none", "experiment tracker that also gets the log", group="log"
     )
     pool: Literal["none", "ray", "spark"] = option(
         "none",
         "collect in workers of Ray or Spark instead of in this process, see the page "
         '"From a laptop to a cluster"',
         resumable=True,
+        group="machine",
     )
     pool_workers: int | None = option(
-        None, "number of these workers; none: two", least=1, resumable=True
+        None,
+        "number of these workers; none: two",
+        least=1,
+        resumable=True,
+        group="machine",
     )
     pool_options: dict = option(
         {},
         'further settings of the pool, such as {"address": "10.0.0.1:6379"}',
         resumable=True,
+        group="machine",
     )
     source: Any = option(
         None, "settings of the algorithm's source of experience, see ``sources``"

@@ -63,7 +63,7 @@ class Experiment:
       clips: recorder of videos, in a separate environment; None without videos.
       resources: threads and workers, and the reasons for their numbers.
       placement: the devices, and why.
-      remarks: lines about the observations, see ``remarks``.
+      remarks: lines about the observations and minibatches, see ``remarks``.
       size_warning: line about a network that is too large, or "".
       cache_off: reason why compiled programs are not cached; empty if they are.
     """
@@ -104,6 +104,7 @@ class Experiment:
                 else "",
             )
             self.remarks = [] if network is not None else remarks(self.spec)
+            self.remarks += large_minibatch(config, self.spec)
             own = network is not None
             self.placement, self.cache_off = prepare_devices(
                 config,
@@ -353,6 +354,19 @@ def remarks(spec: EnvSpec) -> list[str]:
         if reason := encoding.missed_image(leaf.space):
             found.append(f"note: {spaces.field(leaf.path)}{reason}")
     return found
+
+
+def large_minibatch(config: RunConfig, spec: EnvSpec) -> list[str]:
+    """Return a line if minibatches are larger than an update, so that there is one."""
+    size = getattr(config.settings, "minibatch_size", None) or 0
+    most = config.source.transitions(config.num_envs, spec.max_episode_steps)
+    if size <= most:
+        return []
+    return [
+        f"note: minibatch_size is {size:,}, but an update has {most:,} transitions at "
+        "most, so each pass is a single gradient step; lower it, or collect more "
+        f"(--num_envs, --{config.source.name}.length)"
+    ]
 
 
 def check_played(config: RunConfig) -> None:

@@ -42,7 +42,7 @@ def name_of(algorithm: str | type) -> str:
         if ":" not in algorithm:
             raise UserError(
                 config.unknown("algorithm", algorithm, algorithms.REGISTRY)
-                + " Your own is module:Class or ./file.py:Class"
+                + "; your own is module:Class or ./file.py:Class"
             )
         name, kind = algorithm, _imported(algorithm)
     else:

@@ -458,11 +458,13 @@ def test_a_healthy_environment_has_a_report_of_facts():
         "max_episode_steps": None,
         "steps": 12,
         "episodes": 2,
+        "shortest_episode": 5,
         "longest_episode": 5,
         "reward": (1.0, 5.0),
         "reproducible": True,
     }
     assert str(report).splitlines()[0].endswith("CountingEnv: no defects")
+    assert repr(report) == str(report)  # what a notebook shows
 
 
 def test_an_instance_is_checked_and_not_closed():

@@ -39,7 +39,11 @@ def test_a_machine_where_all_is_fine_gets_no_advice():
 @pytest.mark.parametrize(
     ("facts", "text", "advice"),
     [
-        (UNSEEN._replace(driver=None), "no NVIDIA driver (libcuda.so.1)", "on the CPU"),
+        (
+            UNSEEN._replace(driver=None),
+            "no NVIDIA driver (libcuda.so.1)",
+            "install one",
+        ),
         (UNSEEN._replace(libraries=MISSING), "libcudnn.so.9", INSTALL),
         (
             UNSEEN._replace(libraries=MISSING._replace(other="libcudart.so.13")),

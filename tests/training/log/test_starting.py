@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from tfagents_batch.training.log import starting, status
+from tfagents_batch.scripts import command_line
+from tfagents_batch.training.log import progress, starting, status
 from tfagents_batch.training.log.console import Console
 
 DEADLINE = 10.0
@@ -50,6 +51,45 @@ def test_a_start_says_what_it_does_until_the_console_opens(kind, monkeypatch):
         with Console(10, quiet=True):
             assert threading.active_count() == threads
     assert status.now() == ""
+
+
+def test_a_pipe_gets_a_line_after_which_results_come(monkeypatch, capsys):
+    """Every command opens the line, and says what it does before its results."""
+    seen = []
+
+    def main(argv):
+        with status.doing("fitting") as now:
+            seen.append(read("fitting, 0 s"))
+            now("step 2 of 3")
+            seen.append(read("step 2 of 3, 0 s"))
+            command_line.say("half of it")
+        command_line.show("result")
+        assert not starting.is_open()
+        return 0
+
+    monkeypatch.setattr("sys.argv", ["tfagents-batch"])
+    with stderr("pipe", monkeypatch) as read:
+        assert command_line.run(main) == 0
+    assert "compiles" not in seen[-1]  # only training does
+    assert capsys.readouterr() == ("result\n", "half of it\n")
+
+
+def test_on_a_terminal_other_lines_take_the_place_of_the_line(monkeypatch):
+    with stderr("terminal", monkeypatch) as read, starting.starting(reason=""):
+        read("starting, 0 s")
+        with starting.aside():
+            os.write(2, b"note\n")
+        assert "\r\x1b[2Knote\r\n" in read("note\r\n")
+
+
+def test_progress_is_said_by_the_line_that_is_open(monkeypatch):
+    with (
+        stderr("pipe", monkeypatch) as read,
+        starting.starting(reason=""),
+        progress.shown() as tell,
+    ):
+        tell(0.4, "writing samples")
+        assert "40%  writing samples, 0 s" in read("samples, 0 s")
 
 
 def test_a_quiet_start_and_one_without_stderr_say_nothing(monkeypatch):

@@ -38,10 +38,15 @@ class Settings(off_policy.Settings):
         most=10,
     )
     exploration: Kind = option(
-        "none", "noise on actions: gaussian, or ou: Ornstein-Uhlenbeck, correlated"
+        "none",
+        "noise on actions: gaussian, or ou: Ornstein-Uhlenbeck, correlated",
+        group="exploration",
     )
     noise: Schedule = number(
-        Constant(0.1), "scale of the noise, in units of half an action's range", least=0
+        Constant(0.1),
+        "scale of the noise, in units of half an action's range",
+        least=0,
+        group="exploration",
     )
     network: actor.Config = option(actor.Config(), "shape of the networks")
 

@@ -30,34 +30,39 @@ class Settings(optimization.Settings):
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
     n_step: int = option(1, "number of rewards in a target, n", least=1, most=1000)
-    batch_size: int = option(256, "transitions per update", least=1)
+    batch_size: int = option(256, "transitions per update", least=1, group="update")
     train_every: int = option(
         1,
         "environment steps per training (Stable-Baselines3: train_freq)",
         least=1,
         most=1_000_000,
+        group="update",
     )
     train_updates: int = option(
         1,
         "updates per training (Stable-Baselines3: gradient_steps)",
         least=1,
         most=1_000_000,
+        group="update",
     )
     warmup_steps: int = option(
         1000,
         "random environment steps before training (Stable-Baselines3: learning_starts)",
         least=0,
+        group="update",
     )
     target_every: int = option(
         1,
         "updates per update of targets (Stable-Baselines3: target_update_interval)",
         least=1,
+        group="update",
     )
     target_tau: float = number(
         0.005,
         "step of target networks to the learned ones (Stable-Baselines3: tau)",
         above=0,
         most=1,
+        group="update",
     )
     histograms: bool = option(
         True, "log histograms, such as those of values, weights and gradients"

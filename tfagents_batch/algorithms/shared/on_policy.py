@@ -46,26 +46,39 @@ class Settings(optimization.Settings):
         Constant(0.0), "weight of the entropy bonus (Stable-Baselines3: ent_coef)"
     )
     normalize_observation: bool = option(
-        True, "normalize observations by a running mean and standard deviation"
+        True,
+        "normalize observations by a running mean and standard deviation",
+        group="normalization",
     )
     observation_clip: float = number(
-        10.0, "largest magnitude of a normalized observation", above=0
+        10.0,
+        "largest magnitude of a normalized observation",
+        above=0,
+        group="normalization",
     )
     normalize_floor: float = option(
         moments.FLOOR,
         "smallest standard deviation by which observations are divided",
         above=0,
+        group="normalization",
     )
     normalize_epsilon: float = option(
-        0.0, "constant added to the variance before its square root", least=0
+        0.0,
+        "constant added to the variance before its square root",
+        least=0,
+        group="normalization",
     )
     normalize_return: normalizers.RewardKind = option(
         True,
         "divide rewards by the std of returns (true) or of rewards (per_step), then "
         "clip them; clip: only clip them; false: leave them",
+        group="normalization",
     )
     reward_clip: float = number(
-        10.0, "largest magnitude of a reward, unless normalize_return is false", above=0
+        10.0,
+        "largest magnitude of a reward, unless normalize_return is false",
+        above=0,
+        group="normalization",
     )
     histograms: bool = option(
         True,

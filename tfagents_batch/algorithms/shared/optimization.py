@@ -16,14 +16,21 @@ class Settings:
     """Settings of gradient steps on a network, whose shape is ``network``."""
 
     learning_rate: Schedule = number(
-        Constant(3e-4), "learning rate of the optimizer", least=0
+        Constant(3e-4), "learning rate of the optimizer", least=0, group="optimizer"
     )
     optimizer: Rule = option(
-        "adam", "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1"
+        "adam",
+        "adam, rmsprop as in PyTorch, or rmsprop_tf as in TensorFlow 1",
+        group="optimizer",
     )
-    optimizer_epsilon: float = number(1e-8, "epsilon of the optimizer", above=0)
+    optimizer_epsilon: float = number(
+        1e-8, "epsilon of the optimizer", above=0, group="optimizer"
+    )
     max_gradient_norm: float | None = number(
-        None, "largest global norm of the gradient; none: any", above=0
+        None,
+        "largest global norm of the gradient; none: any",
+        above=0,
+        group="optimizer",
     )
 
     def check(self) -> Self:

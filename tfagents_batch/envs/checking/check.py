@@ -165,6 +165,7 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
         if not exceptions:
             calls.append(call._replace(result=None))
     facts |= {"steps": num_steps, "episodes": len(lengths)}
+    facts["shortest_episode"] = min(lengths, default=None)
     facts["longest_episode"] = max(lengths, default=None)
     rewards = [reward for reward in rewards if reward is not None]
     if rewards:

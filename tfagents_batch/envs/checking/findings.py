@@ -15,7 +15,7 @@ DEFECT, WARNING, HINT = LEVELS = "defect", "warning", "hint"
 CATCH = (Exception, SystemExit)
 _FACTS = (
     *("env", "observation_space", "action_space", "max_episode_steps", "steps"),
-    *("episodes", "longest_episode", "reward", "reproducible"),
+    *("episodes", "shortest_episode", "longest_episode", "reward", "reproducible"),
 )
 
 
@@ -89,9 +89,9 @@ class Report:
 
     Attributes:
       facts: "env", "observation_space" and "action_space" as text;
-        "max_episode_steps"; "steps", finished "episodes", "longest_episode" and
-        "reward" (lowest and highest) of the main run; and "reproducible". None if
-        unknown.
+        "max_episode_steps"; "steps", finished "episodes", "shortest_episode",
+        "longest_episode" and "reward" (lowest and highest) of the main run; and
+        "reproducible". None if unknown.
     """
 
     def __init__(self, env: str = ""):
@@ -125,9 +125,15 @@ class Report:
 
     def __str__(self) -> str:
         """Return the facts, and the findings with the tracebacks of exceptions."""
-        lines = [self.headline()]
-        lines += [f"  {key}: {value}" for key, value in self.facts.items()]
-        return "\n".join([*lines, *(finding.full_text() for finding in self.findings)])
+        findings = (finding.full_text() for finding in self.findings)
+        return "\n".join([self.overview(), *findings])
+
+    __repr__ = __str__  # a notebook shows the report
+
+    def overview(self) -> str:
+        """Return the headline, and a line for each fact."""
+        facts = (f"  {key}: {value}" for key, value in self.facts.items())
+        return "\n".join([self.headline(), *facts])
 
     def headline(self) -> str:
         """Return one line: the environment and the number of findings."""

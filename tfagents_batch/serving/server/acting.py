@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-import itertools
+import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -39,9 +39,16 @@ class Acting:
     def __init__(self, models: Models, log: DecisionLog | None):
         self._models, self._log = models, log
         # Ids of requests are those of no other process, and in the order of time.
-        self._process, self._count = secrets.token_hex(4), itertools.count()
+        self._process, self._made = secrets.token_hex(4), 0
         self._next_number = 0
         self.missing = self.unlogged = 0
+
+    def knows(self, request_id: str) -> bool:
+        """Return whether this process has made the decision with an id."""
+        found = re.fullmatch(
+            rf"[0-9a-f]+-{self._process}-([0-9a-f]{{1,16}})", request_id
+        )
+        return found is not None and int(found[1], 16) < self._made
 
     def predict(self, requests: Requests) -> list[Answers | Refused]:
         """Return the answers of each request of ``/v1/predict``, or its refusal."""
@@ -73,7 +80,8 @@ class Acting:
         now = time.time_ns() // 1000
         begin = f"{now:0{TIME_DIGITS}x}-{self._process}-"
         for answer, decision in zip(answers, decisions, strict=True):
-            answer["request_id"] = f"{begin}{next(self._count):x}"
+            answer["request_id"] = f"{begin}{self._made:x}"
+            self._made += 1
             self.missing += decision.missing
         if self._log is not None:
             ds = _day(now // _DAY)

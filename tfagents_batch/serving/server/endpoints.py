@@ -77,7 +77,8 @@ class Endpoints:
             )
         except SaveError as error:
             raise Refused(503, f"the feedback was not logged: {error}", 10) from error
-        return {"request_id": line["request_id"], "logged": True}
+        known = self._work.knows(line["request_id"])
+        return {"request_id": line["request_id"], "logged": True, "known": known}
 
     async def model(self, body: bytes) -> Json:
         """Return what is served."""

@@ -122,7 +122,8 @@ def _paths(description: Description) -> Json:
         "final_observation": asked["observation"],
         "final_possible_actions": {"type": "array"},
     }
-    logged = {"request_id": text, "logged": {"type": "boolean"}}
+    flag = {"type": "boolean"}
+    logged = {"request_id": text, "logged": flag, "known": flag}
     prediction |= {"model_version": text}
     export = {"export": text}
     rows = [

@@ -76,7 +76,7 @@ def why_unseen(facts: Facts) -> str:
         return ""
     line = driver_line(facts.driver, facts.hidden)
     if facts.driver is None:
-        return line.text
+        return f"there is no NVIDIA driver ({nvidia.CUDA}); install one"
     if line.advice:
         return f"NVIDIA driver {line.text}; {line.advice}"
     if facts.gpus and all(gpu.capability < OLDEST_GPU for gpu in facts.gpus):

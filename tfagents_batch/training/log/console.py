@@ -23,7 +23,7 @@ from tfagents_batch.training.log.ticker import Ticker
 REFRESH_SECONDS = 0.1  # shortest time between two updates of the bar
 TICK_SECONDS = 0.5  # longest one
 FIRST_LINE_SECONDS = 3.0
-LINE_SECONDS = 10.0
+LINE_SECONDS = 5.0
 _RETURN = "episode/return_mean"
 _EVAL = "eval/return_mean"
 
@@ -40,8 +40,8 @@ class Console:
             console.update(step, metrics)
             console.message("saved")
 
-    On a terminal it is a progress bar, which a thread redraws, with what takes long now
-    (``status``). Elsewhere it prints a line after 3 seconds and then every 10 seconds.
+    A thread shows it too, with what takes long now (``status``). On a terminal it is a
+    progress bar. Elsewhere it prints a line after 3 seconds and then every 5 seconds.
     If the stream breaks, nothing more is written to it.
 
     Args:
@@ -75,6 +75,7 @@ class Console:
         self._broken, self._quiet = False, quiet
         self._stream = stream or sys.stderr
         self._bar: progress.Progress | None = None
+        self._ticker = Ticker(TICK_SECONDS, self._tick)
         terminal = terminal or make_terminal(self._stream)
         if terminal.is_terminal and not terminal.is_dumb_terminal and not quiet:
             self._bar = make_bar(terminal, lambda _: self._status(self._clock()))
@@ -116,17 +117,24 @@ class Console:
         starting.end()
         if self._bar:
             self._draw(self._bar.start)
-            self._ticker = Ticker(TICK_SECONDS, lambda: self._draw(self._bar.refresh))
+        if not self._quiet:
             self._ticker.start()
         return self
 
     def __exit__(self, *exc) -> None:
-        if self._bar:
-            self._ticker.stop()
+        self._ticker.stop()
         self._show(self._clock())
         if self._bar:
             with contextlib.suppress(OSError, ValueError):
                 self._bar.stop()  # releases stderr, even if it is broken
+
+    def _tick(self) -> None:
+        """Show what takes long, while there are no updates."""
+        if self._bar:
+            self._draw(self._bar.refresh)
+        elif self._clock() - self._shown >= self._interval:
+            self._interval = LINE_SECONDS
+            self._show(self._clock())
 
     def _show(self, now: float) -> None:
         self._shown = now
@@ -180,7 +188,8 @@ def event_text(event: dict[str, Any], seed: int | None = None) -> str:
         return (
             f"the last evaluation{of_seed} has a {event['measure']} of "
             f"{event['last']:.4g}, below the best one, {event['best']:.4g} at step "
-            f"{event['best_step']:,}; use that checkpoint with --checkpoint=best"
+            f"{event['best_step']:,}; use that checkpoint with --checkpoint=best. Its "
+            "number is the largest of all evaluations, so a new one is usually lower"
         )
     if seed is not None:
         return ""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from tfagents_batch.training.log import console
+from tfagents_batch.training.log import console, starting, status
 
 
 @contextlib.contextmanager
@@ -18,7 +18,7 @@ def shown(
     """Yield a function of the part that is done (0 to 1) and the current work.
 
     On a terminal it moves a bar. Elsewhere it prints a line after 3 seconds and then
-    every 10 seconds.
+    every 5 seconds, or leaves that to the line of ``starting``.
 
     Args:
       stream: output stream; stderr if None.
@@ -28,6 +28,7 @@ def shown(
     began = clock()
     terminal = console.make_terminal(stream)
     if terminal.is_terminal and not terminal.is_dumb_terminal:
+        starting.end()
         with console.make_bar(terminal, lambda task: task.fields["numbers"]) as bar:
             task = bar.add_task("", total=1.0, numbers="")
 
@@ -37,6 +38,10 @@ def shown(
                 bar.refresh()
 
             yield move
+        return
+    if starting.is_open():
+        with status.doing("") as say:
+            yield lambda part, text: say(f"{part:.0%}  {text}")
         return
     due = began + console.FIRST_LINE_SECONDS
 

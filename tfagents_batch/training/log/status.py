@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _current = ""
 
@@ -17,11 +17,16 @@ def now() -> str:
 
 
 @contextlib.contextmanager
-def doing(text: str) -> Iterator[None]:
-    """Say what is done inside the context."""
-    global _current
-    before, _current = _current, text
+def doing(text: str) -> Iterator[Callable[[str], None]]:
+    """Say what is done inside the context; yield a function that changes the text."""
+    before = _current
+    _change(text)
     try:
-        yield
+        yield _change
     finally:
-        _current = before
+        _change(before)
+
+
+def _change(text: str) -> None:
+    global _current
+    _current = text

@@ -9,10 +9,19 @@ _JOIN = 1.0  # seconds that ``stop`` waits for a call that hangs, on a terminal
 
 
 class Ticker:
-    """Calls a function every few seconds, from ``start`` to ``stop``."""
+    """Calls a function every few seconds, from ``start`` to ``stop``.
 
-    def __init__(self, seconds: float, call: Callable[[], None]):
+    Args:
+      seconds: time between two calls.
+      call: the function.
+      first: seconds before the first call; None means ``seconds``.
+    """
+
+    def __init__(
+        self, seconds: float, call: Callable[[], None], first: float | None = None
+    ):
         self._seconds, self._call = seconds, call
+        self._first = seconds if first is None else first
         self._done = threading.Event()
         name = "tfagents_batch-display"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -29,5 +38,7 @@ class Ticker:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._done.wait(self._seconds):
+        seconds = self._first
+        while not self._done.wait(seconds):
             self._call()
+            seconds = self._seconds

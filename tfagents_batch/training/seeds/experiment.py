@@ -102,6 +102,7 @@ class SeedsExperiment:
             )
         layers = weights.by_layer(self.algorithm)
         self.remarks = experiment.remarks(spec)
+        self.remarks += experiment.large_minibatch(config, spec)
         self.size_warning = weights.warning(layers, spec.observation_space)
         self._evaluator = None
         if config.eval_every != 0:
