@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import pathlib
 import shutil
 
 import numpy as np
@@ -67,6 +68,16 @@ def test_two_golden_cases_hold_in_spark(spark, tmp_path):
     with logged.in_spark(spark):
         test_timeline.test_sums_of_rewards_end_at_a_terminal_state(tmp_path / "1")
         test_timeline.test_gamma_may_count_time(tmp_path / "2")
+
+
+def test_temporary_files_of_java_lie_in_the_folder_that_is_removed(spark):
+    java = spark.sparkContext._jvm.java.lang.System
+    folder = pathlib.Path(spark.conf.get("spark.local.dir"))
+    assert folder.name.startswith("tfagents_rows_")
+    assert java.getProperty("java.io.tmpdir") == str(folder)
+    # Java writes counters of performance to /tmp whatever that folder is.
+    process = str(spark.sparkContext._gateway.proc.pid)
+    assert not list(pathlib.Path("/tmp").glob(f"hsperfdata_*/{process}"))
 
 
 def test_a_dataframe_gives_the_weights_of_its_parquet_files(spark, tmp_path):
