@@ -29,7 +29,7 @@ def test_ten_minutes_with_swaps_have_no_error_and_level_memory(tmp_path):
                 assert status == 200 and found["step"] == swap % 2
                 pause = start + SECONDS * swap / (SWAPS + 1) - time.monotonic()
                 time.sleep(max(0.0, pause))
-                resident.append(server.resident())
+                resident.append(server.memory())
             found = result(SECONDS + 60)
     assert not isinstance(found, process.Failure), found
     assert found["errors"] == 0 and found["requests"] > 100 * SECONDS

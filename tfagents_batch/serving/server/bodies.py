@@ -32,6 +32,7 @@ _FEEDBACK = {
 }
 _INT64 = 2**63
 _LARGEST = sys.float_info.max
+_MOST_LISTS = 500_000  # also objects; an empty one takes 3 bytes, and 64 in memory
 _LONGEST = 200  # characters of an id
 TOO_DEEP = "lists or objects are nested too deeply; send flat ones"
 
@@ -42,6 +43,12 @@ def parse(body: bytes) -> dict[str, Any]:
     Raises:
       UserError: if it is none.
     """
+    count = body.count(b"[") + body.count(b"{")
+    if count > _MOST_LISTS:
+        raise UserError(
+            f"the body has {count:,} lists and objects; expected at most "
+            f"{_MOST_LISTS:,}: send several requests"
+        )
     try:
         found = json.loads(body.decode())
     except ValueError as error:  # also for text that is not UTF-8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tfagents_batch.errors import SaveError
@@ -16,7 +16,6 @@ from tfagents_batch.serving.server.batching import Batches
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.refused import Refused
-from tfagents_batch.serving.server.slow_clients import SlowClients
 
 Json = dict[str, Any]
 
@@ -28,10 +27,11 @@ class Endpoints:
       models: what answers.
       log: of decisions and feedback, or None.
       batches: returns a queue for work on batches.
-      slow: counts connections that were closed as too slow.
       parent: folder below which other exports are.
 
     Attributes:
+      models, log: as given.
+      queues: queues of the paths that have one.
       requests: counts of answered requests.
       ready: whether the server takes requests.
     """
@@ -41,40 +41,38 @@ class Endpoints:
         models: Models,
         log: DecisionLog | None,
         batches: Callable[[Any], Batches],
-        slow: SlowClients,
         parent: str,
     ):
         self._parent = parent
-        self.models, self._log, self._slow = models, log, slow
+        self.models, self.log = models, log
         self._work = Acting(models, log)
         self._acting = batches(self._work.act)
         self._predicting = batches(self._work.predict)
+        self.queues = {"/v1/act": self._acting, "/v1/predict": self._predicting}
         self.requests = measures.Requests()
         self.ready = False
 
-    async def act(self, body: bytes) -> Json:
+    def act(self, body: bytes) -> Awaitable[Json]:
         """Draw actions and log them."""
-        return await self._decide(body, self._acting, "decisions")
+        return self._decide(body, self._acting, "decisions")
 
-    async def predict(self, body: bytes) -> Json:
+    def predict(self, body: bytes) -> Awaitable[Json]:
         """Return greedy actions, values and probabilities."""
-        return await self._decide(body, self._predicting, "predictions")
+        return self._decide(body, self._predicting, "predictions")
 
     async def _decide(self, body: bytes, queue: Batches, name: str) -> Json:
-        reader = self.models.current.reader
-        found, several = bodies.decisions(body, reader)
+        found, several = bodies.decisions(body, self.models.current.reader)
+        del body  # which may be long
         answers = await queue.submit(found)
         return {name: answers} if several else answers[0]
 
     async def feedback(self, body: bytes) -> Json:
         """Log what followed a decision."""
-        if self._log is None:
+        if self.log is None:
             raise Refused(409, "decisions are not logged; start the server with --log")
         line = bodies.feedback(body, self.models.current.reader)
         try:
-            self._log.feedback.log(
-                [json.dumps(line | {"time": time.time_ns() // 1000})]
-            )
+            self.log.feedback.log([json.dumps(line | {"time": time.time_ns() // 1000})])
         except SaveError as error:
             raise Refused(503, f"the feedback was not logged: {error}", 10) from error
         return {"request_id": line["request_id"], "logged": True}
@@ -118,18 +116,16 @@ class Endpoints:
 
     def measures(self) -> str:
         """Return all measures as Prometheus text."""
-        work, acting, log, models = self._work, self._acting, self._log, self.models
+        work, acting, log, models = self._work, self._acting, self.log, self.models
         waiting = acting.waiting + self._predicting.waiting
         resident = measures.resident_bytes()
         unlogged = "Decisions that could not be logged and got no answer."
-        slow = "Connections that were closed as too slow."
         found: list[tuple[str, str, float]] = [
             ("decisions_total", "Decisions of /v1/act.", acting.items),
             ("batches_total", "Batches of /v1/act.", acting.batches),
             ("waiting", "Decisions that wait for a batch.", waiting),
             ("missing_features_total", "Features that were not given.", work.missing),
             ("unlogged_total", unlogged, work.unlogged),
-            ("slow_clients_total", slow, self._slow.closed),
             ("swaps_total", "Exports that took over.", models.swaps),
             ("refusals_total", "Exports that were refused.", models.refusals),
             ("resident_bytes", "Memory of this process.", resident),

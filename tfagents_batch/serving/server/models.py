@@ -59,6 +59,7 @@ class Models:
       folder: export to begin with.
       threads: threads of a run.
       logs: whether decisions are logged.
+      remember: called with the folder of an export that takes over.
 
     Attributes:
       current: model that answers.
@@ -69,8 +70,10 @@ class Models:
       UserError: if the export cannot be served.
     """
 
-    def __init__(self, folder: str, threads: int, logs: bool):
-        self._options = threads, logs, self._call
+    def __init__(
+        self, folder: str, threads: int, logs: bool, remember: Callable[[str], None]
+    ):
+        self._options, self._remember = (threads, logs, self._call), remember
         # Two threads for all loads: each new thread would get memory of its own. What
         # takes long runs in the one of low priority, without Python's lock. All else
         # runs in the other one: a thread of low priority that holds the lock, and waits
@@ -132,8 +135,7 @@ class Models:
         finally:
             self._loading = False
         oldest = [self.previous]
-        self.previous, self.current = self.current, model
-        self.swaps += 1
+        self._swap(model)
         await self.in_thread(oldest.clear)  # freeing a large model takes milliseconds
         return model
 
@@ -146,9 +148,13 @@ class Models:
         if self._loading or self.previous is None:
             why = "an export is being loaded" if self._loading else "there is none"
             raise Refused(409, f"the previous export cannot come back: {why}")
-        self.previous, self.current = self.current, self.previous
-        self.swaps += 1
+        self._swap(self.previous)
         return self.current
+
+    def _swap(self, model: Model) -> None:
+        self.previous, self.current = self.current, model
+        self.swaps += 1
+        self._remember(str(model.description.folder))
 
 
 def _be_nice() -> None:

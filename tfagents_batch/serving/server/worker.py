@@ -1,0 +1,197 @@
+"""The worker of the server: it owns the model, the log and the requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.serving.server.app import App
+from tfagents_batch.serving.server.batching import Batches
+from tfagents_batch.serving.server.decision_log import DecisionLog
+from tfagents_batch.serving.server.endpoints import Endpoints
+from tfagents_batch.serving.server.models import Models
+from tfagents_batch.serving.server.settings import Settings
+
+TICK_SECONDS = 1.0  # between looks at slow bodies and at files that end
+_SWITCH_SECONDS = 0.001  # until a thread that loads an export lets go of Python
+_STOP_SECONDS = 5.0  # in which requests may end after a stop
+_ENDED_SECONDS = 60  # in which the supervisor ends a worker that could not start
+
+
+def load(
+    settings: Settings, started: Callable[[str], None], sender: Any, current: Any
+) -> Worker:
+    """Return the application of a worker, or hand the error to the supervisor.
+
+    Args:
+      settings: of the server.
+      started: called with the version of the export when requests are taken.
+      sender: connection to the supervisor, for an error.
+      current: memory that is shared with the supervisor and all workers: the folder of
+        the export that the worker before this one served last.
+    """
+    # Until Granian handles it, a signal ends the process at once. Ctrl-C, which a
+    # terminal sends to all processes, ends the supervisor, and that ends this one.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.ExitStack() as stack:
+        try:
+            app = build(settings, stack, current)
+        except (UserError, SaveError) as error:
+            sender.send(error)
+            if (supervisor := multiprocessing.parent_process()) is not None:
+                os.kill(supervisor.pid, signal.SIGTERM)
+                supervisor.join(_ENDED_SECONDS)
+            raise
+        return Worker(app, started, stack.pop_all())
+
+
+def build(settings: Settings, stack: contextlib.ExitStack, current: Any = None) -> App:
+    """Return the application of a server.
+
+    Args:
+      settings: of the server.
+      stack: closes files and threads.
+      current: see ``load``; None without a supervisor.
+
+    Raises:
+      UserError: for an export that cannot be served.
+      SaveError: if the folder of the log cannot be written.
+    """
+    models = _models(settings, current)
+    stack.callback(models.close)
+    log = None
+    if settings.log:
+        log = DecisionLog(settings.log, settings.rotate_rows, settings.rotate_seconds)
+        stack.callback(log.close)
+    threads = ThreadPoolExecutor(1, "model")
+    stack.callback(threads.shutdown)
+
+    def app_is_serving() -> int:
+        return app.active - app.arrivals.slow
+
+    def batches(work: Any) -> Batches:
+        return Batches(
+            work,
+            lambda: models.current.slow,
+            threads,
+            app_is_serving,
+            settings.max_wait_ms / 1000,
+            settings.max_batch,
+        )
+
+    # Where the admin may take other exports from.
+    parent = os.path.dirname(os.path.abspath(settings.export))
+    app = App(Endpoints(models, log, batches, parent), settings)
+    return app
+
+
+def _models(settings: Settings, current: Any) -> Models:
+    """Load the export of the worker before, or else that of the start."""
+
+    def remember(folder: str) -> None:
+        if current is not None:
+            current.value = os.fsencode(folder)
+
+    options = settings.threads, bool(settings.log), remember
+    before = os.fsdecode(current.value) if current is not None else ""
+    if before and before != settings.export:
+        try:
+            return Models(before, *options)
+        except UserError as error:
+            print(f"warning: {error}; serving --export instead", file=sys.stderr)
+    return Models(settings.export, *options)
+
+
+class Worker:
+    """Application as Granian calls it, with the regular work beside the requests.
+
+    Args:
+      app: answers requests.
+      started: called with the version of the export when requests are taken.
+      stack: closes files and threads.
+    """
+
+    def __init__(
+        self, app: App, started: Callable[[str], None], stack: contextlib.ExitStack
+    ):
+        self.__rsgi__ = app.__rsgi__
+        self._app, self._started, self._stack = app, started, stack
+        self._log, self._endpoints = app.endpoints.log, app.endpoints
+        self._disk = ThreadPoolExecutor(1, "log")
+        stack.callback(self._disk.shutdown)
+        self._tasks: list[asyncio.Task] = []
+
+    def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start, in the event loop, before the first request."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # The loop wakes up as well, and calls what Granian has set.
+        signal.signal(signal.SIGTERM, self._end_in_time)
+        supervisor = multiprocessing.parent_process()
+        if supervisor is not None:
+            loop.add_reader(supervisor.sentinel, self._stop, loop, supervisor.sentinel)
+        works = self._end_slow, self._rotate
+        self._tasks = [loop.create_task(_repeat(each)) for each in works]
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        gc.collect()
+        gc.freeze()  # what lasts is not looked at again
+        loop.call_soon(self._start)  # when Granian has opened the port
+
+    def _end_in_time(self, number: int, frame: Any) -> None:
+        """End in order also if Granian waits for clients that send nothing more."""
+        self._endpoints.ready = False
+        timer = threading.Timer(_STOP_SECONDS, self._end_now)
+        timer.daemon = True
+        timer.start()
+
+    def _end_now(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        os._exit(0)
+
+    def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stop, after the last request."""
+        for task in self._tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+        self._stack.close()
+
+    def _start(self) -> None:
+        self._endpoints.ready = True
+        self._started(self._endpoints.models.current.description.version)
+
+    @staticmethod
+    def _stop(loop: asyncio.AbstractEventLoop, supervisor: int) -> None:
+        """End in order, because the supervisor is gone."""
+        loop.remove_reader(supervisor)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async def _end_slow(self) -> None:
+        self._app.arrivals.end_slow()
+
+    async def _rotate(self) -> None:
+        if self._log is None:
+            return
+        loop = asyncio.get_running_loop()
+        for each in await loop.run_in_executor(self._disk, self._log.rotate_if_due):
+            print(f"warning: {each}", file=sys.stderr)
+
+
+async def _repeat(work: Callable[[], Any]) -> None:
+    """Await work again and again; an error is printed, and does not end it."""
+    while True:
+        await asyncio.sleep(TICK_SECONDS)
+        try:
+            await work()
+        except Exception as error:
+            print(f"warning: {type(error).__name__}: {error}", file=sys.stderr)
