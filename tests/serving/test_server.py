@@ -1,5 +1,7 @@
 import json
+import shutil
 import socket
+import subprocess
 import time
 
 import pytest
@@ -185,14 +187,13 @@ def test_ten_killed_workers_lose_no_answer_and_come_back(simple, tmp_path):
     answered, seconds = [], []
     with served.process(simple, f"--log={tmp_path}") as server:
         for number in range(10):
-            started = time.monotonic()
             answered += kill_under_load(server, 1000 + 500 * number, server.kill_worker)
             killed = time.monotonic()
             server.wait()
             seconds.append(time.monotonic() - killed)
             assert server.ask("/v1/act", {"observation": X})[0] == 200
             # Granian gives up if a worker ends soon after it was started.
-            time.sleep(max(0.0, 6 - (time.monotonic() - started)))
+            time.sleep(max(0.0, 6 - (time.monotonic() - killed)))
     check_log(tmp_path, answered)
     print(len(answered), f"at most {max(seconds):.2f} s")
     assert max(seconds) < 5
@@ -227,6 +228,26 @@ def test_another_address_needs_a_token(simple, monkeypatch, flags):
         assert server.ask("/v1/act", {"observation": X})[0] == 401
         server.headers["Authorization"] = "Bearer secret"
         assert server.ask("/v1/act", {"observation": X})[0] == 200
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes a certificate")
+def test_a_certificate_makes_it_https(simple, tmp_path):
+    files = [tmp_path / "key.pem", tmp_path / "certificate.pem"]
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost".split()
+    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(files[0]), "-out", str(files[1])]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    flags = f"--tls_key={files[0]}", f"--tls_certificate={files[1]}"
+    with served.process(simple, *flags) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        asked = {"verify": str(files[1]), "timeout": served.DEADLINE}
+        assert requests.get(f"{server.url}/healthz", **asked).status_code == 200
+        with clients.connect(server.port) as plain, plain.makefile("rb") as file:
+            plain.sendall(clients.request({"observation": X}))
+            assert not file.read().startswith(b"HTTP/1.1 2")
+    files[0].write_text("no key")
+    with pytest.raises(UserError, match="--tls_key=.* cannot be used"):
+        script.main([f"--export={simple}", "--port=0", *flags])
 
 
 def test_a_port_in_use_is_a_user_error(simple):

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tfagents_batch.errors import SaveError
+from tfagents_batch.serving.decisions import bodies
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.server import bodies, measures
+from tfagents_batch.serving.server import measures
 from tfagents_batch.serving.server.acting import Acting
 from tfagents_batch.serving.server.batching import Batches
 from tfagents_batch.serving.server.decision_log import DecisionLog
@@ -118,17 +119,15 @@ class Endpoints:
         """Return all measures as Prometheus text."""
         work, acting, log, models = self._work, self._acting, self.log, self.models
         waiting = acting.waiting + self._predicting.waiting
-        resident = measures.resident_bytes()
-        unlogged = "Decisions that could not be logged and got no answer."
         found: list[tuple[str, str, float]] = [
             ("decisions_total", "Decisions of /v1/act.", acting.items),
             ("batches_total", "Batches of /v1/act.", acting.batches),
             ("waiting", "Decisions that wait for a batch.", waiting),
             ("missing_features_total", "Features that were not given.", work.missing),
-            ("unlogged_total", unlogged, work.unlogged),
+            ("unlogged_total", "Decisions that were not logged.", work.unlogged),
             ("swaps_total", "Exports that took over.", models.swaps),
             ("refusals_total", "Exports that were refused.", models.refusals),
-            ("resident_bytes", "Memory of this process.", resident),
+            ("resident_bytes", "Memory of the worker.", measures.resident_bytes()),
         ]
         if log is not None:
             rows, lines = log.decisions, log.feedback
@@ -138,12 +137,12 @@ class Endpoints:
                 ("feedback_total", "Logged feedback.", lines.logged),
                 ("log_failures_total", "Failures of the disk.", failures),
             ]
-        text = self.requests.to_text()
-        for name, help, value in found:
-            text += measures.to_text(name, help, {"": value})
         version = json.dumps(self._version, ensure_ascii=False)  # has the same escapes
-        current = {f"{{version={version}}}": 1}
-        return text + measures.to_text("model", "The current export.", current)
+        current = measures.to_text(
+            "model", "The current export.", {f"{{version={version}}}": 1}
+        )
+        lines = [measures.to_text(name, help, {"": x}) for name, help, x in found]
+        return "".join([self.requests.to_text(), *lines, current])
 
 
 def below(parent: str, path: str) -> str:
@@ -166,16 +165,8 @@ def below(parent: str, path: str) -> str:
 
 def describe(description: Description) -> Json:
     """Return what callers may know of an export."""
-    return {
-        "model_version": description.version,
-        "name": description.name,
-        "algorithm": description.algorithm,
-        "step": description.step,
-        "exploration": description.exploration,
-        "observation_space": description.observation_space,
-        "action_space": description.action_space,
-        "actions": description.actions,
-        "features": description.features,
-        "mask": description.mask,
-        "recurrent": description.is_recurrent,
-    }
+    names = "name", "algorithm", "step", "exploration", "observation_space"
+    names += "action_space", "actions", "features", "mask"
+    found = {name: getattr(description, name) for name in names}
+    version = {"model_version": description.version}
+    return version | found | {"recurrent": description.is_recurrent}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -12,11 +13,11 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import description as described
+from tfagents_batch.serving.decisions.observations import Reader
+from tfagents_batch.serving.decisions.rows import Rows
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.serving.reading import Call
-from tfagents_batch.serving.server.observations import Reader
 from tfagents_batch.serving.server.refused import Refused
-from tfagents_batch.serving.server.rows import Rows
 
 NICE = 10  # of the thread that loads; the event loop gets the processor first
 SLOW_SECONDS = 0.002  # of a run on the parity rows, above which it needs a thread
@@ -99,11 +100,6 @@ class Models:
     def _call(self, function: Callable, *arguments: Any) -> Any:
         return self._nice.submit(function, *arguments).result()
 
-    async def in_thread(self, function: Callable, *arguments: Any) -> Any:
-        """Return the result of a function that runs in the thread that loads."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._loader, function, *arguments)
-
     async def load(self, folder: str) -> Model:
         """Load an export beside the current one, which it then replaces at once.
 
@@ -115,8 +111,10 @@ class Models:
         if self._loading:
             raise Refused(409, "another export is being loaded; try again later", 1)
         self._loading = True
+        loop = asyncio.get_running_loop()
+        in_thread = functools.partial(loop.run_in_executor, self._loader)
         try:
-            model = await self.in_thread(Model, folder, *self._options)
+            model = await in_thread(Model, folder, *self._options)
             changed = described.difference(self.current.description, model.description)
             if changed:
                 raise UserError(
@@ -136,7 +134,7 @@ class Models:
             self._loading = False
         oldest = [self.previous]
         self._swap(model)
-        await self.in_thread(oldest.clear)  # freeing a large model takes milliseconds
+        await in_thread(oldest.clear)  # freeing a large model takes milliseconds
         return model
 
     def roll_back(self) -> Model:

@@ -52,23 +52,13 @@ def document(description: Description, token: bool) -> Json:
 
 def page(document: Json) -> str:
     """Return the document as a page without scripts."""
-    parts = []
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            text = html.escape(json.dumps(operation, indent=2))
-            title = html.escape(f"{method.upper()} {path}")
-            summary = html.escape(operation["summary"])
-            parts.append(
-                f"<details><summary><b>{title}</b> {summary}</summary>"
-                f"<pre>{text}</pre></details>"
-            )
     title = html.escape(document["info"]["title"])
     about = html.escape(document["info"]["description"])
+    paths = html.escape(json.dumps(document["paths"], indent=2))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
-        f"<title>{title}</title><body style='font-family:sans-serif;margin:2em'>"
-        f"<h1>{title}</h1><p>{about} As JSON: <a href='openapi.json'>openapi.json</a>"
-        f"</p>{''.join(parts)}</body></html>"
+        f"<title>{title}</title><h1>{title}</h1><p>{about} As JSON: "
+        f"<a href='openapi.json'>openapi.json</a></p><pre>{paths}</pre></html>"
     )
 
 

@@ -68,7 +68,8 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
     load = functools.partial(
         _load,
         settings=settings,
-        started=functools.partial(_started, say, f"{protocol}://{host}:{port}"),
+        say=say,
+        address=f"{protocol}://{host}:{port}",
         sender=sender,
         current=multiprocessing.Array(ctypes.c_char, _PATH_BYTES),
     )
@@ -103,15 +104,11 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         raise receiver.recv()
 
 
-def _started(say: Callable[[str], None], address: str, version: str) -> None:
-    say(f"serving {version} on {address}")
-
-
-def _load(settings: Settings, started: Any, sender: Any, current: Any) -> Any:
+def _load(**arguments: Any) -> Any:
     """Return the application; called in each worker."""
     from tfagents_batch.serving.server import worker
 
-    return worker.load(settings, started, sender, current)
+    return worker.load(**arguments)
 
 
 def _free_port(host: str, port: int) -> int:

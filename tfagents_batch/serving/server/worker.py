@@ -29,13 +29,18 @@ _ENDED_SECONDS = 60  # in which the supervisor ends a worker that could not star
 
 
 def load(
-    settings: Settings, started: Callable[[str], None], sender: Any, current: Any
+    settings: Settings,
+    say: Callable[[str], None],
+    address: str,
+    sender: Any,
+    current: Any,
 ) -> Worker:
     """Return the application of a worker, or hand the error to the supervisor.
 
     Args:
       settings: of the server.
-      started: called with the version of the export when requests are taken.
+      say: called with a line when requests are taken at the address.
+      address: URL.
       sender: connection to the supervisor, for an error.
       current: memory that is shared with the supervisor and all workers: the folder of
         the export that the worker before this one served last.
@@ -49,11 +54,11 @@ def load(
             app = build(settings, stack, current)
         except (UserError, SaveError) as error:
             sender.send(error)
-            if (supervisor := multiprocessing.parent_process()) is not None:
-                os.kill(supervisor.pid, signal.SIGTERM)
-                supervisor.join(_ENDED_SECONDS)
+            supervisor = multiprocessing.parent_process()
+            os.kill(supervisor.pid, signal.SIGTERM)
+            supervisor.join(_ENDED_SECONDS)
             raise
-        return Worker(app, started, stack.pop_all())
+        return Worker(app, say, address, stack.pop_all())
 
 
 def build(settings: Settings, stack: contextlib.ExitStack, current: Any = None) -> App:
@@ -77,15 +82,12 @@ def build(settings: Settings, stack: contextlib.ExitStack, current: Any = None) 
     threads = ThreadPoolExecutor(1, "model")
     stack.callback(threads.shutdown)
 
-    def app_is_serving() -> int:
-        return app.active - app.arrivals.slow
-
     def batches(work: Any) -> Batches:
         return Batches(
             work,
             lambda: models.current.slow,
             threads,
-            app_is_serving,
+            lambda: app.active - app.arrivals.slow,
             settings.max_wait_ms / 1000,
             settings.max_batch,
         )
@@ -118,30 +120,37 @@ class Worker:
 
     Args:
       app: answers requests.
-      started: called with the version of the export when requests are taken.
+      say, address: see ``load``.
       stack: closes files and threads.
     """
 
     def __init__(
-        self, app: App, started: Callable[[str], None], stack: contextlib.ExitStack
+        self,
+        app: App,
+        say: Callable[[str], None],
+        address: str,
+        stack: contextlib.ExitStack,
     ):
         self.__rsgi__ = app.__rsgi__
-        self._app, self._started, self._stack = app, started, stack
+        self._app, self._stack = app, stack
+        self._say, self._address = say, address
         self._log, self._endpoints = app.endpoints.log, app.endpoints
         self._disk = ThreadPoolExecutor(1, "log")
         stack.callback(self._disk.shutdown)
-        self._tasks: list[asyncio.Task] = []
 
     def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start, in the event loop, before the first request."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # The loop wakes up as well, and calls what Granian has set.
         signal.signal(signal.SIGTERM, self._end_in_time)
-        supervisor = multiprocessing.parent_process()
-        if supervisor is not None:
-            loop.add_reader(supervisor.sentinel, self._stop, loop, supervisor.sentinel)
-        works = self._end_slow, self._rotate
-        self._tasks = [loop.create_task(_repeat(each)) for each in works]
+        gone = multiprocessing.parent_process().sentinel
+
+        def stop() -> None:  # in order, because the supervisor is gone
+            loop.remove_reader(gone)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        loop.add_reader(gone, stop)
+        self._ticks = loop.create_task(self._tick())
         sys.setswitchinterval(_SWITCH_SECONDS)
         gc.collect()
         gc.freeze()  # what lasts is not looked at again
@@ -161,37 +170,27 @@ class Worker:
 
     def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Stop, after the last request."""
-        for task in self._tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+        self._ticks.cancel()
+        loop.run_until_complete(asyncio.gather(self._ticks, return_exceptions=True))
         self._stack.close()
 
     def _start(self) -> None:
         self._endpoints.ready = True
-        self._started(self._endpoints.models.current.description.version)
+        version = self._endpoints.models.current.description.version
+        self._say(f"serving {version} on {self._address}")
 
-    @staticmethod
-    def _stop(loop: asyncio.AbstractEventLoop, supervisor: int) -> None:
-        """End in order, because the supervisor is gone."""
-        loop.remove_reader(supervisor)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    async def _end_slow(self) -> None:
-        self._app.arrivals.end_slow()
-
-    async def _rotate(self) -> None:
-        if self._log is None:
-            return
-        loop = asyncio.get_running_loop()
-        for each in await loop.run_in_executor(self._disk, self._log.rotate_if_due):
-            print(f"warning: {each}", file=sys.stderr)
-
-
-async def _repeat(work: Callable[[], Any]) -> None:
-    """Await work again and again; an error is printed, and does not end it."""
-    while True:
-        await asyncio.sleep(TICK_SECONDS)
-        try:
-            await work()
-        except Exception as error:
-            print(f"warning: {type(error).__name__}: {error}", file=sys.stderr)
+    async def _tick(self) -> None:
+        """Do the regular work again and again; an error does not end it."""
+        loop, said = asyncio.get_running_loop(), set[str]()
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            try:
+                self._app.arrivals.end_slow()
+                if self._log is not None:
+                    rotate = self._log.rotate_if_due  # waits for the disk
+                    found = await loop.run_in_executor(self._disk, rotate)
+                    for each in set(found) - said:  # not every second
+                        print(f"warning: {each}", file=sys.stderr)
+                    said = set(found)
+            except Exception as error:
+                print(f"warning: {type(error).__name__}: {error}", file=sys.stderr)

@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.serving.decisions import rows
+from tfagents_batch.serving.decisions.observations import Decision, Reader
 from tfagents_batch.serving.inputs import finite, memory
-from tfagents_batch.serving.server import rows
-from tfagents_batch.serving.server.observations import Decision, Reader
 from tfagents_batch.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.
