@@ -233,8 +233,8 @@ def test_another_address_needs_a_token(simple, monkeypatch, flags):
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes a certificate")
 def test_a_certificate_makes_it_https(simple, tmp_path):
     files = [tmp_path / "key.pem", tmp_path / "certificate.pem"]
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost".split()
-    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     command += ["-keyout", str(files[0]), "-out", str(files[1])]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     flags = f"--tls_key={files[0]}", f"--tls_certificate={files[1]}"
@@ -246,7 +246,7 @@ def test_a_certificate_makes_it_https(simple, tmp_path):
             plain.sendall(clients.request({"observation": X}))
             assert not file.read().startswith(b"HTTP/1.1 2")
     files[0].write_text("no key")
-    with pytest.raises(UserError, match="--tls_key=.* cannot be used"):
+    with pytest.raises(UserError, match=r"--tls_key=.* cannot be used"):
         script.main([f"--export={simple}", "--port=0", *flags])
 
 

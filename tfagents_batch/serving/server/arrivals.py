@@ -17,7 +17,6 @@ _MIDDLE = 1 << 16  # bytes of a body that is read in no time
 _MIDDLE_ROOM = 1 << 25  # bytes of all of them
 _MOST_WAITING = 4096  # bodies; beyond it, the oldest one ends for each new one,
 _SOON = 0.5  # if it waits for as many seconds: others arrive at once
-_TOGETHER = 2  # longest bodies for which there is room; reading one takes 0.1 s
 
 
 class Arrivals:
@@ -33,8 +32,9 @@ class Arrivals:
 
     def __init__(self, most: int, seconds: float):
         self._most, self._seconds = most, seconds
-        # Bytes that may still arrive, of bodies by whether they are long.
-        self._room = {False: _MIDDLE_ROOM, True: _TOGETHER * most}
+        # Bytes that may still arrive, of bodies by whether they are long. There is room
+        # for one of the longest, as parsing it holds up all others for 0.2 s.
+        self._room = {False: _MIDDLE_ROOM, True: most}
         # Tasks that wait for a body, the oldest first, and since when.
         self._waiting: dict[Any, float] = {}
         self.slow = 0

@@ -102,11 +102,7 @@ class DecisionLog:
         self.feedback = Rotating(feedback, "feedback", rows, seconds)
 
     def rotate_if_due(self) -> list[str]:
-        """End the files that have their size or age; waits for the disk.
-
-        Returns:
-          What went wrong.
-        """
+        """End the files that have their size or age, and return what went wrong."""
         found = self.decisions.rotate_if_due(), self.feedback.rotate_if_due()
         return [each for each in found if each]
 

@@ -44,8 +44,7 @@ class Endpoints:
         batches: Callable[[Any], Batches],
         parent: str,
     ):
-        self._parent = parent
-        self.models, self.log = models, log
+        self.models, self.log, self._parent = models, log, parent
         self._work = Acting(models, log)
         self._acting = batches(self._work.act)
         self._predicting = batches(self._work.predict)
@@ -90,9 +89,7 @@ class Endpoints:
         asked = bodies.parse(body)
         path = asked.get("export")
         if asked.keys() != {"export"} or not isinstance(path, str) or not path:
-            raise Refused(
-                422, 'expected {"export": "<folder on the server\'s machine>"}'
-            )
+            raise Refused(422, 'expected {"export": "<folder of the server>"}')
         await self.models.load(below(self._parent, path))
         return await self.model(b"")
 

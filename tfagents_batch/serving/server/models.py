@@ -21,7 +21,6 @@ from tfagents_batch.serving.server.refused import Refused
 
 NICE = 10  # of the thread that loads; the event loop gets the processor first
 SLOW_SECONDS = 0.002  # of a run on the parity rows, above which it needs a thread
-
 _OF_A_DECISION = ("action", "sample", "propensity", "log_density")
 
 
@@ -156,6 +155,6 @@ class Models:
 
 
 def _be_nice() -> None:
-    """Lower the priority of this thread, which Linux can do for each thread."""
+    """Lower the priority of this thread, as Linux can."""
     with contextlib.suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

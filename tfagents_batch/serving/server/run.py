@@ -7,12 +7,12 @@ same export. When the supervisor dies, the worker ends in order.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import multiprocessing
 import os
 import resource
+import signal
 import socket
 import ssl
 from collections.abc import Callable
@@ -32,10 +32,7 @@ _MEMORY = "narenas:1,dirty_decay_ms:500,muzzy_decay_ms:0,background_thread:true"
 _LOGGING = {
     "formatters": {"line": {"format": "%(levelname)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "loggers": {
-        # Repeats errors of the system, such as "too many open files", without an end.
-        "_granian": {"handlers": ["stderr"], "propagate": False},
-    },
+    "loggers": {"_granian": {"handlers": ["stderr"], "propagate": False}},
 }
 
 
@@ -60,23 +57,23 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         raise UserError(
             f'the server needs Granian ({error}); pip install "tfagents_batch[serve]"'
         ) from error
-    port = _free_port(settings.host, settings.port)
+    host, port = _free_address(settings.host, settings.port)
     secure = bool(settings.tls_certificate)
     protocol = "https" if secure else "http"
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     receiver, sender = multiprocessing.Pipe(duplex=False)
     load = functools.partial(
         _load,
         settings=settings,
         say=say,
-        address=f"{protocol}://{host}:{port}",
+        address=f"{protocol}://{shown}:{port}",
         sender=sender,
         current=multiprocessing.Array(ctypes.c_char, _PATH_BYTES),
     )
     try:
         server = MPServer(
             "",  # ``load`` returns the application
-            settings.host,
+            host,
             port,
             interface=constants.Interfaces.RSGI,
             http=constants.HTTPModes.http1,
@@ -99,6 +96,9 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             f"--tls_certificate={settings.tls_certificate} and "
             f"--tls_key={settings.tls_key} cannot be used: {error}; expected PEM files"
         ) from error
+    # A worker that is stopped before it is ready ends at once.
+    default = functools.partial(signal.signal, signal.SIGTERM, signal.SIG_DFL)
+    os.register_at_fork(after_in_child=default)
     server.serve(target_loader=load, wrap_loader=False)
     if receiver.poll():  # the worker could not start
         raise receiver.recv()
@@ -111,8 +111,8 @@ def _load(**arguments: Any) -> Any:
     return worker.load(**arguments)
 
 
-def _free_port(host: str, port: int) -> int:
-    """Return a port where this machine can listen; Granian opens it by itself."""
+def _free_address(host: str, port: int) -> tuple[str, int]:
+    """Return an address where this machine can listen; Granian opens it by itself."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -124,15 +124,14 @@ def _free_port(host: str, port: int) -> int:
                 f"the server cannot listen on {host}:{port}: "
                 f"{error.strerror or error}; pass another --port or --host"
             ) from error
-        return probe.getsockname()[1]
+        return probe.getsockname()[:2]
 
 
 def _connections() -> int:
     """Return how many connections there may be, and raise the limit of open files."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    found, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if found == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS
-    return max(1, min(MOST_CONNECTIONS, found - _OTHER_FILES))
+    files = MOST_CONNECTIONS + _OTHER_FILES
+    if most != resource.RLIM_INFINITY:
+        files = min(files, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    return max(1, files - _OTHER_FILES)

@@ -44,12 +44,7 @@ class Settings:
 
 
 def check(settings: Settings) -> None:
-    """Refuse settings that cannot be served.
-
-    Raises:
-      UserError: for no export, for an open address without a token, for one token with
-        both rights, and for a certificate without a key.
-    """
+    """Refuse settings that cannot be served with a UserError."""
     if not settings.export:
         raise UserError("no export is given; pass --export=<folder of an export>")
     if not settings.token and not is_loopback(settings.host):

@@ -25,7 +25,6 @@ from tfagents_batch.serving.server.settings import Settings
 TICK_SECONDS = 1.0  # between looks at slow bodies and at files that end
 _SWITCH_SECONDS = 0.001  # until a thread that loads an export lets go of Python
 _STOP_SECONDS = 5.0  # in which requests may end after a stop
-_ENDED_SECONDS = 60  # in which the supervisor ends a worker that could not start
 
 
 def load(
@@ -45,9 +44,7 @@ def load(
       current: memory that is shared with the supervisor and all workers: the folder of
         the export that the worker before this one served last.
     """
-    # Until Granian handles it, a signal ends the process at once. Ctrl-C, which a
-    # terminal sends to all processes, ends the supervisor, and that ends this one.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # A terminal sends Ctrl-C to all processes; the supervisor ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.ExitStack() as stack:
         try:
@@ -56,7 +53,7 @@ def load(
             sender.send(error)
             supervisor = multiprocessing.parent_process()
             os.kill(supervisor.pid, signal.SIGTERM)
-            supervisor.join(_ENDED_SECONDS)
+            supervisor.join(60)  # it ends this process
             raise
         return Worker(app, say, address, stack.pop_all())
 
