@@ -30,7 +30,7 @@ EXTRAS = {
         "onnxruntime>=1.20",
         "tf2onnx==1.17.0",
     ],
-    "serve": ["onnxruntime>=1.20", "uvicorn[standard]>=0.34"],
+    "serve": ["granian[uvloop]>=2.8,<3", "onnxruntime>=1.20"],
     "tune": ["optuna>=4"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],

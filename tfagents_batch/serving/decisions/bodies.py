@@ -8,9 +8,9 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import LARGEST_NUMBER
+from tfagents_batch.serving.decisions import rows
+from tfagents_batch.serving.decisions.observations import Decision, Reader
 from tfagents_batch.serving.inputs import finite, memory
-from tfagents_batch.serving.server import rows
-from tfagents_batch.serving.server.observations import Decision, Reader
 from tfagents_batch.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.
@@ -33,6 +33,7 @@ _FEEDBACK = {
 }
 _EXACT = 2**53  # from here on, floats have lost digits
 _LARGEST = sys.float_info.max
+_MOST_LISTS = 500_000  # also objects; an empty one takes 3 bytes, and 64 in memory
 _LONGEST = 200  # characters of an id
 TOO_DEEP = "lists or objects are nested too deeply; send flat ones"
 
@@ -43,6 +44,12 @@ def parse(body: bytes) -> dict[str, Any]:
     Raises:
       UserError: if it is none.
     """
+    count = body.count(b"[") + body.count(b"{")
+    if count > _MOST_LISTS:
+        raise UserError(
+            f"the body has {count:,} lists and objects; expected at most "
+            f"{_MOST_LISTS:,}: send several requests"
+        )
     try:
         found = json.loads(body.decode())
     except ValueError as error:  # also for text that is not UTF-8
