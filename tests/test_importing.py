@@ -136,6 +136,11 @@ tf.function(lambda x: 2 * x, jit_compile=True)(tf.ones([3]))
     assert stderr_of(script) == ""
 
 
+def test_keras_imports_tensorflow_without_its_messages_after_the_package():
+    script = "import tfagents_batch; import keras; keras.ops.ones([3])"
+    assert stderr_of(script) == ""
+
+
 def test_only_messages_of_others_are_written_after_the_import(monkeypatch, capfd):
     monkeypatch.delitem(sys.modules, "tensorflow")
     lines = b"I0000 00:00:1.5 1 a.cc:1] x\nWarning: from another package\n"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 importing.prefer_onednn()
 importing.hide_messages()
+importing.import_quietly()
 importing.send_nothing()
 importing.draw_without_display()
 

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import faulthandler
 import gc
+import importlib.machinery
 import os
 import platform
 import re
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from tfagents_batch.errors import UserError
 
@@ -58,16 +60,50 @@ def hide_messages() -> None:
             getattr(library, _SET_LEVEL)(_FATAL)
 
 
+class _Quietly:
+    """Finder that lets the first import of TensorFlow be ``without_messages``.
+
+    TensorFlow may be imported by Keras, or by the user, before anything of this package
+    needs it.
+    """
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """Return the spec of TensorFlow; None for all other modules."""
+        if name != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def quietly(module):
+                with without_messages(begun=True):
+                    load(module)
+
+            spec.loader.exec_module = quietly
+        return spec
+
+
+def import_quietly() -> None:
+    """Let the first import of TensorFlow by anybody be ``without_messages``."""
+    if "tensorflow" not in sys.modules:
+        sys.meta_path.insert(0, _Quietly())
+
+
 @contextlib.contextmanager
-def without_messages() -> Iterator[None]:
+def without_messages(begun: bool = False) -> Iterator[None]:
     """Import TensorFlow without its lines about the machine.
 
     ``hide_messages`` has no effect on what TensorFlow's libraries write while they are
     loaded (measured with 2.21). So stderr is a file meanwhile; lines of others are
     written afterwards, and all lines if the import fails.
+
+    Args:
+      begun: whether the import of TensorFlow has begun.
     """
     files = None
-    if "tensorflow" not in sys.modules and os.environ["TF_CPP_MIN_LOG_LEVEL"] != "0":
+    loads = begun or "tensorflow" not in sys.modules
+    if loads and os.environ["TF_CPP_MIN_LOG_LEVEL"] != "0":
         # stderr may be closed, or there is no folder for temporary files.
         with contextlib.suppress(OSError):
             files = tempfile.TemporaryFile(), os.dup(2)  # noqa: SIM115

@@ -66,9 +66,12 @@ def test_a_script_is_short_and_says_how_to_run_it(name):
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_has_no_outputs(name):
+def test_a_notebook_has_outputs_of_one_run_from_top_to_bottom(name):
     cells = [cell for cell in notebook(name) if cell["cell_type"] == "code"]
-    assert all(not (x["outputs"] or x["execution_count"]) for x in cells)
+    assert [x["execution_count"] for x in cells] == [*range(1, len(cells) + 1)]
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert outputs and not [x for x in outputs if x["output_type"] == "error"]
+    assert "/tmp/" not in json.dumps(outputs)
 
 
 def test_every_example_is_on_the_page():

@@ -69,6 +69,7 @@ def test_rows_for_evaluation_are_scored_by_their_gain(data):
     report = reporter(data)(0)
     found = report.metrics()
     assert report.score == found["actions/gain"] - found["actions/gain_error"]
+    assert report.measure == "score (actions/gain - actions/gain_error)"
 
 
 ENDS = "terminated", "truncated", "final_state_features", "final_possible_actions"
@@ -104,6 +105,7 @@ def test_behavior_cloning_has_probabilities_and_no_values(data):
     assert sum(shares) == pytest.approx(1)
     # The mean probability of the logged actions; not trained, all are about the same.
     assert report.score == pytest.approx(0.5, abs=0.01)
+    assert report.measure == "mean probability of logged actions"
     np.testing.assert_allclose(found["propensities/logged/left"], 0.5)
 
 
@@ -121,6 +123,7 @@ def test_rows_with_box_actions_have_td_errors_returns_and_densities(name, box_da
     if name == "bc":
         assert set(found) == {"actions/log_density"}
         assert report.score == found["actions/log_density"]
+        assert report.measure == "mean log density of logged actions"
         return
     columns = evaluation_rows(box_data)
     assert len(found["td_loss"]) == len(found["eval_td_loss"]) == len(columns["reward"])

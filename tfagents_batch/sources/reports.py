@@ -28,11 +28,12 @@ class Report(NamedTuple):
     Attributes:
       values: metrics by name, see ``row_metrics``.
       score: what is better in a checkpoint, see ``_score``. NaN if it is unknown.
+      measure: what the score is, in words.
     """
 
     values: Metrics
     score: float
-    measure = "score"
+    measure: str = "score (actions/gain - actions/gain_error)"
     mean_return = math.nan  # there are no episodes
 
     def metrics(self) -> Metrics:
@@ -90,8 +91,10 @@ class Reporter:
             return Report(metrics, _score(metrics))
         # Without values, what imitates the logged actions best is better.
         if self._names:
-            return Report(metrics, row_metrics.probability_of_logged(rows, found))
-        return Report(metrics, metrics["actions/log_density"])
+            score = row_metrics.probability_of_logged(rows, found)
+            return Report(metrics, score, "mean probability of logged actions")
+        score = metrics["actions/log_density"]
+        return Report(metrics, score, "mean log density of logged actions")
 
     def _assessed(
         self, columns: Columns, stop: Callable[[], bool]

@@ -38,7 +38,7 @@ def test_counts_are_compact(number, text):
     assert count(number) == text
 
 
-def test_plain_lines_come_after_3_seconds_and_then_every_5():
+def test_plain_lines_come_after_3_seconds_and_then_every_4():
     stream, clock = io.StringIO(), Clock()
     printed = []
     with Console(1000, stream, clock=clock) as console:
@@ -48,8 +48,8 @@ def test_plain_lines_come_after_3_seconds_and_then_every_5():
             console.update(10 * second, {})
             if stream.tell() > before:
                 printed.append(second)
-    assert printed == [3, 8, 13, 18, 23, 28]
-    assert len(stream.getvalue().splitlines()) == 7  # and one at the end
+    assert printed == [3, 7, 11, 15, 19, 23, 27]
+    assert len(stream.getvalue().splitlines()) == 8  # and one at the end
 
 
 def lines(total, *updates, **options):

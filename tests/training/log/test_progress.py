@@ -15,14 +15,14 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_pipe_gets_a_line_after_3_and_then_every_5_seconds():
+def test_a_pipe_gets_a_line_after_3_and_then_every_4_seconds():
     stream, clock = io.StringIO(), Clock()
     with progress.shown(stream, clock) as tell:
         for second in range(10):
             clock.now = second
             tell(second / 10, "reading rows")
     assert stream.getvalue() == (
-        " 30%  reading rows  0:00:03 elapsed\n 80%  reading rows  0:00:08 elapsed\n"
+        " 30%  reading rows  0:00:03 elapsed\n 70%  reading rows  0:00:07 elapsed\n"
     )
 
 

@@ -23,7 +23,7 @@ from tfagents_batch.training.log.ticker import Ticker
 REFRESH_SECONDS = 0.1  # shortest time between two updates of the bar
 TICK_SECONDS = 0.5  # longest one
 FIRST_LINE_SECONDS = 3.0
-LINE_SECONDS = 5.0
+LINE_SECONDS = 4.0
 _RETURN = "episode/return_mean"
 _EVAL = "eval/return_mean"
 
@@ -41,7 +41,7 @@ class Console:
             console.message("saved")
 
     A thread shows it too, with what takes long now (``status``). On a terminal it is a
-    progress bar. Elsewhere it prints a line after 3 seconds and then every 5 seconds.
+    progress bar. Elsewhere it prints a line after 3 seconds and then every 4 seconds.
     If the stream breaks, nothing more is written to it.
 
     Args:

@@ -18,7 +18,7 @@ def shown(
     """Yield a function of the part that is done (0 to 1) and the current work.
 
     On a terminal it moves a bar. Elsewhere it prints a line after 3 seconds and then
-    every 5 seconds, or leaves that to the line of ``starting``.
+    every 4 seconds, or leaves that to the line of ``starting``.
 
     Args:
       stream: output stream; stderr if None.

@@ -19,7 +19,7 @@ from tfagents_batch.training.log.ticker import Ticker
 REASON = "the first start compiles for about 20 s, later ones are faster"
 FIRST = f"starting; {REASON}"
 _TERMINAL, _LINES = 0.5, 4.0  # seconds between two lines
-_FIRST = 1.5  # seconds before the first one; on a terminal it is there at once
+_FIRST = 1.0  # seconds before the first one; on a terminal it is there at once
 
 _open: list[_Line] = []  # at most one
 
