@@ -15,6 +15,7 @@ from tfagents_batch.offline.sql import literal
 from tfagents_batch.offline.table_reader import EVALUATE, Columns, Partition
 
 Origin = Literal["unseen", "no rows", "unknown", "stated"]
+"""What is known of the rows that judge a policy, see ``Judges``."""
 
 
 class Extent(NamedTuple):
@@ -53,9 +54,9 @@ class Judges(NamedTuple):
 
     Attributes:
       where: SQL condition of the rows.
-      origin: what is known of them. "unseen": training has not seen them; "no rows":
-        training saw no logged rows at all; "unknown": training may have seen them;
-        "stated": of a function, whose user has to know.
+      origin: "unseen": training has not seen them; "no rows": training saw no logged
+        rows at all; "unknown": training may have seen them; "stated": of a function,
+        whose user has to know.
     """
 
     where: str
