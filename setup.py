@@ -17,7 +17,8 @@ EXTRAS = {
     "box2d": ["gymnasium[box2d]"],
     "envpool": ["envpool>=1.2"],
     "dm": ["dm-env>=1.6"],
-    "video": ["imageio-ffmpeg>=0.5", "pygame>=2.1.3"],
+    # Gymnasium chooses between pygame and pygame-ce, which install the same folder.
+    "video": ["imageio-ffmpeg>=0.5", "gymnasium[classic-control]"],
     "plot": ["matplotlib>=3.8"],
     "offline": ["duckdb>=2", "pyarrow>=18"],
     "ray": ["ray>=2.40"],
@@ -29,7 +30,7 @@ EXTRAS = {
         "onnxruntime>=1.20",
         "tf2onnx==1.17.0",
     ],
-    "serve": ["onnxruntime>=1.20", "uvicorn[standard]>=0.34"],
+    "serve": ["granian[uvloop]>=2.8,<3", "onnxruntime>=1.20"],
     "tune": ["optuna>=4"],
     "wandb": ["wandb>=0.17"],
     "mlflow": ["mlflow>=2.14"],

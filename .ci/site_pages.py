@@ -20,6 +20,7 @@ PAGES = (
     "examples/README.md",
 )
 LINK = re.compile(r"(?<!\!)\[([^\]]+)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
+UNLINKED = re.compile(r'title="(tfagents_batch[\w.]*\.[A-Z][a-z]\w*)"')
 IMAGE = re.compile(r"(!\[[^\]]*\]\()(?!\w+:)docs/")
 
 
@@ -60,6 +61,14 @@ def on_page_markdown(markdown, page, config, files):
 
     markdown = LINK.sub(replaced, markdown)
     return IMAGE.sub(r"\1", markdown) if outside else markdown
+
+
+def on_post_build(config):
+    """Refuse types of the package that signatures name and no page explains."""
+    pages = Path(config.site_dir, "reference").glob("*.html")
+    names = {name for page in pages for name in UNLINKED.findall(page.read_text())}
+    if names:
+        raise PluginError(f"no page of docs/reference has {', '.join(sorted(names))}")
 
 
 def _file(config, name):

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import glob
 import os
+import pathlib
 import re
 import signal
 import sys
@@ -38,6 +39,7 @@ _LASTING = re.compile(
     r"/dev/(urandom|null)|.*\.so[.\d]*|/sys/.*|/proc/.*|.*(events\.out\.tfevents).*|.*\.ttf"
     r"|.*/pym-.*"
 )
+_DEVICE_EVENTS = "15"  # NETLINK_KOBJECT_UEVENT
 
 
 def pytest_collection_finish(session):
@@ -112,7 +114,23 @@ def _descriptors() -> set[tuple[str, str]]:
             continue  # the descriptor of this listing
         if not _LASTING.fullmatch(target):
             found.add((path, target))
-    return found
+    if not any(target.startswith("socket:") for _, target in found):
+        return found
+    lasting = _device_sockets()
+    return {each for each in found if each[1] not in lasting}
+
+
+def _device_sockets() -> set[str]:
+    """Return the sockets that tell SDL, so pygame, about new input devices.
+
+    A picture of Gymnasium's classic control opens two, and they last.
+    """
+    try:
+        lines = pathlib.Path("/proc/net/netlink").read_text().splitlines()
+    except OSError:
+        return set()
+    rows = (line.split() for line in lines)
+    return {f"socket:[{row[-1]}]" for row in rows if row[1] == _DEVICE_EVENTS}
 
 
 def _extra(before: dict[str, set]) -> dict[str, set]:

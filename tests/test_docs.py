@@ -1,6 +1,5 @@
 """Tests that the documentation matches the code."""
 
-import ast
 import collections
 import dataclasses
 import pathlib
@@ -11,9 +10,11 @@ import typing
 import pytest
 
 import tfagents_batch as tfb
+from tests.install import extras
 from tests.support import brief
 from tfagents_batch import api, config
-from tfagents_batch.algorithms import dqn, ppo
+from tfagents_batch.__main__ import commands
+from tfagents_batch.algorithms import REGISTRY, dqn, ppo
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.metrics import Limit
 from tfagents_batch.training.diagnostics import alarms
@@ -60,6 +61,46 @@ def test_the_page_of_ppo_explains_every_metric_of_an_update():
     page = (ROOT / "docs/algorithms/ppo.md").read_text()
     for name in ppo.METRICS + ppo.KL_METRICS:
         assert f"`{name}`" in page, name
+
+
+ALGORITHM_PAGES = sorted(ROOT.glob("docs/algorithms/*.md"))
+
+
+@pytest.mark.parametrize("page", ALGORITHM_PAGES, ids=lambda page: page.stem)
+def test_the_page_of_an_algorithm_begins_with_a_command(page):
+    text = page.read_text()
+    name = "(?:config|algorithm)"
+    assert re.match(rf"# .+\n\n```\ntfagents-batch train --{name}=", text)
+    assert re.findall("^## (.+)", text, re.MULTILINE)[-1] == "References"
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_pages_name_every_algorithm(name):
+    kind = REGISTRY[name][1]
+    (page,) = [
+        page
+        for page in ALGORITHM_PAGES
+        for table in MARKER.findall(page.read_text())
+        if pkgutil.resolve_name(table) is kind
+    ]
+    assert re.search(rf"^\| .*`{name}`", (ROOT / "README.md").read_text(), re.MULTILINE)
+    for lists in ("README.md", "docs/index.md", "docs/reference/settings.md"):
+        assert f"algorithms/{page.name}" in (ROOT / lists).read_text(), lists
+
+
+def test_a_page_lists_every_command():
+    text = (ROOT / "docs/index.md").read_text()
+    part = text.partition("## Commands")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| \[?`(\w+)`", part, re.MULTILINE) == [*commands()]
+
+
+def test_all_pages_are_listed():
+    text = (ROOT / "docs/index.md").read_text()
+    listed = {*re.findall(r"\]\(([^)#]+)", text)}
+    pages = {x.relative_to(ROOT / "docs").as_posix() for x in ROOT.glob("docs/**/*.md")}
+    lists = "docs/decisions/README.md", "docs/reference/index.md"  # of other pages
+    folders = tuple(f"{pathlib.Path(x).parent.name}/" for x in lists)
+    assert {x for x in pages - listed if not x.startswith(folders)} == {"index.md"}
 
 
 PAGES = [
@@ -206,17 +247,12 @@ def test_blocks_that_read_files_are_run_by_tests_of_their_pages():
 
 
 def test_blocks_name_the_extras_that_they_need():
-    tree = ast.parse((ROOT / "setup.py").read_text())
-    (extras,) = [
-        ast.literal_eval(x.value)
-        for x in tree.body
-        if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "EXTRAS"
-    ]
+    known = {*extras.by_name()}
     for page, number, code in blocks():
         named = needs(code)[0]
         used = {extra for word, extra in EXTRAS.items() if word in code}
         used -= {"offline"} if WITHOUT_EXTRA in code else set()
-        assert named <= {*extras} and used == named, (page, number)
+        assert named <= known and used == named, (page, number)
 
 
 # ---- docs/watching.md explains metrics, events and alarms

@@ -4,10 +4,13 @@ import gc
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
+import tfagents_batch as tfb
 from tfagents_batch import importing
+from tfagents_batch.errors import UserError
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -31,6 +34,36 @@ def test_a_hidden_package_seems_not_installed_inside_the_context(monkeypatch):
     import colorsys
 
     assert colorsys and present is gc
+
+
+@pytest.mark.parametrize("name", ["jax", "torch", "numpy"])
+def test_another_keras_backend_is_an_error_that_names_the_setting(name, monkeypatch):
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
+    monkeypatch.setenv("KERAS_BACKEND", name)
+    with pytest.raises(UserError, match=rf"KERAS_BACKEND is '{name}'; expected 'tens"):
+        tfb.train  # noqa: B018
+    assert tfb.UserError is UserError  # by which it is caught
+
+
+def test_keras_that_was_imported_with_another_backend_is_an_error(monkeypatch):
+    backend = types.SimpleNamespace(backend=lambda: "jax")
+    monkeypatch.setitem(sys.modules, "keras", types.SimpleNamespace(config=backend))
+    with pytest.raises(UserError, match="Keras was imported with 'jax'"):
+        tfb.train  # noqa: B018
+
+
+def test_a_backend_in_keras_json_is_not_used_and_not_passed_on(tmp_path):
+    (tmp_path / "keras.json").write_text('{"backend": "jax"}')
+    code = (
+        "import os, tfagents_batch as tfb; tfb.train; import keras; "
+        "print(keras.backend.backend(), os.environ.get('KERAS_BACKEND'))"
+    )
+    environment = os.environ | {"KERAS_HOME": str(tmp_path)}
+    environment.pop("KERAS_BACKEND", None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.stdout == "tensorflow None\n", done.stderr
 
 
 @pytest.mark.parametrize("chosen", [None, "0"])

@@ -9,6 +9,7 @@ Names are imported when first used: worker processes import this package too and
 never load TensorFlow.
 """
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING
 
@@ -93,11 +94,17 @@ __all__ = [
 ]
 
 
+def _keras(name: str):
+    """Return the context in which the module of a name is imported."""
+    needs = not name.endswith("Error")
+    return importing.keras_on_tensorflow() if needs else contextlib.nullcontext()
+
+
 if not TYPE_CHECKING:  # else every name would exist for type checkers
 
     def __getattr__(name: str):
         if name in _HOMES:
-            with importing.uncollected(), importing.without_messages():
+            with importing.uncollected(), importing.without_messages(), _keras(name):
                 return getattr(importlib.import_module(_HOMES[name]), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

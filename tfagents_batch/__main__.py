@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import runpy
 import sys
+import traceback
 from pathlib import Path
 
 import tfagents_batch
@@ -12,7 +13,7 @@ from tfagents_batch import suggest
 
 _FOLDER = Path(__file__).parent / "scripts"
 _NOT_COMMANDS = ("__init__", "command_line")
-_USAGE = 64  # exit status of a wrong command line, as of the commands
+_USAGE, _CRASH = 64, 70  # exit statuses, as of the commands
 
 
 def main() -> None:
@@ -30,9 +31,13 @@ def main() -> None:
     sys.argv = [sys.argv[0], *rest]
     if not sys.flags.safe_path:
         sys.path.append("")  # for --env=module:Class; last, as a folder may be a run
-    runpy.run_module(
-        f"tfagents_batch.scripts.{name}", run_name="__main__", alter_sys=True
-    )
+    try:
+        runpy.run_module(
+            f"tfagents_batch.scripts.{name}", run_name="__main__", alter_sys=True
+        )
+    except Exception:  # before ``command_line.run``, such as a package that is broken
+        traceback.print_exc()
+        sys.exit(_CRASH)
 
 
 def commands() -> dict[str, str]:

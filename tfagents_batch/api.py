@@ -255,6 +255,7 @@ def train(
             origin = warm_start.begin(experiment, init_from, which)
             events.append({"kind": runs.STARTED_FROM, **origin})
             facts[runs.STARTED_FROM] = origin
+            facts[runs.TRAINING_ROWS] += runs.training_rows(init_from)
         root, seed = logdir or "logs", resolved.seed
         training_run.check(experiment, profile)
         folder = runs.create(root, name, seed, text, facts=facts)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
+
+_STORAGE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO
 
 
 class UserError(ValueError):
@@ -13,6 +17,22 @@ class UserError(ValueError):
     """
 
     ag_pass_through = True  # otherwise AutoGraph replaces it by a StagingError
+
+
+def is_of_storage(error: BaseException) -> bool:
+    """Return whether a disk caused an error, which other libraries say by text only."""
+    return any(os.strerror(number) in str(error) for number in _STORAGE)
+
+
+def no_folder(folder: os.PathLike | str, error: OSError, flag: str) -> Exception:
+    """Return the error to raise where a folder cannot be created.
+
+    It is a UserError if the path itself cannot be that of a folder.
+    """
+    text = f"cannot create the folder {folder}: {error.strerror}"
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        return UserError(f"{text}; pass a {flag} that is a writable folder")
+    return SaveError(f"{text}; make room, or pass a {flag} that is a writable folder")
 
 
 def first_line(error: BaseException) -> str:

@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from tfagents_batch.errors import UserError
+
 # absl::SetMinLogLevel in TensorFlow 2.21.
 _SET_LEVEL = "_ZN4absl12lts_2025081414SetMinLogLevelENS0_18LogSeverityAtLeastE"
 _FATAL = 3
@@ -153,6 +155,33 @@ def draw_without_display() -> None:
         return
     for name in _DRIVERS:
         os.environ.setdefault(name, "dummy")
+
+
+@contextlib.contextmanager
+def keras_on_tensorflow() -> Iterator[None]:
+    """Import Keras on the TensorFlow backend, even if keras.json names another one.
+
+    Raises:
+      UserError: if ``KERAS_BACKEND`` or an imported Keras is of another one.
+    """
+    if "keras" in sys.modules:
+        found, where = sys.modules["keras"].config.backend(), "Keras was imported with"
+    else:
+        found, where = os.environ.get("KERAS_BACKEND"), "KERAS_BACKEND is"
+    if found not in (None, "", "tensorflow"):
+        raise UserError(
+            f"{where} {found!r}; expected 'tensorflow', on which all networks run: set "
+            "KERAS_BACKEND=tensorflow, or unset it"
+        )
+    before = os.environ.get("KERAS_BACKEND")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    try:
+        yield
+    finally:  # environments in workers have their own Keras
+        if before is None:
+            del os.environ["KERAS_BACKEND"]
+        else:
+            os.environ["KERAS_BACKEND"] = before
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from tfagents_batch.placement import Placement
 from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
 
 State = Any
+"""State of a batch of environments: a nest of tensors, which ``step`` uses up."""
 # In behavior: i64 [T, B], the version of the policy that acted.
 VERSION = "version"
 
@@ -616,6 +617,8 @@ class Experience(Protocol):
       remote_plan(run, parts) -> RemotePlan: how the workers of a pool collect instead,
         each in one of ``parts`` equal parts of the environments; raises UserError for a
         setting that means nothing there. A pool refuses a source without it.
+      training_rows() -> dict: which logged episodes a run sees, by which its policy is
+        not judged; see ``offline.evaluation.seen``.
       names() -> (actions, features): names of the actions and ids of the features of
         logged rows; raises UserError if the rows cannot be read.
     """

@@ -64,8 +64,10 @@ class Median(NamedTuple):
     values: Any
 
 
-Metric = Any  # a scalar or vector, or a rule with its values
+Metric = Any
+"""A scalar, a vector, or a rule such as ``Mean`` with its values."""
 Metrics = dict[str, Metric]
+"""Metrics by their log names: scalars, histograms, or rules such as ``Mean``."""
 RULES = Mean, Sum, Min, Max, Median
 _JOIN = {Mean: tf.add, Sum: tf.add, Min: tf.minimum, Max: tf.maximum}
 _EMPTY = {Min: np.inf, Max: -np.inf, Median: np.nan}

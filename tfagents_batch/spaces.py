@@ -72,6 +72,11 @@ def leaves(space: gymnasium.Space, path: tuple[str | int, ...] = ()) -> list[Lea
     return [leaf for key, child in children for leaf in leaves(child, (*path, key))]
 
 
+def has_box(space: gymnasium.Space) -> bool:
+    """Return whether a space is a Box, or a Dict or Tuple with one."""
+    return any(isinstance(leaf.space, gs.Box) for leaf in leaves(space))
+
+
 def _refuse_entries(space: gs.Dict) -> None:
     """Refuse entries that are not supported, and say how to leave them out."""
     faults = {}

@@ -12,6 +12,7 @@ import gymnasium
 import tensorflow as tf
 
 Nest = Any
+"""A tensor, or a dict, a tuple or a NamedTuple of nests."""
 
 
 class TimeStep(NamedTuple):

@@ -46,7 +46,8 @@ async def _load(work: Load, requests: list[bytes]) -> dict[str, Any]:
     errors: list[str] = []
     clients = []
     for number in range(work.clients):
-        client = _Client(requests, number, answers, errors)
+        pause = work.clients / work.rate if work.rate else 0.0
+        client = _Client(requests, number, pause, answers, errors)
         await loop.create_connection(lambda client=client: client, work.host, work.port)
         clients.append(client)
     start, cpu = time.perf_counter(), time.process_time()
@@ -76,8 +77,15 @@ async def _load(work: Load, requests: list[bytes]) -> dict[str, Any]:
 class _Client(asyncio.Protocol):
     """A client on its connection, which appends seconds of answers, and errors."""
 
-    def __init__(self, requests: list[bytes], number: int, answers: list, errors: list):
-        self._requests, self._next = requests, number
+    def __init__(
+        self,
+        requests: list[bytes],
+        number: int,
+        pause: float,
+        answers: list,
+        errors: list,
+    ):
+        self._requests, self._next, self._pause = requests, number, pause
         self._answers, self._errors, self._data = answers, errors, b""
         self.active, self._closing = True, False
 
@@ -106,6 +114,13 @@ class _Client(asyncio.Protocol):
             self._answers.append(time.perf_counter() - self._start)
         else:
             self._errors.append(data[:300].decode(errors="replace"))
+        later = self._start + self._pause - time.perf_counter()
+        if self.active and later > 0:
+            asyncio.get_running_loop().call_later(later, self._send_if_active)
+        elif self.active:
+            self.send()
+
+    def _send_if_active(self) -> None:
         if self.active:
             self.send()
 

@@ -16,4 +16,5 @@ class Load:
     path: str = "/v1/act"
     numbers: int = 4  # of an observation
     warm_up_seconds: float = 1.0
+    rate: float = 0.0  # requests a second of all clients at most; 0 for no limit
     seed: int = 1

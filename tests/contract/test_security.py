@@ -84,6 +84,12 @@ PROMISES: dict[str, tuple[str, ...]] = {
         f"{APP}::test_changing_the_export_is_a_right_of_its_own",
         f"{APP}::test_errors_do_not_tell_which_paths_exist",
     ),
+    "Size, time and memory of requests are bounded (limits)": (
+        "tests/serving/test_server.py::test_a_slow_body_is_408_and_holds_up_no_other",
+        "tests/serving/test_server.py::test_a_slow_head_ends_its_connection",
+        "tests/serving/test_server.py::test_a_body_of_ten_megabytes_is_413",
+        "tests/serving/test_attacks.py::test_an_attack_takes_no_memory_and_no_answers",
+    ),
     # pools
     "Ray and Spark on one machine listen on 127.0.0.1": (
         "tests/distribute/test_loopback.py::"
@@ -105,7 +111,7 @@ ADVICE = {
     "Whoever can change the folder can change the hash too",
     "ONNX Runtime, TensorFlow or LiteRT reads the model, so load models of strangers "
     "only as far as you trust these readers",
-    "It has no TLS: put a proxy before it (more)",
+    "In a network, use TLS, its own or a proxy's (more)",
     "both engines pickle what they carry, which runs code of the sender in both "
     "directions",
     "Use them in a network of your own",

@@ -268,6 +268,16 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("pool", [SparkPool(workers=1), RayPool(workers=1)])
+def test_episodes_without_a_time_limit_are_refused_before_the_engine_starts(
+    local, pool, tmp_path
+):
+    options = {"rollout": {"episodes": 2}, "num_envs": 2, "eval_every": 0, "steps": 9}
+    with pytest.raises(UserError, match=r"no common time limit.*give them one"):
+        tfb.train("ppo", env=Counting, pool=pool, logdir=tmp_path, **options)
+    assert not local
+
+
 @pytest.mark.parametrize("text", WRONG)
 def test_what_cannot_be_is_said_before_anything_starts(local, text, tmp_path):
     options = {"algorithm": "ppo", "env": counting, "eval_every": 0} | WRONG[text]

@@ -2,7 +2,11 @@
 
 import importlib.util
 import json
+import os
 import socket
+import subprocess
+import sys
+import tempfile
 import time
 from unittest import mock
 
@@ -63,10 +67,19 @@ if __name__ == "__main__":
 """
 
 
-def test_actors_that_are_killed_or_stopped_are_replaced(tmp_path):
+@pytest.fixture
+def folder():
+    """Return a folder for temporary files whose name is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="t") as found:
+        yield found
+
+
+def test_actors_that_are_killed_or_stopped_are_replaced(folder, tmp_path):
     (tmp_path / "marks").mkdir()
     begin = time.time()
-    done = python.run(FAULTS, tmp_path / "marks", timeout=240)
+    env = os.environ | {"TMPDIR": folder}
+    done = python.run(FAULTS, tmp_path / "marks", timeout=240, env=env)
+    assert os.listdir(folder) == []  # nothing of Ray is left
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["step"] >= 1024 and found["lag"] == 0
     reasons = sorted(event["reason"] for event in found["events"])
@@ -78,6 +91,39 @@ def test_actors_that_are_killed_or_stopped_are_replaced(tmp_path):
         assert marker not in " ".join(process.info["cmdline"] or ())
         if process.info["create_time"] > begin:
             assert process.info["name"] not in ("raylet", "gcs_server")
+
+
+STARTED = """
+import json, sys
+import psutil
+from tfagents_batch.distribute import ray_session
+
+with ray_session.session(None, 1) as ray:
+    class Actor:
+        def alive(self):
+            return True
+
+    actor = ray.remote(Actor).remote()
+    ray.get(actor.alive.remote())
+    children = psutil.Process().children(recursive=True)
+    print(json.dumps({x.pid: x.name() for x in children}), flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_nothing_of_a_local_ray_outlives_a_killed_learner(folder):
+    command = [sys.executable, "-c", STARTED]
+    env = os.environ | {"TMPDIR": folder}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=env, **pipes) as learner:
+        names = json.loads(learner.stdout.readline())
+        processes = [psutil.Process(int(x)) for x in names]
+        assert os.listdir(folder)
+        learner.kill()
+    assert {"raylet", "ray::Actor", "ray::DashboardAgent"} <= {*names.values()}
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    assert not alive, [names[str(x.pid)] for x in alive]
+    assert os.listdir(folder) == []
 
 
 @pytest.mark.slow
@@ -147,6 +193,23 @@ def test_a_cluster_that_refuses_says_what_to_do(monkeypatch, error, advice):
         ray_session.session(f"127.0.0.1:{server.getsockname()[1]}", 1),
     ):
         pass
+
+
+def test_a_local_ray_that_does_not_start_is_one_line(monkeypatch, folder):
+    ray = ray_session.require()
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+
+    def init(**_):
+        raise RuntimeError("The current node timed out during startup.\nSee logs")
+
+    monkeypatch.setattr(ray, "init", init)
+    text = r"^Ray does not start on this machine \(.*The current.*startup\.\); see .*$"
+    with (
+        pytest.raises(UserError, match=text),
+        ray_session.session(None, 1),
+    ):
+        pass
+    assert os.listdir(folder) == []
 
 
 def test_a_full_memory_of_ray_is_one_line():

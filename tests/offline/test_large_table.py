@@ -31,6 +31,7 @@ def test_a_table_of_20_gb_is_learned_from_in_2_gb(tmp_path):
     (folder,) = tmp_path.glob("table/ds=*")
     known = json.loads((folder / "_manifest.json").read_text())
     (part,) = known["parts"]
+    del known["manifest_sha256"]
     # The same rows under many names, which need no room on the disk.
     copies = int(SIZE / part["bytes"]) + 1
     for i in range(1, copies):

@@ -1,3 +1,5 @@
+import hashlib
+
 import pytest
 
 from tests.offline import made
@@ -16,9 +18,16 @@ def test_a_manifest_describes_its_partition(tmp_path):
     summary, _ = logged.build(days("1", "2"), tmp_path, n_step=2)
     found = manifest.read(summary.folder)
     (part,) = found.pop("parts")
-    assert (summary.folder / part["name"]).stat().st_size == part["bytes"]
+    path = summary.folder / part["name"]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert part == {
+        "name": path.name,
+        "bytes": path.stat().st_size,
+        "rows": 6,
+        "sha256": digest,
+    }
     assert found.pop("engine").startswith("duckdb v")
-    assert len(found.pop("config_sha256")) == 64
+    assert len(found.pop("config_sha256")) == len(found.pop("manifest_sha256")) == 64
     config = found.pop("config")
     assert config["n_step"] == 2
     assert config["end_ds"] == "2026-01-02"

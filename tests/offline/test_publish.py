@@ -53,6 +53,74 @@ def test_an_error_of_saving_is_said_once(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".ds=2026-01-01",
+        ".ds=2026-01-01-old",
+        ".ds=2026-01-01-4711",
+        "ds=2025-12-31",
+        ".lock",
+        "notes.txt",
+    ],
+)
+def test_what_others_put_into_a_table_stays(tmp_path, name):
+    mine = tmp_path / name
+    if name.startswith((".ds", "ds")):
+        mine.mkdir()
+        mine = mine / "rows.jsonl"
+    mine.write_text("mine")
+    for number in (1, 2):
+        with publish.staging(tmp_path / f"ds={number}") as staged:
+            fill(staged, "new")
+    assert mine.read_text() == "mine"
+
+
+def test_two_processes_write_beside_each_other(tmp_path):
+    with publish.folder(tmp_path / "a") as one:
+        with publish.folder(tmp_path / "a") as other:
+            fill(other, "other")
+        fill(one, "one")  # the second one did not remove it
+    assert contents(tmp_path / "a") == {"one"}
+    assert [x.name for x in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_of_the_present_one_is_replaced(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    with publish.folder(pathlib.Path(".")) as staged:
+        fill(staged, "new")
+    assert contents(tmp_path / "a") == {"new"}
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    publish.file(path, b"old")
+    monkeypatch.setattr(publish, "_sync_files", lambda folder: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        publish.file(path, b"new")
+    assert path.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_link_to_a_file_stays_a_link(tmp_path):
+    path, link = tmp_path / "a", tmp_path / "b"
+    path.write_text("old")
+    link.symlink_to(path)
+    publish.file(link, b"new")
+    assert link.is_symlink() and path.read_text() == "new"
+
+
+def test_a_device_is_written_to():
+    publish.file(pathlib.Path("/dev/null"), b"new")
+    assert not pathlib.Path("/dev/null").is_file()
+
+
+def test_a_file_that_cannot_be_written_is_a_save_error(tmp_path):
+    with pytest.raises(SaveError, match=r"a/b cannot be written: No such file"):
+        publish.file(tmp_path / "a" / "b", b"")
+
+
 def test_a_second_writer_is_refused(tmp_path):
     with publish.staging(tmp_path / "ds=1") as staged:
         fill(staged, "first")
@@ -75,6 +143,7 @@ KILLED = """if True:
     from tfagents_batch.offline import publish
 
     output, kill_at, swaps = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
+    write = getattr(publish, sys.argv[4])
     if not swaps:
         publish._swap = lambda one, other: False
     calls = 0
@@ -92,7 +161,7 @@ KILLED = """if True:
     shutil.rmtree = killing(shutil.rmtree)
     os.fsync = killing(os.fsync)
     publish._swap = killing(publish._swap)
-    with publish.staging(pathlib.Path(output) / "ds=1") as staged:
+    with write(pathlib.Path(output) / "ds=1") as staged:
         (staged / "new").touch()
         for name in ("part-0.parquet", "_manifest.json"):
             (staged / name).write_text("new")
@@ -100,9 +169,9 @@ KILLED = """if True:
 """
 
 
-def run(output, kill_at, swaps):
+def run(output, kill_at, swaps, write):
     return subprocess.run(
-        [sys.executable, "-c", KILLED, str(output), str(kill_at), str(swaps)],
+        [sys.executable, "-c", KILLED, str(output), str(kill_at), str(swaps), write],
         capture_output=True,
         text=True,
         timeout=60,
@@ -110,23 +179,26 @@ def run(output, kill_at, swaps):
     )
 
 
+@pytest.mark.parametrize("write", ["staging", "folder"])
 @pytest.mark.parametrize("swaps", [True, False])
-def test_a_process_killed_at_any_point_leaves_a_whole_partition(tmp_path, swaps):
+def test_a_process_killed_at_any_point_leaves_a_whole_folder(tmp_path, swaps, write):
     def start(name):
         with publish.staging(tmp_path / name / "ds=1") as staged:
             (staged / "old").touch()
             fill(staged, "old")
         return tmp_path / name
 
-    calls = int(run(start("counted"), 0, swaps).stdout)
+    calls = int(run(start("counted"), 0, swaps, write).stdout)
     assert calls >= 7
+    # Any partition repairs its table, and a folder is repaired by the same one.
+    again = "ds=2" if write == "staging" else "ds=1"
     seen = set()
     for number in range(1, calls + 1):
         output = start(f"{number}")
-        assert run(output, number, swaps).returncode == -signal.SIGKILL
+        assert run(output, number, swaps, write).returncode == -signal.SIGKILL
         if swaps:  # readers need no repair
             assert whole(output / "ds=1") in ("old", "new")
-        with pytest.raises(KeyError), publish.staging(output / "ds=2"):
+        with pytest.raises(KeyError), getattr(publish, write)(output / again):
             raise KeyError  # the next writer repairs, even if it fails
         seen.add(whole(output / "ds=1"))
         assert {x.name for x in output.iterdir()} == {".lock", "ds=1"}

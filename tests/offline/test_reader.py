@@ -13,7 +13,6 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
-from gymnasium import spaces
 
 from tests.offline import made
 from tfagents_batch.errors import UserError
@@ -252,6 +251,85 @@ def test_vectors_and_numbers_of_numpy_are_read():
     assert found["ds"] == "2026-01-02"
 
 
+WHOLE = {
+    "dicts": lambda rows: rows,
+    "numpy": lambda rows: [
+        each | {"mdp_id": np.float32(7), "action": np.float64(1)} for each in rows
+    ],
+    "pandas": pandas.DataFrame,
+    "arrow": pyarrow.Table.from_pylist,
+    "polars": lambda rows: collections.namedtuple("Frame", "to_arrow")(
+        lambda: pyarrow.Table.from_pylist(rows)
+    ),
+    "relation": lambda rows: duckdb.connect().from_arrow(
+        pyarrow.Table.from_pylist(rows)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_whole_floats_are_whole_numbers_in_all_kinds_of_data(kind):
+    row = {
+        "ds": datetime.datetime(2024, 3, 31, 23, 30, 0, 500000, datetime.UTC),
+        "mdp_id": 7.0,
+        "sequence_number": 3.0,
+        "state_features": [1.5],
+        "action": 1.0,
+        "reward": 1.0,
+        "possible_actions": [0.0, 1.0],
+        "terminated": 1.0,
+    }
+    (found,) = read(WHOLE[kind]([row]), "* EXCLUDE (file, row)")
+    expected = row | {
+        "ds": "2024-03-31 23:30:00.5",
+        "mdp_id": "7",
+        "sequence_number": 3,
+        "state_features": {0: 1.5},
+        "action": "1",
+        "possible_actions": ["0", "1"],
+        "terminated": True,
+    }
+    assert {name: x for name, x in found.items() if x is not None} == expected
+    with open_rows(WHOLE[kind]([row])) as rows:
+        assert rows.find_schema().actions == ("0", "1")
+
+
+def test_a_missing_value_makes_no_other_ids_in_pandas():
+    frame = pandas.DataFrame([made.row(mdp_id=7), made.row(mdp_id=8)])
+    frame["mdp_id"] = frame["mdp_id"].where(frame["mdp_id"] == 7)
+    assert frame["mdp_id"].dtype == "float64"
+    assert [row["mdp_id"] for row in read(frame)] == ["7", None]
+
+
+def test_keys_that_are_floats_are_ids():
+    row = made.row(state_features={7.0: 1.0, np.float32(8): 2.0, np.int64(9): 3.0})
+    assert read([row])[0]["state_features"] == {7: 1.0, 8: 2.0, 9: 3.0}
+    (found,) = read([made.row(state_features={7.5: 1.0})])
+    assert found["unread"] == {"state_features": '{"7.5":1.0}'}
+
+
+NAMES = "[none]", "{skip}", '["a"]', '{"a": 1}', "[", "null", '"quoted"', "it's {"
+
+
+def test_names_in_brackets_are_names_in_every_form(tmp_path):
+    given = [
+        made.row(action=x, possible_actions=NAMES, mdp_id=x, metrics={x: 1.0})
+        for x in NAMES
+    ]
+    for kind in (given, [made.write(tmp_path / "rows.jsonl", given)]):
+        with open_rows(kind) as rows:
+            columns = "action, mdp_id, possible_actions, map_keys(metrics), unread"
+            found = rows.fetch(f"SELECT {columns} FROM {rows.view} ORDER BY row")
+        assert found == [(x, x, [*NAMES], [x], None) for x in NAMES]
+
+
+@pytest.mark.parametrize("value", [{"a": 1.0}, ["a"], [], {}])
+def test_objects_and_lists_are_no_names_of_actions(value):
+    with open_rows([made.row(action=value)]) as rows:
+        ((action, unread),) = rows.fetch(f"SELECT action, unread FROM {rows.view}")
+    assert action is None and "action" in unread
+
+
 def test_actions_with_features_are_maps():
     (found,) = read(iter([made.parametric()]), mode="parametric")
     assert found["action"] == {100: 0.3, 101: 1.0}
@@ -456,55 +534,6 @@ def test_a_column_of_a_type_without_a_reading_is_an_error():
     rows = rows.drop_columns(["sequence_number"])
     with pytest.raises(UserError, match="sequence_number has the type TIMESTAMP"):
         open_rows(rows.append_column("sequence_number", times))
-
-
-# ---- Minari, in the interface of its documentation
-
-Episode = collections.namedtuple(
-    "Episode", "id observations actions rewards terminations truncations infos"
-)
-
-
-class Dataset:
-    """Dataset of one episode of two steps that is cut."""
-
-    def __init__(self, action_space, actions):
-        self.action_space = action_space
-        observations = {"pole": np.arange(6.0).reshape(3, 2), "cart": np.ones([3])}
-        self.episode = Episode(
-            *(4, observations, actions, np.float32([1, 2])),
-            *(np.array([False, False]), np.array([False, True]), {}),
-        )
-
-    def iterate_episodes(self, episode_indices=None):
-        yield self.episode
-
-
-def test_discrete_episodes_of_minari_are_rows():
-    dataset = Dataset(spaces.Discrete(3), np.array([2, 0]))
-    first, second = read(dataset)
-    assert first["mdp_id"] == "4" and first["action"] == "2"
-    assert first["state_features"] == {0: 0.0, 1: 1.0, 2: 1.0}
-    assert first["possible_actions"] == ["0", "1", "2"]
-    assert first["final_state_features"] is None and first["truncated"] is False
-    assert second["reward"] == 2 and second["truncated"] is True
-    assert second["final_state_features"] == {0: 4.0, 1: 5.0, 2: 1.0}
-    assert second["action_probability"] is None
-
-
-def test_continuous_episodes_of_minari_have_other_ids_for_actions():
-    dataset = Dataset(spaces.Box(-1, 1, (2,)), np.array([[0.5, 1], [0, 0]]))
-    first, _ = read(dataset, mode="continuous")
-    assert first["action"] == {3: 0.5, 4: 1.0}
-    with pytest.raises(UserError, match="pass mode='continuous'"):
-        open_rows(dataset)
-
-
-def test_a_name_of_minari_is_loaded(monkeypatch):
-    dataset = Dataset(spaces.Discrete(3), np.array([2, 0]))
-    module = collections.namedtuple("Module", "load_dataset")({"a-v0": dataset}.get)
-    monkeypatch.setitem(sys.modules, "minari", module)
-    assert len(read("minari:a-v0")) == 2
 
 
 def test_a_missing_package_is_one_line(monkeypatch):

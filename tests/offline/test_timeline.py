@@ -327,6 +327,37 @@ def test_an_episode_is_joined_across_days_into_the_last_partition(tmp_path):
     assert column(samples, "sequence_number_ordinal") == [1]
 
 
+@pytest.mark.parametrize(
+    ("end_ds", "share"), [(None, 0.5), ("2018-01-03", 0.5), (None, 0.3)]
+)
+def test_evaluations_have_no_episode_that_began_before_the_first_day(
+    tmp_path, end_ds, share
+):
+    """An episode has the rewards 1, 10 and 100; some began a day before start_ds."""
+    days = {"whole": ("02", "02", "03"), "part": ("01", "02", "03")}
+    found = [
+        row(k + 1, 10.0**k, "a", mdp_id=f"{name}{i}", ds=f"2018-01-{day}")
+        for name, each in days.items()
+        for i in range(20)
+        for k, day in enumerate(each)
+    ]
+    settings = {"start_ds": "2018-01-02", "end_ds": end_ds}
+    settings |= {"train_share": share, "eval_share": share}
+    summary, samples = logged.build(found, tmp_path, **settings)
+    kept = {x["mdp_id"] for x in samples if x["split"] == "eval"}
+    trained = {x["mdp_id"] for x in samples if x["split"] == "train"}
+    assert kept and not [x for x in kept if x.startswith("part")]
+    assert [x for x in trained if x.startswith("part")]
+    rows = summary.dropped["of episodes for evaluation that began before start_ds"]
+    left = rows // 2
+    assert left > 0
+    neither = summary.dropped["of episodes in neither share"]
+    assert (neither > 0) == (share < 0.5)
+    assert summary.read == summary.samples + rows + neither
+    (notice,) = (x for x in summary.notices if "start_ds" in x)
+    assert f"2018-01-02: {left}; they are left out" in notice
+
+
 def test_an_unknown_action_is_an_error_not_a_terminal_state(tmp_path):
     schema = Schema("discrete", ("a", "c"))
     with pytest.raises(UserError, match="1 row has an action that is none of a, c"):
@@ -626,6 +657,8 @@ def test_samples_are_shuffled_the_same_each_time(tmp_path):
         ({1: {"mdp_id": None}}, r"no mdp_id or no sequence_number: (<list>, row 2|/)"),
         ({1: {"terminated": True}}, "1 row has an end marker, terminated or truncated"),
         ({0: {"truncated": True}}, "only its last row may end an episode"),
+        ({1: {"final_state_features": {1: 2.0}}}, "1 row has an end marker, .*state"),
+        ({2: {"sequence_number": 2**63 - 1}}, "1 row has a sequence_number beyond"),
         ({1: {"action": "", "possible_actions": []}}, "before the last row"),
     ],
 )
@@ -656,3 +689,12 @@ def test_a_timeline_without_samples_is_refused(tmp_path):
 def test_rows_and_schema_of_two_modes_are_refused(tmp_path):
     with pytest.raises(UserError, match="the rows are discrete and the schema is cont"):
         logged.build(T15, tmp_path, schema=Schema("continuous"))
+
+
+@pytest.mark.parametrize("empty", [{}, None])
+def test_an_empty_final_state_is_none(tmp_path, empty):
+    rows = with_last(T15, truncated=True, final_state_features=empty)
+    rows = [{"final_state_features": {}} | each for each in rows]
+    summary, samples = logged.build(rows, tmp_path)
+    assert summary.dropped["last rows without a next row"] == 1
+    assert column(samples, "sequence_number") == [0, 2]

@@ -94,3 +94,12 @@ def test_an_extra_column_with_a_name_of_the_timeline_is_refused(tmp_path):
     found = [row | {"step": 1} for row in made.episode(3)]
     with pytest.raises(UserError, match="the extra column 'step' has the name of a"):
         logged.build(found, tmp_path, extra=("step",))
+
+
+@pytest.mark.parametrize("output", ["logs", "."])
+def test_rows_are_not_replaced_by_their_samples(tmp_path, output):
+    (tmp_path / "logs/ds=2026-01-01").mkdir(parents=True)
+    path = made.write(tmp_path / "logs/ds=2026-01-01/a.jsonl", made.episode(3))
+    with pytest.raises(UserError, match=r"holds .*a\.jsonl, which is read"):
+        logged.build(str(tmp_path / "logs"), tmp_path / output)
+    assert len(path.read_text().splitlines()) == 3

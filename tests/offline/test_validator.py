@@ -61,7 +61,6 @@ BROKEN = [
     ({"state_features": {"0": 1e300}}, "number_in_state_features"),
     ({"state_features": {"0": NAN}}, "number_in_state_features"),
     ({"state_features": {"0": 1, "3": INF}}, "number_in_state_features"),
-    ({"final_state_features": {"0": NAN}}, "number_in_final_state_features"),
     ({"metrics": {"click": NAN}}, "number_in_metrics"),
     ({"action_log_density": NAN}, "number_in_action_log_density"),
     ({"action": "wait"}, "impossible_action"),
@@ -94,6 +93,12 @@ def test_an_error_is_found_with_its_place(changes, rule, tmp_path):
         report.raise_for_errors()
 
 
+def test_numbers_of_a_final_state_are_finite():
+    rows = made.episode(3)
+    rows[-1]["final_state_features"] = {"0": NAN}
+    assert found(rows) == {"number_in_final_state_features": (ERROR, 1)}
+
+
 def test_every_row_counts_and_three_are_shown(tmp_path):
     rows = made.episode(10, reward=NAN)
     (finding,) = check(made.write(tmp_path / "a.jsonl", rows)).errors
@@ -120,6 +125,40 @@ def test_what_follows_an_end_marker_is_an_error():
     assert found(rows) == {"early_end": (ERROR, 1)}
 
 
+def test_a_final_state_before_the_last_row_is_an_error():
+    rows = made.episode(3)
+    rows[0]["final_state_features"] = {}  # none, as tables of columns write it
+    assert found(rows) == {}
+    rows[0]["final_state_features"] = {"0": 1}
+    assert found(rows) == {"early_end": (ERROR, 1)}
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 2**62 + 1])
+def test_a_sequence_number_that_cannot_be_added_to_is_an_error(number):
+    rows = [made.row(sequence_number=number), made.row(sequence_number=3)]
+    errors = found(rows)
+    assert errors["large_sequence_number"] == (ERROR, 1)
+    assert "sequence_gap" not in errors
+
+
+@pytest.mark.parametrize("name", ["possible_actions", "final_possible_actions"])
+def test_an_unknown_possible_action_is_an_error(name):
+    schema = Schema("discrete", ("send", "drop"), (0, 3), (), ("click", "send_cost"))
+    rows = made.episode(3)
+    rows[-1][name] = ["send", "drop", "sned"]
+    assert found(rows, schema=schema)["unknown_action"] == (ERROR, 1)
+
+
+def test_an_action_of_final_states_alone_is_an_error():
+    rows = made.episode(3)
+    rows[-1]["final_possible_actions"] = ["send", "sned", "dorp"]
+    (finding,) = check(rows).errors
+    assert (finding.rule, finding.count) == ("unknown_action", 2)
+    assert [each.value for each in finding.examples] == ["dorp", "sned"]
+    rows[-1]["final_possible_actions"] = ["send", None]
+    assert found(rows) == {"missing_final_possible_action": (ERROR, 1)}
+
+
 def test_the_reward_of_an_end_marker_is_lost():
     marker = {"sequence_number": 1, "action": "", "possible_actions": []}
     for lost in ({"reward": 1}, {"reward": 0, "metrics": {"click": 1}}):
@@ -134,6 +173,16 @@ def test_an_unknown_action_is_an_error():
     rows = [made.row(action="wait", possible_actions=["wait"], terminated=True)]
     errors = found(rows, "discrete", schema)
     assert errors["unknown_action"] == (ERROR, 1)
+
+
+def test_a_missing_action_is_not_also_an_unknown_one():
+    schema = Schema("discrete", ("send", "drop"), (0, 3), (), ("click", "send_cost"))
+    rows = made.episode(3)
+    del rows[0]["action"]
+    assert found(rows, "discrete", schema) == {"missing_action": (ERROR, 1)}
+    rows = made.episode(1, possible_actions=["send", "drop", None])
+    rule = "repeated_possible_action"  # it also names NULL
+    assert found(rows, "discrete", schema) == {rule: (ERROR, 1)}
 
 
 def test_another_schema_is_an_error_that_shows_the_difference():

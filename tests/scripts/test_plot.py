@@ -60,13 +60,29 @@ def test_compared_groups_are_lines_of_a_panel_for_each_metric(logs):
     }
 
 
-def test_thresholds_are_in_the_legend(logs, tmp_path, monkeypatch):
+def draw(monkeypatch, logs, out, *flags):
+    """Return the figure that is drawn."""
     pyplot = pytest.importorskip("matplotlib.pyplot")
     drawn = []
     monkeypatch.setattr(pyplot, "close", drawn.append)
-    out = tmp_path / "x.png"
-    assert plot.main([f"--logdir={logs}", f"--out={out}", "--threshold=2,-3.5"]) == 0
-    axes = drawn[0].axes
+    assert plot.main([f"--logdir={logs}", f"--out={out}", *flags]) == 0
+    return drawn[0]
+
+
+def test_the_text_of_a_figure_can_be_read_on_a_page(logs, tmp_path, monkeypatch):
+    """A page shows a wide picture smaller, with its text."""
+    for number in (3, 4, 5):
+        make_run(logs, 1, [1, 2, 3], name=f"other-{number}")
+        figure = draw(monkeypatch, logs, tmp_path / "x.png")
+        assert figure.get_size_inches()[0] <= 9
+        for axis in (each for each in figure.axes if each.get_visible()):
+            parts = axis.title, axis.yaxis.label, *axis.get_legend().get_texts()
+            assert min(part.get_fontsize() for part in parts) >= 9
+
+
+def test_thresholds_are_in_the_legend(logs, tmp_path, monkeypatch):
+    figure = draw(monkeypatch, logs, tmp_path / "x.png", "--threshold=2,-3.5")
+    axes = figure.axes
     last = [axis.get_legend().get_texts()[-1].get_text() for axis in axes]
     assert last == ["threshold 2", "threshold -3.5"]
     assert {axis.get_ylabel() for axis in axes} == {"return"}

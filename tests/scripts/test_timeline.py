@@ -133,3 +133,75 @@ def test_bad_flags_are_user_errors(arguments, message, tmp_path, monkeypatch):
     (tmp_path / "3.json").write_text("3")
     with pytest.raises(UserError, match=message):
         timeline.main(arguments)
+
+
+def texts(folder):
+    """Return the text of each file below a folder, but of no lock."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path: path.read_bytes() for path in found if path.name != ".lock"}
+
+
+def named(folder, name="rows.jsonl", **changes):
+    """Write rows to a file in a folder, and return the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made.write(folder / name, made.episode(30, **changes))
+    return folder
+
+
+def refused(tmp_path, output, message, *flags):
+    """Check that nothing is lost when rows in ``logs`` become the table ``output``."""
+    before = texts(tmp_path)
+    with pytest.raises(UserError, match=message) as error:
+        timeline.main([f"--input={tmp_path}/logs", f"--output={output}", *flags])
+    assert "\n" not in str(error.value)
+    assert texts(tmp_path) == before
+
+
+@pytest.mark.parametrize("output", ["logs", ".", "logs/../logs", "link", "logs/ds=1"])
+@pytest.mark.parametrize("flags", [[], ["--samples"], ["--end_ds=2027-01-01"]])
+def test_an_output_that_holds_an_input_is_refused(tmp_path, output, flags):
+    named(tmp_path / "logs/ds=1/ds=2026-01-01")
+    (tmp_path / "link").symlink_to(tmp_path / "logs")
+    refused(tmp_path, tmp_path / output, "logs.*, which is read", *flags)
+
+
+def test_samples_of_a_table_are_no_input_of_it(tmp_path):
+    named(tmp_path / "logs")
+    flags = [f"--input={tmp_path}/logs", f"--output={tmp_path}/logs/table"]
+    with pytest.raises(UserError, match=r"lies in .*logs, which is read"):
+        timeline.main(flags)
+
+
+@pytest.mark.parametrize("name", ["mine.jsonl", "_manifest.json", "part-0.parquet"])
+def test_a_partition_that_no_timeline_wrote_is_refused(tmp_path, name):
+    named(tmp_path / "logs")
+    named(tmp_path / "table/ds=2026-01-01", name)
+    refused(
+        tmp_path, tmp_path / "table", "ds=2026-01-01 has no readable _manifest.json"
+    )
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "part-mine.parquet", "mine/notes.txt"])
+def test_a_partition_with_files_of_others_is_refused(run, tmp_path, name):
+    assert run(made.episode(30)) == 0
+    named(tmp_path / "logs")
+    mine = tmp_path / "table/ds=2026-01-01" / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine")
+    refused(tmp_path, tmp_path / "table", "which no timeline wrote")
+
+
+def test_a_linked_partition_is_refused(run, tmp_path):
+    assert run(made.episode(30)) == 0
+    named(tmp_path / "logs")
+    stored = (tmp_path / "table/ds=2026-01-01").rename(tmp_path / "stored")
+    (tmp_path / "table/ds=2026-01-01").symlink_to(stored)
+    refused(tmp_path, tmp_path / "table", "is a link")
+
+
+def test_a_damaged_partition_is_made_again(run, tmp_path):
+    assert run(made.episode(30)) == 0
+    (part,) = (tmp_path / "table/ds=2026-01-01").glob("part-*")
+    part.unlink()
+    assert run(made.episode(30)) == 0
+    assert len(logged.samples(part.parent)) == 30

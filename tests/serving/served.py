@@ -12,14 +12,15 @@ import sys
 import types
 from typing import Any, NamedTuple
 
+import psutil
 import requests
 
-from tfagents_batch.serving.server import run
+from tfagents_batch.serving.server import worker
 from tfagents_batch.serving.server.settings import Settings
 
 DEADLINE = 30  # seconds of every wait
 TOKEN = "admin"  # of the right to change the export
-ADMIN = ((b"authorization", b"Bearer admin"),)
+ADMIN = (("authorization", "Bearer admin"),)
 
 
 class Answer(NamedTuple):
@@ -32,12 +33,8 @@ class InProcess:
     """Application of a server, asked without HTTP."""
 
     def __init__(self, export, stack, **settings):
-        self.said = []
-        state = types.SimpleNamespace(tasks=set(), connections=set())
-        settings = Settings(export=str(export), **settings)
-        self.app = run.build(settings, state, self.said.append, stack)
-        self.models = self.app._endpoints.models
-        self.log = self.app._endpoints._log
+        self.app = worker.build(Settings(export=str(export), **settings), stack)
+        self.models, self.log = self.app.endpoints.models, self.app.endpoints.log
 
     def ask(self, path, body=None, method=None, headers=(), parts=None):
         """Return the answer to a request; a body that is no bytes is sent as JSON."""
@@ -59,33 +56,41 @@ class InProcess:
     async def _ask(self, path, body, method, headers, parts):
         method = method or ("GET" if body is None else "POST")
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        messages = [
-            {"type": "http.request", "body": x, "more_body": True}
-            for x in ([data] if parts is None else parts)
-        ]
-        messages[-1]["more_body"] = False
-        sent = []
-
-        async def receive():
-            return messages.pop(0)
-
-        async def send(message):
-            sent.append(message)
-
-        scope = {"type": "http", "method": method, "path": path}
-        headers = [(b"host", b"localhost"), *headers]
-        await self.app(scope | {"headers": headers}, receive, send)
-        start, content = sent
-        found = {k.decode(): x.decode() for k, x in start["headers"]}
-        text = content["body"].decode()
+        length = {"content-length": str(len(data))}
+        if parts is not None:
+            length = {"transfer-encoding": "chunked"}
+        headers = {"host": "localhost"} | length | dict(headers)
+        scope = types.SimpleNamespace(method=method, path=path, headers=headers)
+        protocol = Protocol([data] if parts is None else parts)
+        await self.app.__rsgi__(scope, protocol)
+        ((status, found, text),) = protocol.answers
         is_json = found["content-type"] == "application/json"
-        return Answer(start["status"], found, json.loads(text) if is_json else text)
+        return Answer(status, found, json.loads(text) if is_json else text)
+
+
+class Protocol:
+    """What Granian gives to an application for a request."""
+
+    def __init__(self, parts):
+        self._parts, self.answers = parts, []
+
+    async def __call__(self):
+        await asyncio.sleep(0)
+        return b"".join(self._parts)
+
+    async def __aiter__(self):
+        for part in self._parts:
+            await asyncio.sleep(0)
+            yield part
+
+    def response_str(self, status, headers, text):
+        self.answers.append((status, dict(headers), text))
 
 
 class Process:
     """Server in a process of its own."""
 
-    def __init__(self, export, *flags):
+    def __init__(self, export, *flags, wait=True):
         command = [sys.executable, "-m", "tfagents_batch.scripts.serve"]
         self.process = subprocess.Popen(
             [*command, f"--export={export}", "--port=0", *flags],
@@ -93,12 +98,30 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.export, self.headers = export, {}
+        if wait:
+            self.wait()
+
+    def wait(self):
+        """Wait until it serves, also after its worker died."""
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(self.process.communicate()[1])
         self.url = line.split()[-1]
         self.port = int(self.url.rpartition(":")[2])
-        self.export, self.headers = export, {}
+
+    def processes(self):
+        """Return the supervisor and its worker."""
+        supervisor = psutil.Process(self.process.pid)
+        return [supervisor, *supervisor.children()]
+
+    def memory(self):
+        """Return the resident memory of both in bytes."""
+        found = 0
+        for each in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += each.memory_info().rss
+        return found
 
     def change(self, export):
         """Load another export; the server has the flag ``--admin_token=admin``."""
@@ -119,18 +142,22 @@ class Process:
         lines = [x for x in text.splitlines() if x.startswith(f"tfagents_batch_{name}")]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
-    def resident(self):
-        """Return the resident memory in bytes."""
-        return self.measure("resident_bytes")
+    def kill_worker(self):
+        _, worker = self.processes()
+        worker.kill()
 
     def kill(self):
+        """Kill the supervisor; its worker ends by itself."""
+        _, *workers = self.processes()
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait(DEADLINE)
+        _, left = psutil.wait_procs(workers, DEADLINE)
+        assert not left
 
-    def stop(self):
+    def stop(self, signal=signal.SIGTERM):
         """End the server as a user does; return its exit status and stderr."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+        if self.process.poll() is None and signal is not None:
+            self.process.send_signal(signal)
         try:
             _, text = self.process.communicate(timeout=DEADLINE)
         except subprocess.TimeoutExpired:

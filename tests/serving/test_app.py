@@ -49,6 +49,14 @@ def test_names_features_and_possible_actions_are_those_of_the_rows(
     assert "missing_features_total 3" in app.ask("/metrics").body
 
 
+def test_a_number_that_became_a_float_is_whole_in_the_row(serve, simple, tmp_path):
+    app = serve(simple, log=str(tmp_path))
+    asked = {"observation": X, "mdp_id": "a", "sequence_number": 4.0}
+    assert app.ask("/v1/act", asked).status == 200
+    (row,) = lines(tmp_path)
+    assert repr(row["sequence_number"]) == "4"
+
+
 def test_several_observations_are_several_decisions(serve, named, tmp_path):
     app = serve(named, log=str(tmp_path))
     asked = {
@@ -64,7 +72,7 @@ def test_several_observations_are_several_decisions(serve, named, tmp_path):
 
 def test_requests_that_arrive_together_are_one_batch(serve, simple):
     app = serve(simple)
-    app.app._endpoints._acting._count_requests = lambda: 100
+    app.app.endpoints._acting._count_requests = lambda: 100
     answers = app.ask_all([("/v1/act", {"observation": X})] * 100)
     assert {x.status for x in answers} == {200}
     assert len({x.body["request_id"] for x in answers}) == 100
@@ -172,6 +180,10 @@ def nested(depth, key='"observation": '):
         ({"observation": X, "mdp_id": "\ud800"}, "which UTF-8 does not have"),
         ({"observation": X, "mdp_id": "a", "sequence_number": 1.5}, "expected a whole"),
         ({"observation": X, "sequence_number": 1}, "sequence_number needs an mdp_id"),
+        *(
+            ({"observation": X, "mdp_id": "a", "sequence_number": x}, "up to 2^62")
+            for x in (2**63 - 1, -(2**63), 2.0**53, NAN)
+        ),
         ({"observation": X, "state": [[0]]}, "this policy has none"),
     ],
 )
@@ -184,25 +196,39 @@ def test_wrong_bodies_are_422_and_named(serve, simple, body, message):
 
 def test_a_long_body_is_413(serve, simple):
     app = serve(simple, max_body=1000)
-    long = [(b"content-length", b"1001")]
+    long = [("content-length", "1001")]
     answer = app.ask("/v1/act", {"observation": X}, headers=long)
     assert answer.status == 413 and "1,001 bytes" in answer.body["error"]
     parts = [b"x" * 400] * 3  # without the header
     assert app.ask("/v1/act", b"", parts=parts).status == 413
     assert app.ask("/v1/act", b"x" * 1001).status == 413
-    assert (
-        app.ask("/v1/act", b"", parts=[b'{"observation":', b"[1,2,3,4]}"]).status == 200
-    )
+    parts = [b'{"observation":', b"[1,2,3,4]}"]
+    assert app.ask("/v1/act", b"", parts=parts).status == 200
 
 
-def test_more_than_a_batch_is_413_and_a_full_queue_is_429(serve, simple):
-    app = serve(simple, max_batch=8, max_waiting=10)
+def test_long_bodies_that_arrive_together_are_429(serve, simple):
+    app = serve(simple, max_body=1 << 17)
+    long = json.dumps({"observation": X}).encode().ljust(1 << 17)
+    answers = app.ask_all([("/v1/act", long)] * 2 + [("/v1/act", {"observation": X})])
+    assert [x.status for x in answers] == [200, 429, 200]
+    assert app.ask("/v1/act", long).status == 200
+
+
+def test_more_than_a_batch_is_413(serve, simple):
+    app = serve(simple, max_batch=8)
     answer = app.ask("/v1/act", {"observations": [X] * 9})
     assert answer.status == 413 and "at most 8" in answer.body["error"]
-    app.app._endpoints._acting._count_requests = lambda: 100
-    answers = app.ask_all([("/v1/act", {"observation": X})] * 30)
-    assert [x.status for x in answers] == [200] * 10 + [429] * 20
-    assert answers[-1].headers["retry-after"] == "1"
+
+
+def test_what_would_wait_too_long_is_429_at_once(serve, simple):
+    app = serve(simple, max_batch=8, max_wait_ms=1)
+    answers = app.ask_all([("/v1/act", {"observation": X})] * 1000)
+    statuses = [x.status for x in answers]
+    assert {*statuses} == {200, 429} and statuses[:8] == [200] * 8
+    refused = next(x for x in answers if x.status == 429)
+    assert refused.headers["retry-after"] == "1"
+    assert "--max_wait_ms" in refused.body["error"]
+    assert app.ask("/healthz").status == 200
     assert app.ask("/v1/act", {"observation": X}).status == 200
 
 
@@ -317,10 +343,10 @@ def test_a_token_is_needed_for_all_but_health(serve, simple):
         answer = app.ask(path)
         assert answer.status == 401
         assert answer.headers["www-authenticate"] == "Bearer"
-        for wrong in (b"Bearer secre", b"secret", b"Bearer secret2", b"Basic secret"):
-            assert app.ask(path, headers=[(b"authorization", wrong)]).status == 401
-        for right in (b"Bearer secret", b"bearer secret", b"BEARER secret"):
-            assert app.ask(path, headers=[(b"authorization", right)]).status == 200
+        for wrong in ("Bearer secre", "secret", "Bearer secret2", "Basic secret"):
+            assert app.ask(path, headers=[("authorization", wrong)]).status == 401
+        for right in ("Bearer secret", "bearer secret", "BEARER secret"):
+            assert app.ask(path, headers=[("authorization", right)]).status == 200
     assert app.ask("/healthz").status == 200
 
 
@@ -329,13 +355,13 @@ def test_changing_the_export_is_a_right_of_its_own(serve, simple, path):
     asked = {"export": str(simple)}
     for settings in ({}, {"token": "secret"}):
         app = serve(simple, **settings)
-        for token in (b"secret", b"admin", b""):
-            headers = [(b"authorization", b"Bearer " + token)]
+        for token in ("secret", "admin", ""):
+            headers = [("authorization", f"Bearer {token}")]
             answer = app.ask(path, asked, headers=headers)
             assert answer.status == 403 and "--admin_token" in answer.body["error"]
     app = serve(simple, token="secret", admin_token="admin")
     assert app.ask(path, asked).status == 401
-    wrong = [(b"authorization", b"Bearer secret")]
+    wrong = [("authorization", "Bearer secret")]
     assert app.ask(path, asked, headers=wrong).status == 401
     assert app.change(asked, "/v1/model").status == 200
     assert app.change(asked, path).status == 200
@@ -370,9 +396,9 @@ def test_errors_do_not_tell_which_paths_exist(serve, simple, tmp_path):
     ],
 )
 def test_without_a_token_the_host_is_of_this_machine(serve, simple, host, status):
-    headers = [(b"host", host.encode("latin-1"))]
+    headers = [("host", host)]
     assert serve(simple).ask("/v1/model", headers=headers).status == status
-    with_token = [*headers, (b"authorization", b"Bearer secret")]
+    with_token = [*headers, ("authorization", "Bearer secret")]
     assert serve(simple, token="secret").ask("/v1/model", headers=with_token)[0] == 200
 
 
@@ -441,7 +467,7 @@ def test_a_server_that_ends_completes_a_file_that_was_removed(serve, simple, tmp
 
 
 def test_web_pages_may_not_send_requests_without_a_token(serve, simple):
-    origin = [(b"origin", b"https://example.org")]
+    origin = [("origin", "https://example.org")]
     answer = serve(simple).ask("/v1/act", {"observation": X}, headers=origin)
     assert answer.status == 403
 
@@ -507,7 +533,7 @@ def test_an_error_of_the_model_is_500_and_the_server_goes_on(
 @pytest.mark.parametrize("path", ["/v1/act", "/v1/predict"])
 def test_values_that_are_not_finite_cost_only_their_own_request(serve, tmp_path, path):
     app = serve(exports.recurrent(tmp_path / "a"), log=str(tmp_path / "log"))
-    app.app._endpoints._acting._count_requests = lambda: 100  # all in one batch
+    app.app.endpoints._acting._count_requests = lambda: 100  # all in one batch
     large = {"observation": [3e38], "state": [[3e38]], "mdp_id": "large"}
     several = {"observations": [[0.5], [3e38]], "state": [[[1]], [[3e38]]]}
     good = {"observation": [0.5], "state": [[0.25]], "mdp_id": "good"}
@@ -525,7 +551,7 @@ def test_values_that_are_not_finite_cost_only_their_own_request(serve, tmp_path,
 
 def test_decisions_of_an_episode_get_increasing_numbers(serve, simple, tmp_path):
     app = serve(simple, log=str(tmp_path))
-    app.app._endpoints._acting._count_requests = lambda: 100
+    app.app.endpoints._acting._count_requests = lambda: 100
     several = {"observations": [X] * 20, "mdp_id": ["a"] * 20}
     one = {"observation": X, "mdp_id": "a"}
     app.ask_all([("/v1/act", several), ("/v1/act", one), ("/v1/act", one)])

@@ -1,9 +1,12 @@
+import gzip
 import json
 import time
 
 import numpy as np
 import pytest
 
+from tests.offline.made import row as made_row
+from tests.offline.made import write
 from tests.serving import exports
 from tests.serving.test_app import lines
 from tfagents_batch.errors import UserError
@@ -13,6 +16,7 @@ from tfagents_batch.scripts import join as script
 from tfagents_batch.scripts import rows as rows_script
 from tfagents_batch.scripts import timeline as timeline_script
 from tfagents_batch.scripts import train as train_script
+from tfagents_batch.serving.description import TIME_DIGITS
 from tfagents_batch.serving.join import JoinConfig, join
 from tfagents_batch.serving.server.decision_log import FEEDBACK_FOLDER
 
@@ -128,26 +132,108 @@ def test_lines_that_cannot_be_read_are_counted_and_left_out(logged, tmp_path):
     assert (summary.damaged, summary.answered, summary.unknown) == (5, 1, 0)
 
 
-def test_a_window_leaves_late_feedback_and_open_decisions_out(logged, tmp_path):
+def test_a_window_leaves_late_feedback_out(logged, tmp_path):
     one, two = decide(logged, 2)
     answer(logged, one, 1)
     logged.log.close()
     (path,) = (tmp_path / "log" / FEEDBACK_FOLDER).glob("*.jsonl")
     late = {"request_id": two, "reward": 5, "time": int((time.time() + DAY) * 1e6)}
     path.write_text(path.read_text() + json.dumps(late) + "\n")
-    summary, rewards = logged.join(window=3600)
-    assert rewards == {one: 1.0}
-    assert (summary.open, summary.late, summary.unanswered) == (1, 1, 0)
-    summary, rewards = logged.join(window=3600, now=time.time() + 2 * DAY)
+    later = time.time() + 3 * DAY
+    summary, rewards = logged.join(window=3600, now=later)
     assert rewards == {one: 1.0, two: 0.0}
     assert (summary.open, summary.late, summary.unanswered) == (0, 1, 1)
-    assert logged.join(window=2 * DAY)[1] == {one: 1.0, two: 5.0}
+    assert logged.join(window=2 * DAY, now=later)[1] == {one: 1.0, two: 5.0}
+
+
+@pytest.fixture
+def aged(tmp_path):
+    """Return a function that joins decisions of given ages, some of them answered.
+
+    It takes the seconds since each decision and its reward or None, by episode, and
+    returns the counts and the rewards of the rows by episode and number.
+    """
+    now = 1_800_000_000
+
+    def run(episodes, window):
+        decisions, feedback = [], []
+        for name, steps in episodes.items():
+            for k, (age, reward) in enumerate(steps):
+                made = int((now - age) * 1e6)
+                request = f"{made:0{TIME_DIGITS}x}{len(decisions):010x}"
+                given = {"request_id": request, "mdp_id": name, "sequence_number": k}
+                decisions.append(made_row(metrics=None, reward=None, **given))
+                if reward is not None:
+                    line = {"request_id": request, "reward": reward, "time": made + 1}
+                    feedback.append(line)
+        write(tmp_path / "decisions.jsonl", decisions)
+        write(tmp_path / "feedback.jsonl", feedback)
+        found = join(
+            [str(tmp_path / "decisions.jsonl")],
+            tmp_path / "feedback.jsonl",
+            tmp_path / "rows",
+            config=JoinConfig(window=window),
+            now=now,
+        )
+        with open_rows(tmp_path / "rows") as rows:
+            found_rows = rows.fetch("SELECT mdp_id, sequence_number, reward FROM rows")
+        return found, {(name, k): reward for name, k, reward in found_rows}
+
+    return run
+
+
+def test_answers_do_not_choose_which_young_decisions_are_joined(aged):
+    """1 in 10 old decisions has a reward; young ones are answered only if they have."""
+    old = {f"old{i}": [(2 * DAY, 1.0 if i % 10 == 0 else None)] for i in range(100)}
+    young = {f"young{i}": [(60, 1.0 if i % 10 == 0 else None)] for i in range(100)}
+    summary, rows = aged(old | young, window=3600)
+    assert np.mean(list(rows.values())) == pytest.approx(0.1)
+    assert (summary.rows, summary.open) == (100, 100)
+    assert (summary.answered, summary.unanswered) == (10, 90)
+    assert not [name for name, _ in rows if name.startswith("young")]
+
+
+def test_episodes_that_are_still_open_are_left_out_as_a_whole(aged):
+    episodes = {
+        "ended": [(9 * DAY, 1.0), (8 * DAY, None), (7 * DAY, 2.0)],
+        "open": [(2 * DAY, 1.0), (DAY, None), (60, 2.0)],
+        "in the middle": [(60, 1.0), (2 * DAY, None), (2 * DAY, None)],
+    }
+    summary, rows = aged(episodes, window=3600)
+    assert rows == {("ended", 0): 1.0, ("ended", 1): 0.0, ("ended", 2): 2.0}
+    assert (summary.rows, summary.open, summary.answered) == (3, 6, 2)
+    summary, rows = aged(episodes, window=None)
+    assert len(rows) == 9 and summary.open == 0
 
 
 def test_rows_without_any_feedback_are_joined(logged):
     (one,) = decide(logged, 1)
     summary, rewards = logged.join()
     assert rewards == {one: 0.0} and summary.unanswered == 1
+
+
+@pytest.mark.parametrize("where", ["a.jsonl.gz", "2026/a.jsonl"])
+def test_feedback_is_found_where_decisions_are(logged, tmp_path, where):
+    """Old files of a log are often compressed, or moved to a folder."""
+    (one,) = decide(logged, 1)
+    answer(logged, one, 2.0)
+    logged.log.close()
+    folder = tmp_path / "log" / FEEDBACK_FOLDER
+    (path,) = folder.glob("*.jsonl")
+    data = path.read_bytes()
+    path.unlink()
+    target = folder / where
+    target.parent.mkdir(exist_ok=True)
+    target.write_bytes(gzip.compress(data) if target.suffix == ".gz" else data)
+    summary, rewards = logged.join()
+    assert rewards == {one: 2.0} and summary.answered == 1
+
+
+def test_feedback_that_is_gone_is_refused(logged, tmp_path):
+    decide(logged, 1)
+    (tmp_path / "log" / FEEDBACK_FOLDER / "a.jsonl").symlink_to(tmp_path / "gone")
+    with pytest.raises(UserError, match=r"a\.jsonl is a link to"):
+        logged.join()
 
 
 def test_only_the_output_of_a_join_is_replaced(logged, tmp_path):

@@ -1,6 +1,4 @@
 import asyncio
-import os
-import shutil
 import threading
 
 import pytest
@@ -8,9 +6,6 @@ import pytest
 from tests.serving import exports, served
 from tests.serving.test_predictor import truncate
 from tfagents_batch.serving.server import models as served_models
-from tfagents_batch.serving.server import run, watching
-from tfagents_batch.serving.server.models import Models
-from tfagents_batch.serving.server.settings import Settings
 
 X = {"observation": [0.1, 0.2, 0.3, -0.4]}
 
@@ -121,57 +116,3 @@ def test_a_slow_model_runs_in_a_thread(serve, simple, monkeypatch):
     assert {x.status for x in answers} == {200}
     assert {name.partition("_")[0] for name in names} == {"model"}
     assert len(names) < 200  # what waits is taken together
-
-
-def test_the_newest_of_several_exports_is_served(tmp_path):
-    for number, name in enumerate(("b", "a")):
-        folder = exports.discrete(tmp_path / "all" / name)
-        os.utime(folder / "export.json", (number, number))
-    found = watching.newest(str(tmp_path / "all"))
-    assert found.folder == str(tmp_path / "all/a")
-    (tmp_path / "all/.a").mkdir()
-    (tmp_path / "all/.a/export.json").write_text("{}")
-    assert watching.newest(str(tmp_path / "all")) == found
-    shutil.rmtree(found.folder)  # the one before is the newest again
-    assert watching.newest(str(tmp_path / "all")).folder == str(tmp_path / "all/b")
-    assert watching.newest(str(tmp_path / "none")) is None
-
-
-def test_an_export_that_was_not_copied_completely_is_tried_again(tmp_path):
-    folder = exports.discrete(tmp_path / "a")
-    model = (folder / "model.onnx").read_bytes()
-    truncate(folder)
-    before = watching.newest(str(folder))
-    (folder / "model.onnx").write_bytes(model)
-    after = watching.newest(str(folder))
-    assert before != after and before.modified == after.modified
-
-
-def test_a_watched_folder_is_loaded_after_it_changed(tmp_path, monkeypatch):
-    folder, said = exports.discrete(tmp_path / "a"), []
-    found = watching.newest(str(folder))
-    models = Models(str(folder), 1, logs=False)
-    settings = Settings(export=str(folder), watch=True)
-    ticks = run.Ticks(settings, models, None, found, None, said.append)
-    first = models.current
-    try:
-        asyncio.run(ticks._look_for_exports())
-        assert models.current is first and not said
-        exports.discrete(folder, actions=3)
-        asyncio.run(ticks._look_for_exports())
-        asyncio.run(
-            ticks._look_for_exports()
-        )  # one that was refused is not tried again
-        assert models.current is first and len(said) == 1 and "refused: " in said[0]
-        exports.discrete(folder, seed=3)
-        with monkeypatch.context() as patch:
-            patch.setattr(served_models, "Model", lambda *_: {}["anything"])
-            asyncio.run(ticks._look_for_exports())
-            asyncio.run(ticks._look_for_exports())
-        assert models.refusals == 2 and len(said) == 2 and "KeyError" in said[1]
-        exports.discrete(folder, seed=4)
-        asyncio.run(ticks._look_for_exports())
-        assert models.current is not first and said[2].startswith("serving run-100-")
-    finally:
-        asyncio.run(ticks.stop())
-        models.close()

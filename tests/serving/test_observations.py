@@ -4,7 +4,7 @@ import pytest
 from tests.serving import exports
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import reading
-from tfagents_batch.serving.server.observations import Reader
+from tfagents_batch.serving.decisions.observations import Reader
 
 NAN, INFINITY = float("nan"), float("inf")
 X = [0.1, 0.2, -0.3, 4]
@@ -66,7 +66,7 @@ def test_wrong_features_are_named(named, value, message):
         reader(named).read(value)
 
 
-@pytest.mark.parametrize("possible", [["right"], [1], ["1"]])
+@pytest.mark.parametrize("possible", [["right"], [1], [1.0], ["1"]])
 def test_possible_actions_are_names_or_numbers(tmp_path, named, possible):
     folder = exports.discrete(tmp_path / "a", masked=True)
     given = (folder, {"state": X}) if possible == ["1"] else (named, {})
@@ -87,6 +87,8 @@ def test_without_a_mask_all_actions_are_possible(named):
         ([2], "2, which is no action; known: 0, 1, left, right"),
         (["left", None], "null, which is no action"),
         ([True], "True, which is no action"),
+        ([0.5], "0.5, which is no action"),
+        ([float("nan")], "nan, which is no action"),
         ([["left"]], "which is no action"),
     ],
 )

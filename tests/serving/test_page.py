@@ -63,7 +63,7 @@ def test_the_requests_of_the_page_are_answered(tmp_path, monkeypatch):
     )
     by_names = [x for x in CURL if "possible_actions" in x]
     others = [x for x in CURL if x not in by_names]
-    assert (len(by_names), len(others)) == (1, 7)
+    assert (len(by_names), len(others)) == (1, 9)
     for export, commands in ((plain, others), (named, by_names)):
         flags = f"--log={tmp_path / export.name}-log", "--admin_token=admin"
         with served.process(export, *flags) as server:

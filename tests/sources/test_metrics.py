@@ -15,6 +15,7 @@ from tfagents_batch.sources import metrics
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import TimeStep, Trajectory
 
+IN_PROCESS = {"num_workers": 0}
 BOX = gymnasium.spaces.Box(-1.0, 1.0, (2,))
 
 
@@ -56,6 +57,14 @@ def test_clipped_actions_of_tensorflow_environments_are_counted():
         collected = collect(Rollout(env, policy, 100, seed=0), 1)
     # A third of the torques with a standard deviation of 2 are outside of [-2, 2].
     assert 0.28 < collected.metrics["env/action_clipped_fraction"] < 0.36
+
+
+@pytest.mark.parametrize("env", ["tf/CartPole-v1", "CartPole-v1"])
+def test_discrete_actions_have_no_share_of_clipped_ones(env):
+    with tfb.make_env(env, num_envs=2, **({} if "/" in env else IN_PROCESS)) as env:
+        collected = collect(Rollout(env, LinearPolicy(env.spec), 4, seed=0), 1)
+        found = {*collected.metrics, *getattr(env, "metrics", dict)()}
+    assert "env/masked" in found and "env/action_clipped_fraction" not in found
 
 
 def random_trajectory(length, envs, chance, seed):

@@ -8,6 +8,7 @@ from tests.offline import timelines
 from tfagents_batch import config
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.offline import table_reader
+from tfagents_batch.offline.evaluation import seen
 from tfagents_batch.placement import HOST
 from tfagents_batch.sources.table_settings import TableSettings
 from tfagents_batch.types import EnvSpec
@@ -28,8 +29,10 @@ def reporter(data, algorithm="dqn", table=(), spec=SPEC, **settings):
 
 
 def evaluation_rows(data):
+    """Return the half of the rows for evaluation that are reported on."""
     found = table_reader.partition(data)
-    return table_reader.of_split(found, table_reader.EVALUATE, 1000)
+    last = seen.reported(found).high
+    return table_reader.of_split(found, table_reader.EVALUATE, 1000, last_key=last)
 
 
 def test_rows_for_training_and_for_evaluation_have_td_errors(data):
@@ -39,6 +42,16 @@ def test_rows_for_training_and_for_evaluation_have_td_errors(data):
     assert found["td_loss/mean"] == pytest.approx(found["td_loss"].mean())
     assert found["eval_td_loss/mean"] == pytest.approx(found["eval_td_loss"].mean())
     assert found["td_loss/mean"] != found["eval_td_loss/mean"]
+
+
+def test_rows_that_choose_a_checkpoint_are_not_those_that_judge_it(data):
+    found = table_reader.partition(data)
+    run = seen.from_dict(seen.of_timeline(found), "run.json")
+    judges = table_reader.episodes(found, seen.unseen(found, [run]))["reward"]
+    every = table_reader.of_split(found, table_reader.EVALUATE, 1000)["reward"]
+    chose = reporter(data)(0).metrics()["eval_td_loss"]
+    assert len(chose) and len(judges)
+    assert len(chose) + len(judges) == len(every)
 
 
 def test_rows_for_training_are_reported_where_none_are_for_evaluation(tmp_path):

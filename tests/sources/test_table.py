@@ -1,6 +1,7 @@
 """Logged rows as experience: draws, from memory and from files, and what is refused."""
 
 import dataclasses
+import functools
 import itertools
 import time
 
@@ -35,32 +36,55 @@ def data(tmp_path_factory):
     )
 
 
-def test_each_block_is_used_once_in_a_pass_and_all_rows_are_equally_likely():
-    sizes = Sizes((40, 24, 72, 8, 1), 8)
-    assert sizes.updates == (5, 3, 9, 1, 1)
-    used, left, rows = [], [], np.zeros([5, 72])
+BLOCKS = {  # rows of each block
+    "parts of a batch": (41, 27, 70, 13, 12),
+    "a last block much smaller than a batch": (40, 72, 1),
+    "all smaller than a batch": (3, 5, 1),
+    "one smaller than a batch": (3,),
+}
+
+
+@pytest.mark.parametrize("blocks", BLOCKS.values(), ids=BLOCKS)
+def test_all_rows_are_drawn_equally_often_whatever_the_blocks(blocks):
+    sizes, passes = Sizes(blocks, 8), 400
+    steps = tf.range(passes * sum(blocks) // 8, dtype=tf.int64)
+
+    place = functools.partial(table.place, sizes)
+    used, left = (x.numpy() for x in tf.vectorized_map(place, steps))
+    each = np.array(blocks) / 8  # updates of a block in a pass
+    error = np.sqrt(passes * np.minimum(each, 0.5))
+    updates = np.bincount(used, minlength=len(blocks))
+    assert (abs(updates - passes * each) <= 4 * error + 1).all(), updates
+    goes_on = left[:-1] > 1
+    np.testing.assert_array_equal(used[1:][goes_on], used[:-1][goes_on])
+    if len(blocks) > 1:
+        np.testing.assert_array_equal(left[1:][goes_on], left[:-1][goes_on] - 1)
+
+
+def test_each_block_is_used_in_one_run_of_updates_in_a_pass():
+    sizes = Sizes((40, 24, 72, 8), 8)
+    used, left, rows = [], [], np.zeros([4, 72])
 
     @tf.function
     def draw(step):
         now = table.place(sizes, step)
         return *now, table.draw(sizes, tf.cast(step, tf.int32), now.block)
 
-    for step in range(20 * 19):
+    for step in range(20 * 18):
         block, *more = (x.numpy() for x in draw(tf.constant(step, tf.int64)))
         used.append(int(block))
         left.append(int(more[0]))
         np.add.at(rows, (block, more[1]), 1)
-    for first in range(0, 20 * 19, 19):
-        assert np.bincount(used[first : first + 19]).tolist() == [*sizes.updates]
-        runs = [list(x) for _, x in itertools.groupby(used[first : first + 19])]
-        assert len(runs) == 5
+    for first in range(0, 20 * 18, 18):
+        assert np.bincount(used[first : first + 18]).tolist() == [5, 3, 9, 1]
+        runs = [list(x) for _, x in itertools.groupby(used[first : first + 18])]
+        assert len(runs) == 4
         expected = [k for run in runs for k in range(len(run), 0, -1)]
-        assert left[first : first + 19] == expected
-    assert used[:19] != used[19:38]
+        assert left[first : first + 18] == expected
+    assert used[:18] != used[18:36]
     for block, size in enumerate(sizes.blocks):
         assert not rows[block, size:].any()
-    # The last block has fewer rows than a batch, and one update all the same.
-    np.testing.assert_allclose(rows.sum(1)[:4] / sizes.blocks[:4], 20)
+    np.testing.assert_allclose(rows.sum(1) / sizes.blocks, 20)
     assert rows[2].min() > 20 / 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.distribute.storing import StoringPool, without_marks
 from tfagents_batch.distribute.worker import Job, of_worker, to_spec
 from tfagents_batch.envs.recipe import EnvRecipe
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import episodes
@@ -100,15 +101,11 @@ class PoolExperience:
         own = of_worker(run, recipe, run.num_envs // self._pool.parts)
         kind = own_algorithm.entry(run.algorithm).kind
         whole = plan.streams if plan.whole else None
+        if plan.whole:
+            _check_time_limit(recipe, own)
         job = Job(recipe, own, kind, self._network, plan.length, whole)
         workers, facts = start(self._pool, job)
-        try:
-            spec = to_spec(facts, run.num_envs)
-            if plan.whole:
-                episodes.longest(spec)
-        except BaseException:
-            workers.close()
-            raise
+        spec = to_spec(facts, run.num_envs)
         return (RemoteEnvs(workers, spec),), spec
 
     def open(
@@ -161,6 +158,19 @@ def _check_recipe(recipe: EnvRecipe) -> None:
         )
     if recipe.has_workers:
         recipe.constructor()  # which looks the name up, long before a worker would
+
+
+def _check_time_limit(recipe: EnvRecipe, own: RunConfig) -> None:
+    """Refuse environments without a time limit; one of them is created here.
+
+    An engine takes a minute to say the same.
+    """
+    try:
+        env = recipe.make(1, **own.make_options(1))
+    except EnvError:  # the workers may have what this machine lacks
+        return
+    with contextlib.closing(env):
+        episodes.longest(env.spec)
 
 
 def _check_source(pool: Any, config: RunConfig) -> None:

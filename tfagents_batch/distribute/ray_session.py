@@ -6,12 +6,15 @@ import contextlib
 import logging
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tfagents_batch.distribute import address as addresses
+from tfagents_batch.distribute import ray_janitor
 from tfagents_batch.errors import UserError, first_line
 
 _LOCAL = "127.0.0.1"
@@ -57,25 +60,36 @@ def session(address: str | None, cpus: int) -> Iterator[Any]:
         than there are.
 
     Raises:
-      UserError: if nothing answers there, or it refuses this process.
+      UserError: if nothing answers there, it refuses this process, or it does not
+        start here.
     """
     ray = require()
     if ray.is_initialized():
         yield ray
         return
     quiet = {"log_to_driver": False, "configure_logging": False}
-    with _own_signals():
+    with contextlib.ExitStack() as stack:
         if address is None:
-            # Its warning says that there is a token.
-            logging.getLogger("ray").setLevel(logging.ERROR)
-            start = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
-            ray.init(**start, **quiet, _node_ip_address=_LOCAL)
-        else:
-            _connect(ray, address, quiet)
-    try:
+            folder = stack.enter_context(_own_folder())
+        stack.callback(ray.shutdown)
+        with _own_signals():
+            if address is None:
+                _start(ray, cpus, folder, quiet)
+            else:
+                _connect(ray, address, quiet)
         yield ray
-    finally:
-        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[str]:
+    """Yield a folder for Ray, which is removed however this process ends."""
+    folder = tempfile.mkdtemp(prefix="tfb_ray_")  # sockets allow few letters
+    command = [sys.executable, "-I", "-S", ray_janitor.__file__, folder]
+    none = subprocess.DEVNULL
+    streams = {"stdin": subprocess.PIPE, "stdout": none, "stderr": none}
+    # Signals of the terminal are for this process; that one ends with its input.
+    with subprocess.Popen(command, start_new_session=True, **streams):
+        yield folder
 
 
 @contextlib.contextmanager
@@ -113,6 +127,20 @@ def spilled_bytes(ray: Any) -> int:
         return int(found.store_stats.spilled_bytes_total)
     except Exception:  # a private function; without it nothing is counted
         return 0
+
+
+def _start(ray: Any, cpus: int, folder: str, quiet: dict[str, Any]) -> None:
+    # Its warning says that there is a token.
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    start = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+    try:
+        ray.init(**start, **quiet, _node_ip_address=_LOCAL, _temp_dir=folder)
+    except Exception as error:
+        raise UserError(
+            f"Ray does not start on this machine ({first_line(error)}); see whether "
+            "its processors or its memory are busy, and whether the folder of "
+            f"temporary files, {tempfile.gettempdir()}, has room and a short name"
+        ) from None
 
 
 def _connect(ray: Any, address: str, quiet: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ def _value(name: str, value: Any) -> Any:
     if isinstance(value, (str, int, float)):  # most values, so the first test
         return value
     if isinstance(value, (dict, Mapping)):  # ``Mapping`` is a slow test
-        return {str(key): each for key, each in value.items()}
+        return {_key(key): each for key, each in value.items()}
     if name in _VECTORS and isinstance(value, (list, tuple, np.ndarray)):
         return {str(key): each for key, each in enumerate(np.ravel(value).tolist())}
     if isinstance(value, (list, tuple)):
@@ -52,10 +52,21 @@ def _value(name: str, value: Any) -> Any:
     return value
 
 
+def _key(key: Any) -> str:
+    """Return a key of a map as text; 7.0 is the id 7."""
+    is_float = isinstance(key, (float, np.floating))
+    return str(int(key)) if is_float and key.is_integer() else str(key)
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
-    if isinstance(value, (datetime.date, datetime.datetime)):
+    if isinstance(value, datetime.datetime):  # the text that columns of times have
+        if value.tzinfo is not None:
+            value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+        text = value.isoformat(sep=" ")
+        return text.rstrip("0") if "." in text else text
+    if isinstance(value, datetime.date):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} is no type of JSON")
 

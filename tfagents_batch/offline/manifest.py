@@ -5,16 +5,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from tfagents_batch import config as configs
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline import publish
+from tfagents_batch.offline.reading import integrity
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_config import OF_SAMPLES, TimelineConfig
 
 NAME, FEATURES = "_manifest.json", "_features.json"
 _VERSION = 1
+_HASH = "manifest_sha256"
+_NEEDED = {"rows": int, "parts": list, "schema": dict, "config": dict}
+_SETTINGS = {"form", "n_step", "gamma", "discount"}  # that readers need
 
 
 def write(
@@ -22,18 +28,17 @@ def write(
 ) -> None:
     """Write the manifest of a folder with the parts of a partition, and more facts."""
     settings = configs.to_dict(config)
-    text = json.dumps(settings, sort_keys=True)
     found = {
         "version": _VERSION,
         **facts,
         "parts": [
-            {"name": path.name, "bytes": path.stat().st_size}
-            for path in sorted(folder.glob("part-*.parquet"))
+            integrity.described(x) for x in sorted(folder.glob("part-*.parquet"))
         ],
         "schema": dataclasses.asdict(schema),
         "config": settings,
-        "config_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "config_sha256": _hash(settings),
     }
+    found[_HASH] = _hash(found)
     (folder / NAME).write_text(json.dumps(found, indent=2))
 
 
@@ -41,22 +46,51 @@ def read(folder: Path) -> dict[str, Any]:
     """Return the manifest of a folder.
 
     Raises:
-      UserError: if it is missing, or of another version.
+      UserError: if it is missing, damaged, or of another version.
     """
+    path = folder / NAME
     try:
-        found = json.loads((folder / NAME).read_text())
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no file")  # a pipe might never end
+        found = json.loads(path.read_text())
         version = found["version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{folder} has no readable {NAME} ({error}); expected a partition that the "
             "timeline has written"
         ) from None
     if version != _VERSION:
         raise UserError(
-            f"{folder / NAME} has version {version!r}; expected {_VERSION}. Run the "
-            "timeline again"
+            f"{path} has version {version!r}; expected {_VERSION}. Run the timeline "
+            "again"
+        )
+    rest = {name: value for name, value in found.items() if name != _HASH}
+    is_whole = _HASH not in found or found[_HASH] == _hash(rest)
+    if not is_whole or not _has_form(found):
+        raise UserError(
+            f"{path} is damaged, or was changed; expected a manifest as the timeline "
+            "has written it. Restore it from a copy, or make the timeline again"
         )
     return found
+
+
+def check_target(folder: Path) -> None:
+    """Check that a folder does not exist, or is a partition and nothing else.
+
+    Raises:
+      UserError: otherwise: files that the timeline did not write would be lost.
+    """
+    if not os.path.lexists(folder):
+        return
+    try:
+        known = read(folder)
+    except UserError as error:
+        raise UserError(
+            f"{error}. Its files would be lost: move them away, or pass another "
+            "--output"
+        ) from None
+    names = {part["name"] for part in known["parts"]}
+    publish.check_only(folder, {*names, NAME, FEATURES}, "timeline")
 
 
 def newest(output: Path) -> Path | None:
@@ -80,12 +114,29 @@ def check_change(output: Path, found: Schema, config: TimelineConfig) -> None:
     if folder is None or config.on_change == "accept":
         return
     before, after = read(folder)["config"], configs.to_dict(config)
-    parts = [schema(folder).difference(found)] if schema(folder) != found else []
+    changes = [schema(folder).difference(found)] if schema(folder) != found else []
     for name in OF_SAMPLES:
         if before.get(name) != after[name]:
-            parts.append(f"{name} {before.get(name)} became {after[name]}")
-    if parts:
+            changes.append(f"{name} {before.get(name)} became {after[name]}")
+    if changes:
         raise UserError(
-            f"the samples differ from those of {folder}: {'; '.join(parts)}. Pass "
+            f"the samples differ from those of {folder}: {'; '.join(changes)}. Pass "
             "another --output, or --on_change=accept. Nothing is published"
         )
+
+
+def _has_form(found: dict[str, Any]) -> bool:
+    """Return whether a manifest has what readers need."""
+    is_known = all(isinstance(found.get(name), x) for name, x in _NEEDED.items())
+    return (
+        is_known
+        and integrity.are_valid(found["parts"])
+        and found["config"].keys() >= _SETTINGS
+    )
+
+
+def _hash(content: dict[str, Any]) -> str:
+    """Return the SHA-256 of content as it is in a file."""
+    read_again = json.loads(json.dumps(content))
+    text = json.dumps(read_again, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,8 @@
-"""Replacing a folder of a table as a whole, so that no reader sees half of it."""
+"""Replacing files and folders as a whole, so that no reader sees half of them.
+
+What is being written is beside its target, under a hidden name that readers leave out.
+If the process is killed, the next one that replaces the same target removes it.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,17 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 from tfagents_batch.errors import SaveError, UserError, first_line
 
 _HERE, _SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
-_OLD = "-old"
+_NEW, _OLD = ".tmp", ".old"
 
 
 def partition(output: Path, ds: str) -> Path:
@@ -26,67 +31,130 @@ def partition(output: Path, ds: str) -> Path:
 
 @contextlib.contextmanager
 def staging(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside ``target`` that replaces it at the end.
+    """Yield an empty folder beside a partition that replaces it at the end.
 
     If the block raises, or the process is killed in it, ``target`` is unchanged. What
-    killed processes left behind is removed at the next start.
+    killed processes left in the table is removed.
 
     Raises:
       UserError: if another process is writing to the same table.
       SaveError: if a file cannot be written.
     """
     output = target.parent
-    try:
+    with saving(output):
         output.mkdir(parents=True, exist_ok=True)
         with _only_writer(output):
-            _tidy(output)
-            staged = output / f".{target.name}-{os.getpid()}"
-            staged.mkdir()
-            try:
+            _tidy(output, "ds=.+")
+            with folder(target) as staged:
                 yield staged
-                _sync(staged)
-                replace(staged, target)
-                _sync_folder(output)
-            finally:
-                shutil.rmtree(staged, ignore_errors=True)
-    except SaveError:
-        raise
-    except OSError as error:
-        raise SaveError(f"{output} cannot be written: {error}") from error
 
 
 @contextlib.contextmanager
 def folder(target: Path) -> Iterator[Path]:
-    """Yield an empty folder that replaces ``target`` at the end; if the block raises,
-    ``target`` is unchanged.
+    """Yield an empty folder that replaces ``target`` at the end.
+
+    If the block raises, or the process is killed in it, ``target`` is unchanged.
 
     Raises:
       SaveError: if a file cannot be written.
     """
-    staged = target.with_name(f".{target.name}-{secrets.token_hex(4)}")
+    target = target.absolute()  # "." has no name
+    with saving(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary(target.parent, target.name) as staged:
+            yield staged
+            _sync_files(staged)
+            replace(staged, target)
+            _sync(target.parent)
+
+
+@contextlib.contextmanager
+def temporary(parent: Path, name: str) -> Iterator[Path]:
+    """Yield an empty folder ``.<name>-<random>.tmp``, which is removed at the end.
+
+    Those of the same name that killed processes left behind are removed first. A folder
+    is locked while its process lives.
+    """
+    _tidy(parent, re.escape(name))
+    while True:
+        staged = _hidden(parent / name, _NEW)
+        staged.mkdir()
+        lock = _lock(staged, fcntl.LOCK_EX)
+        if staged.exists():  # else another process has taken it for an abandoned one
+            break
+        _unlock(lock)
     try:
-        staged.mkdir(parents=True)
         yield staged
-        replace(staged, target)
-    except SaveError:
-        raise
-    except OSError as error:
-        raise SaveError(f"{target} cannot be written: {first_line(error)}") from error
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+        _unlock(lock)
+
+
+def file(path: Path, data: bytes) -> None:
+    """Write a file as a whole; a device or a pipe is written to.
+
+    Raises:
+      SaveError: if it cannot be written; an earlier file is unchanged then.
+    """
+    with saving(path):
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+        path = Path(os.path.realpath(path))  # a link stays, and its file is replaced
+        with temporary(path.parent, path.name) as staged:
+            (staged / path.name).write_bytes(data)
+            _sync_files(staged)
+            (staged / path.name).replace(path)
+            _sync(path.parent)
+
+
+def check_only(target: Path, names: Collection[str], writer: str) -> None:
+    """Check that a folder is missing, or has no other files than those of a writer.
+
+    Raises:
+      UserError: otherwise: to replace the folder would remove what is not the writer's.
+    """
+    if target.is_symlink():
+        raise UserError(f"{target} is a link; pass the folder that it leads to")
+    if not target.exists():
+        return
+    others = {"a file"}
+    if target.is_dir():
+        others = {path.name for path in target.iterdir()} - {*names}
+    if others:
+        raise UserError(
+            f"{target} has {', '.join(sorted(others)[:3])}, which no {writer} wrote; "
+            "pass another folder as --output"
+        )
 
 
 def replace(staged: Path, target: Path) -> None:
-    """Put a folder in the place of another, whose files are removed."""
+    """Put a folder in the place of another, which gets its name if it exists."""
     if not target.exists():
         staged.rename(target)
-    elif _swap(staged, target):
-        shutil.rmtree(staged)  # the old files
-    else:  # ``_tidy`` completes this if the process is killed between the two
-        old = target.with_name(f".{target.name}{_OLD}")
+    elif not _swap(staged, target):
+        # ``_tidy`` completes this if the process is killed between the two.
+        old, lock = _hidden(target, _OLD), _lock(target, fcntl.LOCK_EX)
         target.rename(old)
         staged.rename(target)
-        shutil.rmtree(old)
+        old.rename(staged)
+        _unlock(lock)
+
+
+@contextlib.contextmanager
+def saving(path: Path) -> Iterator[None]:
+    """Turn an OSError into a SaveError that names the path."""
+    try:
+        yield
+    except SaveError:
+        raise
+    except OSError as error:
+        text = error.strerror or first_line(error)
+        raise SaveError(f"{path} cannot be written: {text}") from error
+
+
+def _hidden(target: Path, suffix: str) -> Path:
+    return target.with_name(f".{target.name}-{secrets.token_hex(4)}{suffix}")
 
 
 def _swap(one: Path, other: Path) -> bool:
@@ -105,7 +173,7 @@ def _swap(one: Path, other: Path) -> bool:
 @contextlib.contextmanager
 def _only_writer(output: Path) -> Iterator[None]:
     """Hold the lock of a table; the system releases it if the process is killed."""
-    with (output / ".lock").open("w") as lock:
+    with (output / ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -116,26 +184,59 @@ def _only_writer(output: Path) -> Iterator[None]:
         yield
 
 
-def _tidy(output: Path) -> None:
-    """Remove what killed processes left, and finish what they were replacing."""
-    for left in output.glob(".ds=*"):
-        target = output / left.name[1:].removesuffix(_OLD)
-        if left.name.endswith(_OLD) and not target.exists():
+def _tidy(parent: Path, name: str) -> None:
+    """Remove what killed processes left, and finish what they were replacing.
+
+    Args:
+      parent: folder of what was replaced.
+      name: pattern of its names.
+    """
+    ours = re.compile(rf"\.({name})-[0-9a-f]{{8}}(\{_NEW}|\{_OLD})")
+    for left in sorted(parent.iterdir()):
+        match = ours.fullmatch(left.name)
+        if match is None or left.is_symlink() or not left.is_dir():
+            continue
+        lock = _lock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock is None or not left.exists():  # its process lives, or has just ended
+            _unlock(lock)
+            continue
+        target = parent / match[1]
+        if match[2] == _OLD and not target.exists():
             left.rename(target)
         else:
             shutil.rmtree(left)
+        _unlock(lock)
 
 
-def _sync(folder: Path) -> None:
+def _lock(folder: Path, how: int) -> int | None:
+    """Lock a folder; return its descriptor, or None if that is not possible."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError:  # locked, or a file system that does not lock folders
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _unlock(lock: int | None) -> None:
+    if lock is not None:
+        os.close(lock)
+
+
+def _sync_files(folder: Path) -> None:
     """Write the files of a folder, and its list of files, to the disk."""
-    for path in folder.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    _sync_folder(folder)
+    for path in folder.rglob("*"):
+        _sync(path)
+    _sync(folder)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

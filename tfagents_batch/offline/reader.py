@@ -12,15 +12,16 @@ from tfagents_batch.offline import interruptible
 from tfagents_batch.offline.engines import contents
 from tfagents_batch.offline.engines.contents import Content
 from tfagents_batch.offline.engines.dialect import DUCKDB
-from tfagents_batch.offline.reading.files import File, check_unchanged, state
+from tfagents_batch.offline.reading.files import File
 from tfagents_batch.offline.schema import ALIAS, Mode, Schema, types
+from tfagents_batch.offline.sql import literal
 
 try:
     import duckdb
 
     from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
     from tfagents_batch.offline.engines.scratch import Scratch
-    from tfagents_batch.offline.reading import staging, view
+    from tfagents_batch.offline.reading import absent, files, staging, view
 except ImportError as error:
     raise UserError(
         f"logged rows need DuckDB and PyArrow ({error}); "
@@ -85,13 +86,27 @@ class Rows:
             self.check_unchanged()
             raise UserError(f"rows cannot be read: {_line(error)}") from error
 
+    def write(self, query: str, path: Path) -> None:
+        """Write the result of a query to a Parquet file.
+
+        Raises:
+          OSError: if it cannot be written.
+        """
+        copy = f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet)"
+        try:
+            self.fetch(copy)
+        except UserError as error:
+            if isinstance(error.__cause__, duckdb.IOException):
+                raise OSError(_line(error.__cause__)) from error
+            raise
+
     def check_unchanged(self) -> None:
         """Check that all files are as they were when they were opened.
 
         Raises:
           UserError: if a file has another size or time of modification, or is gone.
         """
-        check_unchanged(self.files)
+        files.check_unchanged(self.files)
 
     @functools.cached_property
     def engine(self) -> DuckDBEngine:
@@ -154,7 +169,7 @@ def open_rows(
                 f"the extra column {name!r} has the name of another column; rename it"
             )
     found = staging.paths(data)
-    files = tuple(state(path) for path in found or ())
+    states = tuple(files.state(path) for path in found or ())
     folder = Scratch()
     connection = duckdb.connect(
         config={
@@ -163,7 +178,7 @@ def open_rows(
             **({} if threads is None else {"threads": threads}),
         }
     )
-    rows = Rows(connection, folder, mode, extra, files)
+    rows = Rows(connection, folder, mode, extra, states)
     try:
         try:
             source = data if found is None else found
@@ -177,6 +192,8 @@ def open_rows(
         finally:
             rows.check_unchanged()
         connection.execute("SET preserve_insertion_order=false")
+        if found is not None:
+            rows.notices += files.notices(data) + absent.notices(found, mode, extra)
         rows.unknown_columns = tuple(sorted(others - {ALIAS}))
         if ALIAS in others:
             rows.notices.append(

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from tfagents_batch.offline.engines.dialect import DUCKDB, weighted
 from tfagents_batch.offline.report import ERROR, WARNING
-from tfagents_batch.offline.schema import Mode
-from tfagents_batch.offline.sql import identifier, literal, literals
+from tfagents_batch.offline.schema import LARGEST_NUMBER, Mode
+from tfagents_batch.offline.sql import enumeration, identifier, literal
 
 # Names of all rules that are warnings, those of the validator included.
 WARNINGS = (
@@ -22,6 +22,7 @@ WARNINGS = (
 # marker, and ``action`` is empty there.
 _ALWAYS = ("ds", "mdp_id", "sequence_number")
 _LARGEST = 3.4028234663852886e38  # largest number of float32, which agents compute in
+IN_ORDER = f"BETWEEN {-LARGEST_NUMBER} AND {LARGEST_NUMBER}"  # of sequence_number
 _OF_DECISIONS = ("state_features", "action", "reward")
 
 
@@ -68,19 +69,20 @@ def rules(
     No ``actions`` allow all names, and without ``weights`` of metrics the reward is not
     compared with their sum. The other arguments are as in ``validator.Options``.
     """
-    found = _missing(mode) + _numbers(mode)
+    found = _missing(mode) + _numbers(mode) + _keys(mode)
     if mode != "continuous":
         found += _possible_actions(mode)
     if mode == "discrete" and actions:
-        known = literals(actions)
+        known = enumeration(actions)
         found.append(
             Rule(
                 "unknown_action",
                 ERROR,
-                f"(NOT {marker(mode)} AND NOT list_contains({known}, action)) OR "
-                f"len(list_filter(possible_actions, "
-                f"lambda name: NOT list_contains({known}, name))) > 0",
-                "concat(action::VARCHAR, ' of ', possible_actions::VARCHAR)",
+                f"(NOT {marker(mode)} AND {_unknown('action', known)}) OR "
+                f"{_some_unknown('possible_actions', known)} OR "
+                f"{_some_unknown('final_possible_actions', known)}",
+                "concat(action::VARCHAR, ' of ', possible_actions::VARCHAR, ' then ', "
+                "final_possible_actions::VARCHAR)",
                 f"an action is none of {', '.join(actions)}; correct the rows, or add "
                 "it to the schema",
             )
@@ -116,6 +118,16 @@ def rules(
             )
         )
     return found
+
+
+def _unknown(name: str, known: str) -> str:
+    """Return whether a name is none of an enumeration; the cast hashes it."""
+    return f"({name} IS NOT NULL AND TRY_CAST({name} AS {known}) IS NULL)"
+
+
+def _some_unknown(names: str, known: str) -> str:
+    """Return whether a list has a name that is none of an enumeration."""
+    return f"len(list_filter({names}, lambda name: {_unknown('name', known)})) > 0"
 
 
 def _missing(mode: Mode) -> list[Rule]:
@@ -168,7 +180,42 @@ def _numbers(mode: Mode) -> list[Rule]:
             "finite numbers: leave out what is not known",
         )
         for name, condition in conditions.items()
+    ] + [
+        Rule(
+            "large_sequence_number",
+            ERROR,
+            f"sequence_number NOT {IN_ORDER}",
+            "sequence_number::VARCHAR",
+            "sequence_number is beyond 2^62; expected smaller numbers, such as a time "
+            "in nanoseconds",
+        )
     ]
+
+
+def _keys(mode: Mode) -> list[Rule]:
+    maps = ["state_features", "final_state_features", "metrics"]
+    if mode != "discrete":
+        maps.append("action")
+    conditions = {name: _is_repeated(name) for name in maps}
+    for name in ("possible_actions", "final_possible_actions"):
+        if mode == "parametric":
+            some = f"list_filter({name}, lambda a: {_is_repeated('a')})"
+            conditions[name] = f"len({some}) > 0"
+    return [
+        Rule(
+            f"repeated_key_in_{name}",
+            ERROR,
+            condition,
+            f"{name}::VARCHAR",
+            f"a map in {name} has a key twice; expected each once",
+        )
+        for name, condition in conditions.items()
+    ]
+
+
+def _is_repeated(value: str) -> str:
+    """Return the SQL of whether a map has a key twice, which files can store."""
+    return f"list_unique(map_keys({value})) <> cardinality({value})"
 
 
 def _possible_actions(mode: Mode) -> list[Rule]:
@@ -194,6 +241,13 @@ def _possible_actions(mode: Mode) -> list[Rule]:
             f"list_unique({possible}) <> len(possible_actions)",
             "possible_actions::VARCHAR",
             "possible_actions has an entry twice or NULL; expected each action once",
+        ),
+        Rule(
+            "missing_final_possible_action",
+            ERROR,
+            "len(list_filter(final_possible_actions, lambda a: a IS NULL)) > 0",
+            "final_possible_actions::VARCHAR",
+            "final_possible_actions has NULL; expected actions only",
         ),
         Rule(
             "missing_possible_actions",

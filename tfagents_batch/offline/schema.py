@@ -49,6 +49,8 @@ _TYPES = {
 }
 ALIAS = "propensity"  # name of action_probability in SQL of Horizon
 PRESENCE = "_presence"  # suffix of the flags beside lists of features (ReAgent)
+# Numbers below it can be added and subtracted; times in nanoseconds are.
+LARGEST_NUMBER = 2**62
 _LISTS = "possible_actions", "final_possible_actions"  # not of continuous actions
 
 

@@ -18,3 +18,8 @@ def literal(text: str) -> str:
 def literals(texts: Iterable[str]) -> str:
     """Return a list of strings, quoted: ``['a', 'b']``."""
     return f"[{', '.join(map(literal, texts))}]"
+
+
+def enumeration(texts: Iterable[str]) -> str:
+    """Return DuckDB's type of one of these strings: ``ENUM('a', 'b')``."""
+    return f"ENUM({', '.join(map(literal, texts))})"

@@ -15,11 +15,13 @@ import numpy as np
 
 from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.offline import manifest, maps
+from tfagents_batch.offline.reading import integrity
 from tfagents_batch.offline.schema import Schema
-from tfagents_batch.offline.sql import literal, literals
+from tfagents_batch.offline.sql import enumeration, literal, literals
 
 TRAIN, EVALUATE = "train", "eval"  # values of the column split
 _ALIGNMENT = 64  # bytes
+_BATCH = 2**24  # numbers of possible actions that are there at a time
 _BY_TIME = "ORDER BY mdp_key, sequence_number_ordinal"
 UNKNOWN = -1  # number of a next action that was not taken
 _POSSIBLE = {"mask": "possible_actions", "next_mask": "possible_next_actions"}
@@ -70,7 +72,7 @@ def partition(folder: str | Path) -> Partition:
     """Return the newest partition of a table, or the one that the folder is.
 
     Raises:
-      UserError: if there is none, or it has no row of samples.
+      UserError: if there is none, it has no row of samples, or a file was changed.
     """
     folder = Path(folder)
     found = folder if (folder / manifest.NAME).exists() else manifest.newest(folder)
@@ -85,7 +87,8 @@ def partition(folder: str | Path) -> Partition:
             f"{found} has {known['rows']} samples in the form "
             f"{known['config']['form']}; expected samples in the form rows"
         )
-    return Partition(found, manifest.schema(found), known)
+    integrity.check(found, known)
+    return Partition(found, Schema.from_dict(known["schema"]), known)
 
 
 def row_bytes(schema: Schema, columns: int | None = None) -> int:
@@ -203,6 +206,7 @@ def _select(
     import duckdb
 
     schema, vectors, sparse = found.schema, _vectors(found.schema), _maps(found.schema)
+    possible = _possible(schema)
     if metrics and schema.metrics:
         vectors["metrics"] = [
             f"CAST(coalesce(metrics[{literal(name)}], 0) AS FLOAT)"
@@ -213,17 +217,20 @@ def _select(
         for name, parts in vectors.items()
         for i, sql in enumerate(parts)
     }
-    named |= {name: column for name, (column, _) in sparse.items()}
+    named |= {name: column for name, (column, _) in sparse.items()} | possible
     selected = ", ".join(f'{sql} AS "{name}"' for name, sql in named.items())
     with duckdb.connect() as connection:
         if rows is not None:
             connection.register("rows", rows)
         sql = f"SELECT {selected} FROM {origin}"
-        table = connection.sql(sql).to_arrow_table()
+        batch = max(_BATCH // max(len(schema.actions), 1), 1)
+        table = connection.sql(sql).to_arrow_table(min(batch, 10**6))
     columns = {name: _array(table.column(name)) for name in _scalars(found)}
     for name, (_, ids) in sparse.items():
         fill = missing if name.endswith("state") else 0.0
         columns[name] = maps.dense(table.column(name), ids, fill)
+    for name in possible:
+        columns[name] = _mask(table.column(name), len(schema.actions))
     for name, parts in vectors.items():
         arrays = [table.column(f"{name}.{i}") for i in range(len(parts))]
         columns[name] = _vector(arrays, table.num_rows, name)
@@ -236,21 +243,27 @@ def _select(
 def _reading(found: Partition) -> Iterator[None]:
     """Turn errors of reading a partition into UserErrors."""
     import duckdb
+    import pyarrow
 
     try:
         yield
-    except (FileNotFoundError, duckdb.IOException) as error:
-        lost = [path for path in found.files if not Path(path).exists()]
-        if not lost:
-            raise
-        raise UserError(
-            f"{lost[0]} is gone: the timeline was made again while it was read. Start "
-            "again to learn from the new rows, and write others to another --output"
-        ) from error
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+        raise
     except (duckdb.ConversionException, OverflowError) as error:
         raise UserError(
             f"a number of {found.folder} is beyond float32 ({first_line(error)}); make "
             "the timeline again with smaller numbers: see its --custom_reward"
+        ) from error
+    except (OSError, duckdb.Error, pyarrow.ArrowException) as error:
+        if lost := [path for path in found.files if not Path(path).exists()]:
+            raise UserError(
+                f"{lost[0]} is gone: the timeline was made again while it was read. "
+                "Start again to learn from the new rows, and write others to another "
+                "--output"
+            ) from error
+        raise UserError(
+            f"the rows of {found.folder} cannot be read ({first_line(error)}); restore "
+            "its files from a copy, or make the timeline again"
         ) from error
 
 
@@ -282,21 +295,28 @@ def _scalars(found: Partition) -> dict[str, str]:
         "trains": f"split = {literal(TRAIN)}",
     }
     if schema.mode == "discrete":
-        actions = literals(schema.actions)
+        kind = enumeration(schema.actions)
         for part in ("action", "next_action"):
-            number = f"coalesce(list_position({actions}, {part}), 0) - 1"
-            names[part] = f"CAST({number} AS INTEGER)"
+            number = f"CAST(enum_code(TRY_CAST({part} AS {kind})) AS INTEGER)"
+            names[part] = f"coalesce({number}, {UNKNOWN})"
     return names
+
+
+def _possible(schema: Schema) -> dict[str, str]:
+    """Return SQL of lists of the numbers of possible actions, by name."""
+    if schema.mode != "discrete":
+        return {}
+    # The cast finds a name by its hash: the work does not grow with their number.
+    kind = f"{enumeration(schema.actions)}[]"
+    return {
+        part: f"list_transform(TRY_CAST({column} AS {kind}), lambda x: enum_code(x))"
+        for part, column in _POSSIBLE.items()
+    }
 
 
 def _vectors(schema: Schema) -> dict[str, list[str]]:
     """Return SQL of each number of the columns of several numbers, by name."""
-    if schema.mode == "discrete":
-        return {
-            part: [f"list_contains({column}, {literal(x)})" for x in schema.actions]
-            for part, column in _POSSIBLE.items()
-        }
-    if schema.mode == "continuous":
+    if schema.mode != "parametric":
         return {}
     numbers = [_number("x", i) for i in schema.action_features]
     return {
@@ -321,11 +341,22 @@ def _array(column: Any) -> np.ndarray:
     return column.combine_chunks().to_numpy(zero_copy_only=False)
 
 
+def _mask(column: Any, actions: int) -> np.ndarray:
+    """Return which numbers are in each list, bool ``[N, actions]``."""
+    found, start = np.zeros([len(column), actions], bool), 0
+    for chunk in column.chunks:
+        rows = np.repeat(np.arange(len(chunk)), chunk.value_lengths().fill_null(0))
+        numbers = chunk.flatten()
+        known = numbers.is_valid().to_numpy(zero_copy_only=False)
+        found[start + rows[known], numbers.drop_null()] = True
+        start += len(chunk)
+    return found
+
+
 def _vector(columns: list[Any], size: int, name: str) -> np.ndarray:
     """Join columns of numbers, or of lists of numbers, which are padded with NaN."""
     if not name.endswith("candidates"):
-        dtype = bool if name.endswith("mask") else np.float32
-        found = np.empty([size, len(columns)], dtype)
+        found = np.empty([size, len(columns)], np.float32)
         for i, column in enumerate(columns):
             found[:, i] = _array(column)
         return found
@@ -402,9 +433,23 @@ def steps_to_end(columns: Columns) -> np.ndarray:
     return np.maximum(end[episode] - ordinal, 0)
 
 
-def of_split(found: Partition, split: str, most: int, missing: float = 0.0) -> Columns:
-    """Return the first ``most`` rows of a split in the order of episodes and time."""
+def of_split(
+    found: Partition,
+    split: str,
+    most: int,
+    missing: float = 0.0,
+    last_key: int | None = None,
+) -> Columns:
+    """Return the first ``most`` rows of a split in the order of episodes and time.
+
+    Args:
+      found, split, missing: see ``read``.
+      most: number of rows, at most.
+      last_key: largest key of an episode; None for any.
+    """
     where, limit = f"WHERE split = {literal(split)}", f"LIMIT {int(most)}"
+    if last_key is not None:
+        where += f" AND mdp_key <= {int(last_key)}"
     # Whole rows are sorted only up to the last of these episodes, to save memory.
     first = f"SELECT mdp_key FROM {found.table} {where} ORDER BY mdp_key {limit}"
     where += f" AND mdp_key <= (SELECT max(mdp_key) FROM ({first}))"
@@ -464,14 +509,25 @@ def action_bounds(found: Partition) -> tuple[np.ndarray, np.ndarray]:
 
 def facts(found: Partition, *sql: str) -> tuple:
     """Return values that are computed over all rows, once in a process."""
+    return facts_of(found, found.table, *sql)
+
+
+def facts_of(found: Partition, rows: str, *sql: str) -> tuple:
+    """Return values that are computed over rows of a partition, once in a process.
+
+    Args:
+      found: the partition.
+      rows: SQL of the rows.
+      *sql: SQL of the values.
+    """
     with _reading(found):
-        return _computed(found.table, *sql)
+        return _computed(rows, *sql)
 
 
 @functools.lru_cache(maxsize=64)  # a file of another timeline has another name
-def _computed(table: str, *sql: str) -> tuple:
+def _computed(rows: str, *sql: str) -> tuple:
     import duckdb
 
-    text = f"SELECT {', '.join(sql)} FROM {table}"
+    text = f"SELECT {', '.join(sql)} FROM {rows}"
     with duckdb.connect() as connection:
         return connection.execute(text).fetchone()

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import publish
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
@@ -36,10 +37,7 @@ def write(text: str, path: str | Path) -> None:
     """Write a text to a file, compressed if its name ends in ``.gz``.
 
     Raises:
-      SaveError: if it cannot be written.
+      SaveError: if it cannot be written; an earlier file is unchanged then.
     """
     path, data = Path(path), text.encode()
-    try:
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    except OSError as error:
-        raise SaveError(f"{path} cannot be written: {error.strerror}") from error
+    publish.file(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)

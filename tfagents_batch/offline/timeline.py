@@ -21,6 +21,7 @@ from tfagents_batch.offline import manifest, publish
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.specification import Specification
+from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_checks import (
     check_metrics,
@@ -105,8 +106,9 @@ def build(
     Raises:
       UserError: if the rows cannot be ordered, an action is not in the schema, no
         sample is left, ``validation_sql`` refuses the samples, those of the newest
-        partition differ in kind, a file changed while it was read, or the
-        specification has a feature that the rows do not have.
+        partition differ in kind, a file changed while it was read, the specification
+        has a feature that the rows do not have, or the folder has files that would be
+        lost: rows that are read, or those of a partition that no timeline wrote.
       SaveError: if a file cannot be written.
     """
     config, output = checked(config), Path(output)
@@ -115,6 +117,7 @@ def build(
             f"the rows are {rows.mode} and the schema is {schema.mode}; expected the "
             "same mode"
         )
+    files.check_outside(output, (file.path for file in rows.files))
     check_metrics(schema, config)
     if features is not None:
         layout(features, schema.features)  # which checks the ids
@@ -123,6 +126,7 @@ def build(
         work.read()
         config = work.config  # with its end_ds
         target = publish.partition(output, config.end_ds)
+        manifest.check_target(target)
         manifest.check_change(output, schema, config)
         with publish.staging(target) as staged:
             work.write(staged)
@@ -155,10 +159,10 @@ class _Work:
         tell: Progress,
     ):
         self.config, self.tell = config, tell
+        self._given = config  # perhaps without an end_ds: no row is after it
         self._rows, self._engine, self._schema = rows, rows.engine, schema
         self._duplicates = self._read = 0
         self._bounds: list[str | None] = [None, None]  # first and last ds
-        self._later = None if config.end_ds is None else rows.view
         self._longest: float | None = None
         self._notices: list[str] = []
 
@@ -196,9 +200,11 @@ class _Work:
         if self._longest is not None:
             kept += f" AND length <= {self._engine.dialect.number(self._longest)}"
         # One query, because each one has a cost of its own in Spark.
-        markers, unshared, long, last, *endings = self._row(f"""SELECT
+        markers, unshared, parts, part_rows, long, last, *endings = self._row(f"""SELECT
           sum(markers),
-          coalesce(sum(length) FILTER (WHERE split IS NULL), 0),
+          coalesce(sum(length) FILTER (WHERE split IS NULL AND NOT is_part), 0),
+          count(*) FILTER (WHERE is_part),
+          coalesce(sum(length) FILTER (WHERE is_part), 0),
           coalesce(sum(length) FILTER (WHERE split IS NOT NULL AND NOT ({kept})), 0),
           count(*) FILTER (WHERE {kept} AND ending = 'open'),
           count(*) FILTER (WHERE {kept} AND NOT {UNFLAGGED}),
@@ -210,12 +216,19 @@ class _Work:
             "duplicates": self._duplicates,
             "end markers": markers,
             "of episodes in neither share": unshared,
+            "of episodes for evaluation that began before start_ds": part_rows,
             "of episodes that are too long": long,
             "last rows without a next row": last,
         }
         late = self._read - sum(dropped.values()) - samples
         dropped["after time_window_limit"] = late
         found = [*self._rows.notices, *self._notices, *self._about_endings(*endings)]
+        if parts:
+            found.append(
+                f"episodes for evaluation that began before start_ds "
+                f"{self.config.start_ds}: {parts:,}; they are left out, because their "
+                "rewards until then are not read"
+            )
         if samples and not terminals:
             found.append(
                 "no episode has a terminal state: right for a task that continues, "
@@ -275,7 +288,8 @@ class _Work:
             self._engine.table(ROWS, texts.without_duplicates())
             (left,) = self._row(f"SELECT count(*) FROM {ROWS}")
             self._duplicates = self._read - left
-        self._engine.table(EPISODES, texts.episodes(self._later))
+        given = Generator(self._schema, self._given, self._engine.dialect)
+        self._engine.table(EPISODES, given.episodes(self._rows.view))
         check_rows(self._engine, self._schema, self.config)
         self._find_longest()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.schema import Schema
+from tfagents_batch.offline.schema import LARGEST_NUMBER, Schema
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS
 from tfagents_batch.suggest import unknown
@@ -42,10 +42,14 @@ def check_rows(engine: Engine, schema: Schema, config: TimelineConfig) -> None:
         "no mdp_id or no sequence_number; give every row both": (
             "r.mdp_id IS NULL OR r.sequence_number IS NULL"
         ),
-        "an end marker, terminated or truncated before the last row of their episode; "
-        "only its last row may end an episode": (
+        "a sequence_number beyond 2^62; use smaller numbers": (
+            f"r.sequence_number NOT BETWEEN {-LARGEST_NUMBER} AND {LARGEST_NUMBER}"
+        ),
+        "an end marker, terminated or truncated, or a final state, before the last row "
+        "of their episode; only its last row may end an episode": (
             "(r.is_end AND (r.sequence_number <= e.last OR e.markers > 1)) OR (NOT "
-            "r.is_end AND r.sequence_number < e.last AND (r.terminated OR r.truncated))"
+            "r.is_end AND r.sequence_number < e.last AND (r.terminated OR r.truncated "
+            "OR r.final_state_features IS NOT NULL))"
         ),
         "a reward that is missing or not finite; correct the log, or pass a "
         "custom_reward": "NOT r.is_end AND NOT coalesce(abs(r.reward) < "

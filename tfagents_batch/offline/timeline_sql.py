@@ -80,13 +80,17 @@ class Generator:
   final_possible_actions,"""
         name = self.dialect.name
         extra = "".join(f"\n  {name(x)}," for x in self.schema.extra_columns)
+        # Writers of tables fill a column with {} where there is no final state.
+        final = "final_state_features"
+        is_none = self.dialect.is_empty_map(final)
+        final = f"CASE WHEN NOT {is_none} THEN {final} END AS {final}"
         rows = f"""SELECT
   ds, mdp_id, sequence_number,
   coalesce(state_features, {self._no_features}) AS state_features,
   coalesce({name("action")}, {self._no_action}) AS {name("action")},
   action_probability, action_log_density,
   {self._reward()} AS reward,
-  metrics, terminated, truncated, final_state_features,{choices}{extra}
+  metrics, terminated, truncated, {final},{choices}{extra}
   {name("file")}, {name("row")},
   coalesce({is_end}, false) AS is_end
 FROM {INPUT}"""
@@ -112,24 +116,23 @@ FROM {INPUT}"""
   FROM {ROWS}
 ) WHERE frame_place = 1"""
 
-    def episodes(self, view: str | None = None) -> str:
+    def episodes(self, view: str) -> str:
         """Return a query of each episode: its key, split, length, bounds and ending.
 
         The ending is "marker", "terminal", "known" (not terminal, but the state after
         the last row is known), "kept" (see ``horizon_keep``) or "open".
 
         Args:
-          view: all rows; an episode with rows after ``end_ds`` is not at its end. None
-            if there are no such rows.
+          view: all rows. An episode with rows after ``end_ds`` is not at its end. One
+            for evaluation with rows before ``start_ds`` has no split: its value would
+            be that of a part.
         """
-        continues, later = "false", ""
-        if view is not None:
-            ds = self.dialect.text(self.config.end_ds)
-            continues = "later_id IS NOT NULL"
-            later = f"""
-LEFT JOIN (
-  SELECT DISTINCT mdp_id AS later_id FROM {view} WHERE ds > {ds}
-) AS later ON mdp_id = later_id"""
+        continues, after = self._beyond(view, "later", ">", self.config.end_ds)
+        is_part, before = self._beyond(view, "earlier", "<", self.config.start_ds)
+        share = split("mdp_key", self.config, self.dialect)
+        if before:
+            is_part = f"coalesce({is_part} AND ({share}) = 'eval', false)"
+            share = f"CASE WHEN {is_part} THEN NULL ELSE {share} END"
         ending = self.dialect.text(_UNFLAGGED[self.config.last_row])
         if self.config.last_row != "horizon_keep":
             ending = f"CASE WHEN {continues} THEN 'open' ELSE {ending} END"
@@ -142,8 +145,9 @@ LEFT JOIN (
         return f"""SELECT
   *,
   {continues} AS continues,
+  {is_part} AS is_part,
   {self.dialect.group("mdp_id")} AS episode,
-  {split("mdp_key", self.config, self.dialect)} AS split,
+  {share} AS split,
   CASE
     WHEN markers > 0 THEN 'marker'
     WHEN terminated THEN 'terminal'
@@ -165,7 +169,22 @@ FROM (
     coalesce(bool_or({known}) FILTER (WHERE NOT is_end), false) AS known
   FROM {ROWS}
   GROUP BY mdp_id
-) AS grouped{later}"""
+) AS grouped{after}{before}"""
+
+    def _beyond(
+        self, view: str, name: str, order: str, ds: str | None
+    ) -> tuple[str, str]:
+        """Return whether an episode has rows beyond a bound, and the join for it."""
+        if ds is None:
+            return "false", ""
+        condition = f"ds {order} {self.dialect.text(ds)}"
+        return (
+            f"{name}_id IS NOT NULL",
+            f"""
+LEFT JOIN (
+  SELECT DISTINCT mdp_id AS {name}_id FROM {view} WHERE {condition}
+) AS {name} ON mdp_id = {name}_id""",
+        )
 
     def samples(self, max_length: float | None = None) -> str:
         """Return a query of the samples in a shuffled order.

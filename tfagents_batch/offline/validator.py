@@ -15,7 +15,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading.conversion import OTHER_KEY
 from tfagents_batch.offline.report import ERROR, WARNING, Example, Finding, Report
-from tfagents_batch.offline.rules import WARNINGS, marker, rules
+from tfagents_batch.offline.rules import IN_ORDER, WARNINGS, marker, rules
 from tfagents_batch.offline.schema import FEATURES, METRICS, Schema, types
 from tfagents_batch.offline.sql import literal, literals
 from tfagents_batch.suggest import closest, unknown
@@ -28,13 +28,13 @@ _EXAMPLES = 3
 # and up to which a wrong order is one (otherwise the files are shuffled).
 _EXCEPTIONS = 0.1
 _EXPECTED = {
-    "VARCHAR": "a string",
+    "VARCHAR": "text, or a whole number below 2^53 if it is a float",
     "BIGINT": "a whole number",
     "DOUBLE": "a number",
     "BOOLEAN": "true or false",
     FEATURES: 'a map from whole numbers to numbers, such as {"0": 1.5}',
     METRICS: 'a map from names to numbers, such as {"click": 1}',
-    "VARCHAR[]": "a list of names",
+    "VARCHAR[]": "a list of names, which are text or whole numbers",
     f"{FEATURES}[]": 'a list of maps, such as [{"0": 1.5}]',
 }
 Duplicates = typing.Literal["error", "first", "last"]
@@ -88,7 +88,9 @@ def validate(
     else:
         text = "there are no rows; expected at least one"
         found.append(Finding("empty", ERROR, 1, text))
-    if schema is not None:
+    if schema is None:
+        found += _final_names(rows)
+    else:
         found += _difference(schema, rows.find_schema())
     rows.check_unchanged()
     found = [
@@ -161,14 +163,14 @@ def _unread(rows: Rows) -> list[Finding]:
 def _order(rows: Rows, options: Options) -> list[Finding]:
     """Return the findings on the order of the rows of an episode."""
     key = "concat(mdp_id, ' ', sequence_number)"
-    ends = "(is_marker OR coalesce(terminated OR truncated, false))"
+    ends = "(is_marker OR has_final OR coalesce(terminated OR truncated, false))"
     conditions = {
         "duplicate_key": "sequence_number = earlier",
         "early_end": f"{ends} AND later > sequence_number",
         "day_backwards": "later_ds < ds",
         "clock_backwards": "later > sequence_number AND later_file = file "
         "AND later_row < row",
-        "sequence_gap": "later - 1 > sequence_number",
+        "sequence_gap": "later > sequence_number + 1",
     }
     columns = ", ".join(
         f"count_if({condition}), {_examples(key)} FILTER ({condition})"
@@ -182,8 +184,9 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
             later_ds, lead(file) OVER episode AS later_file,
             lead(row) OVER episode AS later_row
           FROM (SELECT mdp_id, sequence_number, ds, file, row, terminated, truncated,
+              coalesce(cardinality(final_state_features) > 0, false) AS has_final,
               {marker(rows.mode)} AS is_marker FROM {rows.view}
-            WHERE mdp_id IS NOT NULL AND sequence_number IS NOT NULL)
+            WHERE mdp_id IS NOT NULL AND sequence_number {IN_ORDER})
           WINDOW episode AS (PARTITION BY mdp_id ORDER BY sequence_number))
         """
     )
@@ -195,8 +198,9 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
             if chosen == "error"
             else f"only the {chosen} of these rows counts"
         ),
-        "early_end": "an end marker, or a row with terminated or truncated, is not the "
-        "last row of its mdp_id; give each episode its own mdp_id",
+        "early_end": "an end marker, or a row with terminated, truncated or "
+        "final_state_features, is not the last row of its mdp_id; give each episode "
+        "its own mdp_id, and a final state to its last row only",
         "day_backwards": "ds falls while sequence_number rises; episodes are in the "
         "order of sequence_number",
         "clock_backwards": "sequence_number falls within a file; episodes are in the "
@@ -248,6 +252,27 @@ def _names(rows: Rows, options: Options) -> list[Finding]:
     text = f"more than {options.common_action:.1%} of the rows have one action"
     add("common_action", WARNING, most, text)
     return found
+
+
+def _final_names(rows: Rows) -> list[Finding]:
+    """Return a finding if an action occurs only after the last rows of episodes.
+
+    It would count as an action of all rows without ``possible_actions``.
+    """
+    kinds = {"action": set(), "possible_action": set(), "final_possible_action": set()}
+    for each in rows.contents:
+        if each.kind in kinds:
+            kinds[each.kind].add(each.name)
+    final = kinds.pop("final_possible_action")
+    names = sorted(final.difference(*kinds.values()))
+    if not names:
+        return []
+    text = (
+        "final_possible_actions has an action that no row took or could take; correct "
+        "its name, or list all actions in a schema"
+    )
+    some = tuple(Example(None, None, name) for name in names[:_EXAMPLES])
+    return [Finding("unknown_action", ERROR, len(names), text, some)]
 
 
 def _unknown_columns(rows: Rows) -> list[Finding]:

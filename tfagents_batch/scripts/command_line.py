@@ -23,8 +23,14 @@ from tfagents_batch.errors import (
     Stopped,
     TrainingError,
     UserError,
+    is_of_storage,
 )
-from tfagents_batch.importing import hidden, uncollected, without_messages
+from tfagents_batch.importing import (
+    hidden,
+    keras_on_tensorflow,
+    uncollected,
+    without_messages,
+)
 from tfagents_batch.training.log import starting, status
 from tfagents_batch.training.runtime import signals
 
@@ -72,7 +78,7 @@ class PlayCommand(AgentCommand):
 
 EXIT_USAGE = 64  # bad flag, name, config or run folder
 EXIT_DATA = 65  # training cannot continue: gradients are not finite
-EXIT_ENVIRONMENT = 70
+EXIT_ENVIRONMENT = EXIT_CRASH = 70  # an environment, or this program, has a defect
 EXIT_STORAGE = 74  # a run folder or its last checkpoint could not be written
 EXIT_INTERRUPTED = 130
 
@@ -97,7 +103,8 @@ def run(main: Callable[[Sequence[str]], int], trains: bool = False) -> int:
     """Run a script's main function on the command line and return the exit status.
 
     An error is printed as one line on stderr, or as an environment's report;
-    ``--debug`` adds the traceback.
+    ``--debug`` adds the traceback. An error that nobody expected has its traceback, and
+    the status ``EXIT_CRASH``: a command may give 1, as Python would, another meaning.
 
     Args:
       main: function of the arguments without the program's name.
@@ -124,9 +131,13 @@ def run(main: Callable[[Sequence[str]], int], trains: bool = False) -> int:
             return main(argv)
     except BaseException as error:
         status = _status(error)
-        if status is None:
-            raise
         starting.end()
+        if status is None:
+            if not isinstance(error, Exception):
+                raise
+            with contextlib.suppress(OSError, ValueError):  # a closed terminal
+                traceback.print_exception(error)
+            return EXIT_CRASH
         if "--debug" in argv:
             traceback.print_exception(error)
         text = _TOO_MANY_FILES if _lacks_descriptors(error) else error
@@ -194,10 +205,26 @@ def _status(error: BaseException) -> int | None:
     """Return the exit status of an expected error; None for any other."""
     if isinstance(error, _Interrupted):
         return signals.exit_status(error.args[0])
+    if _is_of_storage(error):
+        return EXIT_STORAGE
     for kind, number in _EXITS.items():
         if isinstance(error, kind):
             return number
     return EXIT_USAGE if _lacks_descriptors(error) else None
+
+
+def _is_of_storage(error: BaseException) -> bool:
+    """Return whether a full or broken disk caused an error, see ``is_of_storage``.
+
+    A UserError on rows that cannot be read may have such a cause, for example where
+    DuckDB has no room for temporary files. Environments have a status of their own.
+    """
+    cause: BaseException | None = error
+    if isinstance(error, (EnvError, TrainingError)):
+        return False
+    while isinstance(cause, UserError):
+        cause = cause.__cause__
+    return isinstance(cause, Exception) and is_of_storage(cause)
 
 
 def _lacks_descriptors(error: BaseException) -> bool:
@@ -253,6 +280,7 @@ def import_tensorflow() -> None:
     if "tensorflow" in sys.modules:
         return
     with (
+        keras_on_tensorflow(),
         status.doing("importing TensorFlow"),
         without_messages(),
         hidden(*_NOT_NEEDED),

@@ -12,10 +12,13 @@ from pathlib import Path
 
 from tfagents_batch import config
 from tfagents_batch.config import option
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import publish
 from tfagents_batch.offline.evaluation import rules as gate
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.scripts import command_line
+
+_VERDICT, _PAGE = "gate.json", "index.html"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.serving.evaluating import evaluate_offline
 
     folder = Path(command.output).expanduser()
-    (folder / "gate.json").unlink(missing_ok=True)  # of an earlier decision
+    _remove_earlier(folder)
     known = table_reader.partition(command.data).schema
     gate.check_names(limits, known.actions, ("reward", *known.metrics))
     found = evaluate_offline(
@@ -70,16 +73,27 @@ def main(argv: Sequence[str]) -> int:
         "rules": config.to_dict(limits),
         "evaluation": found.to_dict(),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "gate.json").write_text(json.dumps(content, indent=2))
-        (folder / "index.html").write_text(page(found, decision))
-    except OSError as error:
-        raise SaveError(f"{folder} cannot be written: {error}") from error
+    with publish.folder(folder) as staged:
+        (staged / _PAGE).write_text(page(found, decision))
+        (staged / _VERDICT).write_text(json.dumps(content, indent=2))
     for finding in decision.findings:
         command_line.show(f"{finding.state:8}{finding.rule}: {finding.text}")
     command_line.show(f"{decision.verdict}: {decision.reason}")
     return gate.EXITS[decision.verdict]
+
+
+def _remove_earlier(folder: Path) -> None:
+    """Remove an earlier decision, which must not be taken for one that failed.
+
+    Raises:
+      UserError: if the folder has anything else, which would be lost.
+      SaveError: if the files cannot be removed.
+    """
+    names = {_VERDICT, _PAGE} if (folder / _VERDICT).exists() else ()
+    publish.check_only(folder, names, "decision")
+    with publish.saving(folder):
+        for name in (_PAGE, _VERDICT):  # a page without a verdict is nobody's
+            (folder / name).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ def _search(command: Command, settings: FeatureSettings) -> int:
         ) as rows,
     ):
         search = find(rows, settings)
+        for notice in rows.notices:
+            print(f"note: {notice}", file=sys.stderr)
     if command.report is not None:
         text_files.write(page(search, ", ".join(command.input)), command.report)
     for each in search.features:

@@ -27,8 +27,9 @@ _RETURNS = {
     EVAL: "evaluation",
     "eval_sample/return_mean": "evaluation with sampled actions",
 }
-_COLUMNS = 3
-_LEGEND = 60  # characters of a line of a legend or a title
+# A page shows two panels side by side at nearly their size, so 9 points can be read.
+_COLUMNS, _INCHES, _POINTS = 2, (4.4, 4), 9
+_LEGEND = 50  # characters of a line of a legend or a title
 _COLORS = ("blue", "orange", "green", "red", "purple", "brown", "pink", "olive", "cyan")
 
 
@@ -158,9 +159,10 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
     """
     from tfagents_batch.training.analysis import figure
 
-    columns = 2 if len(found) == 4 else min(_COLUMNS, len(found))
+    columns = min(_COLUMNS, len(found))
     rows = -(-len(found) // columns)
-    with figure.panels(rows, columns, (5 * columns, 4 * rows), out) as axes:
+    size = _INCHES[0] * columns, _INCHES[1] * rows
+    with figure.panels(rows, columns, size, out) as axes:
         for axis in axes.flat[len(found) :]:
             axis.set_visible(False)
         for index, (axis, panel) in enumerate(zip(axes.flat, found, strict=False)):
@@ -190,7 +192,7 @@ def _draw_panel(axis: Any, panel: Panel, threshold: float | None) -> None:
     # The legend is below the panel because names of groups can be long.
     below = transforms.ScaledTranslation(0, -0.5, axis.figure.dpi_scale_trans)
     axis.legend(
-        fontsize=8,
+        fontsize=_POINTS,
         loc="upper center",
         bbox_to_anchor=(0.5, 0),
         bbox_transform=axis.transAxes + below,

@@ -28,8 +28,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if not command.export:
         raise UserError("no export is given; pass --export, the folder of an export")
+    from tfagents_batch.serving.decisions import json_lines
     from tfagents_batch.serving.predictor import Predictor
-    from tfagents_batch.serving.server import json_lines
 
     predictor = Predictor.load(command.export)
     with contextlib.ExitStack() as stack:

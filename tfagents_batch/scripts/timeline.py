@@ -17,6 +17,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline import manifest, text_files
 from tfagents_batch.offline import schema as schemas
 from tfagents_batch.offline.features import specification
+from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.schema import Mode, Schema
 from tfagents_batch.offline.timeline_config import (
     FromHorizon,
@@ -76,6 +77,8 @@ def main(argv: Sequence[str]) -> int:
         raise UserError("no rows are given; pass --input=<file or folder>")
     if command.output is None:
         raise UserError("no folder is given for the table; pass --output=<folder>")
+    given_paths = (Path(x) for x in command.input if "://" not in x)
+    files.check_outside(Path(command.output), given_paths)
     horizon = from_horizon(
         {} if command.horizon is None else text_files.read_json(command.horizon)
     )
@@ -171,6 +174,8 @@ def _import(
     folder, count = partition.write(
         command.input, command.output or "", settings, mode, actions
     )
+    for notice in files.notices(command.input):
+        print(f"note: {notice}", file=sys.stderr)
     command_line.show(f"samples  {count:,}")
     command_line.show(str(folder))
     return 0

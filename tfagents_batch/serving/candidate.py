@@ -87,9 +87,9 @@ class Function:
     """Probabilities that a function returns, an ``evaluate.Candidate``.
 
     Args:
-      function: from states f32 ``[N, F]``, 0 where a feature is missing, and flags bool
-        ``[N, A]`` of possible actions to probabilities ``[N, A]``, in the order of the
-        ids and names in the table's manifest.
+      function: from states f32 ``[N, F]``, NaN where a feature is missing, and flags
+        bool ``[N, A]`` of possible actions to probabilities ``[N, A]``, in the order of
+        the ids and names in the table's manifest.
     """
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], np.ndarray]):
@@ -100,22 +100,28 @@ class Function:
         """Return the probabilities of the log's actions, f64 ``[N, A]``."""
         mask = columns[f"{part}mask"]
         mask = mask | ~mask.any(1, keepdims=True)  # after the end nothing is possible
-        state = np.nan_to_num(columns[f"{part}state"])
+        # Nothing follows terminal rows, so no decision is asked for there.
+        used = ~columns["terminated"] if part else np.ones(len(mask), bool)
+        found = mask / mask.sum(1, keepdims=True)
+        if used.any():
+            found[used] = self._asked(columns[f"{part}state"][used], mask[used])
+        return found
+
+    def _asked(self, state: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return what the function says, checked."""
         found = np.asarray(self._function(state, mask), np.float64)
         if found.shape != mask.shape:
             raise UserError(
                 f"{self.name} returned the shape {list(found.shape)}; expected a "
                 f"probability of every action, {list(mask.shape)}"
             )
-        # Nothing follows terminal rows, whose next states may be anything.
-        used = np.ones(len(found), bool) if not part else ~columns["terminated"]
-        total = found[used].sum(1)
-        if not ((found[used] >= 0).all() and np.allclose(total, 1, atol=1e-4)):
+        if not ((found >= 0).all() and np.allclose(found.sum(1), 1, atol=1e-4)):
             raise UserError(
                 f"{self.name} returned numbers that are no probabilities; expected "
-                "numbers that are at least 0 and whose sum is 1 in every row"
+                "numbers that are at least 0 and whose sum is 1 in every row, also "
+                "where features are missing (NaN)"
             )
-        if (found[used] * ~mask[used]).any():
+        if (found * ~mask).any():
             raise UserError(
                 f"{self.name} returned a probability above 0 for an action that was "
                 "not possible; expected 0 there"

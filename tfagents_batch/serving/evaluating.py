@@ -11,8 +11,9 @@ from typing import Any
 
 from tfagents_batch import config
 from tfagents_batch.offline import table_reader
-from tfagents_batch.offline.evaluation import evaluate
+from tfagents_batch.offline.evaluation import evaluate, seen
 from tfagents_batch.offline.evaluation.evaluate import Candidate, Normalize
+from tfagents_batch.offline.evaluation.logged_rows import EVERY, Judges
 from tfagents_batch.offline.evaluation.result import Evaluation
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline.features import twin
@@ -23,6 +24,7 @@ from tfagents_batch.serving.candidate import Function, Served
 from tfagents_batch.serving.signature import Signature
 from tfagents_batch.sources import table_settings
 from tfagents_batch.training import playing
+from tfagents_batch.training.run_folder import runs
 
 
 def evaluate_offline(
@@ -40,10 +42,11 @@ def evaluate_offline(
         print(result.estimates["wsdr"]["reward"].value)
 
     Args:
-      policy: a run, or its folder; or a function from states f32 ``[N, F]`` (0 where a
-        feature is missing) and flags bool ``[N, A]`` of possible actions to
+      policy: a run, or its folder; or a function from states f32 ``[N, F]`` (NaN where
+        a feature is missing) and flags bool ``[N, A]`` of possible actions to
         probabilities ``[N, A]``. Features and actions are in the order of the table's
-        ``_manifest.json``.
+        ``_manifest.json``. A run is judged by episodes that its training has not seen;
+        a function must not have been made from the rows for evaluation.
       data: folder of a timeline with one reward in each sample, which
         ``tfagents-batch timeline`` writes.
       exploration: share of random decisions, as in ``export``; of a run only.
@@ -57,11 +60,12 @@ def evaluate_offline(
     """
     checked = config.replace(EvaluationSettings(), dict(settings or {})).check()
     found = table_reader.partition(data)
-    evaluate.check(found, checked)
+    judges = _judges(policy, found)
+    evaluate.check(found, checked, judges)
     normalize = _normalize(found)
     with _candidate(policy, found, exploration, checkpoint) as candidate:
         result = evaluate.evaluate(
-            found, candidate, checked, fitted_q.Fit, normalize, say
+            found, candidate, checked, fitted_q.Fit, normalize, say, judges
         )
     facts = {"exploration": exploration, "step": getattr(candidate, "step", None)}
     return dataclasses.replace(result, facts=facts | dict(result.facts))
@@ -71,8 +75,8 @@ def evaluate_offline(
 def _candidate(
     policy: Any, found: Partition, exploration: float, checkpoint: str | int
 ) -> Iterator[Candidate]:
-    folder = getattr(policy, "logdir", policy)
-    if not isinstance(folder, (str, os.PathLike)):
+    folder = _folder(policy)
+    if folder is None:
         yield Function(policy)
         return
     run = playing.trained(folder, None, None, None, None, plays=False)
@@ -82,6 +86,27 @@ def _candidate(
         name = run.run.folder.name
         signature = Signature(agent.policy, run.spec, step, exploration)
         yield Served(signature, run.spec, found, *names, name, step)
+
+
+def _folder(policy: Any) -> str | os.PathLike[str] | None:
+    """Return the folder of a run; None for a function."""
+    folder = getattr(policy, "logdir", policy)
+    return folder if isinstance(folder, (str, os.PathLike)) else None
+
+
+def _judges(policy: Any, found: Partition) -> Judges:
+    """Return the rows for evaluation that the training of a policy has not seen."""
+    folder = _folder(policy)
+    if folder is None:
+        return EVERY
+    run = runs.open_run(folder).folder
+    records = runs.training_rows(run)
+    if not isinstance(records, list) or None in records:
+        return EVERY._replace(origin="unknown")
+    where = seen.unseen(found, [seen.from_dict(x, f"{run}/run.json") for x in records])
+    if where is None:
+        return EVERY._replace(origin="unknown")
+    return Judges(where, "unseen" if records else "no rows")
 
 
 def _normalize(found: Partition) -> Normalize | None:

@@ -32,12 +32,14 @@ from tfagents_batch.serving.description import (
     SCHEMA,
     Array,
 )
+from tfagents_batch.serving.parity import Parity
 from tfagents_batch.serving.signature import Signature
 from tfagents_batch.training.log import status
 from tfagents_batch.training.run_folder import files
 from tfagents_batch.types import EnvSpec
 
 Format = Literal["onnx", "saved_model", "litert"]
+"""Format of an export: for ONNX Runtime, TensorFlow or LiteRT."""
 _KEPT = 64  # rows of ``parity.npz``
 
 
@@ -51,7 +53,7 @@ class Export(NamedTuple):
     """
 
     folder: Path
-    parity: parity.Parity
+    parity: Parity
     notices: tuple[str, ...]
 
 

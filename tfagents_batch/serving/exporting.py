@@ -22,6 +22,7 @@ def origin(found: Trained) -> Origin:
         "wrappers": list(map(str, recipe.wrappers)),
         "revision": (saved.get("checkout") or {}).get("commit"),
         "versions": runs.versions(),
+        runs.TRAINING_ROWS: runs.training_rows(found.run.folder),
     }
     actions, features, notices = _names(config)
     normalization = preprocessing.of_run(found.run.folder)

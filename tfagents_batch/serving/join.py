@@ -1,8 +1,9 @@
 """Join of decisions and feedback to logged rows.
 
 The row of a decision gets the reward and the flags of the feedback with the same
-request id. Feedback that comes later than a window is not used, so a join that is made
-after the window gives the same rows whenever it is made. A line that cannot be read is
+request id. Feedback that comes later than a window is not used, and episodes with a
+decision that is younger than the window are left out, so rows do not depend on when
+they are joined. A line that cannot be read is
 counted and left out, so that it does not cost the rest of a log.
 """
 
@@ -17,6 +18,7 @@ from typing import Any, Literal
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import publish, schema
+from tfagents_batch.offline.reading import files
 from tfagents_batch.serving.description import TIME_DIGITS
 
 ROWS, SUMMARY = "rows.parquet", "_summary.json"
@@ -47,7 +49,8 @@ class JoinConfig:
     default_reward: float = option(0.0, "reward of decisions without feedback")
     window: float | None = option(
         None,
-        "seconds after a decision in which feedback counts; none: any time",
+        "seconds after a decision in which feedback counts; episodes with a younger "
+        "decision are left out; none: any time",
         above=0,
     )
     repeated: Literal["last", "first", "sum"] = option(
@@ -63,8 +66,8 @@ class Summary:
       rows: rows that were written.
       answered: rows with feedback.
       unanswered: rows without, which have the default reward.
-      open: decisions without feedback that are younger than the window; they are left
-        out, and a later join has them.
+      open: decisions of episodes with a decision that is younger than the window; they
+        are left out, and a later join has them.
       late: feedbacks that came after the window.
       unknown: feedbacks on decisions that are not there.
       repeated: feedbacks beyond the first on a decision.
@@ -114,7 +117,7 @@ def join(
 
     config = config or JoinConfig()
     output = Path(output).expanduser()
-    _check_output(output)
+    publish.check_only(output, {ROWS, SUMMARY}, "join")
     until = int((time.time() if now is None else now) * 1e6)
     with open_rows(decisions, mode) as rows, publish.folder(output) as staged:
         run = rows.connection.execute
@@ -132,8 +135,8 @@ def join(
             rows, "feedback", " OR ".join(f"{name} IS NULL" for name in _NEEDED)
         )
         run(_matched(config, until))
-        target = str(staged / ROWS).replace("'", "''")
-        rows.fetch(f"COPY ({_joined(mode, config)}) TO '{target}' (FORMAT parquet)")
+        with publish.saving(output):
+            rows.write(_joined(mode, config), staged / ROWS)
         rows.check_unchanged()
         summary = _summary(rows, damaged)
         counts = dataclasses.asdict(summary)
@@ -151,13 +154,13 @@ def _decisions(view: str) -> str:
     )
 
 
-def _feedback(files: list[str]) -> str:
+def _feedback(paths: list[str]) -> str:
     """Return the query that stores all feedback."""
     columns = ", ".join(f"{name}: '{kind}'" for name, kind in _LINE.items())
-    if not files:
+    if not paths:
         empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _LINE.items())
         return f"CREATE TABLE feedback AS SELECT {empty} LIMIT 0"
-    names = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
+    names = ", ".join("'" + name.replace("'", "''") + "'" for name in paths)
     return (
         f"CREATE TABLE feedback AS SELECT * FROM read_json([{names}], "
         f"format='newline_delimited', columns={{{columns}}}, ignore_errors=true)"
@@ -171,7 +174,11 @@ def _drop(rows: Any, table: str, condition: str) -> int:
 
 
 def _matched(config: JoinConfig, until: int) -> str:
-    """Return queries that store the feedback of each decision, and mark open ones."""
+    """Return queries that store the feedback of each decision, and what is complete.
+
+    That is the episodes without a decision that is younger than the window. Answered or
+    not, young decisions are left out: answers that come early are often the good ones.
+    """
     window = 2**62 if config.window is None else int(config.window * 1e6)
     # A decision of an earlier version has no time, and no window then.
     late = f"coalesce(feedback.time - made > {window}, false)"
@@ -196,9 +203,9 @@ def _matched(config: JoinConfig, until: int) -> str:
         FROM feedback JOIN decisions USING (request_id) WHERE {late};
         CREATE TABLE complete AS
         SELECT decisions.* FROM decisions ANTI JOIN (
-          SELECT request_id FROM decisions ANTI JOIN used USING (request_id)
+          SELECT mdp_id FROM decisions
           WHERE {config.window is not None} AND {until} - made < {window}
-        ) USING (request_id)
+        ) USING (mdp_id)
     """
 
 
@@ -229,8 +236,9 @@ def _joined(mode: schema.Mode, config: JoinConfig) -> str:
 def _summary(rows: Any, damaged: int) -> Summary:
     ((decisions, complete, answered, repeated, late, unknown),) = rows.fetch("""
         SELECT (SELECT count(*) FROM decisions), (SELECT count(*) FROM complete),
-               (SELECT count(*) FROM used),
-               (SELECT coalesce(sum(count - 1), 0)::BIGINT FROM used),
+               (SELECT count(*) FROM used JOIN complete USING (request_id)),
+               (SELECT coalesce(sum(count - 1), 0)::BIGINT
+                FROM used JOIN complete USING (request_id)),
                (SELECT count FROM late),
                (SELECT count(*) FROM feedback ANTI JOIN decisions USING (request_id))
     """)
@@ -283,16 +291,4 @@ def _files(feedback: str | Path) -> list[str]:
             f"--feedback={feedback} does not exist; expected the folder _feedback in "
             "the server's --log"
         )
-    return sorted(str(each) for each in path.glob("[!._]*.jsonl"))
-
-
-def _check_output(output: Path) -> None:
-    """Refuse to replace anything but the folder of a join."""
-    if not output.exists():
-        return
-    names = {each.name for each in output.iterdir()} if output.is_dir() else {"a file"}
-    if not names <= {ROWS, SUMMARY}:
-        raise UserError(
-            f"--output={output} has {', '.join(sorted(names)[:3])}, which no join "
-            "wrote; pass another folder"
-        )
+    return [str(x) for x in files.below(path) if files.kind(x) in files.JSON]

@@ -30,6 +30,7 @@ from tfagents_batch.serving.inputs import Arrays, Structure, memory, to_array
 from tfagents_batch.serving.reading import Call, directly
 
 Answer = dict[str, Any]
+"""Arrays by the names of the export's outputs, with a batch axis in front."""
 
 
 class Predictor:

@@ -45,6 +45,7 @@ _DTYPES = {
 _UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 Call = Callable[..., Any]
+"""Function that calls its first argument with the others."""
 
 
 def directly(function: Callable, *arguments: Any) -> Any:

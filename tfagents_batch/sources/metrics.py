@@ -18,7 +18,7 @@ from tfagents_batch.types import Trajectory
 def of_trajectory(
     trajectory: Trajectory, env: Env, info: Sequence[str] = ()
 ) -> Metrics:
-    """Return metrics of the episodes that ended, and of actions.
+    """Return metrics of the episodes that ended, and of Box actions.
 
     TensorFlow environments have no counters, so their clipped actions are counted here.
 
@@ -28,7 +28,7 @@ def of_trajectory(
       info: columns of ``TimeStep.info`` to report, see ``episode_info_metrics``.
     """
     found = episodes(trajectory) | episode_info_metrics(trajectory, info)
-    if not hasattr(env, "metrics"):
+    if not hasattr(env, "metrics") and spaces.has_box(env.spec.action_space):
         fraction = clipped_fraction(trajectory, env.spec.action_space)
         found["env/action_clipped_fraction"] = fraction
     return found

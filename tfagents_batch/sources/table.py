@@ -6,8 +6,11 @@ are drawn uniformly; see ``table_stream`` for one that is larger.
 
 Draws depend on seed and step alone. A table of more than ``block_rows`` rows is used
 block by block, in another order in every pass; its rows were shuffled when they were
-written. A block has as many updates as its rows fill batches, so that all rows are
-drawn equally often. A seed gives the same weights from memory and from files.
+written. A seed gives the same weights from memory and from files.
+
+Passes follow one another like rows on a tape. An update points at a random row of its
+own ``batch_size`` rows of the tape, and draws from the block of that row. So all rows
+are drawn equally often, also where blocks are smaller than a batch.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ FEATURES, MASK = "action_features", "action_mask"  # parts of an observation
 STATE, PRESENCE = "state", "presence"  # the part beside them, and what is there
 _PARTS = ("", "next_")  # of columns, at both ends of a transition
 _LARGE = 2**24  # bytes
+_ENDLESS = 2**31
 _USED = ("state", "reward", "discount", "terminated", "action", "mask", "candidates")
 
 
@@ -43,18 +47,14 @@ class Sizes(NamedTuple):
     blocks: tuple[int, ...]
     batch_size: int
 
-    @property
-    def updates(self) -> tuple[int, ...]:
-        """Updates of each block in a pass, proportional to its rows; at least 1."""
-        return tuple(max(1, round(x / self.batch_size)) for x in self.blocks)
-
 
 class Place(NamedTuple):
     """Place of an update in the passes over a table.
 
     Attributes:
       block: int32 ``[]``, number of the block.
-      left: i64 ``[]``, updates of this block from here on in this pass.
+      left: i64 ``[]``, updates of this block from here on in this pass; ``_ENDLESS``
+        if there is no other block.
     """
 
     block: tf.Tensor
@@ -130,12 +130,24 @@ def place(sizes: Sizes, step: Any) -> Place:
       sizes: sizes of the table.
       step: i64 ``[]``, updates before it.
     """
-    step, updates = tf.cast(step, tf.int64), tf.constant(sizes.updates, tf.int64)
-    turn, position = step // sum(sizes.updates), step % sum(sizes.updates)
+    if len(sizes.blocks) == 1:
+        return Place(tf.constant(0), tf.constant(_ENDLESS, tf.int64))
+    step, rows = tf.cast(step, tf.int64), tf.constant(sizes.blocks, tf.int64)
+    row, total = _row(sizes, step), sum(sizes.blocks)
+    turn = row // total
     order = _order(len(sizes.blocks), turn)
-    ends = tf.cumsum(tf.gather(updates, order))
-    number = tf.reduce_sum(tf.cast(ends <= position, tf.int32))
-    return Place(order[number], ends[number] - position)
+    ends = turn * total + tf.cumsum(tf.gather(rows, order))
+    number = tf.reduce_sum(tf.cast(ends <= row, tf.int32))
+    end = ends[number]
+    last = end // sizes.batch_size  # the update whose rows are on both sides of the end
+    left = last - step + tf.cast(_row(sizes, last) < end, tf.int64)
+    return Place(order[number], left)
+
+
+def _row(sizes: Sizes, step: tf.Tensor) -> tf.Tensor:
+    """Return the row of all passes at which an update points, i64 ``[]``."""
+    size = sizes.batch_size
+    return step * size + tf.cast(seeds.iteration_seed(0, step, "row"), tf.int64) % size
 
 
 def draw(sizes: Sizes, seed: Any, block: Any) -> tf.Tensor:
@@ -152,8 +164,6 @@ def draw(sizes: Sizes, seed: Any, block: Any) -> tf.Tensor:
 
 def _order(count: int, turn: tf.Tensor) -> tf.Tensor:
     """Return the order of the blocks in a pass, int32 ``[count]``."""
-    if count == 1:
-        return tf.zeros([1], tf.int32)
     key = seeds.key(seeds.iteration_seed(0, turn, "blocks"), "blocks")
     return tf.argsort(tf.cast(seeds.words([count], key), tf.int64), stable=True)
 

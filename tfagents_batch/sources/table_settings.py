@@ -17,6 +17,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.offline import table_reader
+from tfagents_batch.offline.evaluation import seen
 from tfagents_batch.offline.features import specification, twin
 from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.specification import Specification
@@ -91,6 +92,10 @@ class TableSettings:
     def fingerprint(self) -> str:
         """Text that changes with the rows, see ``interfaces.Experience``."""
         return table_reader.partition(self.data).fingerprint
+
+    def training_rows(self) -> dict[str, Any]:
+        """Return which episodes training sees, see ``interfaces.Experience``."""
+        return seen.of_timeline(table_reader.partition(self.data))
 
     def names(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Return the names of actions and ids of features, see ``Experience``."""
@@ -217,12 +222,16 @@ class TableSettings:
             return Table(map(read, range(len(blocks))), sizes)
 
     def evaluator(self, algorithm: Algorithm, placement: Placement) -> Reporter:
-        """Return what reports on the rows for evaluation, or those for training.
+        """Return what reports on rows for evaluation, or those for training.
 
-        As many rows for training as there are for evaluation have TD errors, too.
+        Only half of the episodes for evaluation are reported on, because the best
+        checkpoint is chosen by them; see ``offline.evaluation.seen``. As many rows for
+        training have TD errors, too.
         """
         found = table_reader.partition(self.data)
-        kept = self._reported(found, table_reader.EVALUATE, _REPORTED)
+        half = seen.reported(found)
+        last = None if half is None else half.high
+        kept = self._reported(found, table_reader.EVALUATE, _REPORTED, last)
         size = len(kept.returns)
         trained = self._reported(found, table_reader.TRAIN, size or _REPORTED)
         rows = {TRAINED: trained, KEPT: kept}
@@ -233,10 +242,13 @@ class TableSettings:
         target = self.target_action_distribution
         return Reporter(algorithm, rows, tuple(names), placement, target)
 
-    def _reported(self, found: Partition, split: str, most: int) -> Rows:
+    def _reported(
+        self, found: Partition, split: str, most: int, last_key: int | None = None
+    ) -> Rows:
         """Return the first rows of a split with what is known of each."""
         prepared, missing = self._preparation(found)
-        columns = prepared(table_reader.of_split(found, split, most, missing))
+        rows = table_reader.of_split(found, split, most, missing, last_key)
+        columns = prepared(rows)
         return Rows(
             used(columns, row_spaces.is_masked(found)),
             columns["probability"],

@@ -115,8 +115,11 @@ class Saved(NamedTuple):
 
 
 OnIteration = Callable[[Iterated], bool | None]
+"""Function that is called after each iteration; False ends training."""
 OnEvaluation = Callable[[Evaluated], bool | None]
+"""Function that is called after each evaluation; False ends training."""
 OnCheckpoint = Callable[[Saved], bool | None]
+"""Function that is called after each checkpoint; False ends training."""
 
 
 class Callbacks:

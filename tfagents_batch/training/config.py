@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tfagents_batch.envs.recipe import EnvRecipe
 
 ActionMode = Literal["mode", "sample"]
+"""Actions that are played: the most likely ones, or samples of the policy."""
 Actions = Literal["mode", "sample", "both"]
 LONGEST = 10_000  # step limit of an evaluation's episode if environments have none
 MOST_THREADS = 1024  # each one takes memory

@@ -198,12 +198,21 @@ def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, 
     found = getattr(source, "fingerprint", None)
     return {
         **({} if found is None else {_FINGERPRINT: found}),
+        runs.TRAINING_ROWS: _training_rows(source),
         **preprocessing.of_source(source).facts(),
         "checkout": git_state.state(),
         "weights": weights.facts(weights.by_layer(algorithm)),
         "observation_space": spaces.to_json(spec.observation_space),
         "action_space": spaces.to_json(spec.action_space),
     }
+
+
+def _training_rows(source: Any) -> list[dict[str, Any] | None]:
+    """Return which logged episodes training sees: none, or those of one source."""
+    if getattr(source, "kind", None) != "rows":
+        return []
+    known = getattr(source, "training_rows", None)
+    return [None if known is None else known()]
 
 
 def _explain(event: dict[str, Any], console: Console) -> None:

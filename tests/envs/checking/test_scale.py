@@ -1,9 +1,12 @@
+import re
+
 import gymnasium
 import gymnasium.spaces as gs
 import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+from tfagents_batch.envs.wrappers.named import NAMES
 
 INF = np.inf
 
@@ -74,6 +77,15 @@ def test_observations_that_the_defaults_learn_badly_from_are_named(name):
     assert [kind for kind in results if kind in kinds] == kinds
     assert set(results) - set(kinds) <= {"large"}  # time stamps are large too
     assert not kinds or text in results[kinds[0]]
+
+
+@pytest.mark.parametrize("name", [x for x in CASES if "large" in CASES[x][3]])
+def test_wrappers_for_large_observations_are_those_that_a_run_keeps(name):
+    """A run keeps no statistics of Gymnasium's NormalizeObservation."""
+    space, low, high, *_ = CASES[name]
+    text = found(space, uniform(space, low, high))["large"]
+    advised = re.findall(r'(?:wrappers\.|wrappers=\[")(\w+)', text)
+    assert advised and set(advised) <= set(NAMES)
 
 
 def test_a_discrete_observation_with_many_values_is_a_large_first_layer():

@@ -193,6 +193,59 @@ def test_dropout_and_batch_normalization_are_refused_by_name(layer):
         adapt(sequential(inner, keras.layers.Dense(4)))
 
 
+L = keras.layers
+RANDOM = {
+    "noise": lambda: L.GaussianNoise(1.0),
+    "gaussian dropout": lambda: L.GaussianDropout(0.5),
+    "alpha dropout": lambda: L.AlphaDropout(0.5),
+    "spectral normalization": lambda: L.SpectralNormalization(L.Dense(4)),
+    "dropout of a cell": lambda: sequential(
+        L.Reshape((2, 2)), L.Bidirectional(L.LSTM(4, dropout=0.5))
+    ),
+    "dropout of a state": lambda: sequential(
+        L.Reshape((2, 2)), L.RNN(L.StackedRNNCells([L.GRUCell(4, recurrent_dropout=1)]))
+    ),
+    "dropout of channels": lambda: sequential(
+        L.Reshape((2, 2)), L.SpatialDropout1D(0.5), L.Flatten()
+    ),
+    "dropout of attention": lambda: Attends(dropout=0.1),
+    "augmentation": lambda: sequential(
+        L.Reshape((2, 2, 1)), L.RandomTranslation(0.1, 0.1), L.Flatten()
+    ),
+}
+
+
+class Attends(keras.layers.Layer):
+    def __init__(self, **options):
+        super().__init__()
+        self.attention = L.MultiHeadAttention(1, 2, **options)
+
+    def call(self, x):
+        return self.attention(x[:, None], x[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_layers_that_act_in_training_only_are_refused(name):
+    with pytest.raises(UserError, match="acts differently in training"):
+        adapt(lambda *_: sequential(L.Dense(4), RANDOM[name](), L.Dense(4)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sequential(L.Reshape((2, 2)), L.Bidirectional(L.LSTM(4))),
+        lambda: sequential(L.Reshape((2, 2)), L.RNN(L.GRUCell(4))),
+        lambda: Attends(),
+        lambda: L.Dropout(0.0),
+        lambda: L.LayerNormalization(),
+        lambda: L.Normalization(mean=0.0, variance=1.0),
+    ],
+)
+def test_layers_that_act_alike_in_training_are_accepted(make):
+    network = adapt(lambda *_: sequential(L.Dense(4), make(), L.Dense(4)))
+    assert network.unroll(make_steps(VECTOR, 3, 2))[0].value.shape == (3, 2)
+
+
 @pytest.mark.parametrize(
     ("network", "message"),
     [

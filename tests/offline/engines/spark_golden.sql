@@ -6,7 +6,7 @@ SELECT
   coalesce(`action`, '') AS `action`,
   action_probability, action_log_density,
   2.0D * coalesce(try_element_at(metrics, 'm'), 0) AS reward,
-  metrics, terminated, truncated, final_state_features,
+  metrics, terminated, truncated, CASE WHEN NOT size(final_state_features) = 0 THEN final_state_features END AS final_state_features,
   CASE WHEN possible_actions IS NOT NULL THEN possible_actions
     WHEN action = '' OR size(possible_actions) = 0 THEN CAST(array() AS ARRAY<STRING>) ELSE CAST(array('a', 'b\'') AS ARRAY<STRING>)
   END AS possible_actions,
@@ -27,6 +27,7 @@ SELECT * FROM (
 SELECT
   *,
   later_id IS NOT NULL AS continues,
+  false AS is_part,
   mdp_id AS episode,
   CASE
     WHEN mdp_key / 1.152921504606847e+18D < 0.8D THEN 'train'

@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import pathlib
 import shutil
 
 import numpy as np
@@ -11,7 +12,7 @@ import tfagents_batch as tfb
 from tests.offline import test_timeline, timelines
 from tests.support import logged
 from tfagents_batch.offline import manifest, reader, timeline
-from tfagents_batch.offline.engines import session, spark_engine
+from tfagents_batch.offline.engines import spark_engine
 from tfagents_batch.offline.reading import spark_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
@@ -20,12 +21,6 @@ pytestmark = [
     pytest.mark.skipif(not HAS_SPARK, reason="needs PySpark (extra spark) and Java 17"),
     pytest.mark.filterwarnings("ignore"),  # of PySpark, about versions of pandas
 ]
-
-
-@pytest.fixture(scope="module")
-def spark():
-    with session.started("local[2]") as found:
-        yield found
 
 
 @pytest.fixture(params=[False, True])
@@ -73,6 +68,16 @@ def test_two_golden_cases_hold_in_spark(spark, tmp_path):
     with logged.in_spark(spark):
         test_timeline.test_sums_of_rewards_end_at_a_terminal_state(tmp_path / "1")
         test_timeline.test_gamma_may_count_time(tmp_path / "2")
+
+
+def test_temporary_files_of_java_lie_in_the_folder_that_is_removed(spark):
+    java = spark.sparkContext._jvm.java.lang.System
+    folder = pathlib.Path(spark.conf.get("spark.local.dir"))
+    assert folder.name.startswith("tfagents_rows_")
+    assert java.getProperty("java.io.tmpdir") == str(folder)
+    # Java writes counters of performance to /tmp whatever that folder is.
+    process = str(spark.sparkContext._gateway.proc.pid)
+    assert not list(pathlib.Path("/tmp").glob(f"hsperfdata_*/{process}"))
 
 
 def test_a_dataframe_gives_the_weights_of_its_parquet_files(spark, tmp_path):

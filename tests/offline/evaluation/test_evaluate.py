@@ -12,6 +12,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.evaluation import (
     evaluate,
+    fitting,
     logged_rows,
     rules,
     summary,
@@ -64,6 +65,20 @@ def test_means_of_cells_find_it_too(log):
     assert result.diagnostics.reach < 0.05
 
 
+def test_networks_see_standardized_numbers_of_any_normalization():
+    """Old specifications leave log odds as they are, and raw features have any size."""
+    random = np.random.default_rng(0)
+    raw = random.normal([0, 0.5, 0, 2026, 7], [1, 0.5, 9, 1, 0], [1000, 5])
+    raw[:10, 2] = np.nan
+    inputs = fitting.inputs(np.nan_to_num, raw)(raw)
+    np.testing.assert_array_equal(inputs[:, :2], raw[:, :2].astype(np.float32))
+    assert np.abs(inputs.mean(0)).max() < 0.6
+    np.testing.assert_allclose(inputs[:, 2:].std(0), [1, 1, 0], atol=1e-4)
+    inputs = fitting.inputs(None, raw)(raw)
+    np.testing.assert_allclose(inputs.mean(0), 0, atol=1e-4)
+    np.testing.assert_allclose(inputs.std(0), [1, 1, 1, 1, 0], atol=1e-4)
+
+
 def test_a_policy_against_itself_is_worth_the_same(log):
     result = judged(log, candidate(log, 0.6), TABULAR)
     for name, each in result.estimates.items():
@@ -91,7 +106,7 @@ def test_blocks_of_rows_change_nothing(log, monkeypatch):
 
 def test_values_never_see_the_episodes_that_they_judge(log):
     fitted = evaluate.fit(log, candidate(log, 0.3), TABULAR, fitted_q.Fit, None)
-    (span,) = logged_rows.spans(log, "eval", 10**6)
+    (span,) = logged_rows.spans(log, logged_rows.EVERY.where, 10**6)
     columns, _ = logged_rows.read(log, span)
     for fold in (0, 1):
         others = columns["episode"] % 2 != fold

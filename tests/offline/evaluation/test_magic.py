@@ -40,7 +40,7 @@ def test_a_right_model_is_trusted():
         for pair in random.uniform(0.2, 3, [50, 2])
     ]
     found = _bootstrap(episodes)
-    value, _, model = magic.magic(found.sums, found.resampled)
+    value, _, (model, _) = magic.magic(found.sums, found.resampled)
     assert model[0] > 0.9
     assert value == pytest.approx([1.9], abs=0.05)
 
@@ -49,7 +49,7 @@ def test_a_model_that_is_far_off_is_not():
     random = np.random.default_rng(0)
     episodes = [[(1.0, x, 50.0, 50.0), (1.0, x, 50.0, 50.0)] for x in random.random(50)]
     found = _bootstrap(episodes)
-    value, drawn, model = magic.magic(found.sums, found.resampled)
-    assert model[0] < 0.1
+    value, drawn, (model, weighted) = magic.magic(found.sums, found.resampled)
+    assert model[0] < 0.1 and weighted[0] > 0.5
     assert value == pytest.approx(estimators.wsdr(found.sums), abs=0.1)
     assert drawn.shape == (200, 1)

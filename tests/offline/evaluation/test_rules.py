@@ -56,7 +56,15 @@ def beside(value, error, base):
     return Estimate(around(value, error), around(value - base, error), ratio)
 
 
-def evaluation(value=1.2, error=0.05, base=1.0, fqe=None, **changes):
+def evaluation(
+    value=1.2,
+    error=0.05,
+    base=1.0,
+    fqe=None,
+    judged_by="unseen",
+    values_from="folds",
+    **changes,
+):
     """Return an evaluation in which all estimators find a value."""
     names = "fqe", "sdr", "wsdr", "magic", "wpdis", "pdis", "wis", "ips"
     estimates = {
@@ -80,6 +88,8 @@ def evaluation(value=1.2, error=0.05, base=1.0, fqe=None, **changes):
         {"reward": 0.5, "click": 0.5},
         dataclasses.replace(DIAGNOSTICS, **changes),
         "logged",
+        judged_by,
+        values_from,
         ("A warning.",),
     )
 
@@ -100,6 +110,10 @@ def evaluation(value=1.2, error=0.05, base=1.0, fqe=None, **changes):
         ({"surprise": 0.2}, {}, "cannot tell", "not those of the logging policy"),
         ({"outside": 0.5}, {}, "cannot tell", "beyond what the rewards"),
         ({"fit_bias": 0.2}, {}, "cannot tell", "FQE is off by -0.2"),
+        # Diverged: so large errors that none of them is more than chance.
+        ({"fit_bias_error": 2.0}, {}, "cannot tell", "off by -0 +- 2, but an episode"),
+        ({"fit_bias": 3.0, "fit_bias_error": 2.0}, {}, "cannot tell", "off by -3 +- 2"),
+        ({"fqe": 100.0, "fit_bias": 2.0}, {}, "cannot tell", "FQE is off by -2"),
         ({"rising": True}, {}, "cannot tell", "rose at the end"),
         ({"effective_least": 4.0}, {}, "deploy", "1.200"),
         ({"effective_least": 4.0, "value": 2.0, "fqe": 1.2}, {}, "deploy", "1.200"),

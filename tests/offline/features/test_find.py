@@ -6,8 +6,11 @@ import pytest
 from tests.offline import made
 from tests.offline.features import drawn
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.find import find
+from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.settings import FeatureSettings
+from tfagents_batch.offline.features.specification import STANDARDIZED, VERSION
 from tfagents_batch.offline.reader import open_rows
 
 N = 2000
@@ -55,6 +58,15 @@ def test_a_sample_of_equal_values_is_not_transformed():
     for seed in range(3):  # a sample of 20 in 2,001 rows
         found, _ = only(x, sample=20, seed=seed)
         assert found.feature.feature_type in ("CONTINUOUS", "QUANTILE")
+
+
+def test_rare_exact_zeros_of_a_share_are_suspicious():
+    rare = np.where(np.arange(N) % 500, SHARES, 0)
+    found, odd = only(rare)
+    assert odd["exact 0 or 1"].startswith("0.20% of the values are exactly 0 or 1")
+    assert found.normalized.min() < -5
+    assert not only(SHARES)[1]
+    assert not only(np.where(np.arange(N) % 3, SHARES, 0))[1]
 
 
 def test_an_estimate_of_different_values_is_at_most_their_number():
@@ -165,3 +177,40 @@ def test_features_that_say_more_about_the_reward_come_first(normal):
     assert found[0].importance == pytest.approx(np.log2(10), abs=0.05)
     assert found[1].importance == pytest.approx(np.log2(10) / 2, abs=0.05)
     assert found[2].importance < 0.02
+
+
+SHARES = np.random.default_rng(0).beta(1, 4, N)
+AMOUNTS = np.where(np.arange(N) % 3, 1e4 * SHARES, 0)
+SEEN = {
+    "shares, many exactly 0": (np.where(np.arange(N) % 3, SHARES, 0), {}),
+    "shares, a few exactly 1": (np.where(np.arange(N) % 50, SHARES, 1), {}),
+    "tiny probabilities": (SHARES * 1e-3, {}),
+    "probabilities near 1": (1 - SHARES * 1e-3, {}),
+    "large log-normal numbers": (1e6 * np.exp(SHARES * 9), {}),
+    "small numbers with a long tail": (0.01 * np.exp(SHARES * 9), {}),
+    "a narrow range": (50 + SHARES * 5e-5, {"std_floor": 1e-8}),
+    "logarithms of exact zeros": (AMOUNTS, {"default_override": "CLIP_LOG"}),
+    "powers of exact zeros": (AMOUNTS, {"default_override": "BOXCOX"}),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_standardized_features_have_mean_0_and_deviation_1(name):
+    x, settings = SEEN[name]
+    found, _ = only(x, **settings)
+    assert found.feature.feature_type in STANDARDIZED[VERSION]
+    seen = found.normalized.astype(np.float64)
+    assert seen.mean() == pytest.approx(0, abs=0.02)
+    assert seen.std() == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", STANDARDIZED[VERSION])
+def test_missing_features_that_count_as_0_are_standardized_with_the_others(kind):
+    x = np.where(np.arange(N) % 4, SHARES, np.nan)
+    given = {7: x, 8: np.arange(N)}
+    overrides = {7: kind, 8: "DO_NOT_PREPROCESS"}
+    found = search(given, missing_as_zero=True, feature_overrides=overrides)
+    raw, places = np.stack([*given.values()], 1), layout(found.specification)
+    seen = twin.normalize(places, raw)[:, places.names.index("7")]
+    assert seen.mean() == pytest.approx(0, abs=0.02)
+    assert seen.std() == pytest.approx(1, abs=0.02)

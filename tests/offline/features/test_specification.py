@@ -1,10 +1,13 @@
+import dataclasses
 import gzip
+import hashlib
 import json
 
+import numpy as np
 import pytest
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.features import horizon_form, specification
+from tfagents_batch.offline.features import horizon_form, specification, twin
 from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.specification import Feature, Specification
 
@@ -34,6 +37,26 @@ def test_a_file_gives_what_was_written_with_the_same_hash(tmp_path):
     assert found.features == GIVEN.features
 
 
+def test_a_file_of_version_1_keeps_its_numbers_and_its_hash(tmp_path):
+    # A file of version 1: its moments of log odds were without effect.
+    entry = {"feature_type": "PROBABILITY", "mean": 3.0, "stddev": 2.0}
+    feature = dataclasses.asdict(Feature(**entry))
+    content = {"version": 1, "n": 7, "gate": "fixed", "missing_as_zero": False}
+    content["features"] = {"0": feature}
+    path = tmp_path / "features.json"
+    path.write_text(json.dumps(content))
+    found = specification.read(path)
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    assert found.sha256 == hashlib.sha256(text.encode()).hexdigest()
+    seen = twin.normalize(layout(found), np.array([[0.0], [0.5]]))
+    np.testing.assert_allclose(seen[:, 0], [-11.5129, 0], atol=1e-4)
+    specification.write(found, path)
+    assert specification.read(path) == found
+    now = specification.from_dict(content | {"version": 2})
+    seen = twin.normalize(layout(now), np.array([[0.0], [0.5]]))
+    np.testing.assert_allclose(seen[:, 0], [-7.2565, -1.5], atol=1e-4)
+
+
 def test_the_hash_changes_with_each_number():
     other = dict(GIVEN.features) | {3: Feature("BOXCOX", 0.28, -1e-05, -0.36, 1.0)}
     hashes = {
@@ -43,9 +66,10 @@ def test_the_hash_changes_with_each_number():
             Specification(other, n=100),
             Specification(GIVEN.features, n=101),
             Specification(GIVEN.features, n=100, missing_as_zero=True),
+            Specification(GIVEN.features, n=100, version=1),
         )
     }
-    assert len(hashes) == 4
+    assert len(hashes) == 5
 
 
 @pytest.mark.parametrize("name", ["horizon.json", "horizon.json.gz"])
@@ -55,6 +79,7 @@ def test_horizons_form_is_read_and_written(name, tmp_path):
     path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     found = horizon_form.read(path)
     assert found.ids == (3, 10) and found.gate == "fixed"
+    assert found.version == 1  # Horizon does not standardize log odds
     assert found.features[3] == GIVEN.features[3]
     assert found.features[10].possible_values == (12, 4, 2)
     horizon_form.write(found, path)
@@ -81,13 +106,15 @@ def entry(**changes):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (wrong(version=2), "has version 2; expected 1"),
+        (wrong(version=3), "has version 3; expected 1 or 2"),
+        (wrong(version=True), "has version True; expected 1 or 2"),
         (wrong(gates="fixed"), "unknown key .*gates.*did you mean.*gate"),
         (wrong(features={}), "has no features"),
         (wrong(features={"a": {"feature_type": "BINARY"}}), "'a' is no id"),
         (wrong(n=1.5), "n is 1.5; expected int"),
         (entry(stddev=0), "stddev of CONTINUOUS is 0.0; expected more than 0"),
         (entry(), "stddev of CONTINUOUS is None"),
+        (entry(feature_type="PROBABILITY"), "stddev of PROBABILITY is None"),
         (entry(stddev="1"), "stddev is '1'; expected a number"),
         (entry(stdev=1), "unknown key .*stdev.*stddev"),
         (entry(feature_type="NORMAL"), "feature_type.*NORMAL"),

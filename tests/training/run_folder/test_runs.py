@@ -79,7 +79,7 @@ def test_run_json_holds_versions_but_nothing_private(tmp_path, monkeypatch):
 
 def test_a_logdir_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "logs").write_text("")
-    with pytest.raises(UserError, match="cannot create a run folder in"):
+    with pytest.raises(UserError, match="cannot create the folder"):
         create(tmp_path / "logs")
 
 

@@ -13,7 +13,7 @@ from tfagents_batch.distribute.sweep.search import Range
 from tfagents_batch.training.analysis import figure
 
 FILE = "results.png"
-_COLUMNS = 3
+_COLUMNS = 2
 _MARKS = {
     "complete": {"color": "tab:blue", "alpha": 0.7, "s": 25},
     "pruned": {"color": "tab:gray", "alpha": 0.7, "s": 20, "marker": "x"},
@@ -37,7 +37,7 @@ def draw(path: Path, plan: Plan, rows: Sequence[Row]) -> None:
     count = 1 + len(plan.search)
     columns = min(_COLUMNS, count)
     lines = -(-count // columns)
-    size = 4.5 * columns, 3.5 * lines
+    size = 4.4 * columns, 3.5 * lines
     with figure.panels(lines, columns, size, str(path)) as axes:
         history, *others = axes.flat
         _draw_history(history, plan, done)
@@ -64,7 +64,7 @@ def _draw_history(axis: Any, plan: Plan, done: Sequence[Row]) -> None:
     axis.plot([row.number for row in best], [*values], **line)
     axis.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     axis.set_xlabel("trial")
-    axis.legend(fontsize=8)
+    axis.legend(fontsize=9)
     axis.grid(alpha=0.3)
 
 
@@ -76,7 +76,7 @@ def _draw_setting(axis: Any, name: str, space: Any, done: Sequence[Row]) -> None
             axis.set_xscale("log")
     else:
         _mark(axis, done, [space.values.index(x) for x in settings])
-        axis.set_xticks(range(len(space.values)), space.values, fontsize=8)
+        axis.set_xticks(range(len(space.values)), space.values, fontsize=9)
     axis.set_xlabel(name)
     axis.grid(alpha=0.3)
 

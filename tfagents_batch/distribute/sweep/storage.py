@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.distribute.sweep.plan import Plan
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.training.run_folder import runs
 
 FILE = "study.db"
@@ -53,10 +53,7 @@ def opened(folder: Path, plan: Plan, prune: bool = True) -> Iterator[Any]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(
-            f"cannot create the folder {folder}: {error.strerror}; pass a --logdir "
-            "that is a writable folder"
-        ) from error
+        raise no_folder(folder, error, "--logdir") from error
     with (
         runs.lock(folder, "folder"),
         _readable(folder / FILE),

@@ -135,8 +135,8 @@ def _magnitude(leaf: spaces.Leaf, extent: Extent):
     if max(-extent.low.min(), extent.high.max()) > LARGE:
         text = (
             f" is {_range(extent)}; {_NOT_NORMALIZED} learn worse from such numbers; "
-            "expected about -1 to 1: scale it, for example by "
-            "gymnasium.wrappers.NormalizeObservation"
+            "expected about -1 to 1: divide it by a constant, or declare its bounds "
+            'and pass wrappers=["RangeNormalize"]'
         )
         yield HINT, "large", text
 

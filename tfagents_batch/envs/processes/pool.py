@@ -211,8 +211,12 @@ class Pool:
         if warning:
             _LOG.warning("%s", warning)
         sizes = [worker.resident_bytes() for worker in self._executor.workers]
+        clipped = {}
+        if spaces.has_box(self.action_space):
+            share = new["clipped"] / max(new["total"], 1)
+            clipped = {"env/action_clipped_fraction": share}
         return {
-            "env/action_clipped_fraction": new["clipped"] / max(new["total"], 1),
+            **clipped,
             "env/observation_out_of_bounds": float(new["outside"]),
             "env/not_finite": float(new["not_finite"]),
             "env/stale_replies": float(new["stale"]),

@@ -54,6 +54,7 @@ _REFUSALS = UserError, TypeError, ValueError, AssertionError, gymnasium.error.Er
 _OWN = "package.module:Wrapper or ./file.py:Wrapper"
 Entry = tuple[str, dict[str, Any]]  # name and arguments
 Wrappers = Sequence[str | Mapping[str, Any]]
+"""Wrappers, the innermost first: names, or ``{"name": ..., "<argument>": ...}``."""
 
 
 def check(listed: Wrappers) -> list[Entry]:

@@ -121,10 +121,10 @@ def image_cnn(
     kernel = kernels.hidden("orthogonal")
     init = {"activation": "relu", "kernel_initializer": kernel}
     layers = [
-        layer(filters, kernel, stride, **init)
+        layer(filters, kernel, stride, data_format=kernels.IMAGES, **init)
         for filters, kernel, stride in convolutions
     ]
-    flat = [keras.layers.Flatten(), keras.layers.Dense(features, **init)]
+    flat = [keras.layers.Flatten(kernels.IMAGES), keras.layers.Dense(features, **init)]
     return Stack([*layers, *flat], name="image_cnn")
 
 
@@ -165,10 +165,12 @@ def ga3c_cnn(stride: int = 4) -> Stack:
         kernel = kernels.hidden("fan_in")
         return {"activation": "relu", "kernel_initializer": kernel}
 
+    images = {"padding": "same", "data_format": kernels.IMAGES}
+
     layers = [
-        keras.layers.Conv2D(16, 8, stride, padding="same", **init()),
-        keras.layers.Conv2D(32, 4, 2, padding="same", **init()),
-        keras.layers.Flatten(),
+        keras.layers.Conv2D(16, 8, stride, **images, **init()),
+        keras.layers.Conv2D(32, 4, 2, **images, **init()),
+        keras.layers.Flatten(kernels.IMAGES),
         keras.layers.Dense(256, **init()),
     ]
     return _UniformBiases(layers, name="image_cnn")

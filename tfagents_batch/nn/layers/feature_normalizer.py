@@ -13,6 +13,7 @@ from tfagents_batch.offline.features.layout import (
     LARGEST,
     POSITIVE_MARGIN,
     PROBABILITY_MARGIN,
+    Group,
     Layout,
     intervals,
     layout,
@@ -47,8 +48,10 @@ class FeatureNormalizer(keras.layers.Layer):
         super().__init__(dtype="float32", autocast=False, trainable=False, **kwargs)
         self.layout: Layout = layout(specification, ids)
         self._parameters = []
-        for kind, _, features in self.layout.groups:
+        for kind, _, features, standardized in self.layout.groups:
             named = _PARAMETERS.get(kind, lambda _: {})(features)
+            if standardized:
+                named |= {name: parameters(features, name) for name in _MOMENTS}
             found = {}
             for name, value in named.items():
                 found[name] = self.add_weight(
@@ -78,23 +81,20 @@ class FeatureNormalizer(keras.layers.Layer):
             present = tf.logical_and(present, given)
         values = tf.where(present, values, tf.constant(0, tf.float64))
         columns = [
-            self._columns(kind, index, features, weights, values, present)
-            for (kind, index, features), weights in zip(
-                self.layout.groups, self._parameters, strict=True
-            )
+            self._columns(group, weights, values, present)
+            for group, weights in zip(self.layout.groups, self._parameters, strict=True)
         ]
         return tf.concat(columns, 1)
 
     def _columns(
         self,
-        kind: str,
-        index: np.ndarray,
-        features: Sequence[Feature],
+        group: Group,
         weights: dict[str, keras.Variable],
         values: tf.Tensor,
         present: tf.Tensor,
     ) -> tf.Tensor:
         """Return the columns of the features of one type."""
+        kind, index, features, standardized = group
         x = tf.gather(values, index, axis=1)
         if kind == "ENUM":
             sizes = [each.columns for each in features]
@@ -102,6 +102,8 @@ class FeatureNormalizer(keras.layers.Layer):
             index = np.repeat(index, sizes)
         there = tf.gather(present, index, axis=1)
         y = _TRANSFORMS[kind](x, {k: w.value for k, w in weights.items()})
+        if standardized:
+            y = (y - weights["mean"].value) / weights["stddev"].value
         if kind != "DO_NOT_PREPROCESS":
             y = tf.clip_by_value(y, -LARGEST, LARGEST)
         y = tf.cast(y, tf.float32)
@@ -110,14 +112,9 @@ class FeatureNormalizer(keras.layers.Layer):
         )
 
 
-def _moments(features: Sequence[Feature]) -> dict[str, np.ndarray]:
-    return {name: parameters(features, name) for name in ("mean", "stddev")}
-
-
 def _of_box_cox(features: Sequence[Feature]) -> dict[str, np.ndarray]:
     names = {"power": "boxcox_lambda", "shift": "boxcox_shift"}
-    found = {ours: parameters(features, name) for ours, name in names.items()}
-    return found | _moments(features)
+    return {ours: parameters(features, name) for ours, name in names.items()}
 
 
 def _of_enum(features: Sequence[Feature]) -> dict[str, np.ndarray]:
@@ -140,16 +137,12 @@ def _binary(x: tf.Tensor, p: Weights) -> tf.Tensor:
 
 def _probability(x: tf.Tensor, p: Weights) -> tf.Tensor:
     x = tf.clip_by_value(x, PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
-    return tf.math.log(x / (1 - x))
-
-
-def _continuous(x: tf.Tensor, p: Weights) -> tf.Tensor:
-    return (x - p["mean"]) / p["stddev"]
+    return _log(x / (1 - x))
 
 
 def _box_cox(x: tf.Tensor, p: Weights) -> tf.Tensor:
     x = tf.maximum(x + p["shift"], POSITIVE_MARGIN)
-    return _continuous((x ** p["power"] - 1) / p["power"], p)
+    return (x ** p["power"] - 1) / p["power"]
 
 
 def _enum(x: tf.Tensor, p: Weights) -> tf.Tensor:
@@ -183,11 +176,20 @@ def _unchanged(x: tf.Tensor, p: Weights) -> tf.Tensor:
 
 
 def _clip_log(x: tf.Tensor, p: Weights) -> tf.Tensor:
-    return tf.math.log(tf.maximum(x, POSITIVE_MARGIN))
+    return _log(tf.maximum(x, POSITIVE_MARGIN))
 
 
+def _log(x: tf.Tensor) -> tf.Tensor:
+    """Return the logarithm in float64, also in exports to ONNX.
+
+    tf2onnx computes it in float32; a step of Newton's method makes up for that.
+    """
+    rough = tf.math.log(x)
+    return rough + x * tf.exp(-rough) - 1
+
+
+_MOMENTS = "mean", "stddev"
 _PARAMETERS: dict[str, Callable[[Sequence[Feature]], dict[str, np.ndarray]]] = {
-    "CONTINUOUS": _moments,
     "BOXCOX": _of_box_cox,
     "ENUM": _of_enum,
     "QUANTILE": _of_quantile,
@@ -196,7 +198,7 @@ _PARAMETERS: dict[str, Callable[[Sequence[Feature]], dict[str, np.ndarray]]] = {
 _TRANSFORMS: dict[str, Callable[[tf.Tensor, Weights], tf.Tensor]] = {
     "BINARY": _binary,
     "PROBABILITY": _probability,
-    "CONTINUOUS": _continuous,
+    "CONTINUOUS": _unchanged,
     "BOXCOX": _box_cox,
     "ENUM": _enum,
     "QUANTILE": _quantile,

@@ -104,5 +104,9 @@ class Residual(keras.layers.Layer):
 
 def _convolution(filters: int) -> keras.layers.Conv2D:
     return keras.layers.Conv2D(
-        filters, 3, padding="same", kernel_initializer=kernels.hidden("orthogonal")
+        filters,
+        3,
+        padding="same",
+        data_format=kernels.IMAGES,
+        kernel_initializer=kernels.hidden("orthogonal"),
     )

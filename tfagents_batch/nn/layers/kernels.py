@@ -15,6 +15,7 @@ import tensorflow as tf
 
 Kind = Literal["orthogonal", "glorot", "fan_in"]
 Initializer = Callable[..., tf.Tensor]
+IMAGES = "channels_last"  # whatever Keras' global image_data_format is
 WIDE = 512  # units from which a layer may compute in half precision, see ``dtype``
 
 

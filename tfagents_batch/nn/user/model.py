@@ -18,6 +18,11 @@ from tfagents_batch.nn.user.fresh import fresh_copy
 from tfagents_batch.nn.user.recurrent import is_recurrent
 from tfagents_batch.types import EnvSpec
 
+# They change their own variables in training.
+_REFUSED = (
+    keras.layers.BatchNormalization,
+    keras.layers.SpectralNormalization,
+)
 Builder = Callable[[Any, Any], keras.Model]  # (observation_space, action_space)
 BUILDER = "a function of (observation_space, action_space) that returns a keras.Model"
 
@@ -107,13 +112,29 @@ def check_layers(model: keras.Model) -> None:
       UserError: names the first one.
     """
     for layer in layers(model):
-        if isinstance(layer, (keras.layers.Dropout, keras.layers.BatchNormalization)):
+        if _acts_in_training(layer):
             raise UserError(
                 f"layer {layer.name!r} of model {model.name!r} is a "
                 f"{type(layer).__name__}, which acts differently in training, so the "
                 "policy that acts would not be the one that learns; remove it "
                 "(LayerNormalization is fine)"
             )
+
+
+def _acts_in_training(layer: keras.layers.Layer) -> bool:
+    """Return whether a layer draws random numbers, or changes itself, in training only.
+
+    Layers that draw have a generator of seeds; those with a rate draw if it is not 0.
+    """
+    if isinstance(layer, _REFUSED):
+        return True
+    if "training" not in inspect.signature(layer.call).parameters:
+        return False
+    rates = [getattr(layer, x, None) for x in ("dropout", "recurrent_dropout")]
+    rates = [x for x in rates if isinstance(x, (int, float))]
+    parts = vars(layer).values()
+    draws = any(isinstance(x, keras.random.SeedGenerator) for x in parts)
+    return any(rates) or (draws and not rates)
 
 
 def warn_of_unused(config: Any, model: keras.Model, used: tuple) -> None:

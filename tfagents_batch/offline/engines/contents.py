@@ -13,7 +13,8 @@ class Content(NamedTuple):
     """Name that occurs in rows.
 
     Attributes:
-      kind: "action", "possible_action", "feature", "action_feature" or "metric".
+      kind: "action", "possible_action", "final_possible_action", "feature",
+        "action_feature" or "metric".
       name: name of the action or the metric, or id of the feature.
       count: number of its occurrences.
     """
@@ -37,7 +38,7 @@ def query(view: str, mode: Mode, dialect: Dialect, absent: Collection[str] = ())
     lists = "possible_actions", "final_possible_actions"
     if mode == "discrete":
         found.append(("action", "action", dialect.list([action], "VARCHAR[]")))
-        found += [("possible_action", column, column) for column in lists]
+        found += [(column.removesuffix("s"), column, column) for column in lists]
     else:
         found.append(("action_feature", "action", f"map_keys({action})"))
     if mode == "parametric":
@@ -81,7 +82,7 @@ def schema_of(
 
     return Schema(
         mode,
-        actions=in_order(names("action", "possible_action")),
+        actions=in_order(names("action", "possible_action", "final_possible_action")),
         features=names("feature"),
         action_features=names("action_feature"),
         metrics=names("metric"),

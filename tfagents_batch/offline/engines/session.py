@@ -156,7 +156,7 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
         # The default collector needs a fifth more time here. Spark's classes need more
         # than the default of 21 MB, and each of its growths collects the whole heap.
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:MetaspaceSize=256m "
-        f"-Dderby.system.home={folder} "
+        f"-XX:-UsePerfData -Djava.io.tmpdir={folder} -Dderby.system.home={folder} "
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

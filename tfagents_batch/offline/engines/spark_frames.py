@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline import publish
 
 
 def is_frame(data: Any) -> bool:
@@ -70,9 +71,6 @@ def files_of(frame: Any, folder: Path) -> Iterator[list[Path]]:
       frame: the DataFrame.
       folder: folder that Spark sees under the same path; created if it does not exist.
     """
-    target = folder / f".rows-{secrets.token_hex(4)}"
-    target.mkdir(parents=True)
-    try:
+    folder.mkdir(parents=True, exist_ok=True)
+    with publish.temporary(folder, "rows") as target:
         yield write(frame, target, "rows-")
-    finally:
-        shutil.rmtree(target, ignore_errors=True)

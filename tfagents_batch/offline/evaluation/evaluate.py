@@ -28,11 +28,11 @@ from tfagents_batch.offline.evaluation.fitting import (
     predicted,
     rewards,
 )
-from tfagents_batch.offline.evaluation.logged_rows import Extent
+from tfagents_batch.offline.evaluation.logged_rows import EVERY, Extent, Judges
 from tfagents_batch.offline.evaluation.result import Evaluation
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline.evaluation.totals import LEAST, Block, Totals
-from tfagents_batch.offline.table_reader import EVALUATE, Columns, Partition
+from tfagents_batch.offline.table_reader import Columns, Partition
 
 _BLOCK_ROWS = 200_000  # read at once
 _PADDED = 2_000_000  # numbers of an array of padded episodes
@@ -46,6 +46,7 @@ def evaluate(
     networks: Networks,
     normalize: Normalize | None = None,
     say: Callable[[str], Any] = lambda text: None,
+    judges: Judges = EVERY,
 ) -> Evaluation:
     """Estimate what a policy is worth, see ``docs/evaluation.md``.
 
@@ -59,20 +60,21 @@ def evaluate(
       normalize: from raw states f32 ``[N, F]``, NaN where a feature is missing, to
         inputs of networks; None standardizes each feature.
       say: called with a line when a part begins.
+      judges: rows that judge the policy, of the rows for evaluation.
 
     Raises:
       UserError: if the rows do not allow an evaluation.
     """
-    extent = check(found, settings)
+    extent = check(found, settings, judges)
     say(f"fitting values of {candidate.name} by {settings.fit.steps:,} steps")
-    fitted = fit(found, candidate, settings, networks, normalize)
+    fitted = fit(found, candidate, settings, networks, normalize, judges)
     say(f"reading {extent.rows:,} rows of {extent.episodes:,} episodes")
     totals = Totals()
     sequences = Bootstrap(settings.resamples, settings.seed)
     decisions = Bootstrap(settings.resamples, settings.seed)
     threshold = None
     factor = _largest_factor(found, extent)
-    for span in logged_rows.spans(found, EVALUATE, _BLOCK_ROWS):
+    for span in logged_rows.spans(found, judges.where, _BLOCK_ROWS):
         columns, gaps = logged_rows.read(found, span)
         totals.add(gaps=gaps)
         if not len(columns["reward"]):
@@ -99,7 +101,7 @@ def evaluate(
     say("resampling")
     name = candidate.name
     return summary.evaluation(
-        found, name, settings, fitted, totals, sequences, decisions
+        found, name, settings, fitted, totals, sequences, decisions, judges
     )
 
 
@@ -144,14 +146,23 @@ def _judged(
     return rows, block, (now.reward[number, action], expected(policy, now.reward))
 
 
-def check(found: Partition, settings: EvaluationSettings) -> Extent:
+def check(
+    found: Partition, settings: EvaluationSettings, judges: Judges = EVERY
+) -> Extent:
     """Check that a policy can be evaluated on a timeline; return what it contains.
 
     Raises:
       UserError: if not.
     """
     logged_rows.check(found)
-    extent = logged_rows.extent(found, EVALUATE)
+    extent = logged_rows.extent(found, judges.where)
+    every = logged_rows.extent(found, EVERY.where).episodes
+    if not extent.rows and every:
+        raise UserError(
+            f"training has seen all {every:,} episodes for evaluation in "
+            f"{found.folder}, so none can judge its policy; log more episodes, or make "
+            "the timeline again with a larger --eval_share and train on it"
+        )
     if not extent.rows:
         raise UserError(
             f"{found.folder} has no rows for evaluation; make the timeline again with "

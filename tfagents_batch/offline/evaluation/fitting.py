@@ -10,12 +10,15 @@ import numpy as np
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.evaluation import cells, logged_rows
 from tfagents_batch.offline.evaluation.cells import Cells
+from tfagents_batch.offline.evaluation.logged_rows import EVERY, Judges
 from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline.evaluation.tabular import Tabular
-from tfagents_batch.offline.table_reader import EVALUATE, TRAIN, Columns, Partition
+from tfagents_batch.offline.sql import literal
+from tfagents_batch.offline.table_reader import TRAIN, Columns, Partition
 
 _ERRORS = 200_000  # rows whose errors are measured, at most
+_LARGE = 3.0  # root mean square of a column that is standardized
 
 Normalize = Callable[[np.ndarray], np.ndarray]
 
@@ -88,21 +91,23 @@ def fit(
     settings: EvaluationSettings,
     networks: Networks,
     normalize: Normalize | None,
+    judges: Judges = EVERY,
 ) -> Fitted:
     """Fit values and the model of cells.
 
     Args:
-      found, candidate, settings, networks, normalize: see ``evaluate.evaluate``.
+      found, candidate, settings, networks, normalize, judges: see
+        ``evaluate.evaluate``.
 
     Raises:
       UserError: if there are no rows to which values could be fitted.
     """
-    split = EVALUATE if settings.folds else TRAIN
-    spans = logged_rows.spans(found, split, settings.fit.rows)
+    where = judges.where if settings.folds else f"split = {literal(TRAIN)}"
+    spans = logged_rows.spans(found, where, settings.fit.rows)
     if not spans:
         raise UserError(
             f"{found.folder} has no rows for training, to which values could be "
-            "fitted; pass --folds=5 to fit them to parts of the rows for evaluation"
+            "fitted; leave --folds out to fit them to parts of the rows for evaluation"
         )
     columns, _ = logged_rows.read(found, spans[0])
     if not len(columns["reward"]):
@@ -113,8 +118,7 @@ def fit(
     fold = folds(columns, settings)
     order = np.argsort(fold, kind="stable")
     columns = {k: x[order] for k, x in columns.items()}
-    if normalize is None:
-        normalize = standardized(columns["state"])
+    normalize = inputs(normalize, columns["state"])
     policy = candidate.probabilities(columns, "next_")
     discount = np.where(columns["terminated"], 0.0, columns["discount"])
     sample = Sample(
@@ -165,16 +169,30 @@ def expected(policy: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.einsum("na,nam->nm", policy, values)
 
 
-def standardized(states: np.ndarray) -> Normalize:
-    """Return a function that standardizes features as in these rows; missing is 0."""
-    states = np.nan_to_num(states).astype(np.float64)
-    mean, deviation = states.mean(0), states.std(0)
-    scale = np.where(deviation > 1e-9 * (1 + np.abs(mean)), deviation, 1.0)
+def inputs(normalize: Normalize | None, states: np.ndarray) -> Normalize:
+    """Return a normalization to numbers that are not far from 0.
 
-    def normalize(raw: np.ndarray) -> np.ndarray:
-        return ((np.nan_to_num(raw) - mean) / scale).astype(np.float32)
+    Fitted Q evaluation diverges on large inputs. Columns that are large after
+    ``normalize`` are standardized as in these rows: log odds of specifications of
+    version 1, and raw features.
 
-    return normalize
+    Args:
+      normalize: see ``evaluate.evaluate``; None standardizes all columns, missing is 0.
+      states: ``[N, F]``.
+    """
+    first = normalize or np.nan_to_num
+    seen = first(states).astype(np.float64)
+    mean, deviation = seen.mean(0), seen.std(0)
+    spread = deviation > 1e-9 * (1 + np.abs(mean))
+    # Categories keep 0 and 1, however rare they are.
+    changed = (normalize is None) | (np.hypot(mean, deviation) > _LARGE)
+    mean = np.where(changed, mean, 0.0)
+    scale = np.where(changed & spread, deviation, 1.0)
+
+    def normalized(raw: np.ndarray) -> np.ndarray:
+        return ((first(raw) - mean) / scale).astype(np.float32)
+
+    return normalized
 
 
 def predicted(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.evaluation.episodes import starts
+from tfagents_batch.offline.evaluation.seen import Keys
 from tfagents_batch.offline.sql import literal
-from tfagents_batch.offline.table_reader import Columns, Partition
+from tfagents_batch.offline.table_reader import EVALUATE, Columns, Partition
+
+Origin = Literal["unseen", "no rows", "unknown", "stated"]
+"""What is known of the rows that judge a policy, see ``Judges``."""
 
 
 class Extent(NamedTuple):
-    """What a split contains.
+    """What the rows that judge contain.
 
     Attributes:
       rows, episodes: their numbers.
@@ -33,11 +37,33 @@ class Extent(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Episodes of a split whose keys are from ``low`` to ``high``, inclusive."""
+    """Episodes that a condition chooses, with keys from ``low`` to ``high``, inclusive.
 
-    split: str
+    Attributes:
+      where: SQL condition of their rows.
+      low, high: bounds of the keys.
+    """
+
+    where: str
     low: int
     high: int
+
+
+class Judges(NamedTuple):
+    """Rows that judge a policy.
+
+    Attributes:
+      where: SQL condition of the rows.
+      origin: "unseen": training has not seen them; "no rows": training saw no logged
+        rows at all; "unknown": training may have seen them; "stated": of a function,
+        whose user has to know.
+    """
+
+    where: str
+    origin: Origin
+
+
+EVERY = Judges(f"split = {literal(EVALUATE)}", "stated")
 
 
 def check(found: Partition) -> None:
@@ -59,28 +85,28 @@ def check(found: Partition) -> None:
         )
 
 
-def extent(found: Partition, split: str) -> Extent:
-    """Return what a split contains."""
+def extent(found: Partition, where: str) -> Extent:
+    """Return what the rows of a condition contain."""
     facts = ("count(*)", "count(DISTINCT mdp_key)", "max(sequence_number_ordinal)")
     facts += ("count(action_probability)", "min(reward)", "max(reward)")
-    own = [f"{fact} {_filter(split)}" for fact in facts]
+    own = [f"{fact} FILTER ({where})" for fact in facts]
     return Extent(*(x or 0 for x in table_reader.facts(found, *own)))
 
 
-def spans(found: Partition, split: str, most: int) -> list[Span]:
-    """Return spans of a split, in order, each of about ``most`` rows at most.
+def spans(found: Partition, where: str, most: int) -> list[Span]:
+    """Return spans of the rows of a condition, each of about ``most`` rows at most.
 
     Keys are hashes, so equal ranges of them have nearly equally many episodes.
     """
     names = "count(*)", "min(mdp_key)", "max(mdp_key)"
-    facts = [f"{x} {_filter(split)}" for x in names]
+    facts = [f"{x} FILTER ({where})" for x in names]
     rows, low, high = table_reader.facts(found, *facts)
     if not rows:
         return []
     count = -(-rows // most)
     edges = [low + (high + 1 - low) * i // count for i in range(count + 1)]
     pairs = itertools.pairwise(edges)
-    return [Span(split, first, last - 1) for first, last in pairs]
+    return [Span(where, first, last - 1) for first, last in pairs]
 
 
 def read(found: Partition, span: Span) -> tuple[Columns, int]:
@@ -89,8 +115,7 @@ def read(found: Partition, span: Span) -> tuple[Columns, int]:
     An episode is left out if rows of it are missing between others. Features that are
     missing are NaN.
     """
-    keys = f"mdp_key BETWEEN {int(span.low)} AND {int(span.high)}"
-    where = f"split = {literal(span.split)} AND {keys}"
+    where = f"{span.where} AND {Keys(span.low, span.high).sql}"
     columns = table_reader.episodes(found, where, np.nan)
     key, ordinal = columns["episode"], columns["ordinal"]
     first = starts(key)
@@ -100,7 +125,3 @@ def read(found: Partition, span: Span) -> tuple[Columns, int]:
         return columns, 0
     kept = np.repeat(whole, length)
     return {k: x[kept] for k, x in columns.items()}, int((~whole).sum())
-
-
-def _filter(split: str) -> str:
-    return f"FILTER (split = {literal(split)})"

@@ -27,8 +27,8 @@ def magic(sums: Terms, resampled: Terms, resamples: int = 200):
       resamples: number of resamples whose estimate is returned, at most.
 
     Returns:
-      The estimate ``[M]``, those of resamples ``[B', M]``, and the share of the model
-      in the blend ``[M]``.
+      The estimate ``[M]``, those of resamples ``[B', M]``, and the shares in the blend
+      ``[2, M]``: of the model, and of weighted doubly robust.
     """
     # [T + 1, M], [B, T + 1, M]
     blends, drawn = estimators.blends(sums), estimators.blends(resampled)
@@ -37,8 +37,8 @@ def magic(sums: Terms, resampled: Terms, resamples: int = 200):
     known = np.isfinite(drawn).all((-2, -1))
     if known.sum() < 2 or not np.isfinite(blends).all():  # all weights are 0
         unknown = np.full(blends.shape[-1], np.nan)
-        return unknown, np.zeros([0, len(unknown)]), unknown
-    found, others, model = [], [], []
+        return unknown, np.zeros([0, len(unknown)]), np.stack([unknown, unknown])
+    found, others, shares = [], [], []
     for metric in range(blends.shape[-1]):
         all_, each = blends[:, metric], drawn[..., metric]
         covariance = np.cov(each[known], rowvar=False)
@@ -51,10 +51,10 @@ def magic(sums: Terms, resampled: Terms, resamples: int = 200):
 
         share = blend(all_)
         found.append(share @ all_)
-        model.append(share[0])
+        shares.append(share[[0, -1]])
         pairs = zip(each[:resamples], known, strict=False)
         others.append([blend(g) @ g if fine else np.nan for g, fine in pairs])
-    return np.array(found), np.array(others).T, np.array(model)
+    return np.array(found), np.array(others).T, np.array(shares).T
 
 
 def smallest(matrix: np.ndarray) -> np.ndarray:

@@ -141,6 +141,29 @@ def switch(
     return used * reward + (policy * model * (weights > threshold)).sum(1)
 
 
+def model_error(sums: Decisions, drawn: Decisions, fitted: float) -> dict:
+    """Return standard errors of estimates by the fit of their model, ``[M]`` each.
+
+    The mean of rho (r - R(s, a)), over the decisions for which an estimate uses the
+    model alone, is 0 for a right model. Its variance over the episodes is that of the
+    model's part if the model was fitted to as many; what is more is a bias.
+
+    Args:
+      sums, drawn: sums over all episodes, and over resamples ``[B, ...]``.
+      fitted: episodes that the model was fitted to, as a share of those in the sums.
+    """
+    rests = {
+        "dm": lambda x: _mean(x.control, x),
+        "switch_dr": lambda x: _mean(x.control - (x.switched - x.direct), x),
+    }
+    found = {}
+    for name, rest in rests.items():
+        variance = rest(drawn).var(0)
+        bias = np.maximum(rest(sums) ** 2 - variance, 0)
+        found[name] = np.sqrt(variance / fitted + bias)
+    return found
+
+
 def _mean(total: np.ndarray, sums: Decisions) -> np.ndarray:
     return total / np.asarray(sums.one)[..., np.newaxis]
 

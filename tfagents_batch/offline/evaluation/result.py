@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+
+from tfagents_batch.offline.evaluation.logged_rows import Origin
 
 CONFIDENCE = 0.95
 
@@ -129,6 +131,10 @@ class Evaluation:
       magic_model: share of the model in MAGIC's blend, by metric.
       diagnostics: what tells whether they can be trusted.
       propensities: "logged" or "estimated".
+      judged_by: rows that judge the policy: "unseen" by its training, "no rows" of its
+        training were logged ones, "stated" by the user of a function, or "unknown".
+      values_from: rows that values were fitted to: "folds" of those that judge, or
+        "rows for training".
       warnings: what a reader should know, one sentence each.
     """
 
@@ -142,6 +148,8 @@ class Evaluation:
     magic_model: Mapping[str, float]
     diagnostics: Diagnostics
     propensities: str
+    judged_by: Origin
+    values_from: Literal["folds", "rows for training"]
     warnings: tuple[str, ...]
 
     @property

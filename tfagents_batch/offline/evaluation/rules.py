@@ -22,6 +22,7 @@ EXITS: dict[Verdict, int] = {"deploy": 0, "do not deploy": 1, "cannot tell": 3}
 _FEW = 10  # effective episodes below which a weighted estimate is chance
 _SAME = 1e-9  # standard error of a difference, below which there is none
 _SURE = 3.0  # standard errors of a difference that is no chance
+_MOST_ERROR = 0.5  # of fitted values, as a part of the size of returns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +171,8 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
     estimator, other = _deciding(given, rules)
     limits = tuple(_actions(given, rules))
     value = _value(given, rules, estimator)
-    trust = [*_overlap(given, rules, estimator), *_fit(given)]
+    judges = _judges(given)
+    trust = [judges, *_overlap(given, rules, estimator), *_fit(given)]
     if value.state == _value(given, rules, other).state == "failed":
         apart = (
             f"{estimator.upper()} and {other.upper()} both say that it is too small."
@@ -183,7 +185,7 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
         ("do not deploy", "failed", limits),
         ("cannot tell", "unknown", findings),
         ("do not deploy", "failed", findings),
-        ("deploy", "passed", (value,)),
+        ("deploy", "passed", (value, judges)),
     )
     for verdict, state, judged in steps:
         if reasons := [x.text for x in judged if x.state == state]:
@@ -206,6 +208,27 @@ def _needed(given: Evaluation, rules: Rules) -> float:
 
 def _enough(given: Evaluation, rules: Rules) -> bool:
     return given.diagnostics.effective_least >= _needed(given, rules)
+
+
+def _judges(given: Evaluation) -> Finding:
+    """Return whether the policy cannot have been made from the rows that judge it."""
+    episodes = f"{given.diagnostics.episodes:,} episodes for evaluation judge it"
+    lucky = given.values_from == "rows for training"
+    text = {
+        "unseen": "which its training has not seen.",
+        "no rows": "and its training saw no logged rows.",
+        "stated": "from which the function must not have been made.",
+        "unknown": "but its training may have seen them: the run does not say which "
+        "rows it saw, or they have another --salt. Train it again with this version, "
+        "on a timeline with the same --salt.",
+    }[given.judged_by]
+    if lucky and given.judged_by in ("unseen", "stated"):
+        text += (
+            " But values are fitted to the rows for training, from which the policy "
+            "may have been made, so they share its luck. Leave --folds out."
+        )
+    fits = given.judged_by == "no rows" or not (lucky or given.judged_by == "unknown")
+    return _trust("rows that judge", fits, f"{episodes}, {text}")
 
 
 def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding]:
@@ -259,20 +282,30 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
 def _fit(given: Evaluation) -> Iterator[Finding]:
     """Yield whether the fitted values make sense."""
     found = given.diagnostics
-    value = given.estimates["fqe"]["reward"].value.value
+    logged = given.logged["reward"]
+    # Root mean square of logged returns. FQE's own value says nothing if it diverged.
+    size = float(np.hypot(logged.value, logged.std_error * np.sqrt(found.episodes)))
     yield _trust(
         "range of values",
         found.outside <= 0.01,
         f"{found.outside:.1%} of the fitted values are beyond what the rewards of the "
         "log make possible; at most 1.0% is allowed.",
     )
-    yield _trust(
-        "errors of values",
-        abs(found.fit_bias) <= _SURE * found.fit_bias_error + 0.02 * abs(value),
+    error = found.fit_bias_error
+    text = (
         f"By the errors of fitted values in the log, FQE is off by "
-        f"{-found.fit_bias:+.2g} +- {found.fit_bias_error:.2g}. More --fit.steps, or "
-        "--folds=5, lower this.",
+        f"{-found.fit_bias:+.2g} +- {error:.2g}"
     )
+    if known := error <= _MOST_ERROR * size:  # false for NaN
+        text += ". More --fit.steps, or --folds=5, lower this."
+    else:
+        text += (
+            f", but an episode of the log is worth about {size:.2g}: the fit may have "
+            "diverged. Make the timeline with --features, or take a smaller "
+            "--fit.learning_rate."
+        )
+    unbiased = abs(found.fit_bias) <= _SURE * error + 0.02 * size
+    yield _trust("errors of values", known and unbiased, text)
     rose = "rose" if found.rising else "did not rise"
     yield _trust("fit", not found.rising, f"The loss of the fit {rose} at the end.")
 

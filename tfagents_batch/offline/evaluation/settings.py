@@ -28,9 +28,9 @@ class EvaluationSettings:
     """Settings of an evaluation."""
 
     folds: int = option(
-        0,
-        "parts of the rows for evaluation, each judged by networks that have not seen "
-        "it; 0: networks that are fitted to the rows for training",
+        2,
+        "parts of the rows that judge, each judged by values that have not seen it; 0: "
+        "by values of the rows for training, which must not have made the policy",
         least=0,
         most=10,
     )

@@ -9,6 +9,7 @@ from tfagents_batch.offline.evaluation import cells, estimators, one_step
 from tfagents_batch.offline.evaluation.bootstrap import Bootstrap
 from tfagents_batch.offline.evaluation.estimators import Terms
 from tfagents_batch.offline.evaluation.fitting import Fitted
+from tfagents_batch.offline.evaluation.logged_rows import Judges
 from tfagents_batch.offline.evaluation.magic import magic
 from tfagents_batch.offline.evaluation.result import (
     Diagnostics,
@@ -22,6 +23,9 @@ from tfagents_batch.offline.evaluation.totals import Totals
 from tfagents_batch.offline.table_reader import Partition
 
 _SUMMED = "direct", "ips", "pdis"  # estimates that are means of episodes
+_WEIGHTED = "ips", "wis", "pdis", "wpdis"  # by weights alone
+_ENOUGH = 50  # effective episodes with which intervals by weights alone are right
+_WEIGHTED_STEPS = "ips", "snips", "dr", "sndr"
 
 
 def squares(terms: Terms) -> np.ndarray:
@@ -38,6 +42,7 @@ def evaluation(
     totals: Totals,
     sequences: Bootstrap,
     decisions: Bootstrap,
+    judges: Judges,
 ) -> Evaluation:
     """Return the result, see ``result.Evaluation``."""
     metrics = "reward", *found.schema.metrics
@@ -48,19 +53,27 @@ def evaluation(
             each: (rule(sums), rule(drawn))
             for each, rule in estimators.ESTIMATORS.items()
         }
-        estimates["fqe"] = _with_fit_error(
-            estimates["fqe"], totals.fit_error(fitted.episodes), settings.seed
-        )
         errors = _formula_errors(sums, totals)
         wider = _student(totals.effective()[1])
         for each in ("sdr", "wsdr"):
             estimates[each] = _with_error(estimates[each], wider * errors[each])
-        *estimates["magic"], model = magic(sums, drawn)
+        for each in _WEIGHTED:
+            estimates[each] = _wider(estimates[each], wider)
+        fit_error, seed = totals.fit_error(fitted.episodes), settings.seed
+        estimates["fqe"] = _with_fit_error(estimates["fqe"], fit_error, seed)
+        *blend, (model, weighted) = magic(sums, drawn)
+        estimates["magic"] = _with_fit_error(blend, (1 - weighted) * fit_error, seed)
         step = decisions.sums, decisions.resampled
         logged_step = [one_step.logged(x) for x in step]
         of_steps = {
             each: [rule(x) for x in step] for each, rule in one_step.ESTIMATORS.items()
         }
+        wider = _student(totals.effective_decisions())
+        for each in _WEIGHTED_STEPS:
+            of_steps[each] = _wider(of_steps[each], wider)
+        share = fitted.episodes / float(sums.one)
+        for each, error in one_step.model_error(*step, share).items():
+            of_steps[each] = _with_fit_error(of_steps[each], error, seed)
     diagnostics = _diagnostics(found, fitted, totals)
     facts = {
         "fingerprint": found.fingerprint,
@@ -77,6 +90,8 @@ def evaluation(
         dict(zip(metrics, map(float, model), strict=True)),
         diagnostics,
         settings.propensities,
+        judges.origin,
+        "folds" if settings.folds else "rows for training",
         tuple(_warnings(diagnostics, settings)),
     )
 
@@ -115,8 +130,14 @@ def _student(effective: float) -> float:
     return float(found / z)
 
 
+def _wider(given, factor: float):
+    """Return an estimate whose resamples vary more by a factor."""
+    value, drawn = given
+    return value, value + (drawn - value) * factor
+
+
 def _with_fit_error(given, error: np.ndarray, seed: int):
-    """Return FQE's estimate; its resamples also vary as its fit does."""
+    """Return an estimate by a model; its resamples also vary as the fit does."""
     value, drawn = given
     noise = np.random.default_rng(seed).standard_normal(drawn.shape)
     return value, drawn + error * noise
@@ -227,6 +248,13 @@ def _warnings(given: Diagnostics, settings: EvaluationSettings) -> list[str]:
         )
     if not given.effective:
         found.append("No episode was logged that this policy could have produced.")
+    elif given.effective_least < _ENOUGH:
+        found.append(
+            f"The log is worth {given.effective_least:,.1f} episodes of this policy "
+            "(effective sample size). Intervals of estimates by weights alone "
+            f"({', '.join(_WEIGHTED)}) are too narrow then: they have the true value "
+            "less often than in 95 of 100 logs, with few effective episodes far less."
+        )
     if given.reach > 0.05:
         found.append(
             f"The policy takes a decision that was logged less than {cells.SUPPORT} "

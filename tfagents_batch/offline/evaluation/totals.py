@@ -64,6 +64,8 @@ class Totals:
             influence=influence.sum(0),
             influence_squared=(influence**2).sum(0),
             ratios=_histogram(given.ratio),
+            ratio=given.ratio.sum(),
+            ratio_squared=(given.ratio**2).sum(),
         )
 
     def add_episodes(self, given: Episodes, cap: float) -> None:
@@ -92,6 +94,11 @@ class Totals:
             sizes = self["weight"] ** 2 / self["weight_squared"]
         sizes = np.nan_to_num(sizes, nan=0.0)
         return float(sizes[-1]), float(sizes.min())
+
+    def effective_decisions(self) -> float:
+        """Return the effective sample size of single decisions."""
+        squared = float(self["ratio_squared"])
+        return float(self["ratio"]) ** 2 / squared if squared else 0.0
 
     def mean_weight(self) -> tuple[float, float]:
         """Return the mean weight of episodes, which should be 1, and its error."""

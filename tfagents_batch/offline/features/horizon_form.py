@@ -13,7 +13,8 @@ from tfagents_batch.offline import text_files
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.specification import Specification
 
-_GATE = "fixed"  # the only one that Horizon has
+# What Horizon has: one gate, and log odds that are not standardized.
+_GATE, _VERSION = "fixed", 1
 
 
 def read(path: str | Path) -> Specification:
@@ -31,7 +32,7 @@ def read(path: str | Path) -> Specification:
                 f"{path}: feature {name} is {entry!r:.80}, which is not Horizon's form;"
                 ' expected {"<id>": "<JSON of the feature>"}'
             ) from None
-    content = {"version": specification.VERSION, "gate": _GATE, "features": features}
+    content = {"version": _VERSION, "gate": _GATE, "features": features}
     return specification.from_dict(content, str(path))
 
 

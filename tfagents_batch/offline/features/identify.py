@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.normality import box_cox, omnibus
 from tfagents_batch.offline.features.settings import FeatureSettings
-from tfagents_batch.offline.features.specification import Feature
+from tfagents_batch.offline.features.specification import (
+    STANDARDIZED,
+    VERSION,
+    Feature,
+)
 
 # Constants of Horizon.
-_NARROW = 1e-4  # range below which numbers are not scaled
+_NARROW = 1e-4  # range of numbers to which no power is applied
 _BOX_COX_MARGIN = 1e-4  # smallest number that is transformed
 _NEAR_ONE = 0.9, 1.1  # powers that change too little
 _GAIN = 10  # times that K^2 falls by the transform, at least
@@ -80,9 +86,12 @@ def identify(
     kind, normality = override or _simple(facts, settings), None
     if kind is None:
         if facts.maximum - facts.minimum < _NARROW:
-            return Feature("CONTINUOUS", mean=0.0, stddev=1.0, **bounds), None
-        kind, normality = _continuous(sample, settings)
+            kind = "CONTINUOUS"
+        else:
+            kind, normality = _continuous(sample, settings)
     found = _parameters(feature, kind, facts, sample, settings)
+    if kind in STANDARDIZED[VERSION]:
+        bounds |= _moments(found, facts, sample, settings)
     return dataclasses.replace(found, **bounds), normality
 
 
@@ -131,15 +140,13 @@ def _parameters(
     sample: np.ndarray,
     settings: FeatureSettings,
 ) -> Feature:
-    """Return the feature of a type, without its bounds."""
-    if kind == "CONTINUOUS":
-        return Feature(kind, **_moments(sample, settings))
+    """Return the feature of a type, without moments and bounds."""
     if kind == "BOXCOX":
         if sample.max() - sample.min() < _NARROW:
             raise _impossible(feature, kind, facts, "values that differ")
         shift = -float(sample.min())
-        power, after = box_cox(np.maximum(sample + shift, _BOX_COX_MARGIN))
-        return Feature(kind, power, shift, **_moments(after, settings))
+        power, _ = box_cox(np.maximum(sample + shift, _BOX_COX_MARGIN))
+        return Feature(kind, power, shift)
     if kind == "QUANTILE":
         size = settings.quantile_size
         shares = np.arange(size + 1) / size
@@ -154,9 +161,22 @@ def _parameters(
     return Feature(kind)
 
 
-def _moments(x: np.ndarray, settings: FeatureSettings) -> dict[str, float]:
-    std = float(x.std(ddof=1))
-    return {"mean": float(x.mean()), "stddev": max(std, settings.std_floor)}
+def _moments(
+    feature: Feature, facts: Facts, sample: np.ndarray, settings: FeatureSettings
+) -> dict[str, float]:
+    """Return mean and standard deviation of what becomes of a feature's values.
+
+    If missing features count as 0, so do those of the rows without a value.
+    """
+    x = twin.transformed(feature, np.append(sample, 0.0))
+    x, zero = x[:-1], x[-1]
+    mean, variance = x.mean(), x.var(ddof=1)
+    if settings.missing_as_zero:
+        share, away = facts.share, zero - mean
+        mean += (1 - share) * away
+        variance = share * variance + share * (1 - share) * away**2
+    std = max(math.sqrt(variance), settings.std_floor)
+    return {"mean": float(mean), "stddev": std}
 
 
 def _impossible(feature: int, kind: str, facts: Facts, expected: str) -> UserError:

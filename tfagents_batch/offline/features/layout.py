@@ -8,7 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.features.specification import TYPES, Feature, Specification
+from tfagents_batch.offline.features.specification import (
+    STANDARDIZED,
+    TYPES,
+    Feature,
+    Specification,
+)
 
 LARGEST = 11.513  # magnitude of a normalized number, as in Horizon: logit(1e-5)
 PROBABILITY_MARGIN = 1e-5
@@ -25,11 +30,14 @@ class Group(NamedTuple):
       kind: their type.
       index: i64 ``[G]``, their columns in the raw values.
       features: the features, by ascending id.
+      standardized: whether the mean is subtracted from their numbers, which are then
+        divided by the standard deviation.
     """
 
     kind: str
     index: np.ndarray
     features: tuple[Feature, ...]
+    standardized: bool
 
 
 class Layout(NamedTuple):
@@ -78,7 +86,8 @@ def layout(given: Specification, ids: Sequence[int] | None = None) -> Layout:
         if not found:
             continue
         index = np.array([place[i] for i in found], np.int64)
-        groups.append(Group(kind, index, tuple(found.values())))
+        standardized = kind in STANDARDIZED[given.version]
+        groups.append(Group(kind, index, tuple(found.values()), standardized))
         for i, feature in found.items():
             values = feature.possible_values or ()
             names += [f"{i}={x}" for x in values] if kind == "ENUM" else [str(i)]

@@ -21,7 +21,7 @@ _COLORS = {
 }
 _MEANING = {
     "BINARY": "0 or not 0",
-    "PROBABILITY": "log odds",
+    "PROBABILITY": "log odds, then mean 0, standard deviation 1",
     "CONTINUOUS": "mean 0, standard deviation 1",
     "BOXCOX": "a power, then mean 0, standard deviation 1",
     "ENUM": "one column for each value",
@@ -29,7 +29,7 @@ _MEANING = {
     "CONTINUOUS_ACTION": "-1 to 1",
     "DISCRETE_ACTION": "unchanged",
     "DO_NOT_PREPROCESS": "unchanged",
-    "CLIP_LOG": "logarithm",
+    "CLIP_LOG": "logarithm, then mean 0, standard deviation 1",
 }
 _STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;color:#1c2430;background:#fff;margin:0}

@@ -20,12 +20,18 @@ from tfagents_batch.offline import text_files
 from tfagents_batch.offline.schema import is_integer
 from tfagents_batch.suggest import unknown
 
-VERSION = 1
+VERSION = 2
 # All types, in the order of their columns.
 TYPES = (
     *("BINARY", "PROBABILITY", "CONTINUOUS", "BOXCOX", "ENUM", "QUANTILE"),
     *("CONTINUOUS_ACTION", "DISCRETE_ACTION", "DO_NOT_PREPROCESS", "CLIP_LOG"),
 )
+# Types whose normalized numbers have mean 0 and standard deviation 1, by version of the
+# specification. Files of version 1 keep the numbers that policies were trained with.
+STANDARDIZED = {
+    1: ("CONTINUOUS", "BOXCOX"),
+    2: ("PROBABILITY", "CONTINUOUS", "BOXCOX", "CLIP_LOG"),
+}
 SMALLEST_LAMBDA = 1e-6  # the transform of Box and Cox divides by lambda
 
 
@@ -36,7 +42,7 @@ class Feature:
     Attributes:
       feature_type: one of ``TYPES``.
       boxcox_lambda, boxcox_shift: of BOXCOX, exponent and what is added before.
-      mean, stddev: of CONTINUOUS, and of BOXCOX after its transform.
+      mean, stddev: of ``STANDARDIZED`` types, after log odds, logarithm or power.
       possible_values: of ENUM, in the order of its columns.
       quantiles: of QUANTILE, ascending.
       min_value, max_value: smallest and largest raw value.
@@ -67,12 +73,14 @@ class Specification:
       n: number of rows that it was found from; 0 if unknown.
       gate: rule that decided between the continuous types, see ``FeatureSettings``.
       missing_as_zero: whether a missing feature counts as the value 0.
+      version: version of the file, a key of ``STANDARDIZED``.
     """
 
     features: Mapping[int, Feature]
     n: int = 0
     gate: str = "per_sample"
     missing_as_zero: bool = False
+    version: int = VERSION
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -90,7 +98,7 @@ def to_dict(given: Specification) -> dict[str, Any]:
     """Return the content of a specification's file; None in a feature is null."""
     features = {str(i): dataclasses.asdict(x) for i, x in given.features.items()}
     return {
-        "version": VERSION,
+        "version": given.version,
         "n": given.n,
         "gate": given.gate,
         "missing_as_zero": given.missing_as_zero,
@@ -111,10 +119,11 @@ def from_dict(given: Any, where: str = "the specification") -> Specification:
     """
     kinds = {"n": int, "gate": str, "missing_as_zero": bool}
     given = _object(given, where, ("version", "features", *kinds))
-    if given.get("version") != VERSION:
+    version = given.get("version")
+    if type(version) is not int or version not in STANDARDIZED:
         raise UserError(
-            f"{where} has version {given.get('version')!r}; expected {VERSION}: run "
-            "tfagents-batch features again"
+            f"{where} has version {version!r}; expected "
+            f"{' or '.join(map(str, STANDARDIZED))}: run tfagents-batch features again"
         )
     others = {name: given[name] for name in kinds if name in given}
     for name, value in others.items():
@@ -128,14 +137,14 @@ def from_dict(given: Any, where: str = "the specification") -> Specification:
             raise UserError(
                 f"{where}: {name!r} is no id of a feature; expected a whole number"
             )
-        features[int(name)] = _feature(entry, f"{where}: feature {name}")
+        features[int(name)] = _feature(entry, version, f"{where}: feature {name}")
     if not features:
         raise UserError(f"{where} has no features; expected at least one")
-    return Specification(dict(sorted(features.items())), **others)
+    return Specification(dict(sorted(features.items())), **others, version=version)
 
 
-def _feature(given: Any, where: str) -> Feature:
-    """Return the feature of an entry of a file, checked."""
+def _feature(given: Any, version: int, where: str) -> Feature:
+    """Return the feature of an entry of a file of a version, checked."""
     given = _object(given, where, [x.name for x in dataclasses.fields(Feature)])
     kind = given.get("feature_type")
     if kind not in TYPES:
@@ -153,7 +162,8 @@ def _feature(given: Any, where: str) -> Feature:
     if values:
         found["possible_values"] = tuple(map(int, values))
     feature = Feature(kind, **found)
-    for name in _NEEDED.get(kind, ()):
+    moments = ("mean", "stddev") if kind in STANDARDIZED[version] else ()
+    for name in (*_NEEDED.get(kind, ()), *moments):
         is_right, expected = _LIMITS.get(name, (lambda x: True, "a number"))
         value = getattr(feature, name)
         if value is None or not is_right(value):
@@ -216,8 +226,7 @@ def _ascend(values: tuple[float, ...]) -> bool:
 
 _LISTS = "possible_values", "quantiles"
 _NEEDED = {
-    "CONTINUOUS": ("mean", "stddev"),
-    "BOXCOX": ("boxcox_lambda", "boxcox_shift", "mean", "stddev"),
+    "BOXCOX": ("boxcox_lambda", "boxcox_shift"),
     "ENUM": ("possible_values",),
     "QUANTILE": ("quantiles",),
     "CONTINUOUS_ACTION": ("min_value", "max_value"),

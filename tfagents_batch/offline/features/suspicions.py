@@ -15,6 +15,7 @@ _RARE = 0.01  # share of rows
 _FEW = 5  # values that are probably categories
 _MAY_BE_FEW = "BINARY", "ENUM", "DO_NOT_PREPROCESS", "DISCRETE_ACTION"
 _FAR = 20  # widths of the middle 98 % of the values
+_EXTREME = 5  # standard deviations
 _CLAMPED = 0.01  # share of normalized numbers at their limit
 
 
@@ -62,13 +63,28 @@ def suspicions(
         yield Suspicion("few values", text + "log them as 0, 1, 2, ...")
     if far := _outliers(sample):
         yield Suspicion("outliers", far)
-    if kind not in ("PROBABILITY", "BINARY", "ENUM") and len(normalized):
+    if kind == "PROBABILITY" and (ends := _ends(sample, normalized)):
+        yield Suspicion("exact 0 or 1", ends)
+    if kind not in ("BINARY", "ENUM") and len(normalized):
         share = float(np.mean(np.abs(normalized) >= LARGEST - 1e-3))
         if share > _CLAMPED:
             text = f"{share:.1%} of the normalized values are at the limit {LARGEST}"
             yield Suspicion("clamped", text)
     if facts.share < _RARE:
         yield Suspicion("rare", f"only {facts.share:.2%} of the rows have it")
+
+
+def _ends(sample: np.ndarray, normalized: np.ndarray) -> str:
+    """Return a text on probabilities of 0 or 1 that are far from the others, or ""."""
+    at = (sample[: len(normalized)] == 0) | (sample[: len(normalized)] == 1)
+    worst = float(np.abs(normalized[at]).max(initial=0))
+    if worst <= _EXTREME:
+        return ""
+    return (
+        f"{at.mean():.2%} of the values are exactly 0 or 1 and up to {worst:.1f} "
+        "standard deviations from the mean of the log odds. Leave the feature out of a "
+        "row where nothing is known of it"
+    )
 
 
 def _outliers(sample: np.ndarray) -> str:

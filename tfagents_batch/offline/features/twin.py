@@ -52,19 +52,27 @@ def _normalize(
 ) -> None:
     """Write normalized features to ``out``, which is 0."""
     first = 0
-    for kind, index, features in layout.groups:
+    for kind, index, features, standardized in layout.groups:
         there = present[:, index]
         x = np.where(there, values[:, index], 0).astype(np.float64)
         if layout.missing_as_zero:
             there = np.ones_like(there)
         with np.errstate(over="ignore"):  # of powers, whose results are clipped
             y = _TRANSFORMS[kind](x, features)
+        if standardized:
+            y = (y - parameters(features, "mean")) / parameters(features, "stddev")
         if kind == "ENUM":
             there = there.repeat([each.columns for each in features], axis=1)
         if kind != "DO_NOT_PREPROCESS":
             y = np.clip(y, -LARGEST, LARGEST)
         out[:, first : first + y.shape[1]] = np.where(there, y, 0)
         first += y.shape[1]
+
+
+def transformed(feature: Feature, values: np.ndarray) -> np.ndarray:
+    """Return the numbers ``[B]`` of a feature, neither standardized nor clipped."""
+    with np.errstate(over="ignore"):
+        return _TRANSFORMS[feature.feature_type](values[:, np.newaxis], [feature])[:, 0]
 
 
 def inverse_action(features: Sequence[Feature], action: np.ndarray) -> np.ndarray:
@@ -89,14 +97,10 @@ def _probability(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
     return np.log(p / (1 - p))
 
 
-def _continuous(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
-    return (x - parameters(features, "mean")) / parameters(features, "stddev")
-
-
 def _box_cox(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
     power = parameters(features, "boxcox_lambda")
     x = np.maximum(x + parameters(features, "boxcox_shift"), POSITIVE_MARGIN)
-    return _continuous((x**power - 1) / power, features)
+    return (x**power - 1) / power
 
 
 def _enum(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
@@ -139,7 +143,7 @@ def _clip_log(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
 _TRANSFORMS: dict[str, Callable[[np.ndarray, Sequence[Feature]], np.ndarray]] = {
     "BINARY": _binary,
     "PROBABILITY": _probability,
-    "CONTINUOUS": _continuous,
+    "CONTINUOUS": _unchanged,
     "BOXCOX": _box_cox,
     "ENUM": _enum,
     "QUANTILE": _quantile,

@@ -5,6 +5,7 @@ A value that cannot be converted becomes NULL; nothing here fails on a single ro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,13 +14,20 @@ from tfagents_batch.offline.schema import FEATURES
 from tfagents_batch.offline.sql import identifier, literal
 
 UNREAD = "MAP(VARCHAR, VARCHAR)"  # type of ``unread``
-_INTEGER_KEY = "-?[0-9]+"
+INTEGER = "-?[0-9]+"
 # A key of a JSON object that is not an integer.
 OTHER_KEY = r'"[^"]*[^-0-9"][^"]*"\s*:'
-_NUMBERS = {
-    *("tinyint", "smallint", "integer", "bigint", "hugeint", "decimal"),
-    *("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint", "float", "double"),
+_WHOLE = {
+    *("tinyint", "smallint", "integer", "bigint", "hugeint"),
+    *("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"),
 }
+# From here on, neighbouring whole numbers are the same float: ids would be mixed up.
+EXACT = {"float": 2**24, "double": 2**53}
+_FRACTIONS = {*EXACT, "decimal"}
+_NUMBERS = _WHOLE | _FRACTIONS
+_NESTED = "map", "list", "struct", "array"
+# JSON texts that are no names as they are: objects, lists, and floats, in lists too.
+_NO_NAME = r"(\{|\[|-?([0-9]+[.eE]|NaN|nan|Inf))"
 
 
 def converted(
@@ -28,7 +36,8 @@ def converted(
     """Return an expression of the type ``target``.
 
     Maps are read from maps, structs (a field is a key, NULL is an absent one), lists of
-    pairs, lists of numbers (the keys are 0, 1, ...) and JSON texts.
+    pairs, lists of numbers (the keys are 0, 1, ...) and JSON texts. Where a whole
+    number or a name is expected, 7.0 is 7, and 7.5 has no reading.
 
     Args:
       value: expression of the column.
@@ -43,20 +52,24 @@ def converted(
     """
     if str(source) == target:
         return value
-    if target == "VARCHAR" and source.id not in ("map", "list", "struct", "array"):
-        if str(source) == "JSON":
-            return _scalar_of_json(value)
-        return f"TRY_CAST({value} AS VARCHAR)"
+    if source.id == "null":
+        return f"NULL::{target}"
+    if target == "VARCHAR" and source.id not in _NESTED:
+        return _name(value, source)
     if source.id == "varchar" and target not in ("BIGINT", "DOUBLE", "BOOLEAN"):
         return _nested_of_json(value, target)
     if source.id == "varchar" or source.id in _NUMBERS or source.id == "boolean":
         if target == "BIGINT":
-            return _integer(value)
-        if target in ("DOUBLE", "BOOLEAN"):
-            return f"TRY_CAST({value} AS {target})"
+            return _integer(value, source)
+        if target == "BOOLEAN":
+            return _flag(value, source)
+        if target == "DOUBLE":
+            return f"TRY_CAST({value} AS DOUBLE)"
     if target.endswith("[]") and source.id in ("list", "array"):
-        item = converted("item", _child(source), target[:-2], column)
-        return f"list_transform({value}, lambda item: {item})"
+        child, inner = _child(source), target[:-2]
+        found = f"list_transform({value}, lambda item: "
+        found += f"{converted('item', child, inner, column)})"
+        return found if is_safe(child, inner) else _if_all_are_read(value, found)
     if target.startswith("MAP"):
         found = _map(value, source, target, present)
         if found:
@@ -70,8 +83,22 @@ def converted(
 
 def is_safe(source: Any, target: str) -> bool:
     """Return whether every value of a type can be converted."""
-    safe = ("VARCHAR", "DOUBLE") if source.id in _NUMBERS else ()
-    return str(source) == target or target in safe
+    if str(source) == target or source.id == "null":
+        return True
+    if target == "VARCHAR":
+        return source.id in _WHOLE
+    return target == "DOUBLE" and source.id in _NUMBERS
+
+
+def name_of_json(text: str, value: str) -> str:
+    """Return a name, such as that of an action, in a JSON object; 7.0 is "7".
+
+    Args:
+      text: expression of the value as text, in which "7.0" and 7.0 look the same.
+      value: expression of the value as JSON, which is computed only where needed.
+    """
+    other = f"regexp_matches({text}, {literal('^' + _NO_NAME)})"
+    return f"CASE WHEN {other} THEN {_scalar_of_json(value)} ELSE {text} END"
 
 
 def unread(failures: Mapping[str, tuple[str, str]]) -> str:
@@ -93,22 +120,75 @@ def unread(failures: Mapping[str, tuple[str, str]]) -> str:
     )
 
 
-def _integer(value: str) -> str:
-    """Return a BIGINT; 3.0 is 3, and 3.5 is NULL where a cast would round."""
-    whole = f"TRY_CAST({value} AS BIGINT)"
-    return (
-        f"CASE WHEN TRY_CAST({value} AS DOUBLE) = TRY_CAST({whole} AS DOUBLE) "
-        f"THEN {whole} END"
-    )
+# ---- names and numbers
+
+
+def _name(value: str, source: Any) -> str:
+    """Return a text: of a float its whole number, of a time zone's time that of UTC."""
+    if str(source) == "JSON":
+        return _scalar_of_json(value)
+    if source.id in _FRACTIONS:
+        return f"{_whole(value, source.id)}::VARCHAR"
+    if source.id == "timestamp with time zone":
+        value = f"make_timestamp(epoch_us({value}))"
+    return f"TRY_CAST({value} AS VARCHAR)"
+
+
+def _whole(value: str, kind: str) -> str:
+    """Return the whole number that a float or a decimal is; else NULL."""
+    is_whole = f"trunc({value}) = {value}"
+    if kind in EXACT:
+        is_whole = f"abs({value}) < {EXACT[kind]} AND {is_whole}"
+    return f"CASE WHEN {is_whole} THEN TRY_CAST({value} AS HUGEINT) END"
+
+
+def _integer(value: str, source: Any) -> str:
+    """Return a BIGINT; NULL for 3.5, which a cast would round."""
+    if source.id in _FRACTIONS:
+        return f"TRY_CAST({_whole(value, source.id)} AS BIGINT)"
+    found = f"TRY_CAST({value} AS BIGINT)"
+    if source.id != "varchar":
+        return found
+    number = _whole(f"TRY_CAST({value} AS DOUBLE)", "double")
+    is_integer = f"regexp_full_match({value}, {literal(INTEGER)})"
+    return f"CASE WHEN {is_integer} THEN {found} ELSE TRY_CAST({number} AS BIGINT) END"
+
+
+def _flag(value: str, source: Any) -> str:
+    """Return a BOOLEAN; of numbers, 1 is true and 0 is false."""
+    if source.id == "boolean":
+        return value
+    if source.id == "varchar":
+        whole = f"CASE {value} WHEN '1.0' THEN true WHEN '0.0' THEN false END"
+        return f"coalesce(TRY_CAST({value} AS BOOLEAN), {whole})"
+    return f"CASE WHEN {value} IN (0, 1) THEN {value} = 1 END"
 
 
 def _scalar_of_json(value: str) -> str:
-    scalar = f"json_type({value}) NOT IN ('OBJECT', 'ARRAY')"
-    return f"CASE WHEN {scalar} THEN {value}->>'$' END"
+    text = f"({value}->>'$')"
+    number = _whole(f"TRY_CAST({text} AS DOUBLE)", "double")
+    return (
+        f"CASE json_type({value}) WHEN 'OBJECT' THEN NULL WHEN 'ARRAY' THEN NULL "
+        f"WHEN 'DOUBLE' THEN CASE WHEN regexp_full_match({text}, {literal(INTEGER)}) "
+        f"THEN {text} ELSE {number}::VARCHAR END ELSE {text} END"
+    )
+
+
+# ---- lists and maps
+
+
+def _if_all_are_read(value: str, found: str) -> str:
+    """Return a list, or NULL if an element of ``value`` became NULL in it."""
+    return f"CASE WHEN list_count({found}) = list_count({value}) THEN {found} END"
 
 
 def _nested_of_json(value: str, target: str) -> str:
     cast = f"TRY_CAST(TRY_CAST({value} AS JSON) AS {target})"
+    if target == "VARCHAR[]":
+        items = f"TRY_CAST(TRY_CAST({value} AS JSON) AS JSON[])"
+        names = f"list_transform({items}, lambda item: {_scalar_of_json('item')})"
+        some = f"regexp_matches({value}, {literal(f'[[,][[:space:]]*{_NO_NAME}')})"
+        return f"CASE WHEN {some} THEN {_if_all_are_read(items, names)} ELSE {cast} END"
     if FEATURES not in target:
         return cast
     other = f"regexp_matches({value}, {literal(OTHER_KEY)})"
@@ -122,35 +202,62 @@ def _child(source: Any) -> Any:
 def _map(value: str, source: Any, target: str, present: str) -> str:
     """Return a map; "" if the type has no reading as one."""
     if source.id == "map":
-        cast = f"TRY_CAST({value} AS {target})"
-        if target != FEATURES or dict(source.children)["key"].id != "varchar":
-            return cast
-        integer = f"regexp_full_match(key, {literal(_INTEGER_KEY)})"
-        others = f"list_filter(map_keys({value}), lambda key: NOT {integer})"
-        return f"CASE WHEN len({others}) = 0 THEN {cast} END"
+        keys = dict(source.children)["key"]
+        return _with_keys(value, keys, target)
     if source.id == "struct":
-        fields = [(name, f"{value}.{identifier(name)}") for name, _ in source.children]
-        pairs = ", ".join(
-            f"{{'key': {literal(name)}, 'value': TRY_CAST({field} AS DOUBLE)}}"
-            for name, field in fields
-        )
-        entries = f"list_filter([{pairs}], lambda pair: pair.value IS NOT NULL)"
-        return _map_of_pairs(value, entries, target)
+        return _map_of_struct(value, source, target)
     if source.id not in ("list", "array"):
         return ""
     child = _child(source)
     if child.id == "struct" and len(child.children) == 2:
-        return f"TRY_CAST(TRY(map_from_entries({value})) AS {target})"
-    if child.id in _NUMBERS:
+        (_, keys), _ = child.children
+        return _with_keys(f"TRY(map_from_entries({value}))", keys, target)
+    if child.id in _NUMBERS or child.id == "null":
         given = f"{present}[i + 1]" if present else "true"
         entries = (
             f"list_transform(list_filter(range(len({value})), lambda i: {given}), "
             f"lambda i: {{'key': i, 'value': {value}[i + 1]}})"
         )
-        return _map_of_pairs(value, entries, target)
+        # A flag that is missing says nothing of its number.
+        complete = f"list_count({present}) = len({value})" if present else ""
+        return _map_of_pairs(value, entries, target, complete)
     return ""
 
 
-def _map_of_pairs(value: str, entries: str, target: str) -> str:
+def _with_keys(value: str, keys: Any, target: str) -> str:
+    """Return a map whose keys have another type in ``value``."""
+    cast = f"TRY_CAST({value} AS {target})"
+    if keys.id in _FRACTIONS:
+        names = (
+            f"list_transform(map_keys({value}), lambda key: {_whole('key', keys.id)})"
+        )
+        # Keys that are NULL, or occur twice, make no map.
+        return f"TRY_CAST(TRY(map({names}, map_values({value}))) AS {target})"
+    if target != FEATURES or keys.id != "varchar":
+        return cast
+    integer = f"regexp_full_match(key, {literal(INTEGER)})"
+    others = f"list_filter(map_keys({value}), lambda key: NOT {integer})"
+    return f"CASE WHEN len({others}) = 0 THEN {cast} END"
+
+
+def _map_of_struct(value: str, source: Any, target: str) -> str:
+    pairs, conditions = [], []
+    for name, kind in source.children:
+        field = f"{value}.{identifier(name)}"
+        number = f"TRY_CAST({field} AS DOUBLE)"
+        if target == FEATURES and not re.fullmatch(INTEGER, name):
+            conditions.append(f"{field} IS NULL")
+            continue
+        if kind.id not in _NUMBERS:
+            conditions.append(f"({field} IS NULL OR {number} IS NOT NULL)")
+        pairs.append(f"{{'key': {literal(name)}, 'value': {number}}}")
+    # Without this, a struct of no good name is a list without a type.
+    pairs.append("{'key': '', 'value': NULL::DOUBLE}")
+    entries = f"list_filter([{', '.join(pairs)}], lambda pair: pair.value IS NOT NULL)"
+    return _map_of_pairs(value, entries, target, " AND ".join(conditions))
+
+
+def _map_of_pairs(value: str, entries: str, target: str, condition: str) -> str:
     cast = f"TRY_CAST(map_from_entries({entries}) AS {target})"
-    return f"CASE WHEN {value} IS NOT NULL THEN {cast} END"
+    present = f"{value} IS NOT NULL"
+    return f"CASE WHEN {present}{condition and ' AND '}{condition} THEN {cast} END"

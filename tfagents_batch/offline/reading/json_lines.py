@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from tfagents_batch.offline.reading.conversion import converted, unread
+from tfagents_batch.offline.reading.conversion import converted, name_of_json, unread
 from tfagents_batch.offline.schema import ALIAS, Mode, types
 from tfagents_batch.offline.sql import identifier, literal, literals
 
@@ -47,28 +47,31 @@ def parse(
     is_small = sum(path.stat().st_size for path in paths) < _SMALL
     columns, failures = [], {"": ("not_object", "json")}
     for name, type_ in known.items():
-        value = f"r.{identifier(name)}"
+        value, column = f"r.{identifier(name)}", identifier(name)
         if name == "action_probability":
             value = f"coalesce({value}, r.{ALIAS})"
-        if name in hive and raw[name] == "VARCHAR":  # as Parquet, the folder decides
-            value = f"coalesce({_of_folder(name)}, {value})"
         found = converted(value, duckdb.type(raw[name]), type_, name)
-        if name == "action" and mode == "discrete":  # an object is none, not a name
-            found = f"CASE WHEN left({value}, 1) NOT IN ('{{', '[') THEN {value} END"
-        if found != value:
-            failures[name] = f"{value} IS NOT NULL AND {found} IS NULL", value
-        columns.append(f"{found} AS {identifier(name)}")
+        if type_ == "VARCHAR":
+            found = name_of_json(value, f"json->{literal(name)}")
+        if name in hive and raw[name] == "VARCHAR":  # as Parquet, the folder decides
+            folder = _of_folder(name)
+            found, value = (f"coalesce({folder}, {x})" for x in (found, value))
+        failures[name] = f"{column} IS NULL AND {value} IS NOT NULL", value
+        columns.append(f"{found} AS {column}")
     columns += [f"r.{identifier(name)}" for name in extra_columns]
-    query = f"""
-        SELECT {", ".join(columns)}, file, {unread(failures)} AS unread,
+    others = f"""
           CASE WHEN hash(json) % {1 if is_small else 100} = 0 THEN
             list_filter(json_keys(json),
               lambda k: NOT list_contains({literals([*known, *extra_columns])}, k))
-          END AS other_columns
-        FROM (SELECT json, json_transform(json, {literal(structure)}) AS r,
-            coalesce(left(json, 1) <> '{{', true) AS not_object, filename AS file
-          FROM read_ndjson_objects({literals(map(str, paths))}, ignore_errors=true,
-            filename=true))
+          END AS other_columns"""
+    # Two steps, so that each value is converted once.
+    query = f"""
+        SELECT * EXCLUDE (r, json, not_object), {unread(failures)} AS unread
+        FROM (SELECT {", ".join(columns)}, file, r, json, not_object, {others}
+          FROM (SELECT json, json_transform(json, {literal(structure)}) AS r,
+              coalesce(left(json, 1) <> '{{', true) AS not_object, filename AS file
+            FROM read_ndjson_objects({literals(map(str, paths))}, ignore_errors=true,
+              filename=true)))
     """
     connection.execute(f"COPY ({query}) TO {literal(str(target))}")
     connection.execute(

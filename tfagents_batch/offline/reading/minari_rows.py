@@ -12,6 +12,9 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import Mode
 
 PREFIX = "minari:"
+_OF_NUMBERS = (
+    *(spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary),
+)
 
 
 def load(name: str) -> Any:
@@ -42,15 +45,21 @@ def is_dataset(data: Any) -> bool:
 def rows(dataset: Any, mode: Mode) -> Iterator[dict[str, Any]]:
     """Yield one row for each step of a dataset.
 
-    Observations are flattened in the order of their space; the numbers are features 0,
-    1, and so on. Features of continuous actions follow them, so that no id occurs
-    twice. A last step without a flag is truncated. Minari has no propensities.
+    Observations are flattened as by ``gymnasium.spaces.flatten``; the numbers are
+    features 0, 1, and so on. Features of continuous actions follow them, so that no id
+    occurs twice. A last step without a flag is truncated. Minari has no propensities.
 
     Raises:
-      UserError: if the mode does not fit the space of actions.
+      UserError: if the mode does not fit the space of actions, a space has no numbers,
+        or an episode does not fit the spaces.
     """
-    space = dataset.action_space
+    space, observations = dataset.action_space, dataset.observation_space
     discrete = isinstance(space, spaces.Discrete)
+    if not discrete and not isinstance(space, spaces.Box):
+        raise UserError(
+            f"the actions of the dataset are {space}; expected a Discrete space or a "
+            "Box"
+        )
     if mode != ("discrete" if discrete else "continuous"):
         raise UserError(
             f"the mode is {mode}, but the actions of the dataset are {space}; pass "
@@ -58,9 +67,9 @@ def rows(dataset: Any, mode: Mode) -> Iterator[dict[str, Any]]:
         )
     names = [str(space.start + k) for k in range(space.n)] if discrete else []
     for episode in dataset.iterate_episodes():
-        states = _flat(episode.observations)
-        actions = np.asarray(episode.actions) if discrete else _flat(episode.actions)
-        last = len(episode.rewards) - 1
+        count, where = len(episode.rewards), f"episode {episode.id}: "
+        states = _flat(observations, episode.observations, count + 1, where, "state")
+        actions = _flat(space, episode.actions, count, where, "action")
         for step, reward in enumerate(episode.rewards):
             terminated = bool(episode.terminations[step])
             row = {
@@ -70,22 +79,84 @@ def rows(dataset: Any, mode: Mode) -> Iterator[dict[str, Any]]:
                 "state_features": states[step],
                 "reward": float(reward),
                 "terminated": terminated,
-                "truncated": step == last and not terminated,
+                "truncated": step == count - 1 and not terminated,
             }
             if discrete:
-                row |= {"action": str(actions[step]), "possible_actions": names}
+                name = names[int(np.argmax(actions[step]))]
+                row |= {"action": name, "possible_actions": names}
             else:
                 row["action"] = dict(enumerate(actions[step].tolist(), states.shape[1]))
-            if step == last:
+            if step == count - 1:
                 row["final_state_features"] = states[step + 1]
             yield row
 
 
-def _flat(values: Any) -> np.ndarray:
-    """Return stacked values, also of Dict and Tuple spaces, as ``[T, features]``."""
-    if isinstance(values, dict):
-        values = [values[key] for key in values]
-    if isinstance(values, (list, tuple)):
-        return np.concatenate([_flat(value) for value in values], axis=1)
+def _flat(
+    space: spaces.Space, values: Any, count: int, where: str, name: str
+) -> np.ndarray:
+    """Return values of steps in the order of ``spaces.flatten``, ``[T, features]``.
+
+    HDF5 has the keys of a Dict in the order of the alphabet, so the space decides.
+
+    Args:
+      space: of one value.
+      values: stacked along the first axis; dicts and tuples of them for Dict and Tuple.
+      count: number of steps.
+      where: beginning of an error.
+      name: of the value in an error.
+    """
+    parts: Any = None
+    if isinstance(space, spaces.Dict):
+        parts = space.spaces.items()
+    elif isinstance(space, spaces.Tuple):
+        parts = enumerate(space.spaces)
+    if parts is not None:
+        try:
+            found = [(key, part, values[key]) for key, part in parts]
+        except (KeyError, IndexError, TypeError) as error:
+            raise UserError(
+                f"{where}{name} lacks {error} of its space {space}; write the dataset "
+                "anew"
+            ) from None
+        flat = [_flat(part, x, count, where, f"{name}[{k!r}]") for k, part, x in found]
+        return np.concatenate(flat, axis=1)
+    if not isinstance(space, _OF_NUMBERS):
+        raise UserError(
+            f"{where}{name} is {space}, which has no features; expected Box, Discrete, "
+            "MultiDiscrete, MultiBinary, Dict or Tuple. Leave it out, or encode it as "
+            "numbers"
+        )
     array = np.asarray(values)
-    return array.reshape(len(array), -1).astype(np.float64)
+    if isinstance(space, spaces.Discrete):  # also [T, 1]
+        array = (
+            array.reshape(len(array), -1)[:, 0] if array.size == len(array) else array
+        )
+    if array.shape != (count, *space.shape):
+        raise UserError(
+            f"{where}{name} has the shape {list(array.shape)}; expected "
+            f"{[count, *space.shape]}, as there are {count} values of {space}. An "
+            "episode has one observation more than rewards"
+        )
+    if isinstance(space, spaces.Discrete):
+        return _one_hot(array - space.start, np.array([space.n]), where, name)
+    if isinstance(space, spaces.MultiDiscrete):
+        numbers = (array - space.start).reshape(count, -1)
+        return _one_hot(numbers, space.nvec.reshape(-1), where, name)
+    return array.reshape(count, -1).astype(np.float64)
+
+
+def _one_hot(
+    numbers: np.ndarray, sizes: np.ndarray, where: str, name: str
+) -> np.ndarray:
+    """Return numbers ``[T, parts]``, those of a part below its size, as one-hot."""
+    numbers = numbers.reshape(len(numbers), -1)
+    wrong = ~((numbers >= 0) & (numbers < sizes) & (np.floor(numbers) == numbers))
+    if wrong.any():
+        raise UserError(
+            f"{where}{name} is number {numbers[wrong][0]} of {sizes.max()}; expected a "
+            "whole number in its space"
+        )
+    starts = np.cumsum(sizes) - sizes
+    found = np.zeros((len(numbers), int(sizes.sum())))
+    np.put_along_axis(found, numbers.astype(np.int64) + starts, 1, axis=1)
+    return found

@@ -5,24 +5,21 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from tfagents_batch.errors import UserError
+import pyarrow
+from pyarrow import parquet
+
+from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.offline.engines import contents, spark_frames
 from tfagents_batch.offline.engines.contents import Content
 from tfagents_batch.offline.engines.spark_engine import SparkEngine
 from tfagents_batch.offline.engines.spark_sql import SPARK
-from tfagents_batch.offline.reading import files
+from tfagents_batch.offline.reading import absent, files
+from tfagents_batch.offline.reading.spark_conversion import converted, type_in_json
 from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, Schema, types
 
 VIEW = "logged_rows"
-_WHOLE = "tinyint", "smallint", "int", "bigint", "string"
-# Types of Spark that a cast reads without loss.
-_READABLE = {
-    "BIGINT": _WHOLE,
-    "DOUBLE": (*_WHOLE, "float", "double", "decimal"),
-    "BOOLEAN": ("boolean", "string"),
-}
 
 
 class SparkRows:
@@ -100,119 +97,124 @@ def open_rows(
     engine = SparkEngine(session)
     with engine.failing("rows cannot be read"):
         if spark_frames.is_frame(data):
-            frame, file = data, "'<DataFrame>'"
+            parts = [_Part(data, "'<DataFrame>'")]
         else:
-            frame, found = _read(session, data, mode, extra)
-            file = "file"
-        selected, notices = _selected(frame, mode, extra)
-        selected += [f"{file} AS file", "CAST(NULL AS BIGINT) AS `row`"]
-        absent = types(mode).keys() - set(frame.columns)
-        typed = frame.selectExpr(*selected)
-        return SparkRows(session, typed, mode, extra, found, notices, absent)
+            parts, found = _read(session, data, mode, extra)
+        selected = [_selected(part, mode, extra) for part in parts]
+        typed = functools.reduce(lambda one, other: one.unionAll(other), selected)
+        columns = {name for part in parts for name in part.frame.columns}
+        notices = _notices(columns, mode, extra)
+        if found:
+            paths = [file.path for file in found]
+            notices += files.notices(data) + absent.notices(paths, mode, extra)
+        without = types(mode).keys() - columns
+        return SparkRows(session, typed, mode, extra, found, notices, without)
+
+
+class _Part(NamedTuple):
+    """Rows that have the same columns.
+
+    Attributes:
+      frame: the rows.
+      file: expression of the file of a row.
+      folder: expression of the ``ds`` that the folder of a row gives; "" for none.
+    """
+
+    frame: Any
+    file: str
+    folder: str = ""
 
 
 def _read(
     session: Any, data: Any, mode: Mode, extra: tuple[str, ...]
-) -> tuple[Any, tuple[files.File, ...]]:
-    """Return the rows of files, with a column ``file``, and the files."""
+) -> tuple[list[_Part], tuple[files.File, ...]]:
+    """Return the rows of files, those with the same columns together, and the files."""
     listed = [data] if isinstance(data, (str, Path)) else list(data)
     remote = [str(x) for x in listed if "://" in str(x)]
     local = files.find([x for x in listed if str(x) not in remote]) or []
     kinds = {path: files.kind(path) for path in local}
-    tables = [
-        spark_frames.address(x) for x, kind in kinds.items() if kind in files.PARQUET
-    ]
+    tables: dict[str, list[str]] = {}
+    for path in (x for x, kind in kinds.items() if kind in files.PARQUET):
+        tables.setdefault(_columns(path), []).append(spark_frames.address(path))
     lines = [spark_frames.address(x) for x, kind in kinds.items() if kind in files.JSON]
-    frames = []
-    if tables or remote:
+    frames = [session.read.parquet(*paths) for paths in tables.values()]
+    if remote:
         read = session.read.option("mergeSchema", "true")
-        frames.append(read.parquet(*tables, *remote))
+        frames.append(read.parquet(*remote))
     if lines:
         read = session.read.schema(_of_json(mode, extra)).option("mode", "FAILFAST")
         frames.append(read.json(lines))
+    file = "regexp_replace(url_decode(_metadata.file_path), '^file:/+', '/')"
     # Without folders of partitions, no row needs the expressions that find their names.
     is_divided = bool(remote) or any("/ds=" in str(x.absolute()) for x in local)
-    named = []
-    for frame in frames:
-        columns = [SPARK.name(x) for x in frame.columns if x not in ("file", "ds")]
-        path = "url_decode(_metadata.file_path)"
-        file = f"regexp_replace({path}, '^file:/+', '/')"
-        folder = "regexp_extract(_metadata.file_path, '/ds=([^/]+)/', 1)"
-        ds = f"nullif(url_decode({folder}), '')" if is_divided else "NULL"
-        if "ds" in frame.columns:
-            ds = f"coalesce({ds}, CAST(ds AS STRING))"
-        named.append(frame.selectExpr(*columns, f"{ds} AS ds", f"{file} AS file"))
-    frame = named[0]
-    for other in named[1:]:
-        frame = frame.unionByName(other, allowMissingColumns=True)
-    return frame, tuple(map(files.state, local))
+    folder = "regexp_extract(_metadata.file_path, '/ds=([^/]+)/', 1)"
+    folder = f"nullif(url_decode({folder}), '')" if is_divided else ""
+    found = tuple(map(files.state, local))
+    return [_Part(frame, file, folder) for frame in frames], found
+
+
+def _columns(path: Path) -> str:
+    """Return a text that is the same for files with the same columns."""
+    try:
+        return parquet.read_schema(path).remove_metadata().to_string()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def _of_json(mode: Mode, extra: tuple[str, ...]) -> str:
-    """Return the columns of JSON lines; the keys of an object are strings there."""
-    columns = {
-        name: SPARK.type(kind.replace("MAP(BIGINT", "MAP(VARCHAR"))
-        for name, kind in types(mode).items()
-    }
-    columns |= {ALIAS: "DOUBLE", **dict.fromkeys(extra, "STRING")}
+    """Return the columns of JSON lines, in types that lose nothing."""
+    columns = {name: type_in_json(kind) for name, kind in types(mode).items()}
+    columns |= {ALIAS: "STRING", **dict.fromkeys(extra, "STRING")}
     return ", ".join(f"{SPARK.name(name)} {kind}" for name, kind in columns.items())
 
 
-def _selected(
-    frame: Any, mode: Mode, extra: tuple[str, ...]
-) -> tuple[list[str], list[str]]:
-    """Return expressions of all columns in their types, and notices."""
-    columns, found, notices = dict(frame.dtypes), [], []
-    known = types(mode)
-    for name, kind in known.items():
-        target, value = SPARK.type(kind), "NULL"
-        if name in columns:
-            flags = SPARK.name(name + PRESENCE) if name + PRESENCE in columns else ""
-            value = _converted(SPARK.name(name), columns[name], kind, name, flags)
-        if name == "action_probability" and ALIAS in columns:
-            value = f"coalesce({value}, {SPARK.name(ALIAS)})"
-            if name not in columns:
-                notices.append(f"column {ALIAS} is read as action_probability")
-        found.append(f"CAST({value} AS {target}) AS {SPARK.name(name)}")
-    for name in extra:
-        value = SPARK.name(name) if name in columns else "NULL"
+def _selected(part: _Part, mode: Mode, extra: tuple[str, ...]) -> Any:
+    """Return rows with all columns in their types."""
+    found = []
+    for name, kind in types(mode).items():
+        value = _converted(part, name, kind)
+        if name == "action_probability" and ALIAS in part.frame.columns:
+            value = f"coalesce({value}, {_converted(part, ALIAS, kind)})"
+        if name == "ds" and part.folder:
+            value = f"coalesce({part.folder}, {value})"
         found.append(f"{value} AS {SPARK.name(name)}")
-    flags = {name + PRESENCE for name in known}
-    others = sorted(columns.keys() - known.keys() - {*extra, ALIAS, "file"} - flags)
+    for name in extra:
+        value = SPARK.name(name) if name in part.frame.columns else "NULL"
+        found.append(f"{value} AS {SPARK.name(name)}")
+    found += [f"{part.file} AS file", "CAST(NULL AS BIGINT) AS `row`"]
+    return part.frame.selectExpr(*found)
+
+
+def _converted(part: _Part, name: str, kind: str) -> str:
+    """Return the expression of a column in its type."""
+    columns, value = part.frame.schema, SPARK.name(name)
+    null = f"CAST(NULL AS {SPARK.type(kind)})"
+    if name not in part.frame.columns:
+        return null
+    source = columns[name].dataType
+    flags = SPARK.name(name + PRESENCE) if name + PRESENCE in columns.names else ""
+    try:
+        return converted(value, source, kind, name, flags)
+    except UserError:
+        # The type of a column, or of lists, without values means nothing.
+        is_list = source.typeName() == "array"
+        some = f"size({value}) > 0" if is_list else f"{value} IS NOT NULL"
+        if part.frame.where(some).limit(1).count():
+            raise
+        empty = f"CAST(array() AS {SPARK.type(kind)})"
+        is_kept = is_list and kind.endswith("[]")
+        return f"CASE WHEN {value} IS NOT NULL THEN {empty} END" if is_kept else null
+
+
+def _notices(columns: set[str], mode: Mode, extra: tuple[str, ...]) -> list[str]:
+    known, notices = types(mode), []
+    if ALIAS in columns:
+        notices.append(
+            f"column {ALIAS} is read as action_probability where that is missing"
+        )
+    others = columns - known.keys() - {*extra, ALIAS, "file"}
+    others -= {name + PRESENCE for name in known}
     if others:
-        notices.append(f"columns without a meaning are left out: {', '.join(others)}")
-    return found, notices
-
-
-def _converted(value: str, source: str, kind: str, column: str, flags: str) -> str:
-    """Return a value that a cast gives the type ``kind``; ``source`` is Spark's type.
-
-    Args:
-      flags: column that says which entries of a list are present; "" for all.
-    """
-    if kind == "VARCHAR" and "<" not in source:
-        return value
-    if source.partition("(")[0] in _READABLE.get(kind, ()):
-        return value
-    if kind.endswith("[]") and source.startswith("array<"):
-        item = _converted("item", source[6:-1], kind[:-2], column, "")
-        return value if item == "item" else f"transform({value}, item -> {item})"
-    if kind.startswith("MAP"):
-        if source.startswith("map<"):
-            return value
-        if source.startswith("array<struct<"):
-            return f"map_from_entries({value})"
-        if source.startswith("array<") and "<" not in source[6:]:
-            keys = f"sequence(0, size({value}) - 1)"
-            pairs = f"arrays_zip({keys}, {value}{', ' + flags if flags else ''})"
-            if flags:
-                pairs = f"filter({pairs}, pair -> pair[2])"
-            pairs = f"transform({pairs}, pair -> struct(pair[0], pair[1]))"
-            empty = f"CAST(map() AS {SPARK.type(kind)})"
-            found = f"map_from_entries({pairs})"
-            return f"CASE WHEN size({value}) = 0 THEN {empty} ELSE {found} END"
-    raise UserError(
-        f"column {column} has the type {source} in Spark; expected {SPARK.type(kind)}. "
-        "If it holds the features of an action, pass mode='parametric' or "
-        "'continuous'; otherwise convert it"
-    )
+        names = ", ".join(sorted(others))
+        notices.append(f"columns without a meaning are left out: {names}")
+    return notices

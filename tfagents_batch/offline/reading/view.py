@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading.conversion import UNREAD, converted, is_safe, unread
 from tfagents_batch.offline.reading.json_lines import FIRSTS
 from tfagents_batch.offline.reading.staging import Part
@@ -52,7 +53,9 @@ def query(
             selected = "* EXCLUDE (file, other_columns, first)"
             source += f" JOIN {FIRSTS} USING (file)"
         else:
-            used, selected = _converted(columns, mode, extra_columns)
+            used, selected = _converted(
+                connection, source, columns, mode, extra_columns
+            )
             others |= columns.keys() - used
         queries.append(
             f"SELECT {selected}, {file} AS file, ({row})::BIGINT AS row FROM {source}"
@@ -74,7 +77,11 @@ def _structures(connection: Any, parts: Sequence[Part]) -> list[str]:
 
 
 def _converted(
-    columns: dict[str, Any], mode: Mode, extra_columns: tuple[str, ...]
+    connection: Any,
+    source: str,
+    columns: dict[str, Any],
+    mode: Mode,
+    extra_columns: tuple[str, ...],
 ) -> tuple[set[str], str]:
     """Return the names of the columns that are read, and their SQL expressions."""
     used, selected, failures = set(extra_columns), [], {}
@@ -90,7 +97,13 @@ def _converted(
         if own + PRESENCE in columns:
             used.add(own + PRESENCE)
             flags = identifier(own + PRESENCE)
-        found = converted(value, columns[own], type_, own, flags)
+        try:
+            found = converted(value, columns[own], type_, own, flags)
+        except UserError:
+            if not _is_empty(connection, source, value):
+                raise
+            selected.append(f"NULL::{type_} AS {identifier(name)}")
+            continue
         if not is_safe(columns[own], type_):
             failed = f"{value} IS NOT NULL AND ({found}) IS NULL"
             failures[name] = failed, f"to_json({value})"
@@ -103,3 +116,12 @@ def _converted(
         selected.append(f"{value} AS {identifier(name)}")
     selected.append(f"({unread(failures)})::{UNREAD} AS unread")
     return used, ", ".join(selected)
+
+
+def _is_empty(connection: Any, source: str, value: str) -> bool:
+    """Return whether a column is NULL in all rows; then its type means nothing.
+
+    Writers of tables give such columns the type of integers, floats or nothing.
+    """
+    query = f"SELECT 1 FROM {source} WHERE {value} IS NOT NULL LIMIT 1"
+    return not connection.execute(query).fetchall()

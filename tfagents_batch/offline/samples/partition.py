@@ -54,10 +54,12 @@ def write(
       The folder of the partition, and the number of samples.
 
     Raises:
-      UserError: if a column is missing or has no reading, or for an unknown action.
+      UserError: if a column is missing or has no reading, for an unknown action, or if
+        files in the folder would be lost, see ``timeline.build``.
       SaveError: if a file cannot be written.
     """
     config = checked(config)
+    files.check_outside(Path(output), files.find(data) or ())
     with (
         contextlib.closing(Scratch()) as scratch,
         duckdb.connect(config={"temp_directory": scratch.name}) as connection,
@@ -71,6 +73,7 @@ def write(
             most = max(int(facts.pop("most_steps")), 1)
             found = dataclasses.replace(config, form="rows", end_ds=end, n_step=most)
             target = publish.partition(Path(output), end)
+            manifest.check_target(target)
             manifest.check_change(Path(output), schema, found)
             with publish.staging(target) as staged:
                 interruptible.run(connection, lambda: work.write(staged))

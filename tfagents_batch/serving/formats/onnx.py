@@ -8,8 +8,16 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving.formats.functions import Function, Run, Specs, positional
+from tfagents_batch.serving.formats.functions import (
+    Function,
+    Run,
+    Specs,
+    frozen,
+    positional,
+)
 
 NAME = "model.onnx"
 OPSET = 18  # the newest that tf2onnx writes
@@ -19,9 +27,13 @@ def write(function: Function, specs: Specs, folder: Path) -> str:
     """Write the function; its inputs and outputs have the names of ``specs``."""
     onnx, tf2onnx = _packages()
     call, outputs = positional(function, specs)
+    # Tensors that a layer created outside of its call would become inputs.
+    constant = tf.function(
+        frozen(call), input_signature=call.input_signature, autograph=False
+    )
     with _quiet():
         model, _ = tf2onnx.convert.from_function(
-            call, input_signature=call.input_signature, opset=OPSET
+            constant, input_signature=constant.input_signature, opset=OPSET
         )
     names = {x.name: name for x, name in zip(model.graph.input, specs, strict=True)}
     results = zip(model.graph.output, outputs, strict=True)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import SaveError
-from tfagents_batch.serving.description import TIME_DIGITS, Description
+from tfagents_batch.serving.decisions.batch import Answers, split, stack
+from tfagents_batch.serving.decisions.observations import Decision
+from tfagents_batch.serving.description import TIME_DIGITS
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
-from tfagents_batch.serving.server.observations import Decision
 from tfagents_batch.serving.server.refused import Refused
 
-Answers = list[dict[str, Any]]
 Requests = Sequence[Sequence[Decision]]
 _DAY = 86_400_000_000  # microseconds
 
@@ -95,36 +95,6 @@ class Acting:
                 self.unlogged += len(decisions)
                 raise Refused(503, f"no decision was made: {error}", 10) from error
         return found
-
-
-def stack(
-    description: Description, decisions: Sequence[Decision]
-) -> dict[str, np.ndarray]:
-    """Return the arrays of decisions as one batch."""
-    found = {}
-    for each in description.inputs:
-        if each.role != "noise":
-            array = np.empty((len(decisions), *each.shape), each.dtype)
-            for index, decision in enumerate(decisions):
-                array[index] = decision.arrays[each.name]
-            found[each.name] = array
-    return found
-
-
-def split(description: Description, outputs: dict[str, Any]) -> Answers:
-    """Return the outputs of each decision as JSON data, with the model's version."""
-    version, names = description.version, description.actions
-    lists = {name: x.tolist() for name, x in outputs.items() if name != "state"}
-    if names is not None and "action" in lists:
-        start = description.start
-        lists["action_name"] = [names[x - start] for x in lists["action"]]
-    if "state" in outputs:
-        parts = [x.tolist() for x in outputs["state"]]
-        lists["state"] = [list(each) for each in zip(*parts, strict=True)]
-    return [
-        dict(zip(lists, values, strict=True), model_version=version)
-        for values in zip(*lists.values(), strict=True)
-    ]
 
 
 def _share(

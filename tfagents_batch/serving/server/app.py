@@ -1,4 +1,4 @@
-"""ASGI application: routes, authorization, limits of bodies, and errors as JSON.
+"""RSGI application: routes, rights, and errors as JSON.
 
 There is no framework between the HTTP server and the endpoints, which saves most of the
 time of a small request.
@@ -12,52 +12,46 @@ import json
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.server import measures, openapi
+from tfagents_batch.serving.server.arrivals import Arrivals
 from tfagents_batch.serving.server.endpoints import Endpoints
-from tfagents_batch.serving.server.refused import Refused
-from tfagents_batch.serving.server.settings import is_loopback
+from tfagents_batch.serving.server.refused import GONE, Refused
+from tfagents_batch.serving.server.settings import Settings, is_loopback
 
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
-
-_JSON, _HTML = b"application/json", b"text/html; charset=utf-8"
+_JSON, _HTML = "application/json", "text/html; charset=utf-8"
+_JSON_HEADERS = [("content-type", _JSON)]
+_BUSY_HEADERS = [*_JSON_HEADERS, ("retry-after", "1")]
+_BUSY = json.dumps(
+    {"error": "decisions wait for longer than --max_wait_ms; try again later"}
+)
 _OPEN = {"/healthz", "/readyz"}  # need no token
 _ADMIN = {("POST", "/v1/model"), ("POST", "/v1/rollback")}  # need the admin's
-_GONE = 499  # status of requests whose client is gone, in measures only
 _REPORT_SECONDS = 10.0  # between tracebacks, which would fill the disk
 log = logging.getLogger(__name__)
 
 
 class App:
-    """ASGI application of the server.
+    """RSGI application of the server.
 
     Args:
       endpoints: what it answers with.
-      token: what requests have to bring; "" for none.
-      admin_token: what requests that change the export have to bring instead; "" to
-        refuse them.
-      max_body: bytes of a body.
-      on_start, on_stop: called in the event loop before the first request and after
-        the last one.
+      settings: tokens, and limits of bodies.
+
+    Attributes:
+      endpoints: as given.
+      active: number of requests that are being answered.
+      arrivals: of bodies.
     """
 
-    def __init__(
-        self,
-        endpoints: Endpoints,
-        token: str,
-        admin_token: str,
-        max_body: int,
-        on_start: Callable[[], None],
-        on_stop: Callable[[], Awaitable[None]],
-    ):
-        self._endpoints, self._max_body = endpoints, max_body
-        self._token, self._admin_token = token.encode(), admin_token.encode()
-        self._on_start, self._on_stop = on_start, on_stop
+    def __init__(self, endpoints: Endpoints, settings: Settings):
+        self.endpoints, self.active = endpoints, 0
+        self.arrivals = Arrivals(settings.max_body, settings.request_seconds)
+        self._token = settings.token.encode()
+        self._admin_token = settings.admin_token.encode()
         self._routes = {
             ("POST", "/v1/act"): endpoints.act,
             ("POST", "/v1/predict"): endpoints.predict,
@@ -68,7 +62,7 @@ class App:
             ("GET", "/healthz"): endpoints.health,
             ("GET", "/readyz"): endpoints.readiness,
         }
-        self._texts = {
+        self._texts: dict[str, tuple[str, Callable[[], str]]] = {
             "/metrics": (measures.CONTENT_TYPE, endpoints.measures),
             "/openapi.json": (_JSON, lambda: json.dumps(self._document())),
             "/docs": (_HTML, lambda: openapi.page(self._document())),
@@ -76,37 +70,39 @@ class App:
         self._reported = -_REPORT_SECONDS
         self._paths = {path for _, path in self._routes} | {*self._texts}
 
-    @property
-    def version(self) -> str:
-        """Version of the export that answers."""
-        return self._endpoints.models.current.description.version
-
-    async def __call__(self, scope: dict, receive: Receive, send: Send) -> None:
-        """Serve a request, or the start and the end of the server."""
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif scope["type"] == "http":
-            await self._serve(scope, receive, send)
-
-    async def _serve(self, scope: dict, receive: Receive, send: Send) -> None:
-        path, kind, headers = scope["path"], _JSON, []
+    async def __rsgi__(self, scope: Any, protocol: Any) -> None:
+        """Answer a request."""
+        path, method, headers = scope.path, scope.method, _JSON_HEADERS
         start = time.perf_counter()
+        queue = self.endpoints.queues.get(path)
+        if queue is not None and queue.is_full():
+            # First of all, and with as little work as possible.
+            protocol.response_str(429, _BUSY_HEADERS, _BUSY)
+            self.endpoints.requests.add(path, 429, 0.0)
+            return
+        self.active += 1
         try:
-            self._check_headers(scope["method"], path, scope["headers"])
-            endpoint = self._routes.get((scope["method"], path))
+            self._check(method, path, scope.headers)
+            endpoint = self._routes.get((method, path))
+            status = 200
             if endpoint is not None:
-                body = await _body(receive, self._max_body)
-                start = time.perf_counter()  # a slow client is no slow answer
-                status, text = 200, json.dumps(await endpoint(body))
+                body = b""
+                if method == "POST":
+                    body = await self.arrivals.read(scope.headers, protocol)
+                    start = time.perf_counter()  # a slow client is no slow answer
+                answer = endpoint(body)
+                del body  # which may be long, and is not needed any more
+                text = json.dumps(await answer)
             else:
-                status = 200
-                kind, text = self._text(scope["method"], path)
+                kind, text = self._text(method, path)
+                headers = [("content-type", kind)]
         except Refused as error:
             status, text = error.status, _error(error)
+            headers = [*_JSON_HEADERS]
             if error.retry_seconds is not None:
-                headers.append((b"retry-after", str(error.retry_seconds).encode()))
+                headers.append(("retry-after", str(error.retry_seconds)))
             if status == 401:
-                headers.append((b"www-authenticate", b"Bearer"))
+                headers.append(("www-authenticate", "Bearer"))
         except UserError as error:
             status, text = 422, _error(error)
         except Exception as error:
@@ -114,44 +110,38 @@ class App:
                 self._reported = time.monotonic()
                 log.exception("%s failed", path)
             status, text = 500, _error(f"{type(error).__name__} in the server")
-        if status != _GONE:
-            await _send(send, status, kind, text, headers)
+        self.active -= 1
+        if status != GONE:
+            protocol.response_str(status, headers, text)
         known = path if path in self._paths else "other"
-        self._endpoints.requests.add(known, status, time.perf_counter() - start)
+        self.endpoints.requests.add(known, status, time.perf_counter() - start)
 
-    def _text(self, method: str, path: str) -> tuple[bytes, str]:
+    def _text(self, method: str, path: str) -> tuple[str, str]:
         """Return the type and the text of a page."""
         if method == "GET" and path in self._texts:
             kind, text = self._texts[path]
             return kind, text()
         if path in self._paths:
             raise Refused(405, f"{method} {path} is not possible; see /docs")
-        raise Refused(404, f"there is no {path}; see /docs")
+        raise Refused(404, f"there is no {path:.80}; see /docs")
 
-    def _check_headers(self, method: str, path: str, headers: Headers) -> None:
-        """Refuse requests without the right, of other web sites, and of long bodies."""
-        scheme = token = host = b""
-        for name, value in headers:
-            if name == b"content-length":
-                if int(value) > self._max_body:
-                    raise _too_long(int(value), self._max_body)
-            elif name == b"authorization":
-                scheme, _, token = value.partition(b" ")
-            elif name == b"host":
-                host = value
-            elif name == b"origin" and not self._token:
+    def _check(self, method: str, path: str, headers: Any) -> None:
+        """Refuse requests without the right, and those of other web sites."""
+        if not self._token:
+            if "origin" in headers:
                 # A page in a browser could otherwise send requests to this machine.
                 raise Refused(
                     403,
                     "web pages may not send requests; start the server with --token",
                 )
-        if not self._token and not _is_of_this_machine(host):
-            # The name of a web site can be given the address 127.0.0.1.
-            raise Refused(
-                403,
-                f"the header Host is {host.decode(errors='replace')!r:.80}; expected "
-                "localhost or 127.0.0.1: start the server with --token for other names",
-            )
+            host = headers.get("host", "")
+            if not _is_of_this_machine(host):
+                # The name of a web site can be given the address 127.0.0.1.
+                raise Refused(
+                    403,
+                    f"the header Host is {host!r:.80}; expected localhost or "
+                    "127.0.0.1: start the server with --token for other names",
+                )
         if (method, path) in _ADMIN:
             needed = self._admin_token
             if not needed:
@@ -162,69 +152,24 @@ class App:
                 )
         else:
             needed = b"" if path in _OPEN else self._token
-        right = hmac.compare_digest(token, needed)
-        if needed and not (right and scheme.lower() == b"bearer"):
+        if not needed:
+            return
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(token.encode(), needed)
+        if not (right and scheme.lower() == "bearer"):
             raise Refused(401, "expected the header Authorization: Bearer <token>")
 
     def _document(self) -> dict[str, Any]:
-        description = self._endpoints.models.current.description
+        description = self.endpoints.models.current.description
         return openapi.document(description, bool(self._token))
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        """Start and stop with the HTTP server."""
-        await receive()  # lifespan.startup
-        self._on_start()
-        self._endpoints.ready = True
-        await send({"type": "lifespan.startup.complete"})
-        await receive()  # lifespan.shutdown
-        self._endpoints.ready = False
-        await self._on_stop()
-        await send({"type": "lifespan.shutdown.complete"})
 
 
 @functools.lru_cache(16)
-def _is_of_this_machine(host: bytes) -> bool:
+def _is_of_this_machine(host: str) -> bool:
     """Return whether the header Host has a name or address of this machine."""
-    found = re.fullmatch(r"(?:\[(.*)\]|([^:]*))(?::\d+)?", host.decode("latin-1"))
+    found = re.fullmatch(r"(?:\[(.*)\]|([^:]*))(?::\d+)?", host)
     return found is not None and is_loopback(found[1] or found[2])
-
-
-async def _body(receive: Receive, most: int) -> bytes:
-    """Return the body of a request.
-
-    Raises:
-      Refused: with 413 if it is too long.
-    """
-    parts, size, more = [], 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Refused(_GONE, "the client is gone")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            raise _too_long(size, most)
-        more = message.get("more_body", False)
-    return b"".join(parts)
-
-
-def _too_long(size: int, most: int) -> Refused:
-    return Refused(
-        413,
-        f"the body has {size:,} bytes; expected at most {most:,}: send less, or start "
-        "the server with a larger --max_body",
-    )
 
 
 def _error(error: Exception | str) -> str:
     return json.dumps({"error": str(error)})
-
-
-async def _send(
-    send: Send, status: int, kind: bytes, text: str, headers: Headers
-) -> None:
-    body = text.encode()
-    length = str(len(body)).encode()
-    headers += [(b"content-type", kind), (b"content-length", length)]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -60,29 +60,23 @@ class Rotating:
         """End a file with its size or age, so that readers see it; count a failure.
 
         Returns:
-          What happened to the file if its folder was removed or moved, or None.
+          What the disk refused, or what happened to the file if its folder was removed
+          or moved; None for nothing.
         """
+        rows, seconds = self._limits
         try:
             lost = self._files.check()
-        except SaveError as error:  # writing fails, too, until the folder is back
+            age = time.monotonic() - self._since
+            if self._rows >= rows or (self._rows and age >= seconds):
+                fresh = self._open()
+                with self._lock:
+                    old, self._files = self._files, fresh
+                    self._rows, self._since = 0, time.monotonic()
+                old.close()
+            return lost
+        except SaveError as error:  # the next server of the folder completes the file
             self.failures += 1
             return str(error)
-        self._rotate_if_due()
-        return lost
-
-    def _rotate_if_due(self) -> None:
-        rows, seconds = self._limits
-        age = time.monotonic() - self._since
-        if self._rows < rows and not (self._rows and age >= seconds):
-            return
-        try:
-            fresh = self._open()
-            with self._lock:
-                old, self._files = self._files, fresh
-                self._rows, self._since = 0, time.monotonic()
-            old.close()
-        except SaveError:  # the next server of the folder completes the file
-            self.failures += 1
 
     def close(self) -> None:
         """End the file; may be called again."""
@@ -108,11 +102,7 @@ class DecisionLog:
         self.feedback = Rotating(feedback, "feedback", rows, seconds)
 
     def rotate_if_due(self) -> list[str]:
-        """End the files that have their size or age; waits for the disk.
-
-        Returns:
-          What happened to files whose folder was removed or moved.
-        """
+        """End the files that have their size or age, and return what went wrong."""
         found = self.decisions.rotate_if_due(), self.feedback.rotate_if_due()
         return [each for each in found if each]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tfagents_batch.errors import SaveError
+from tfagents_batch.serving.decisions import bodies
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.server import bodies, measures
+from tfagents_batch.serving.server import measures
 from tfagents_batch.serving.server.acting import Acting
 from tfagents_batch.serving.server.batching import Batches
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.refused import Refused
-from tfagents_batch.serving.server.slow_clients import SlowClients
 
 Json = dict[str, Any]
 
@@ -28,10 +28,11 @@ class Endpoints:
       models: what answers.
       log: of decisions and feedback, or None.
       batches: returns a queue for work on batches.
-      slow: counts connections that were closed as too slow.
       parent: folder below which other exports are.
 
     Attributes:
+      models, log: as given.
+      queues: queues of the paths that have one.
       requests: counts of answered requests.
       ready: whether the server takes requests.
     """
@@ -41,40 +42,37 @@ class Endpoints:
         models: Models,
         log: DecisionLog | None,
         batches: Callable[[Any], Batches],
-        slow: SlowClients,
         parent: str,
     ):
-        self._parent = parent
-        self.models, self._log, self._slow = models, log, slow
+        self.models, self.log, self._parent = models, log, parent
         self._work = Acting(models, log)
         self._acting = batches(self._work.act)
         self._predicting = batches(self._work.predict)
+        self.queues = {"/v1/act": self._acting, "/v1/predict": self._predicting}
         self.requests = measures.Requests()
         self.ready = False
 
-    async def act(self, body: bytes) -> Json:
+    def act(self, body: bytes) -> Awaitable[Json]:
         """Draw actions and log them."""
-        return await self._decide(body, self._acting, "decisions")
+        return self._decide(body, self._acting, "decisions")
 
-    async def predict(self, body: bytes) -> Json:
+    def predict(self, body: bytes) -> Awaitable[Json]:
         """Return greedy actions, values and probabilities."""
-        return await self._decide(body, self._predicting, "predictions")
+        return self._decide(body, self._predicting, "predictions")
 
     async def _decide(self, body: bytes, queue: Batches, name: str) -> Json:
-        reader = self.models.current.reader
-        found, several = bodies.decisions(body, reader)
+        found, several = bodies.decisions(body, self.models.current.reader)
+        del body  # which may be long
         answers = await queue.submit(found)
         return {name: answers} if several else answers[0]
 
     async def feedback(self, body: bytes) -> Json:
         """Log what followed a decision."""
-        if self._log is None:
+        if self.log is None:
             raise Refused(409, "decisions are not logged; start the server with --log")
         line = bodies.feedback(body, self.models.current.reader)
         try:
-            self._log.feedback.log(
-                [json.dumps(line | {"time": time.time_ns() // 1000})]
-            )
+            self.log.feedback.log([json.dumps(line | {"time": time.time_ns() // 1000})])
         except SaveError as error:
             raise Refused(503, f"the feedback was not logged: {error}", 10) from error
         known = self._work.knows(line["request_id"])
@@ -92,9 +90,7 @@ class Endpoints:
         asked = bodies.parse(body)
         path = asked.get("export")
         if asked.keys() != {"export"} or not isinstance(path, str) or not path:
-            raise Refused(
-                422, 'expected {"export": "<folder on the server\'s machine>"}'
-            )
+            raise Refused(422, 'expected {"export": "<folder of the server>"}')
         await self.models.load(below(self._parent, path))
         return await self.model(b"")
 
@@ -119,21 +115,17 @@ class Endpoints:
 
     def measures(self) -> str:
         """Return all measures as Prometheus text."""
-        work, acting, log, models = self._work, self._acting, self._log, self.models
+        work, acting, log, models = self._work, self._acting, self.log, self.models
         waiting = acting.waiting + self._predicting.waiting
-        resident = measures.resident_bytes()
-        unlogged = "Decisions that could not be logged and got no answer."
-        slow = "Connections that were closed as too slow."
         found: list[tuple[str, str, float]] = [
             ("decisions_total", "Decisions of /v1/act.", acting.items),
             ("batches_total", "Batches of /v1/act.", acting.batches),
             ("waiting", "Decisions that wait for a batch.", waiting),
             ("missing_features_total", "Features that were not given.", work.missing),
-            ("unlogged_total", unlogged, work.unlogged),
-            ("slow_clients_total", slow, self._slow.closed),
+            ("unlogged_total", "Decisions that were not logged.", work.unlogged),
             ("swaps_total", "Exports that took over.", models.swaps),
             ("refusals_total", "Exports that were refused.", models.refusals),
-            ("resident_bytes", "Memory of this process.", resident),
+            ("resident_bytes", "Memory of the worker.", measures.resident_bytes()),
         ]
         if log is not None:
             rows, lines = log.decisions, log.feedback
@@ -143,12 +135,12 @@ class Endpoints:
                 ("feedback_total", "Logged feedback.", lines.logged),
                 ("log_failures_total", "Failures of the disk.", failures),
             ]
-        text = self.requests.to_text()
-        for name, help, value in found:
-            text += measures.to_text(name, help, {"": value})
         version = json.dumps(self._version, ensure_ascii=False)  # has the same escapes
-        current = {f"{{version={version}}}": 1}
-        return text + measures.to_text("model", "The current export.", current)
+        current = measures.to_text(
+            "model", "The current export.", {f"{{version={version}}}": 1}
+        )
+        lines = [measures.to_text(name, help, {"": x}) for name, help, x in found]
+        return "".join([self.requests.to_text(), *lines, current])
 
 
 def below(parent: str, path: str) -> str:
@@ -171,16 +163,8 @@ def below(parent: str, path: str) -> str:
 
 def describe(description: Description) -> Json:
     """Return what callers may know of an export."""
-    return {
-        "model_version": description.version,
-        "name": description.name,
-        "algorithm": description.algorithm,
-        "step": description.step,
-        "exploration": description.exploration,
-        "observation_space": description.observation_space,
-        "action_space": description.action_space,
-        "actions": description.actions,
-        "features": description.features,
-        "mask": description.mask,
-        "recurrent": description.is_recurrent,
-    }
+    names = "name", "algorithm", "step", "exploration", "observation_space"
+    names += "action_space", "actions", "features", "mask"
+    found = {name: getattr(description, name) for name in names}
+    version = {"model_version": description.version}
+    return version | found | {"recurrent": description.is_recurrent}

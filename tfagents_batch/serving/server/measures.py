@@ -6,7 +6,7 @@ import bisect
 import collections
 from collections.abc import Mapping
 
-CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "tfagents_batch_"
 # Upper limits of the buckets of durations, in seconds.
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)

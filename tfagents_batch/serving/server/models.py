@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -12,15 +13,14 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import description as described
+from tfagents_batch.serving.decisions.observations import Reader
+from tfagents_batch.serving.decisions.rows import Rows
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.serving.reading import Call
-from tfagents_batch.serving.server.observations import Reader
 from tfagents_batch.serving.server.refused import Refused
-from tfagents_batch.serving.server.rows import Rows
 
 NICE = 10  # of the thread that loads; the event loop gets the processor first
 SLOW_SECONDS = 0.002  # of a run on the parity rows, above which it needs a thread
-
 _OF_A_DECISION = ("action", "sample", "propensity", "log_density")
 
 
@@ -59,6 +59,7 @@ class Models:
       folder: export to begin with.
       threads: threads of a run.
       logs: whether decisions are logged.
+      remember: called with the folder of an export that takes over.
 
     Attributes:
       current: model that answers.
@@ -69,8 +70,10 @@ class Models:
       UserError: if the export cannot be served.
     """
 
-    def __init__(self, folder: str, threads: int, logs: bool):
-        self._options = threads, logs, self._call
+    def __init__(
+        self, folder: str, threads: int, logs: bool, remember: Callable[[str], None]
+    ):
+        self._options, self._remember = (threads, logs, self._call), remember
         # Two threads for all loads: each new thread would get memory of its own. What
         # takes long runs in the one of low priority, without Python's lock. All else
         # runs in the other one: a thread of low priority that holds the lock, and waits
@@ -96,11 +99,6 @@ class Models:
     def _call(self, function: Callable, *arguments: Any) -> Any:
         return self._nice.submit(function, *arguments).result()
 
-    async def in_thread(self, function: Callable, *arguments: Any) -> Any:
-        """Return the result of a function that runs in the thread that loads."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._loader, function, *arguments)
-
     async def load(self, folder: str) -> Model:
         """Load an export beside the current one, which it then replaces at once.
 
@@ -112,8 +110,10 @@ class Models:
         if self._loading:
             raise Refused(409, "another export is being loaded; try again later", 1)
         self._loading = True
+        loop = asyncio.get_running_loop()
+        in_thread = functools.partial(loop.run_in_executor, self._loader)
         try:
-            model = await self.in_thread(Model, folder, *self._options)
+            model = await in_thread(Model, folder, *self._options)
             changed = described.difference(self.current.description, model.description)
             if changed:
                 raise UserError(
@@ -132,9 +132,8 @@ class Models:
         finally:
             self._loading = False
         oldest = [self.previous]
-        self.previous, self.current = self.current, model
-        self.swaps += 1
-        await self.in_thread(oldest.clear)  # freeing a large model takes milliseconds
+        self._swap(model)
+        await in_thread(oldest.clear)  # freeing a large model takes milliseconds
         return model
 
     def roll_back(self) -> Model:
@@ -146,12 +145,16 @@ class Models:
         if self._loading or self.previous is None:
             why = "an export is being loaded" if self._loading else "there is none"
             raise Refused(409, f"the previous export cannot come back: {why}")
-        self.previous, self.current = self.current, self.previous
-        self.swaps += 1
+        self._swap(self.previous)
         return self.current
+
+    def _swap(self, model: Model) -> None:
+        self.previous, self.current = self.current, model
+        self.swaps += 1
+        self._remember(str(model.description.folder))
 
 
 def _be_nice() -> None:
-    """Lower the priority of this thread, which Linux can do for each thread."""
+    """Lower the priority of this thread, as Linux can."""
     with contextlib.suppress(OSError, AttributeError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

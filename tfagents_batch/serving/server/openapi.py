@@ -14,13 +14,15 @@ from tfagents_batch.serving.description import Description
 
 Json = dict[str, Any]
 _REQUIRED = "request_id", "reward", "export"  # entries of bodies; others are optional
+_EXPORT = {"export": {"type": "string"}}
 _OF_A_DRAW = "propensity", "log_density"  # outputs that predictions do not have
 _ERRORS = {
     "401": "the token is missing or wrong",
-    "408": "the request did not arrive in time",
+    "403": "the client has no right to this",
+    "408": "the body did not arrive in time",
     "413": "the body is too long",
     "422": "the body is no JSON or has wrong values; error says what and where",
-    "429": "too many decisions wait; Retry-After says when to try again",
+    "429": "it would wait too long; Retry-After says when to try again",
     "503": "the decision or the feedback could not be logged; nothing was decided",
 }
 
@@ -52,23 +54,13 @@ def document(description: Description, token: bool) -> Json:
 
 def page(document: Json) -> str:
     """Return the document as a page without scripts."""
-    parts = []
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            text = html.escape(json.dumps(operation, indent=2))
-            title = html.escape(f"{method.upper()} {path}")
-            summary = html.escape(operation["summary"])
-            parts.append(
-                f"<details><summary><b>{title}</b> {summary}</summary>"
-                f"<pre>{text}</pre></details>"
-            )
     title = html.escape(document["info"]["title"])
     about = html.escape(document["info"]["description"])
+    paths = html.escape(json.dumps(document["paths"], indent=2))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
-        f"<title>{title}</title><body style='font-family:sans-serif;margin:2em'>"
-        f"<h1>{title}</h1><p>{about} As JSON: <a href='openapi.json'>openapi.json</a>"
-        f"</p>{''.join(parts)}</body></html>"
+        f"<title>{title}</title><h1>{title}</h1><p>{about} As JSON: "
+        f"<a href='openapi.json'>openapi.json</a></p><pre>{paths}</pre></html>"
     )
 
 
@@ -76,8 +68,7 @@ def schema(space: Json) -> Json:
     """Return the JSON schema of the values of a space."""
     kind = space["type"]
     if kind == "Dict":
-        inner = {key: schema(x) for key, x in space["spaces"].items()}
-        return {"type": "object", "properties": inner, "additionalProperties": False}
+        return _object({key: schema(x) for key, x in space["spaces"].items()})
     if kind == "Tuple":
         inner = [schema(x) for x in space["spaces"]]
         return {"type": "array", "prefixItems": inner, "items": False}
@@ -88,6 +79,10 @@ def schema(space: Json) -> Json:
         return _array(space["shape"], space["dtype"])
     size = space["n"] if kind == "MultiBinary" else np.shape(space["nvec"])
     return _array(np.atleast_1d(size).tolist(), "int")
+
+
+def _object(properties: Json) -> Json:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def _array(shape: Sequence[int], dtype: str) -> Json:
@@ -112,6 +107,7 @@ def _paths(description: Description) -> Json:
     drawn = {k: outputs[k] for k in ("sample", *_OF_A_DRAW) if k in outputs}
     answer = known | drawn | {"request_id": text, "model_version": text}
     prediction = known | {k: x for k, x in outputs.items() if k not in _OF_A_DRAW}
+    prediction["model_version"] = text
     asked = _asked(description)
     feedback = {
         "request_id": text,
@@ -124,14 +120,12 @@ def _paths(description: Description) -> Json:
     }
     flag = {"type": "boolean"}
     logged = {"request_id": text, "logged": flag, "known": flag}
-    prediction |= {"model_version": text}
-    export = {"export": text}
     rows = [
         ("/v1/act", "post", "Draw an action and log it", asked, answer),
         ("/v1/predict", "post", "Return greedy actions and values", asked, prediction),
         ("/v1/feedback", "post", "Log what followed a decision", feedback, logged),
         ("/v1/model", "get", "Describe the export that answers", None, None),
-        ("/v1/model", "post", "Let another export take over", export, None),
+        ("/v1/model", "post", "Let another export take over", _EXPORT, None),
         ("/v1/rollback", "post", "Let the previous export take over", None, None),
         ("/healthz", "get", "Say that the process lives", None, None),
         ("/readyz", "get", "Say that requests are taken", None, None),
@@ -145,12 +139,8 @@ def _paths(description: Description) -> Json:
 
 def _asked(description: Description) -> Json:
     if description.is_by_id:
-        numbers = {str(x): {"type": "number"} for x in description.features}
-        observation: Json = {
-            "type": "object",
-            "properties": numbers,
-            "additionalProperties": False,
-        }
+        number = {"type": ["number", "null"]}
+        observation = _object({str(x): number for x in description.features})
     else:
         observation = schema(description.observation_space)
     found = {
@@ -159,7 +149,7 @@ def _asked(description: Description) -> Json:
         "mdp_id": {"type": "string"},
         "sequence_number": {"type": "integer"},
     }
-    if description.mask is not None and description.is_discrete:
+    if description.is_discrete:
         start = description.start
         numbers = [start + k for k in range(description.action_space["n"])]
         items = {"enum": [*description.action_names, *numbers]}
@@ -175,9 +165,8 @@ def _operation(summary: str, asked: Json | None, answer: Json | None) -> Json:
         good |= _content({"type": "object", "properties": answer})
     found: Json = {"summary": summary, "responses": {"200": good}}
     if asked is not None:
-        body = {"type": "object", "properties": asked, "additionalProperties": False}
-        body["required"] = [x for x in asked if x in _REQUIRED]
-        found["requestBody"] = _content(body)
+        required = [x for x in asked if x in _REQUIRED]
+        found["requestBody"] = _content(_object(asked) | {"required": required})
         found["responses"] |= {k: {"description": x} for k, x in _ERRORS.items()}
     return found
 

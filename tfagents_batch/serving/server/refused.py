@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+GONE = 499  # status of requests whose client is gone, in measures only
+
 
 class Refused(Exception):
     """Request that gets no decision.

@@ -13,7 +13,7 @@ from tfagents_batch.errors import UserError
 class Settings:
     """Settings of the server, which are flags of ``scripts.serve``."""
 
-    export: str = option("", "folder of an ONNX export, or of several; required")
+    export: str = option("", "folder of an ONNX export; required")
     port: int = option(8080, "port; 0 takes a free one", least=0, most=65535)
     host: str = option("127.0.0.1", "address; one of another machine needs a token")
     log: str = option("", "folder of the decisions; empty: they are not logged")
@@ -25,12 +25,18 @@ class Settings:
         "token of requests that change the export; or TFAGENTS_BATCH_ADMIN_TOKEN; "
         "empty: refused",
     )
-    watch: bool = option(False, "load new exports as they appear in --export")
-    max_waiting: int = option(1024, "decisions that wait; at least max_batch", least=1)
+    tls_certificate: str = option("", "file of a certificate chain, PEM; empty: no TLS")
+    tls_key: str = option("", "file of its private key, PEM")
+    max_wait_ms: float = option(
+        100.0, "milliseconds that a decision may wait; 429 beyond it", above=0
+    )
     max_batch: int = option(64, "decisions in one run of the model", least=1)
     max_body: int = option(4 * 2**20, "bytes of a request; 413 beyond it", least=1)
     request_seconds: float = option(
-        5.0, "seconds in which a request has to arrive; 408 after it", above=0
+        5.0, "seconds in which a body has to arrive; 408 after it", above=0
+    )
+    idle_seconds: float = option(
+        30.0, "seconds in which the head of the next request has to arrive", above=0
     )
     threads: int = option(1, "threads of a run of the model", least=1)
     rotate_rows: int = option(100_000, "decisions after which a file ends", least=1)
@@ -38,12 +44,7 @@ class Settings:
 
 
 def check(settings: Settings) -> None:
-    """Refuse settings that cannot be served.
-
-    Raises:
-      UserError: for no export, for an open address without a token, for one token with
-        both rights, and for a queue that is smaller than a batch.
-    """
+    """Refuse settings that cannot be served with a UserError."""
     if not settings.export:
         raise UserError("no export is given; pass --export=<folder of an export>")
     if not settings.token and not is_loopback(settings.host):
@@ -56,13 +57,8 @@ def check(settings: Settings) -> None:
             "--token and --admin_token are the same, so everyone who may ask may "
             "change the export; pass two different ones"
         )
-    if settings.max_waiting < settings.max_batch:
-        # A request of several decisions would be refused with 429 again and again.
-        raise UserError(
-            f"--max_waiting={settings.max_waiting} is less than "
-            f"--max_batch={settings.max_batch}; expected at least as many: raise "
-            "--max_waiting, or lower --max_batch"
-        )
+    if bool(settings.tls_certificate) != bool(settings.tls_key):
+        raise UserError("TLS needs both --tls_certificate and --tls_key; pass both")
 
 
 def is_loopback(host: str) -> bool:

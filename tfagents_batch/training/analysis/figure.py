@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.training.run_folder import files
 
 
 @contextlib.contextmanager
@@ -24,7 +28,8 @@ def panels(
       matplotlib axes ``[rows, columns]``.
 
     Raises:
-      UserError: if matplotlib is missing.
+      UserError: if matplotlib is missing, or does not know the kind of file.
+      SaveError: if the file cannot be written.
     """
     try:
         import matplotlib
@@ -36,12 +41,29 @@ def panels(
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False)
+    kind = Path(out).suffix[1:] or "png"
+    known = figure.canvas.get_supported_filetypes()
     try:
+        if kind not in known:
+            raise UserError(
+                f"{out} ends in .{kind}; expected .png or one of {', '.join(known)}"
+            )
         yield axes
         figure.tight_layout()
-        figure.savefig(out, dpi=120)
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=120, format=kind)
+        _write(Path(out), picture.getvalue())
     finally:
         pyplot.close(figure)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file as a whole; a device, such as /dev/stdout, is written to."""
+    if path.exists() and not path.is_file():
+        with files.saving(path):
+            path.write_bytes(data)
+    else:
+        files.write_atomic(Path(os.path.realpath(path)), data)
 
 
 def mark(axis: Any, threshold: float) -> None:

@@ -71,7 +71,7 @@ def open_regular(path: Path, flags: int) -> int:
     return descriptor
 
 
-def write_atomic(path: Path, text: str) -> None:
+def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a small file completely, or not at all.
 
     Raises:
@@ -80,7 +80,8 @@ def write_atomic(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     with saving(path):
         try:
-            write_durable(temporary, text.encode())
+            data = content.encode() if isinstance(content, str) else content
+            write_durable(temporary, data)
             os.replace(temporary, path)
         except OSError:
             temporary.unlink(missing_ok=True)

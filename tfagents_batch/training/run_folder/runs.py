@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, no_folder
 from tfagents_batch.training.run_folder import files
 
 try:
@@ -33,6 +33,9 @@ except ImportError:  # Windows has no flock: runs are not locked there
 
 # Key of ``run.json`` and event name: the run that this one started from.
 STARTED_FROM = "started_from"
+# Key of ``run.json``: the logged episodes that each training of the agent has seen, see
+# ``offline.evaluation.seen``; None for one of which this is not known.
+TRAINING_ROWS = "training_rows"
 _MAX_NAME = 100  # characters; file systems allow names of 255 bytes
 
 
@@ -71,8 +74,8 @@ def create(
       Absolute path of the folder, which did not exist before.
 
     Raises:
-      UserError: if ``logdir`` cannot hold folders.
-      SaveError: if the files cannot be written; the folder is removed then.
+      UserError: if ``logdir`` is a file.
+      SaveError: if the folder or its files cannot be written; it is removed then.
     """
     now = now or datetime.datetime.now().astimezone()
     root = Path(logdir).expanduser().absolute()
@@ -133,6 +136,11 @@ def facts(folder: str | os.PathLike) -> dict:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def training_rows(folder: str | os.PathLike) -> list:
+    """Return ``TRAINING_ROWS`` of a run; ``[None]`` if an old version made it."""
+    return facts(folder).get(TRAINING_ROWS, [None])
 
 
 def list_runs(logdir: Path) -> list[Path]:
@@ -204,10 +212,7 @@ def _make_unique(root: Path, stem: str) -> Path:
                 folder.mkdir()
                 return folder
     except OSError as error:
-        raise UserError(
-            f"cannot create a run folder in {root}: {error.strerror}; pass a --logdir "
-            "that is a writable folder"
-        ) from error
+        raise no_folder(root, error, "--logdir") from error
 
 
 def _read_config(path: Path) -> str:

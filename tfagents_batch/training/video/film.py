@@ -15,13 +15,14 @@ import tensorflow as tf
 from tfagents_batch import nest, placement
 from tfagents_batch.envs import make
 from tfagents_batch.envs.recipe import EnvRecipe
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.interfaces import Actor
 from tfagents_batch.training.evaluate import LONGEST
 from tfagents_batch.training.log import gif, status
 from tfagents_batch.types import TimeStep
 
 Format = Literal["mp4", "gif"]
+"""Format of a video; MP4 needs the extra ``video``."""
 FPS = 30  # default for environments without metadata
 _MODE = "render_mode"
 _BLOCK = 2  # pixels: H.264 needs even sizes
@@ -166,10 +167,7 @@ def film(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(
-            f"cannot create the folder {folder}: {error.strerror}; pass an --outdir "
-            "that is a writable folder"
-        ) from error
+        raise no_folder(folder, error, "--outdir") from error
     limit = camera.env.spec.max_episode_steps or LONGEST
     recorded: list[Episode] = []
     played = player(camera, actor)(seed)

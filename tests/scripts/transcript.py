@@ -1,7 +1,7 @@
 """Lines that every command prints, with their times.
 
-    python -m tests.transcript
-    python -m tests.transcript train evaluate
+    python -m tests.scripts.transcript
+    python -m tests.scripts.transcript train evaluate
 
 Commands run in a temporary folder, in an order in which each finds the files of those
 before it; the ones that are named bring the ones before them along. A last table has,

@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterable, Iterator
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.serving.decisions import batch, bodies
+from tfagents_batch.serving.decisions.observations import Decision, Reader
 from tfagents_batch.serving.predictor import Predictor
-from tfagents_batch.serving.server import acting, bodies
-from tfagents_batch.serving.server.observations import Decision, Reader
 
 BATCH = 256
 _KEYS = {"observation", "possible_actions"}
@@ -33,9 +33,9 @@ def predict(predictor: Predictor, lines: Iterable[bytes]) -> Iterator[str]:
             "Predictor in Python, which returns the state"
         )
     decisions = _decisions(Reader(description), lines)
-    while batch := list(itertools.islice(decisions, BATCH)):
-        outputs = predictor.run_greedy(acting.stack(description, batch))
-        yield from map(json.dumps, acting.split(description, outputs))
+    while rows := list(itertools.islice(decisions, BATCH)):
+        outputs = predictor.run_greedy(batch.stack(description, rows))
+        yield from map(json.dumps, batch.split(description, outputs))
 
 
 def _decisions(reader: Reader, lines: Iterable[bytes]) -> Iterator[Decision]:

@@ -7,9 +7,10 @@ import sys
 from typing import Any
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline.schema import LARGEST_NUMBER
+from tfagents_batch.serving.decisions import rows
+from tfagents_batch.serving.decisions.observations import Decision, Reader
 from tfagents_batch.serving.inputs import finite, memory
-from tfagents_batch.serving.server import rows
-from tfagents_batch.serving.server.observations import Decision, Reader
 from tfagents_batch.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.
@@ -30,8 +31,9 @@ _FEEDBACK = {
     "final_observation",
     "final_possible_actions",
 }
-_INT64 = 2**63
+_EXACT = 2**53  # from here on, floats have lost digits
 _LARGEST = sys.float_info.max
+_MOST_LISTS = 500_000  # also objects; an empty one takes 3 bytes, and 64 in memory
 _LONGEST = 200  # characters of an id
 TOO_DEEP = "lists or objects are nested too deeply; send flat ones"
 
@@ -42,6 +44,12 @@ def parse(body: bytes) -> dict[str, Any]:
     Raises:
       UserError: if it is none.
     """
+    count = body.count(b"[") + body.count(b"{")
+    if count > _MOST_LISTS:
+        raise UserError(
+            f"the body has {count:,} lists and objects; expected at most "
+            f"{_MOST_LISTS:,}: send several requests"
+        )
     try:
         found = json.loads(body.decode())
     except ValueError as error:  # also for text that is not UTF-8
@@ -160,9 +168,11 @@ def _decision(body: dict[str, Any], reader: Reader) -> Decision:
     if mdp_id is not None:
         mdp_id = _text(mdp_id, "mdp_id")
     if number is not None:
-        if type(number) is not int or not -_INT64 <= number < _INT64:
+        if type(number) is float and number.is_integer() and abs(number) < _EXACT:
+            number = int(number)
+        if type(number) is not int or abs(number) > LARGEST_NUMBER:
             raise UserError(
-                f"sequence_number is {number!r:.80}; expected a whole number"
+                f"sequence_number is {number!r:.80}; expected a whole number up to 2^62"
             )
         if mdp_id is None:
             raise UserError("sequence_number needs an mdp_id, the episode's name")

@@ -122,7 +122,8 @@ class Reader:
             )
         places = set()
         for each in possible:
-            known = isinstance(each, (str, int)) and not isinstance(each, bool)
+            # The number 1.0 is the key 1 of a dict, too.
+            known = isinstance(each, (str, int, float)) and not isinstance(each, bool)
             if not known or each not in self._places:
                 names = {str(x) for x in self._places}
                 raise UserError(

@@ -1,0 +1,55 @@
+"""The extras of setup.py, read without running it."""
+
+import ast
+import importlib.metadata
+import pathlib
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def _value(name):
+    """Return the literal that setup.py assigns to a name."""
+    for node in ast.parse((ROOT / "setup.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    raise KeyError(name)
+
+
+def in_dev():
+    """Return the extras that ``dev`` has."""
+    return _value("IN_DEV")
+
+
+def by_name():
+    """Return the requirements of every extra, by its name."""
+    found = _value("EXTRAS")
+    shared = [package for extra in in_dev() for package in found[extra]]
+    return found | {"dev": _value("TOOLS") + shared}
+
+
+def closure(requirements):
+    """Return the distributions that requirements bring, as far as they are installed.
+
+    Names are canonical, such as ``pygame-ce``.
+    """
+    seen, todo = set(), [Requirement(text) for text in requirements]
+    for each in todo:  # which grows
+        for extra in ("", *each.extras):
+            one = canonicalize_name(each.name), extra
+            if one in seen:
+                continue
+            seen.add(one)
+            try:
+                texts = importlib.metadata.requires(each.name) or []
+            except importlib.metadata.PackageNotFoundError:
+                continue
+            parts = map(Requirement, texts)
+            todo += [
+                part
+                for part in parts
+                if part.marker is None or part.marker.evaluate({"extra": extra})
+            ]
+    return {name for name, _ in seen}

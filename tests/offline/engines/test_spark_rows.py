@@ -1,0 +1,82 @@
+"""Odd columns in Spark are what DuckDB reads in them, or are errors."""
+
+import importlib.util
+import shutil
+
+import pyarrow.parquet
+import pytest
+
+from tests.offline import made
+from tests.offline.reading import odd_columns
+from tests.offline.reading.odd_columns import COLUMNS, LINES, REFUSED
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline.reading import spark_rows
+
+HAS_SPARK = importlib.util.find_spec("pyspark") and shutil.which("java")
+pytestmark = [
+    pytest.mark.skipif(not HAS_SPARK, reason="needs PySpark (extra spark) and Java 17"),
+    pytest.mark.filterwarnings("ignore"),  # of PySpark, about versions of pandas
+]
+
+
+def read(spark, data, column):
+    """Return a column, in order, or REFUSED if there is an error."""
+    try:
+        with (
+            spark_rows.open_rows(spark, data) as rows,
+            rows.engine.failing("rows cannot be read"),
+        ):
+            return [
+                x for (x,) in rows.engine.fetch(f"SELECT {column} FROM {rows.view}")
+            ]
+    except UserError:
+        return REFUSED
+
+
+def parquet(folder, name):
+    column, values, expected = COLUMNS[name]
+    path = folder / "rows.parquet"
+    pyarrow.parquet.write_table(odd_columns.table(column, values), path)
+    return path, column, expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "float ids" else pytest.mark.slow)
+        for name in COLUMNS
+    ],
+)
+def test_an_odd_column_is_in_spark_what_it_is_in_duckdb(name, spark, tmp_path):
+    path, column, expected = parquet(tmp_path, name)
+    assert read(spark, path, column) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LINES)
+def test_an_odd_value_of_json_is_in_spark_what_it_is_in_duckdb(name, spark, tmp_path):
+    column, values, expected = LINES[name]
+    path = made.write(tmp_path / "rows.jsonl", odd_columns.lines(column, values))
+    assert read(spark, path, column) == expected
+
+
+@pytest.mark.slow
+def test_files_of_spark_may_have_different_types(spark, tmp_path):
+    for name in ("int64 ids", "float ids", "nothing as a map", "structs of metrics"):
+        (tmp_path / name).mkdir()
+        parquet(tmp_path / name, name)
+    made.write(tmp_path / "a.jsonl", odd_columns.lines("mdp_id", ["7.0", "8", "null"]))
+    found = read(spark, tmp_path, "mdp_id")
+    names = [f"{2**60 + 1}", "-3", "7", "7", "7", "12345678", "0", "8", None]
+    assert sorted(map(str, found)) == sorted(map(str, names + ["a", "b", "c"] * 2))
+
+
+@pytest.mark.slow
+def test_the_day_of_a_time_does_not_depend_on_the_time_zone_of_spark(spark, tmp_path):
+    path, column, expected = parquet(tmp_path, "times of a zone")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        assert read(spark, path, column) == expected
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)

@@ -1,0 +1,193 @@
+"""The worker of the server: it owns the model, the log and the requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.serving.server.app import App
+from tfagents_batch.serving.server.batching import Batches
+from tfagents_batch.serving.server.decision_log import DecisionLog
+from tfagents_batch.serving.server.endpoints import Endpoints
+from tfagents_batch.serving.server.models import Models
+from tfagents_batch.serving.server.settings import Settings
+
+TICK_SECONDS = 1.0  # between looks at slow bodies and at files that end
+_SWITCH_SECONDS = 0.001  # until a thread that loads an export lets go of Python
+_STOP_SECONDS = 5.0  # in which requests may end after a stop
+
+
+def load(
+    settings: Settings,
+    say: Callable[[str], None],
+    address: str,
+    sender: Any,
+    current: Any,
+) -> Worker:
+    """Return the application of a worker, or hand the error to the supervisor.
+
+    Args:
+      settings: of the server.
+      say: called with a line when requests are taken at the address.
+      address: URL.
+      sender: connection to the supervisor, for an error.
+      current: memory that is shared with the supervisor and all workers: the folder of
+        the export that the worker before this one served last.
+    """
+    # A terminal sends Ctrl-C to all processes; the supervisor ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.ExitStack() as stack:
+        try:
+            app = build(settings, stack, current)
+        except (UserError, SaveError) as error:
+            sender.send(error)
+            supervisor = multiprocessing.parent_process()
+            os.kill(supervisor.pid, signal.SIGTERM)
+            supervisor.join(60)  # it ends this process
+            raise
+        return Worker(app, say, address, stack.pop_all())
+
+
+def build(settings: Settings, stack: contextlib.ExitStack, current: Any = None) -> App:
+    """Return the application of a server.
+
+    Args:
+      settings: of the server.
+      stack: closes files and threads.
+      current: see ``load``; None without a supervisor.
+
+    Raises:
+      UserError: for an export that cannot be served.
+      SaveError: if the folder of the log cannot be written.
+    """
+    models = _models(settings, current)
+    stack.callback(models.close)
+    log = None
+    if settings.log:
+        log = DecisionLog(settings.log, settings.rotate_rows, settings.rotate_seconds)
+        stack.callback(log.close)
+    threads = ThreadPoolExecutor(1, "model")
+    stack.callback(threads.shutdown)
+
+    def batches(work: Any) -> Batches:
+        return Batches(
+            work,
+            lambda: models.current.slow,
+            threads,
+            lambda: app.active - app.arrivals.slow,
+            settings.max_wait_ms / 1000,
+            settings.max_batch,
+        )
+
+    # Where the admin may take other exports from.
+    parent = os.path.dirname(os.path.abspath(settings.export))
+    app = App(Endpoints(models, log, batches, parent), settings)
+    return app
+
+
+def _models(settings: Settings, current: Any) -> Models:
+    """Load the export of the worker before, or else that of the start."""
+
+    def remember(folder: str) -> None:
+        if current is not None:
+            current.value = os.fsencode(folder)
+
+    options = settings.threads, bool(settings.log), remember
+    before = os.fsdecode(current.value) if current is not None else ""
+    if before and before != settings.export:
+        try:
+            return Models(before, *options)
+        except UserError as error:
+            print(f"warning: {error}; serving --export instead", file=sys.stderr)
+    return Models(settings.export, *options)
+
+
+class Worker:
+    """Application as Granian calls it, with the regular work beside the requests.
+
+    Args:
+      app: answers requests.
+      say, address: see ``load``.
+      stack: closes files and threads.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        say: Callable[[str], None],
+        address: str,
+        stack: contextlib.ExitStack,
+    ):
+        self.__rsgi__ = app.__rsgi__
+        self._app, self._stack = app, stack
+        self._say, self._address = say, address
+        self._log, self._endpoints = app.endpoints.log, app.endpoints
+        self._disk = ThreadPoolExecutor(1, "log")
+        stack.callback(self._disk.shutdown)
+
+    def __rsgi_init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start, in the event loop, before the first request."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # The loop wakes up as well, and calls what Granian has set.
+        signal.signal(signal.SIGTERM, self._end_in_time)
+        gone = multiprocessing.parent_process().sentinel
+
+        def stop() -> None:  # in order, because the supervisor is gone
+            loop.remove_reader(gone)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        loop.add_reader(gone, stop)
+        self._ticks = loop.create_task(self._tick())
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        gc.collect()
+        gc.freeze()  # what lasts is not looked at again
+        loop.call_soon(self._start)  # when Granian has opened the port
+
+    def _end_in_time(self, number: int, frame: Any) -> None:
+        """End in order also if Granian waits for clients that send nothing more."""
+        self._endpoints.ready = False
+        timer = threading.Timer(_STOP_SECONDS, self._end_now)
+        timer.daemon = True
+        timer.start()
+
+    def _end_now(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        os._exit(0)
+
+    def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Stop, after the last request."""
+        self._ticks.cancel()
+        loop.run_until_complete(asyncio.gather(self._ticks, return_exceptions=True))
+        self._stack.close()
+
+    def _start(self) -> None:
+        self._endpoints.ready = True
+        version = self._endpoints.models.current.description.version
+        self._say(f"serving {version} on {self._address}")
+
+    async def _tick(self) -> None:
+        """Do the regular work again and again; an error does not end it."""
+        loop, said = asyncio.get_running_loop(), set[str]()
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            try:
+                self._app.arrivals.end_slow()
+                if self._log is not None:
+                    rotate = self._log.rotate_if_due  # waits for the disk
+                    found = await loop.run_in_executor(self._disk, rotate)
+                    for each in set(found) - said:  # not every second
+                        print(f"warning: {each}", file=sys.stderr)
+                    said = set(found)
+            except Exception as error:
+                print(f"warning: {type(error).__name__}: {error}", file=sys.stderr)
