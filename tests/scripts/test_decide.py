@@ -76,7 +76,7 @@ def test_a_decision_that_fails_leaves_no_earlier_one(tmp_path, monkeypatch, wher
         (tmp_path / name).write_text("earlier")
     arguments = ["decide", "--logdir=a", "--data=b", f"--output={tmp_path}"]
     monkeypatch.setattr("sys.argv", arguments)
-    assert command_line.run(decide.main, tensorflow=False) == 70
+    assert command_line.run(decide.main) == 70
     assert not [*tmp_path.iterdir()]
 
 

@@ -92,7 +92,7 @@ def crash(argv):
 def test_an_error_that_nobody_expected_is_no_answer(monkeypatch, capsys):
     """Status 1 of a decision means: do not deploy."""
     monkeypatch.setattr(sys, "argv", ["decide"])
-    assert command_line.run(crash, tensorflow=False) == 70
+    assert command_line.run(crash) == 70
     assert "KeyError: 'mine'" in capsys.readouterr().err
 
 
@@ -128,7 +128,7 @@ def test_a_full_disk_is_found_in_the_errors_of_others(monkeypatch, error, status
         raise error
 
     monkeypatch.setattr(sys, "argv", ["train"])
-    assert command_line.run(fail, tensorflow=False) == status
+    assert command_line.run(fail) == status
 
 
 def draw(out):

@@ -17,6 +17,7 @@ from tfagents_batch.offline import publish
 from tfagents_batch.offline.evaluation import rules as gate
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training.log import status
 
 _VERDICT, _PAGE = "gate.json", "index.html"
 
@@ -50,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
         if not getattr(command, name):
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")
     limits = gate.read(command.rules) if command.rules else gate.Rules()
-    # Imported here because TensorFlow takes seconds.
+    command_line.import_tensorflow()
     from tfagents_batch.offline import table_reader
     from tfagents_batch.offline.evaluation.page import page
     from tfagents_batch.serving.evaluating import evaluate_offline
@@ -59,14 +60,15 @@ def main(argv: Sequence[str]) -> int:
     _remove_earlier(folder)
     known = table_reader.partition(command.data).schema
     gate.check_names(limits, known.actions, ("reward", *known.metrics))
-    found = evaluate_offline(
-        command.logdir,
-        command.data,
-        exploration=command.exploration,
-        checkpoint=command.checkpoint,
-        settings=given[1],
-        say=command_line.say,
-    )
+    with status.doing("evaluating"):
+        found = evaluate_offline(
+            command.logdir,
+            command.data,
+            exploration=command.exploration,
+            checkpoint=command.checkpoint,
+            settings=given[1],
+            say=command_line.say,
+        )
     decision = gate.decide(found, limits)
     content = {
         **decision.to_dict(),
