@@ -22,12 +22,8 @@ from typing import Any
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.server.settings import Settings, check
 
-BACKLOG = 4096  # connections that wait to be accepted
-STOP_SECONDS = 8  # in which the worker has to end after a stop
 MOST_CONNECTIONS = 12_000  # each of which may take memory for a head
-HEAD_BYTES = 8192  # of a head, and of a buffer of each connection
 _OTHER_FILES = 64  # besides connections
-_PATH_BYTES = 1 << 14
 _MEMORY = "narenas:1,dirty_decay_ms:500,muzzy_decay_ms:0,background_thread:true"
 _LOGGING = {
     "formatters": {"line": {"format": "%(levelname)s: %(message)s"}},
@@ -68,7 +64,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         say=say,
         address=f"{protocol}://{shown}:{port}",
         sender=sender,
-        current=multiprocessing.Array(ctypes.c_char, _PATH_BYTES),
+        current=multiprocessing.RawArray(ctypes.c_char, 1 << 14),
     )
     try:
         server = MPServer(
@@ -78,24 +74,28 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             interface=constants.Interfaces.RSGI,
             http=constants.HTTPModes.http1,
             websockets=False,
-            backlog=BACKLOG,
+            backlog=4096,  # connections that wait to be accepted
             backpressure=_connections(),
             http1_settings=http.HTTP1Settings(
                 header_read_timeout=int(1000 * settings.idle_seconds),
-                max_buffer_size=HEAD_BYTES,
+                max_buffer_size=8192,  # of a head, and of a buffer of each connection
             ),
             log_level="warning",
             log_dictconfig=_LOGGING,
             ssl_cert=Path(settings.tls_certificate) if secure else None,
             ssl_key=Path(settings.tls_key) if secure else None,
             respawn_failed_workers=True,
-            workers_kill_timeout=STOP_SECONDS,
+            workers_kill_timeout=8,  # seconds in which it has to end after a stop
         )
     except (OSError, ssl.SSLError) as error:
         raise UserError(
             f"--tls_certificate={settings.tls_certificate} and "
             f"--tls_key={settings.tls_key} cannot be used: {error}; expected PEM files"
         ) from error
+    # A closed terminal ends the server, too; Granian would start another worker.
+    server.on_startup(
+        lambda: signal.signal(signal.SIGHUP, server.signal_handler_interrupt)
+    )
     # A worker that is stopped before it is ready ends at once.
     default = functools.partial(signal.signal, signal.SIGTERM, signal.SIG_DFL)
     os.register_at_fork(after_in_child=default)
