@@ -23,7 +23,6 @@ from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.settings import Settings
 
 TICK_SECONDS = 1.0  # between looks at slow bodies and at files that end
-_SWITCH_SECONDS = 0.001  # until a thread that loads an export lets go of Python
 _STOP_SECONDS = 5.0  # in which requests may end after a stop
 
 
@@ -148,7 +147,6 @@ class Worker:
 
         loop.add_reader(gone, stop)
         self._ticks = loop.create_task(self._tick())
-        sys.setswitchinterval(_SWITCH_SECONDS)
         gc.collect()
         gc.freeze()  # what lasts is not looked at again
         loop.call_soon(self._start)  # when Granian has opened the port
