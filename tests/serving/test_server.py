@@ -60,6 +60,17 @@ def test_a_worker_that_is_stopped_before_it_is_ready_ends_at_once(simple):
     assert time.monotonic() - start < 5
 
 
+def test_a_log_that_cannot_be_completed_is_an_error_of_saving(simple, tmp_path):
+    server = served.Process(simple, f"--log={tmp_path / 'log'}")
+    try:
+        assert server.ask("/v1/act", {"observation": X})[0] == 200
+        shutil.rmtree(tmp_path / "log")
+        (tmp_path / "log").write_text("no folder")
+    finally:
+        code, text = server.stop()
+    assert code == 74 and "error: rows cannot be written to" in text
+
+
 def test_rows_of_a_removed_folder_are_written_again_and_the_server_says_so(
     simple, tmp_path
 ):

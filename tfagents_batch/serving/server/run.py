@@ -54,15 +54,15 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             f'the server needs Granian ({error}); pip install "tfagents_batch[serve]"'
         ) from error
     host, port = _free_address(settings.host, settings.port)
-    secure = bool(settings.tls_certificate)
-    protocol = "https" if secure else "http"
+    files = settings.tls_certificate, settings.tls_key
+    certificate, key = (Path(each) if each else None for each in files)
+    protocol = "https" if key else "http"
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     receiver, sender = multiprocessing.Pipe(duplex=False)
     load = functools.partial(
         _load,
         settings=settings,
-        say=say,
-        address=f"{protocol}://{shown}:{port}",
+        started=functools.partial(_started, say, f"{protocol}://{shown}:{port}"),
         sender=sender,
         current=multiprocessing.RawArray(ctypes.c_char, 1 << 14),
     )
@@ -82,15 +82,15 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             ),
             log_level="warning",
             log_dictconfig=_LOGGING,
-            ssl_cert=Path(settings.tls_certificate) if secure else None,
-            ssl_key=Path(settings.tls_key) if secure else None,
+            ssl_cert=certificate,
+            ssl_key=key,
             respawn_failed_workers=True,
             workers_kill_timeout=8,  # seconds in which it has to end after a stop
         )
     except (OSError, ssl.SSLError) as error:
         raise UserError(
-            f"--tls_certificate={settings.tls_certificate} and "
-            f"--tls_key={settings.tls_key} cannot be used: {error}; expected PEM files"
+            f"--tls_certificate={certificate} and --tls_key={key} cannot be used: "
+            f"{error}; expected PEM files"
         ) from error
     # A closed terminal ends the server, too; Granian would start another worker.
     server.on_startup(
@@ -102,6 +102,10 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
     server.serve(target_loader=load, wrap_loader=False)
     if receiver.poll():  # the worker could not start
         raise receiver.recv()
+
+
+def _started(say: Callable[[str], None], address: str, version: str) -> None:
+    say(f"serving {version} on {address}")
 
 
 def _load(**arguments: Any) -> Any:
