@@ -41,7 +41,7 @@ def test_ten_minutes_at_80_percent_lose_no_row_and_have_level_memory(tmp_path):
     ids = [
         line.rpartition('"request_id":"')[2].partition('"')[0]
         for path in (tmp_path / "log").glob("*.jsonl")
-        for line in path.open()
+        for line in path.read_text().splitlines()
     ]
     assert len(ids) == len({*ids}) == logged >= found["requests"]
     steady = resident[len(resident) // 4 :]
