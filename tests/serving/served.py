@@ -142,9 +142,9 @@ class Process:
         lines = [x for x in text.splitlines() if x.startswith(f"tfagents_batch_{name}")]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
-    def kill_worker(self):
+    def kill_worker(self, number=signal.SIGKILL):
         _, worker = self.processes()
-        worker.kill()
+        worker.send_signal(number)
 
     def kill(self):
         """Kill the supervisor; its worker ends by itself."""

@@ -214,6 +214,18 @@ def test_long_bodies_that_arrive_together_are_429(serve, simple):
     assert app.ask("/v1/act", long).status == 200
 
 
+def test_bodies_of_unknown_length_take_room_as_they_grow(serve, simple):
+    app = serve(simple, max_body=1 << 17)
+    one = json.dumps({"observation": X}).encode()
+    asked = [("/v1/act", b"")]
+    assert {x.status for x in app.ask_all(asked * 50, parts=[one])} == {200}
+    parts = [b" " * 50_000] * 2 + [one]
+    statuses = [x.status for x in app.ask_all(asked * 3, parts=parts)]
+    assert statuses == [200, 429, 429]
+    assert app.ask_all(asked, parts=parts)[0].status == 200
+    assert app.ask_all(asked, parts=parts * 2)[0].status == 413
+
+
 def test_more_than_a_batch_is_413(serve, simple):
     app = serve(simple, max_batch=8)
     answer = app.ask("/v1/act", {"observations": [X] * 9})

@@ -1,5 +1,6 @@
 import json
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -46,9 +47,46 @@ def test_a_server_answers_and_ends_in_order(simple, tmp_path):
 
 
 def test_a_server_that_is_stopped_at_once_ends_in_order(simple):
-    for _ in range(3):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         server = served.Process(simple)  # until its line
-        assert server.stop() == (0, "")
+        assert server.stop(number) == (0, "")
+
+
+def test_a_worker_that_is_stopped_before_it_is_ready_ends_at_once(simple):
+    server = served.Process(simple)
+    server.kill_worker(signal.SIGTERM)  # so another one starts
+    start = time.monotonic()
+    assert server.stop()[0] in (0, 1)
+    assert time.monotonic() - start < 5
+
+
+def test_a_log_that_cannot_be_completed_is_an_error_of_saving(simple, tmp_path):
+    server = served.Process(simple, f"--log={tmp_path / 'log'}")
+    try:
+        assert server.ask("/v1/act", {"observation": X})[0] == 200
+        shutil.rmtree(tmp_path / "log")
+        (tmp_path / "log").write_text("no folder")
+    finally:
+        code, text = server.stop()
+    assert code == 74 and "error: rows cannot be written to" in text
+
+
+def test_rows_of_a_removed_folder_are_written_again_and_the_server_says_so(
+    simple, tmp_path
+):
+    log, answered = tmp_path / "log", []
+    server = served.Process(simple, f"--log={log}")
+    try:
+        for number in range(10):
+            if number == 5:
+                shutil.rmtree(log)
+            body = server.ask("/v1/act", {"observation": X})[1]
+            answered.append(body["request_id"])
+        wait_until(lambda: [*log.glob(".*.part")])
+    finally:
+        code, text = server.stop()
+    assert code == 0 and "was removed; its 10 rows were written again" in text
+    assert [row["request_id"] for row in lines(log)] == answered
 
 
 def test_a_file_ends_when_it_has_its_rows(simple, tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import functools
 import re
 import secrets
 import time
@@ -21,7 +19,6 @@ from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.refused import Refused
 
 Requests = Sequence[Sequence[Decision]]
-_DAY = 86_400_000_000  # microseconds
 
 
 class Acting:
@@ -84,7 +81,7 @@ class Acting:
             self._made += 1
             self.missing += decision.missing
         if self._log is not None:
-            ds = _day(now // _DAY)
+            ds = time.strftime("%Y-%m-%d", time.gmtime(now // 10**6))
             # Two decisions of an episode differ, also if they have the same time.
             first = max(self._next_number, now)
             self._next_number = first + len(decisions)
@@ -141,9 +138,3 @@ def _not_finite(outputs: Mapping[str, Any]) -> dict[int, str]:
             rows = ~np.isfinite(array.reshape(len(array), -1)).all(1)
             found |= dict.fromkeys(np.flatnonzero(rows).tolist(), name)
     return found
-
-
-@functools.lru_cache(2)
-def _day(number: int) -> str:
-    """Return the date of a number of days since 1970."""
-    return str(datetime.date(1970, 1, 1) + datetime.timedelta(number))

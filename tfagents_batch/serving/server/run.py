@@ -22,12 +22,8 @@ from typing import Any
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.server.settings import Settings, check
 
-BACKLOG = 4096  # connections that wait to be accepted
-STOP_SECONDS = 8  # in which the worker has to end after a stop
 MOST_CONNECTIONS = 12_000  # each of which may take memory for a head
-HEAD_BYTES = 8192  # of a head, and of a buffer of each connection
 _OTHER_FILES = 64  # besides connections
-_PATH_BYTES = 1 << 14
 _MEMORY = "narenas:1,dirty_decay_ms:500,muzzy_decay_ms:0,background_thread:true"
 _LOGGING = {
     "formatters": {"line": {"format": "%(levelname)s: %(message)s"}},
@@ -58,17 +54,17 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             f'the server needs Granian ({error}); pip install "tfagents_batch[serve]"'
         ) from error
     host, port = _free_address(settings.host, settings.port)
-    secure = bool(settings.tls_certificate)
-    protocol = "https" if secure else "http"
+    files = settings.tls_certificate, settings.tls_key
+    certificate, key = (Path(each) if each else None for each in files)
+    protocol = "https" if key else "http"
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     receiver, sender = multiprocessing.Pipe(duplex=False)
     load = functools.partial(
         _load,
         settings=settings,
-        say=say,
-        address=f"{protocol}://{shown}:{port}",
+        started=functools.partial(_started, say, f"{protocol}://{shown}:{port}"),
         sender=sender,
-        current=multiprocessing.Array(ctypes.c_char, _PATH_BYTES),
+        current=multiprocessing.RawArray(ctypes.c_char, 1 << 14),
     )
     try:
         server = MPServer(
@@ -78,30 +74,38 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             interface=constants.Interfaces.RSGI,
             http=constants.HTTPModes.http1,
             websockets=False,
-            backlog=BACKLOG,
+            backlog=4096,  # connections that wait to be accepted
             backpressure=_connections(),
             http1_settings=http.HTTP1Settings(
                 header_read_timeout=int(1000 * settings.idle_seconds),
-                max_buffer_size=HEAD_BYTES,
+                max_buffer_size=8192,  # of a head, and of a buffer of each connection
             ),
             log_level="warning",
             log_dictconfig=_LOGGING,
-            ssl_cert=Path(settings.tls_certificate) if secure else None,
-            ssl_key=Path(settings.tls_key) if secure else None,
+            ssl_cert=certificate,
+            ssl_key=key,
             respawn_failed_workers=True,
-            workers_kill_timeout=STOP_SECONDS,
+            workers_kill_timeout=8,  # seconds in which it has to end after a stop
         )
     except (OSError, ssl.SSLError) as error:
         raise UserError(
-            f"--tls_certificate={settings.tls_certificate} and "
-            f"--tls_key={settings.tls_key} cannot be used: {error}; expected PEM files"
+            f"--tls_certificate={certificate} and --tls_key={key} cannot be used: "
+            f"{error}; expected PEM files"
         ) from error
+    # A closed terminal ends the server, too; Granian would start another worker.
+    server.on_startup(
+        lambda: signal.signal(signal.SIGHUP, server.signal_handler_interrupt)
+    )
     # A worker that is stopped before it is ready ends at once.
     default = functools.partial(signal.signal, signal.SIGTERM, signal.SIG_DFL)
     os.register_at_fork(after_in_child=default)
     server.serve(target_loader=load, wrap_loader=False)
     if receiver.poll():  # the worker could not start
         raise receiver.recv()
+
+
+def _started(say: Callable[[str], None], address: str, version: str) -> None:
+    say(f"serving {version} on {address}")
 
 
 def _load(**arguments: Any) -> Any:

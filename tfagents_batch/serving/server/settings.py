@@ -63,9 +63,7 @@ def check(settings: Settings) -> None:
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches an address."""
-    if host.lower() == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

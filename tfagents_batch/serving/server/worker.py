@@ -22,24 +22,18 @@ from tfagents_batch.serving.server.endpoints import Endpoints
 from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.settings import Settings
 
-TICK_SECONDS = 1.0  # between looks at slow bodies and at files that end
-_SWITCH_SECONDS = 0.001  # until a thread that loads an export lets go of Python
+TICK_SECONDS = 0.5  # between looks at slow bodies and at files that end
 _STOP_SECONDS = 5.0  # in which requests may end after a stop
 
 
 def load(
-    settings: Settings,
-    say: Callable[[str], None],
-    address: str,
-    sender: Any,
-    current: Any,
+    settings: Settings, started: Callable[[str], None], sender: Any, current: Any
 ) -> Worker:
     """Return the application of a worker, or hand the error to the supervisor.
 
     Args:
       settings: of the server.
-      say: called with a line when requests are taken at the address.
-      address: URL.
+      started: called with the version of the export when requests are taken.
       sender: connection to the supervisor, for an error.
       current: memory that is shared with the supervisor and all workers: the folder of
         the export that the worker before this one served last.
@@ -55,7 +49,7 @@ def load(
             os.kill(supervisor.pid, signal.SIGTERM)
             supervisor.join(60)  # it ends this process
             raise
-        return Worker(app, say, address, stack.pop_all())
+        return Worker(app, started, sender, stack.pop_all())
 
 
 def build(settings: Settings, stack: contextlib.ExitStack, current: Any = None) -> App:
@@ -117,20 +111,14 @@ class Worker:
 
     Args:
       app: answers requests.
-      say, address: see ``load``.
+      started, sender: see ``load``.
       stack: closes files and threads.
     """
 
-    def __init__(
-        self,
-        app: App,
-        say: Callable[[str], None],
-        address: str,
-        stack: contextlib.ExitStack,
-    ):
+    def __init__(self, app: App, started: Any, sender: Any, stack: Any):
         self.__rsgi__ = app.__rsgi__
         self._app, self._stack = app, stack
-        self._say, self._address = say, address
+        self._started, self._sender = started, sender
         self._log, self._endpoints = app.endpoints.log, app.endpoints
         self._disk = ThreadPoolExecutor(1, "log")
         stack.callback(self._disk.shutdown)
@@ -148,7 +136,6 @@ class Worker:
 
         loop.add_reader(gone, stop)
         self._ticks = loop.create_task(self._tick())
-        sys.setswitchinterval(_SWITCH_SECONDS)
         gc.collect()
         gc.freeze()  # what lasts is not looked at again
         loop.call_soon(self._start)  # when Granian has opened the port
@@ -161,20 +148,24 @@ class Worker:
         timer.start()
 
     def _end_now(self) -> None:
-        if self._log is not None:
-            self._log.close()
-        os._exit(0)
+        try:
+            if self._log is not None:
+                self._log.close()
+        finally:
+            os._exit(0)
 
     def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Stop, after the last request."""
         self._ticks.cancel()
         loop.run_until_complete(asyncio.gather(self._ticks, return_exceptions=True))
-        self._stack.close()
+        try:
+            self._stack.close()
+        except SaveError as error:  # of a file of the log that cannot be completed
+            self._sender.send(error)
 
     def _start(self) -> None:
         self._endpoints.ready = True
-        version = self._endpoints.models.current.description.version
-        self._say(f"serving {version} on {self._address}")
+        self._started(self._endpoints.models.current.description.version)
 
     async def _tick(self) -> None:
         """Do the regular work again and again; an error does not end it."""
