@@ -43,6 +43,7 @@ def test_many_passes_over_few_rows_make_no_logged_decision_look_rare():
     assert found.mean() == pytest.approx(0.1, abs=0.02)
 
 
+@pytest.mark.slow
 def test_decisions_that_were_never_logged_look_rare():
     state, found = imitated(20_000, lambda state: 0.9 * (state[:, 0] > 0), 2000)
     never = state[:, 0] < -0.1
