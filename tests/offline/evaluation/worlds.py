@@ -176,6 +176,13 @@ def _alike() -> World:
     return _explored(World("alike", *_one_decision(reward), noise="normal"), 0.6)
 
 
+def unlike() -> World:
+    """Return a world like "alike", but where actions differ as much as their noise."""
+    reward = np.full([4, 6], 0.4)
+    reward[np.arange(4), [0, 2, 4, 5]] = 1.4
+    return _explored(World("unlike", *_one_decision(reward), noise="normal"), 0.6)
+
+
 def _chain() -> World:
     """4 steps, each of which may end the episode early."""
     moves = np.zeros([4, 4, 4])

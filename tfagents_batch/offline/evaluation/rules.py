@@ -253,7 +253,8 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
         "reach",
         found.reach <= rules.most_reach,
         f"The chance that the policy ever takes a decision that was logged less than 5 "
-        f"times is {found.reach:.1%}; at most {rules.most_reach:.1%} is allowed.",
+        f"times is {found.reach:.1%}; at most {rules.most_reach:.1%} is allowed. More "
+        "episodes that judge, or more random decisions in the log, lower this.",
     )
     yield _trust(
         "rare decisions",
