@@ -372,6 +372,7 @@ def uses(folder, tmp_path, **arguments):
         ("gym:CartPole-v1", {"nested": [{"x": "evil"}]}),
         ("envpool:MyWayHome-v1", {"nested": {"evil": 1}}),
         ("HalfCheetah-v5", {"xml_file": "./evil.xml"}),
+        ("Ant-v5", {"xml_file": ".evil.xml"}),
     ],
 )
 def test_env_kwargs_with_text_have_to_be_passed_again(run, env, env_kwargs, tmp_path):
@@ -379,7 +380,9 @@ def test_env_kwargs_with_text_have_to_be_passed_again(run, env, env_kwargs, tmp_
     for use in uses(run.logdir, tmp_path).values():
         with pytest.raises(UserError, match=r"env_kwargs.*pass.*again.*--env_kwargs"):
             use()
-    assert tfb.load(run.logdir).step > 0  # creates no environment
+    agent = tfb.load(run.logdir)  # creates no environment
+    with pytest.raises(UserError, match=r"env_kwargs have text.*pass it again"):
+        agent.make_env()
     with pytest.raises(UserError, match=r"env_kwargs is .*but the run has"):
         tfb.train(resume=run.logdir, env_kwargs={"x": 1})
 
@@ -424,6 +427,12 @@ def test_a_run_folder_does_not_choose_the_cluster(
     for name in ("resume", "config", "config.json"):
         with pytest.raises(UserError, match=r"203.*pass it again.*--pool_options="):
             found[name]()
+    edit_config(run, pool="none")  # "on this machine" says who chooses a pool alone
+    chosen = uses(run.logdir, tmp_path, pool=pool)
+    for name in ("resume", "config", "config.json"):
+        with pytest.raises(UserError, match=r"203.*pass it again.*--pool_options="):
+            chosen[name]()
+    edit_config(run, pool=pool)
     assert found["evaluate"]().episodes == 2  # plays without the pool
     with pytest.raises(AssertionError, match="connects"):
         tfb.train(resume=run.logdir, steps=600, pool_options=options)

@@ -126,12 +126,14 @@ class Agent:
 
         Raises:
           UserError: if it is written in TensorFlow, was passed as an instance, or was
-            your own and not passed to ``load``, as a wrapper may be.
+            your own and not passed to ``load``, as a wrapper or text in its
+            ``env_kwargs`` may be.
         """
         if self._recipe is None:
             raise UserError(
-                "the environment or a wrapper is your own code, which is only imported "
-                "when you pass it again: pass env (or wrappers) to tfagents_batch.load"
+                "the environment or a wrapper is your own code, or env_kwargs have "
+                "text that could run code, which is only used when you pass it again: "
+                "pass env, wrappers or env_kwargs to tfagents_batch.load"
             )
         return self._recipe.constructor(**env_kwargs)()
 

@@ -61,6 +61,7 @@ def test_arguments_replace_settings_of_a_file(linear, tmp_path):
         ("no.json", None, "no.json cannot be read: No such file"),
         ("a.json", "{", "a.json cannot be read"),
         ("a.yaml", "a: [", "a.yaml cannot be read"),
+        ("a.json", '{"a":' + "[" * 100_000, "a.json cannot be read"),
         ("a.json", "[1]", "holds list; expected arguments of train"),
         ("a.json", '{"stepz": 1}', "a.json: unknown setting 'stepz'.*'steps'"),
         (

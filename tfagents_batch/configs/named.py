@@ -153,7 +153,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise UserError(
             f"config {os.fspath(path)} cannot be read: {error.strerror}"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"config {path} cannot be read: {error}") from error
     if not isinstance(data, dict):
         raise UserError(

@@ -188,7 +188,7 @@ def may_run_text(env: Any, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
             return any(has_text("", each) for each in value)
         if not isinstance(value, str):
             return False
-        return not known or any(x in value for x in ("/", "\\", "~"))
+        return not known or value.startswith((".", "~")) or "/" in value
 
     return {name: x for name, x in env_kwargs.items() if has_text(name, x)}
 

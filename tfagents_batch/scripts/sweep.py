@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
             ray_session.check_address(address)
     command_line.import_tensorflow()
     from tfagents_batch import api
-    from tfagents_batch.configs import searches
+    from tfagents_batch.configs import named, searches
     from tfagents_batch.distribute.sweep import flags, local, loop, on_ray, results
     from tfagents_batch.distribute.sweep.plan import Plan
 
@@ -116,8 +116,13 @@ def main(argv: Sequence[str]) -> int:
         seed=parsed[0].get("seed", variants[0].base.seed),
         **{name: getattr(command, name) for name in names},
     )
-    flags.check(plan, variants, api.resolve)
 
+    def resolve(algorithm, env, config, settings, options):  # checks import the names
+        if isinstance(config, str):
+            named.require(named.find(config, algorithm), {"env": env} | options)
+        return api.resolve(algorithm, env, config, settings, options)
+
+    flags.check(plan, variants, resolve)
     folder = Path(logdir).expanduser()
     shown = parsed[0].get("progress", True) and not command.quiet
     with (

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tfagents_batch import placement, spaces
+from tfagents_batch.envs import registry
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
@@ -30,7 +31,8 @@ class Trained(NamedTuple):
       config: config for playing.
       recipe: environment to play.
       variables: names of the environment variables that the run's workers had.
-      missing: name of the user's own environment or wrapper if it was not passed again.
+      missing: name of the user's own environment or wrapper, or of an argument with
+        text, if it was not passed again.
     """
 
     run: runs.RunFolder
@@ -105,6 +107,9 @@ def trained(
         config_file.require_arguments(recipe, env_kwargs)
     elif wrappers is None and named.of_modules(recipe.wrappers):
         missing = missing or named.of_modules(recipe.wrappers)[0]
+    elif env_kwargs is None:
+        texts = registry.may_run_text(recipe.env, recipe.env_kwargs)
+        missing = missing or next(iter(texts), None)
     given = {"env_kwargs": env_kwargs, "wrappers": wrappers}
     given = {name: value for name, value in given.items() if value is not None}
     recipe = dataclasses.replace(recipe, **given)

@@ -1,5 +1,6 @@
 """Tests of the flags of a sweep's trainings, and of its command."""
 
+import json
 import sys
 
 import pytest
@@ -123,3 +124,13 @@ def test_a_sweep_trains(tmp_path, monkeypatch):
     assert sweep.main([*argv, "--quiet"]) == 0
     text = (tmp_path / results.FILE).read_text()
     assert text.count(",complete,") == 3
+
+
+def test_code_that_a_file_names_is_not_imported(tmp_path):
+    (tmp_path / "payload.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    settings = {"algorithm": "ppo", "env": f"{tmp_path}/payload.py:X"}
+    (tmp_path / "evil.json").write_text(json.dumps(settings))
+    flags_given = f"--config={tmp_path}/evil.json", "--search=num_envs=8,16"
+    with pytest.raises(UserError, match=r"your own code.*pass it again"):
+        sweep.main([*flags_given, f"--logdir={tmp_path}/logs"])
+    assert not (tmp_path / "ran").exists()

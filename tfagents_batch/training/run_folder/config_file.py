@@ -76,7 +76,10 @@ def from_text(
         user = {name: user.get(name) for name in names} | {
             VARIABLES: [str(name) for name in user.get(VARIABLES, ())]
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        *(ValueError, KeyError, TypeError, AttributeError),
+        RecursionError,  # lists inside of lists inside of ...
+    ) as error:
         raise UserError(
             f"config.json of the run cannot be read ({type(error).__name__}: {error}); "
             "expected the file that training writes"
@@ -161,7 +164,8 @@ def require_address(saved: RunConfig, pool: Any, pool_options: Any) -> None:
     """Require the address of a cluster again: it sends pickles, which run code."""
     texts = {k: v for k, v in saved.pool_options.items() if isinstance(v, str)}
     texts.pop("scheduling", None)
-    if saved.pool != "none" and texts and pool is None and pool_options is None:
+    used = saved.pool if pool is None else pool
+    if texts and pool_options is None and isinstance(used, str) and used != "none":
         given = json.dumps(saved.pool_options)
         raise UserError(
             f"pool_options of the saved settings have {json.dumps(texts)}, which is "

@@ -139,8 +139,9 @@ def facts(folder: str | os.PathLike) -> dict:
 
 
 def training_rows(folder: str | os.PathLike) -> list:
-    """Return ``TRAINING_ROWS`` of a run; ``[None]`` if an old version made it."""
-    return facts(folder).get(TRAINING_ROWS, [None])
+    """Return ``TRAINING_ROWS`` of a run; ``[None]`` if it has no such list."""
+    found = facts(folder).get(TRAINING_ROWS)
+    return found if isinstance(found, list) else [None]
 
 
 def list_runs(logdir: Path) -> list[Path]:
