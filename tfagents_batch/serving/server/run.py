@@ -80,7 +80,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
                 header_read_timeout=int(1000 * settings.idle_seconds),
                 max_buffer_size=8192,  # of a head, and of a buffer of each connection
             ),
-            log_level="warning",
+            log_level="error",
             log_dictconfig=_LOGGING,
             ssl_cert=certificate,
             ssl_key=key,
