@@ -90,7 +90,7 @@ def check_target(folder: Path) -> None:
             "--output"
         ) from None
     names = {part["name"] for part in known["parts"]}
-    publish.check_only(folder, {*names, NAME, FEATURES}, "timeline")
+    publish.check_only(folder, {*names, NAME, FEATURES}, "timeline", NAME)
 
 
 def newest(output: Path) -> Path | None:
