@@ -456,6 +456,21 @@ def test_answers_survive_their_folder(serve, simple, tmp_path, kind):
     assert len(found) == 3 and {*found} == ids
 
 
+def test_a_log_that_is_removed_while_no_file_is_open_goes_on(serve, simple, tmp_path):
+    log = tmp_path / "log"
+    app = serve(simple, log=str(log), rotate_rows=1)
+    assert app.ask("/v1/act", {"observation": X}).status == 200
+    assert app.log.rotate_if_due() == []  # no file is open now
+    shutil.rmtree(log)
+    answer = app.ask("/v1/act", {"observation": X})
+    assert answer.status == 200
+    feedback = {"request_id": answer.body["request_id"], "reward": 1}
+    assert app.ask("/v1/feedback", feedback).status == 200
+    app.log.close()
+    ids = [row["request_id"] for row in lines(log) + lines(log / "_feedback")]
+    assert ids == [answer.body["request_id"]] * 2
+
+
 def test_a_folder_that_cannot_come_back_is_503_until_it_can(serve, simple, tmp_path):
     app = serve(simple, log=str(tmp_path / "log"))
     assert app.ask("/v1/act", {"observation": X}).status == 200
