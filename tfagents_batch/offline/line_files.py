@@ -234,6 +234,8 @@ def _reported(folder: Path) -> Iterator[None]:
     """Turn an OSError into a SaveError that names the folder."""
     try:
         yield
+    except SaveError:
+        raise
     except OSError as error:
         raise SaveError(
             f"rows cannot be written to {folder}: {error.strerror or error}; rows of "
