@@ -161,6 +161,23 @@ def test_lines_may_leave_out_flags(tmp_path):
     assert count(tmp_path) == 3
 
 
+@pytest.mark.parametrize("column", ["terminated", "truncated"])
+@pytest.mark.parametrize("tables", ["b", "bc"])
+def test_tables_without_the_flags_of_lines_are_refused(tmp_path, column, tables):
+    for name in tables:
+        write(tmp_path / f"{name}.parquet", without=[column])
+    lines = made.write(tmp_path / "a.jsonl", made.episode(2, "u8")[:1])
+    made.write(tmp_path / "d.jsonl", made.episode(2, "u9")[:1])
+    assert count(tmp_path) == 2 * len(tables) + 2
+    made.write(lines, made.episode(1, "u8", **{column: False}))
+    text = (
+        rf"{len(tables)} of {len(tables)} Parquet files, such as .*b\.parquet, has no "
+        rf"column {column}, which rows of JSON have"
+    )
+    with pytest.raises(UserError, match=text):
+        open_rows(tmp_path)
+
+
 def test_the_files_of_a_folder_do_not_depend_on_its_hidden_ones(tmp_path):
     write(tmp_path / ".cache/a.jsonl")
     (tmp_path / "_link.jsonl").symlink_to(tmp_path / "gone")

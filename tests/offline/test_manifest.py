@@ -1,11 +1,12 @@
 import hashlib
+import shutil
 
 import pytest
 
 from tests.offline import made
 from tests.support import logged
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import manifest
+from tfagents_batch.offline import manifest, table_reader
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
@@ -93,6 +94,20 @@ def test_equal_samples_extend_the_table(tmp_path):
     logged.build(days("1", "2"), tmp_path, start_ds="2026-01-02")
     assert manifest.newest(tmp_path) == tmp_path / "ds=2026-01-02"
     assert len(list(tmp_path.glob("ds=*"))) == 2
+
+
+def test_a_newest_partition_without_a_manifest_is_no_older_one(tmp_path):
+    logged.build(days("1"), tmp_path)
+    last = logged.build(days("1", "2"), tmp_path, start_ds="2026-01-02")[0].folder
+    (last / manifest.NAME).unlink()
+    text = rf"{last} has no readable _manifest\.json.*; bring it back"
+    with pytest.raises(UserError, match=text):
+        table_reader.partition(tmp_path)
+    with pytest.raises(UserError, match=text):
+        logged.build(days("3"), tmp_path, start_ds="2026-01-03")
+    shutil.rmtree(last)
+    (tmp_path / "ds=notes").touch()  # no folder
+    assert table_reader.partition(tmp_path).folder == tmp_path / "ds=2026-01-01"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}'])

@@ -14,6 +14,10 @@ ROOT = pathlib.Path(__file__).parents[2]
 FILES = {"part-0.parquet", "_manifest.json"}
 
 
+def anything(target):
+    """Let any folder be replaced."""
+
+
 def fill(folder, text):
     for name in FILES:
         (folder / name).write_text(text)
@@ -25,7 +29,7 @@ def contents(folder):
 
 def test_a_partition_appears_at_the_end_of_the_block(tmp_path):
     target = publish.partition(tmp_path / "table", "2026-01-01")
-    with publish.staging(target) as staged:
+    with publish.staging(target, anything) as staged:
         fill(staged, "new")
         assert not target.exists()
     assert target.name == "ds=2026-01-01"
@@ -35,9 +39,9 @@ def test_a_partition_appears_at_the_end_of_the_block(tmp_path):
 
 def test_an_error_leaves_the_old_partition(tmp_path):
     target = publish.partition(tmp_path, "1")
-    with publish.staging(target) as staged:
+    with publish.staging(target, anything) as staged:
         fill(staged, "old")
-    with pytest.raises(KeyError), publish.staging(target) as staged:
+    with pytest.raises(KeyError), publish.staging(target, anything) as staged:
         fill(staged, "new")
         raise KeyError
     assert contents(target) == {"old"}
@@ -47,7 +51,7 @@ def test_an_error_leaves_the_old_partition(tmp_path):
 def test_an_error_of_saving_is_said_once(tmp_path):
     with (
         pytest.raises(SaveError, match=r"^rows cannot be written$"),
-        publish.folder(tmp_path / "a"),
+        publish.folder(tmp_path / "a", anything),
     ):
         raise SaveError("rows cannot be written")
     assert not [*tmp_path.iterdir()]
@@ -71,14 +75,36 @@ def test_what_others_put_into_a_table_stays(tmp_path, name):
         mine = mine / "rows.jsonl"
     mine.write_text("mine")
     for number in (1, 2):
-        with publish.staging(tmp_path / f"ds={number}") as staged:
+        with publish.staging(tmp_path / f"ds={number}", anything) as staged:
             fill(staged, "new")
     assert mine.read_text() == "mine"
 
 
+@pytest.mark.parametrize("write", [publish.folder, publish.staging])
+def test_what_is_replaced_is_checked_when_it_is_replaced(tmp_path, write):
+    """What others put there while a folder is being written stays."""
+
+    def check(target):
+        publish.check_only(target, FILES, "test", "_manifest.json")
+
+    for text in ("old", "new"):
+        with write(tmp_path / "ds=1", check) as staged:
+            fill(staged, text)
+    assert contents(tmp_path / "ds=1") == {"new"}
+    with (
+        pytest.raises(UserError, match=r"ds=1 has rows\.jsonl, which no test wrote"),
+        write(tmp_path / "ds=1", check) as staged,
+    ):
+        fill(staged, "newer")
+        (tmp_path / "ds=1/rows.jsonl").write_text("new")
+    assert len([*(tmp_path / "ds=1").iterdir()]) == 3
+    assert contents(tmp_path / "ds=1") == {"new"}
+    assert not [*tmp_path.glob(".ds=*")]
+
+
 def test_two_processes_write_beside_each_other(tmp_path):
-    with publish.folder(tmp_path / "a") as one:
-        with publish.folder(tmp_path / "a") as other:
+    with publish.folder(tmp_path / "a", anything) as one:
+        with publish.folder(tmp_path / "a", anything) as other:
             fill(other, "other")
         fill(one, "one")  # the second one did not remove it
     assert contents(tmp_path / "a") == {"one"}
@@ -88,7 +114,7 @@ def test_two_processes_write_beside_each_other(tmp_path):
 def test_a_folder_of_the_present_one_is_replaced(tmp_path, monkeypatch):
     (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path / "a")
-    with publish.folder(pathlib.Path(".")) as staged:
+    with publish.folder(pathlib.Path("."), anything) as staged:
         fill(staged, "new")
     assert contents(tmp_path / "a") == {"new"}
 
@@ -122,11 +148,11 @@ def test_a_file_that_cannot_be_written_is_a_save_error(tmp_path):
 
 
 def test_a_second_writer_is_refused(tmp_path):
-    with publish.staging(tmp_path / "ds=1") as staged:
+    with publish.staging(tmp_path / "ds=1", anything) as staged:
         fill(staged, "first")
         with (
             pytest.raises(UserError, match="another process is writing to"),
-            publish.staging(tmp_path / "ds=2"),
+            publish.staging(tmp_path / "ds=2", anything),
         ):
             pass
     assert contents(tmp_path / "ds=1") == {"first"}
@@ -161,7 +187,7 @@ KILLED = """if True:
     shutil.rmtree = killing(shutil.rmtree)
     os.fsync = killing(os.fsync)
     publish._swap = killing(publish._swap)
-    with write(pathlib.Path(output) / "ds=1") as staged:
+    with write(pathlib.Path(output) / "ds=1", lambda target: None) as staged:
         (staged / "new").touch()
         for name in ("part-0.parquet", "_manifest.json"):
             (staged / name).write_text("new")
@@ -183,7 +209,7 @@ def run(output, kill_at, swaps, write):
 @pytest.mark.parametrize("swaps", [True, False])
 def test_a_process_killed_at_any_point_leaves_a_whole_folder(tmp_path, swaps, write):
     def start(name):
-        with publish.staging(tmp_path / name / "ds=1") as staged:
+        with publish.staging(tmp_path / name / "ds=1", anything) as staged:
             (staged / "old").touch()
             fill(staged, "old")
         return tmp_path / name
@@ -198,7 +224,7 @@ def test_a_process_killed_at_any_point_leaves_a_whole_folder(tmp_path, swaps, wr
         assert run(output, number, swaps, write).returncode == -signal.SIGKILL
         if swaps:  # readers need no repair
             assert whole(output / "ds=1") in ("old", "new")
-        with pytest.raises(KeyError), getattr(publish, write)(output / again):
+        with pytest.raises(KeyError), getattr(publish, write)(output / again, anything):
             raise KeyError  # the next writer repairs, even if it fails
         seen.add(whole(output / "ds=1"))
         assert {x.name for x in output.iterdir()} == {".lock", "ds=1"}

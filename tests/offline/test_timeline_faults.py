@@ -59,6 +59,27 @@ def test_a_file_that_changes_meanwhile_publishes_nothing(tmp_path):
     assert not list(tmp_path.glob("table/*ds=*"))
 
 
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_file_that_comes_into_the_partition_meanwhile_stays(tmp_path, earlier):
+    found = made.episode(3)
+    mine = tmp_path / f"ds={found[0]['ds']}" / "mine.jsonl"
+    if earlier:
+        logged.build(found, tmp_path)
+
+    def tell(part, text):
+        if text == "publishing" and part < 1:
+            mine.parent.mkdir(exist_ok=True)
+            mine.write_text("mine")
+
+    with (
+        reader.open_rows(found) as rows,
+        pytest.raises(UserError, match=r"mine\.jsonl, which no|would be lost"),
+    ):
+        settings = TimelineConfig(gamma=0.5)  # as before
+        timeline.build(rows, rows.find_schema(), settings, tmp_path, tell)
+    assert mine.read_text() == "mine"
+
+
 def test_the_progress_rises_from_0_to_1(tmp_path):
     told = []
     with reader.open_rows(made.episode(50)) as rows:

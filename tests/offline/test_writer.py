@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -208,6 +209,27 @@ def test_a_full_disk_is_an_error_and_earlier_rows_stay(tmp_path, monkeypatch):
         monkeypatch.setattr(os, "write", write)
         logger.log(made.row(sequence_number=2))
     assert logged(tmp_path) == [0, 2]
+
+
+@pytest.mark.parametrize("kind", ["removed", "moved", "its parent"])
+def test_a_folder_that_is_gone_between_two_files_is_made_again(tmp_path, kind):
+    folder = tmp_path / "a/log"
+    with RowLogger(folder) as logger:
+        logger.log(made.row())
+        logger.rotate()
+        if kind == "moved":
+            folder.rename(tmp_path / "before")
+        else:
+            shutil.rmtree(folder if kind == "removed" else folder.parent)
+        logger.log(made.row(sequence_number=1))
+    assert logged(folder) == [1]
+
+
+def test_a_folder_that_is_gone_before_the_first_row_is_made_again(tmp_path):
+    with RowLogger(tmp_path / "log") as logger:
+        (tmp_path / "log").rmdir()
+        logger.log(made.row())
+    assert logged(tmp_path / "log") == [0]
 
 
 def test_a_closed_logger_refuses_rows(tmp_path):

@@ -1,7 +1,10 @@
+import contextlib
 import errno
 import json
+import multiprocessing
 import os
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,6 +12,8 @@ import pytest
 from tests.serving import exports, served
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.writer import RowLogger
+from tfagents_batch.serving.server import endpoints, worker
+from tfagents_batch.serving.server.refused import Refused
 
 X = [0.1, 0.2, 0.3, -0.4]
 NAN = float("nan")
@@ -380,19 +385,50 @@ def test_changing_the_export_is_a_right_of_its_own(serve, simple, path):
     assert app.ask("/v1/act", {"observation": X}, headers=served.ADMIN).status == 401
 
 
-def test_errors_do_not_tell_which_paths_exist(serve, simple, tmp_path):
+def test_errors_do_not_tell_which_paths_exist(serve, tmp_path):
+    simple = exports.discrete(tmp_path / "exports/a")
     app = serve(simple, admin_token="admin")
     (tmp_path / "there").mkdir()
     paths = [tmp_path / "there", tmp_path / "not", "/etc", "/none", "~root", "~none"]
     paths += [f"{simple}/../../there", simple.parent, "/", "."]
+    (simple.parent / "link").symlink_to(tmp_path / "there")
+    (simple.parent / "broken").symlink_to(tmp_path / "not")
+    paths += [
+        simple.parent / "link",
+        simple.parent / "link/x",
+        simple.parent / "broken",
+    ]
+    paths += ["a\0b", "\ud800"]
     for path in map(str, paths):
         answer = app.change({"export": path})
         said = answer.body["error"].replace(f"{path!r:.80}", "")
         assert (answer.status, said) == (
             422,
             "export is ; expected a folder below the one that has the export of the "
-            "server's start",
+            "server's start, which must not be /",
         )
+
+
+def test_an_export_may_be_named_by_a_link(serve, tmp_path):
+    """Links often say which export is current."""
+    first = exports.discrete(tmp_path / "store/1")
+    exports.discrete(tmp_path / "store/2", seed=1)
+    links = tmp_path / "links"
+    links.mkdir()
+    for name in ("1", "2"):
+        (links / name).symlink_to(tmp_path / "store" / name)
+    for start in (first, links / "1"):
+        app = serve(start, admin_token="admin")
+        for path in (links / "2", tmp_path / "store/2"):
+            assert app.change({"export": str(path)}).status == 200
+
+
+@pytest.mark.parametrize("path", ["/model", "/model/x", "/etc", "/", "model", "a\0b"])
+def test_beside_an_export_in_the_root_no_other_one_is_taken(path):
+    parent = endpoints.parent_of("/model")
+    with pytest.raises(Refused, match="expected a folder below") as error:
+        endpoints.below(parent, path)
+    assert error.value.status == 422
 
 
 @pytest.mark.parametrize(
@@ -456,6 +492,21 @@ def test_answers_survive_their_folder(serve, simple, tmp_path, kind):
     assert len(found) == 3 and {*found} == ids
 
 
+def test_a_log_that_is_removed_while_no_file_is_open_goes_on(serve, simple, tmp_path):
+    log = tmp_path / "log"
+    app = serve(simple, log=str(log), rotate_rows=1)
+    assert app.ask("/v1/act", {"observation": X}).status == 200
+    assert app.log.rotate_if_due() == []  # no file is open now
+    shutil.rmtree(log)
+    answer = app.ask("/v1/act", {"observation": X})
+    assert answer.status == 200
+    feedback = {"request_id": answer.body["request_id"], "reward": 1}
+    assert app.ask("/v1/feedback", feedback).status == 200
+    app.log.close()
+    ids = [row["request_id"] for row in lines(log) + lines(log / "_feedback")]
+    assert ids == [answer.body["request_id"]] * 2
+
+
 def test_a_folder_that_cannot_come_back_is_503_until_it_can(serve, simple, tmp_path):
     app = serve(simple, log=str(tmp_path / "log"))
     assert app.ask("/v1/act", {"observation": X}).status == 200
@@ -468,6 +519,21 @@ def test_a_folder_that_cannot_come_back_is_503_until_it_can(serve, simple, tmp_p
     assert app.ask("/v1/act", {"observation": X}).status == 200
     app.log.close()
     assert len(lines(tmp_path / "log")) == 2
+
+
+def test_a_forced_end_hands_on_what_the_disk_refused(serve, simple, tmp_path):
+    """Granian waits for slow clients only so long."""
+    app = serve(simple, log=str(tmp_path / "log"))
+    app.ask("/v1/act", {"observation": X})
+    shutil.rmtree(tmp_path / "log")
+    (tmp_path / "log").write_text("no folder")
+    sent, sender = multiprocessing.Pipe(duplex=False)
+    ended = worker.Worker(app.app, None, sender, contextlib.ExitStack())
+    with mock.patch.object(os, "_exit") as leave:
+        ended._end_now()
+    assert sent.poll() and str(sent.recv()).count("rows cannot be written to") == 1
+    leave.assert_called_once()
+    (tmp_path / "log").unlink()
 
 
 def test_a_server_that_ends_completes_a_file_that_was_removed(serve, simple, tmp_path):

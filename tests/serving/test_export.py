@@ -256,6 +256,22 @@ def test_only_an_earlier_export_is_replaced(tmp_path):
     assert sorted(x.name for x in tmp_path.iterdir()) == ["export", "link"]
 
 
+def test_a_file_that_comes_during_an_export_stays(tmp_path, monkeypatch):
+    policy, spec = cases.policy_of("dqn", "vector", "discrete")
+    folder, hashes = tmp_path / "export", export._hashes
+    export.write(policy, spec, 0, "onnx", folder, 0.0, NONE)
+
+    def collect(*arguments):
+        (folder / "mine.txt").write_text("mine")
+        return hashes(*arguments)
+
+    monkeypatch.setattr(export, "_hashes", collect)
+    with pytest.raises(UserError, match=r"it has mine\.txt"):
+        export.write(policy, spec, 1, "onnx", folder, 0.0, NONE)
+    assert (folder / "mine.txt").read_text() == "mine"
+    assert json.loads((folder / "export.json").read_text())["step"] == 0
+
+
 def test_a_disk_that_is_full_is_an_error_of_saving(tmp_path, monkeypatch):
     policy, spec = cases.policy_of("dqn", "vector", "discrete")
 

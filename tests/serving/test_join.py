@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 import time
 
 import numpy as np
@@ -16,6 +17,7 @@ from tfagents_batch.scripts import join as script
 from tfagents_batch.scripts import rows as rows_script
 from tfagents_batch.scripts import timeline as timeline_script
 from tfagents_batch.scripts import train as train_script
+from tfagents_batch.serving import join as joining
 from tfagents_batch.serving.description import TIME_DIGITS
 from tfagents_batch.serving.join import JoinConfig, join
 from tfagents_batch.serving.server.decision_log import FEEDBACK_FOLDER
@@ -243,6 +245,64 @@ def test_only_the_output_of_a_join_is_replaced(logged, tmp_path):
     (tmp_path / "rows/mine.txt").write_text("")
     with pytest.raises(UserError, match=r"rows has .*, which no join wrote"):
         logged.join()
+    assert not [*tmp_path.glob(".rows*")]
+
+
+@pytest.mark.parametrize("kind", ["no summary", "a link", "a folder"])
+def test_rows_that_no_join_wrote_stay(logged, tmp_path, kind):
+    decide(logged, 1)
+    folder, mine = tmp_path / "rows", tmp_path / "mine.parquet"
+    folder.mkdir()
+    mine.write_text("mine")
+    if kind == "no summary":
+        mine = mine.rename(folder / "rows.parquet")
+    else:
+        (folder / "_summary.json").write_text("{}")
+    if kind == "a link":
+        (folder / "rows.parquet").symlink_to(mine)
+    if kind == "a folder":
+        (folder / "rows.parquet").mkdir()
+        mine = mine.rename(folder / "rows.parquet/part-0.parquet")
+    with pytest.raises(UserError, match=r"has rows\.parquet, which no join wrote"):
+        logged.join()
+    assert mine.read_text() == "mine"
+    assert os.path.lexists(folder / "rows.parquet")
+
+
+@pytest.mark.parametrize("decisions", ["rows", "rows/rows.parquet", "rows/*.parquet"])
+def test_a_join_does_not_replace_what_it_reads(logged, tmp_path, decisions):
+    decide(logged, 2)
+    logged.join()
+    before = (tmp_path / "rows/rows.parquet").read_bytes()
+    feedback = tmp_path / "log" / FEEDBACK_FOLDER
+    with pytest.raises(UserError, match=r"holds .*rows\.parquet, which is read"):
+        join(str(tmp_path / decisions), feedback, tmp_path / "rows")
+    assert (tmp_path / "rows/rows.parquet").read_bytes() == before
+
+
+def test_feedback_is_not_replaced_by_rows(logged, tmp_path):
+    decide(logged, 1)
+    logged.log.close()
+    feedback = tmp_path / "log" / FEEDBACK_FOLDER
+    with pytest.raises(UserError, match=r"_feedback, which is read"):
+        join(tmp_path / "log", feedback, feedback)
+    with pytest.raises(UserError, match=r"_feedback, which is read"):
+        join(tmp_path / "log", feedback, feedback / "rows")
+
+
+def test_a_file_that_comes_during_a_join_stays(logged, tmp_path, monkeypatch):
+    decide(logged, 1)
+    logged.join()
+    mine, summary = tmp_path / "rows/mine.jsonl", joining._summary
+
+    def collect(*arguments):
+        mine.write_text("mine")
+        return summary(*arguments)
+
+    monkeypatch.setattr(joining, "_summary", collect)
+    with pytest.raises(UserError, match=r"has mine\.jsonl, which no join wrote"):
+        logged.join()
+    assert mine.read_text() == "mine"
     assert not [*tmp_path.glob(".rows*")]
 
 

@@ -26,7 +26,8 @@ class LineFiles:
     object for the folder completes what a killed process left behind. Only a file that
     is complete is sure to survive a power failure.
 
-    ``check`` notices that the folder was removed or moved, and goes on in a new one.
+    A folder that was removed or moved is made again for the next file. ``check``
+    notices that this happened to the current file, and opens another one.
 
     Args:
       folder: folder of the files, created if it does not exist; several processes of
@@ -119,7 +120,11 @@ class LineFiles:
             stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
             name = f".{self.prefix}-{stamp}-{secrets.token_hex(4)}.jsonl{PART}"
             part = self.folder / name
-            self._descriptor = os.open(part, flags, 0o666)
+            try:
+                self._descriptor = os.open(part, flags, 0o666)
+            except FileNotFoundError:  # the folder was removed or moved
+                self.folder.mkdir(parents=True, exist_ok=True)
+                continue
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
             if part.exists():  # else another logger has taken it for an abandoned one
                 break
@@ -131,7 +136,6 @@ class LineFiles:
         before = self._descriptor, self._part, self._lines, self._bytes
         old, part, lines, size = before
         removed = os.fstat(old).st_nlink == 0
-        self.folder.mkdir(parents=True, exist_ok=True)
         self._open()
         if removed:
             try:
@@ -230,6 +234,8 @@ def _reported(folder: Path) -> Iterator[None]:
     """Turn an OSError into a SaveError that names the folder."""
     try:
         yield
+    except SaveError:
+        raise
     except OSError as error:
         raise SaveError(
             f"rows cannot be written to {folder}: {error.strerror or error}; rows of "

@@ -57,7 +57,7 @@ def read(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{folder} has no readable {NAME} ({error}); expected a partition that the "
-            "timeline has written"
+            "timeline has written; bring it back, or move the folder away"
         ) from None
     if version != _VERSION:
         raise UserError(
@@ -90,13 +90,14 @@ def check_target(folder: Path) -> None:
             "--output"
         ) from None
     names = {part["name"] for part in known["parts"]}
-    publish.check_only(folder, {*names, NAME, FEATURES}, "timeline")
+    publish.check_only(folder, {*names, NAME, FEATURES}, "timeline", NAME)
 
 
 def newest(output: Path) -> Path | None:
     """Return the last partition of a table; None if it has none."""
-    found = sorted(output.glob(f"ds=*/{NAME}"))
-    return found[-1].parent if found else None
+    # Also one without a manifest, which is damaged: an older one would be learned from.
+    found = [folder for folder in sorted(output.glob("ds=*")) if folder.is_dir()]
+    return found[-1] if found else None
 
 
 def schema(folder: Path) -> Schema:

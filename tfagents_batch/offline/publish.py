@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +23,8 @@ from tfagents_batch.errors import SaveError, UserError, first_line
 _HERE, _SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _NEW, _OLD = ".tmp", ".old"
 
+Check = Callable[[Path], None]  # of a folder that is replaced
+
 
 def partition(output: Path, ds: str) -> Path:
     """Return the folder of a partition: ``<output>/ds=2026-01-01``."""
@@ -30,11 +32,15 @@ def partition(output: Path, ds: str) -> Path:
 
 
 @contextlib.contextmanager
-def staging(target: Path) -> Iterator[Path]:
+def staging(target: Path, check: Check) -> Iterator[Path]:
     """Yield an empty folder beside a partition that replaces it at the end.
 
     If the block raises, or the process is killed in it, ``target`` is unchanged. What
     killed processes left in the table is removed.
+
+    Args:
+      target: the partition.
+      check: see ``folder``.
 
     Raises:
       UserError: if another process is writing to the same table.
@@ -45,15 +51,20 @@ def staging(target: Path) -> Iterator[Path]:
         output.mkdir(parents=True, exist_ok=True)
         with _only_writer(output):
             _tidy(output, "ds=.+")
-            with folder(target) as staged:
+            with folder(target, check) as staged:
                 yield staged
 
 
 @contextlib.contextmanager
-def folder(target: Path) -> Iterator[Path]:
+def folder(target: Path, check: Check) -> Iterator[Path]:
     """Yield an empty folder that replaces ``target`` at the end.
 
     If the block raises, or the process is killed in it, ``target`` is unchanged.
+
+    Args:
+      target: the folder.
+      check: called with ``target`` directly before it is replaced; raises a UserError
+        if it has what would be lost. Others may have written there in the meantime.
 
     Raises:
       SaveError: if a file cannot be written.
@@ -64,6 +75,7 @@ def folder(target: Path) -> Iterator[Path]:
         with temporary(target.parent, target.name) as staged:
             yield staged
             _sync_files(staged)
+            check(target)
             replace(staged, target)
             _sync(target.parent)
 
@@ -108,8 +120,14 @@ def file(path: Path, data: bytes) -> None:
             _sync(path.parent)
 
 
-def check_only(target: Path, names: Collection[str], writer: str) -> None:
+def check_only(target: Path, names: Collection[str], writer: str, sign: str) -> None:
     """Check that a folder is missing, or has no other files than those of a writer.
+
+    Args:
+      target: the folder.
+      names: of the writer's files; of links and folders none is.
+      writer: what writes them, for the error.
+      sign: file without which no other one is the writer's.
 
     Raises:
       UserError: otherwise: to replace the folder would remove what is not the writer's.
@@ -120,7 +138,9 @@ def check_only(target: Path, names: Collection[str], writer: str) -> None:
         return
     others = {"a file"}
     if target.is_dir():
-        others = {path.name for path in target.iterdir()} - {*names}
+        found = {x.name for x in target.iterdir()}
+        ours = {*names} if sign in found else set()
+        others = {x for x in found if x not in ours or not _is_regular(target / x)}
     if others:
         raise UserError(
             f"{target} has {', '.join(sorted(others)[:3])}, which no {writer} wrote; "
@@ -151,6 +171,10 @@ def saving(path: Path) -> Iterator[None]:
     except OSError as error:
         text = error.strerror or first_line(error)
         raise SaveError(f"{path} cannot be written: {text}") from error
+
+
+def _is_regular(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 def _hidden(target: Path, suffix: str) -> Path:

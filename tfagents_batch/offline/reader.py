@@ -193,7 +193,11 @@ def open_rows(
             rows.check_unchanged()
         connection.execute("SET preserve_insertion_order=false")
         if found is not None:
-            rows.notices += files.notices(data) + absent.notices(found, mode, extra)
+            rows.notices += files.notices(data)
+            some = f"SELECT 1 FROM {VIEW} WHERE {{}} IS NOT NULL LIMIT 1"
+            rows.notices += absent.notices(
+                found, mode, extra, lambda name: bool(rows.fetch(some.format(name)))
+            )
         rows.unknown_columns = tuple(sorted(others - {ALIAS}))
         if ALIAS in others:
             rows.notices.append(

@@ -128,7 +128,7 @@ def build(
         target = publish.partition(output, config.end_ds)
         manifest.check_target(target)
         manifest.check_change(output, schema, config)
-        with publish.staging(target) as staged:
+        with publish.staging(target, manifest.check_target) as staged:
             work.write(staged)
             rows.check_unchanged()
             if config.validation_sql is not None:

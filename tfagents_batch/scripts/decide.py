@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
         "rules": config.to_dict(limits),
         "evaluation": found.to_dict(),
     }
-    with publish.folder(folder) as staged:
+    with publish.folder(folder, _check_output) as staged:
         (staged / _PAGE).write_text(page(found, decision))
         (staged / _VERDICT).write_text(json.dumps(content, indent=2))
     for finding in decision.findings:
@@ -91,11 +91,15 @@ def _remove_earlier(folder: Path) -> None:
       UserError: if the folder has anything else, which would be lost.
       SaveError: if the files cannot be removed.
     """
-    names = {_VERDICT, _PAGE} if (folder / _VERDICT).exists() else ()
-    publish.check_only(folder, names, "decision")
+    _check_output(folder)
     with publish.saving(folder):
-        for name in (_PAGE, _VERDICT):  # a page without a verdict is nobody's
+        for name in (_PAGE, _VERDICT):  # the one that says whose they are is last
             (folder / name).unlink(missing_ok=True)
+
+
+def _check_output(folder: Path) -> None:
+    # A page without a verdict is nobody's.
+    publish.check_only(folder, {_VERDICT, _PAGE}, "decision", _VERDICT)
 
 
 if __name__ == "__main__":

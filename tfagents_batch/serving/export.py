@@ -117,7 +117,10 @@ def write(
         )
     signature = Signature(policy, spec, step, exploration)
     module = importlib.import_module(f"tfagents_batch.serving.formats.{format}")
-    with publish.folder(target) as folder, status.doing(f"exporting to {format}"):
+    with (
+        publish.folder(target, _check_target) as folder,
+        status.doing(f"exporting to {format}"),
+    ):
         name = module.write(signature.decide, signature.specs(), folder)
         given = parity.inputs(signature, spec.observation_space)
         result, expected = parity.compare(signature, module.load(folder / name), given)

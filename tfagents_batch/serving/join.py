@@ -103,23 +103,29 @@ def join(
     Args:
       decisions: what ``open_rows`` reads, the folder of the server's log.
       feedback: folder or file of the server's feedback.
-      output: folder of the rows, replaced as a whole if it is one of a join.
+      output: folder of the rows, replaced as a whole if it is one of a join and holds
+        nothing that is read.
       mode: kind of actions, see ``Schema``.
       config: settings; None for the defaults.
       now: seconds since 1970 instead of the present.
 
     Raises:
-      UserError: for input that cannot be read, a decision that was logged twice, and a
-        folder of something else.
+      UserError: for input that cannot be read, a decision that was logged twice, and an
+        output that holds the input, or files of something else.
       SaveError: if the output cannot be written.
     """
     from tfagents_batch.offline.reader import open_rows
 
     config = config or JoinConfig()
     output = Path(output).expanduser()
-    publish.check_only(output, {ROWS, SUMMARY}, "join")
+    read = [*(files.find(decisions) or ()), Path(feedback)]
+    files.check_outside(output, read)
+    _check_output(output)
     until = int((time.time() if now is None else now) * 1e6)
-    with open_rows(decisions, mode) as rows, publish.folder(output) as staged:
+    with (
+        open_rows(decisions, mode) as rows,
+        publish.folder(output, _check_output) as staged,
+    ):
         run = rows.connection.execute
         rows.fetch(_decisions(rows.view))
         _check_mode(rows)
@@ -143,6 +149,11 @@ def join(
         text = json.dumps({"settings": dataclasses.asdict(config)} | counts)
         (staged / SUMMARY).write_text(text)
     return summary
+
+
+def _check_output(folder: Path) -> None:
+    """Refuse to replace anything but the output of a join."""
+    publish.check_only(folder, {ROWS, SUMMARY}, "join", SUMMARY)
 
 
 def _decisions(view: str) -> str:

@@ -53,6 +53,19 @@ def test_an_odd_column_is_in_spark_what_it_is_in_duckdb(name, spark, tmp_path):
 
 
 @pytest.mark.slow
+def test_tables_without_the_flags_of_lines_are_refused_in_spark(spark, tmp_path):
+    rows = [{k: x for k, x in row.items() if k != "metrics"} for row in made.episode()]
+    table = pyarrow.Table.from_pylist([{**x, "terminated": None} for x in rows])
+    pyarrow.parquet.write_table(table.drop(["terminated"]), tmp_path / "a.parquet")
+    lines = made.write(tmp_path / "b.jsonl", made.episode(2, "u8")[:1])
+    with spark_rows.open_rows(spark, tmp_path):
+        pass
+    made.write(lines, made.episode(2, "u8"))
+    with pytest.raises(UserError, match="terminated, which rows of JSON have"):
+        spark_rows.open_rows(spark, tmp_path)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LINES)
 def test_an_odd_value_of_json_is_in_spark_what_it_is_in_duckdb(name, spark, tmp_path):
     column, values, expected = LINES[name]

@@ -6,7 +6,7 @@ likely of another program, or of another version of one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyarrow import parquet
@@ -18,7 +18,12 @@ from tfagents_batch.offline.schema import ALIAS, NEEDED, Mode, types
 _FLAGS = ("terminated", "truncated")
 
 
-def notices(paths: Sequence[Path], mode: Mode, extra: Sequence[str]) -> list[str]:
+def notices(
+    paths: Sequence[Path],
+    mode: Mode,
+    extra: Sequence[str],
+    has: Callable[[str], bool],
+) -> list[str]:
     """Return a line on each column that some Parquet files lack.
 
     Columns that every row needs are left to the check of the rows.
@@ -27,23 +32,30 @@ def notices(paths: Sequence[Path], mode: Mode, extra: Sequence[str]) -> list[str
       paths: files of any kind.
       mode: kind of actions, see ``Schema``.
       extra: names of further columns that are read.
+      has: whether any row of the files has a value in a column.
 
     Raises:
-      UserError: if some lack a flag: their episodes would end in another way.
+      UserError: if some lack a flag that others have, or rows of JSON: their episodes
+        would end in another way.
     """
     tables = [path for path in paths if files.kind(path) in files.PARQUET]
     columns = {path: _columns(path) for path in tables}
     found = []
     for name in [*(types(mode).keys() - {*NEEDED}), *extra]:
         lack = [path for path in tables if name not in columns[path]]
-        if not 0 < len(lack) < len(tables):
+        if not lack:
             continue
         some = f"{len(lack):,} of {len(tables):,} Parquet files, such as {lack[0]}"
+        in_rows = ""
+        if len(lack) == len(tables):
+            if name not in _FLAGS or len(tables) == len(paths) or not has(name):
+                continue
+            in_rows = ", which rows of JSON have"
         if name in _FLAGS:
             raise UserError(
-                f"{some}, has no column {name}, so its episodes would end in another "
-                "way; add the column, with NULL where it is not known, or read the "
-                "files apart"
+                f"{some}, has no column {name}{in_rows}, so its episodes would end in "
+                "another way; add the column, with NULL where it is not known, or read "
+                "the files apart"
             )
         found.append(f"column {name} is missing in {some}; it is NULL there")
     return sorted(found)

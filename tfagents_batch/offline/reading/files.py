@@ -67,12 +67,12 @@ def check_outside(folder: Path, paths: Iterable[Path]) -> None:
         if read.is_relative_to(written) and not _is_hidden(read.relative_to(written)):
             raise UserError(
                 f"--output={folder} holds {path}, which is read: rows could be lost, "
-                "and samples would lie among them; pass a folder without rows"
+                "and others would lie among them; pass a folder without rows"
             )
         if written.is_relative_to(read) and not _is_hidden(written.relative_to(read)):
             raise UserError(
-                f"--output={folder} lies in {path}, which is read: samples would be "
-                "read as rows the next time; pass a folder beside it"
+                f"--output={folder} lies in {path}, which is read: what is "
+                "written would be read as well the next time; pass a folder beside it"
             )
 
 

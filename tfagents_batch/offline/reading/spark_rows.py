@@ -106,7 +106,13 @@ def open_rows(
         notices = _notices(columns, mode, extra)
         if found:
             paths = [file.path for file in found]
-            notices += files.notices(data) + absent.notices(paths, mode, extra)
+            notices += files.notices(data)
+
+            def has(name: str) -> bool:
+                some = typed.where(f"{SPARK.name(name)} IS NOT NULL")
+                return bool(some.limit(1).count())
+
+            notices += absent.notices(paths, mode, extra, has)
         without = types(mode).keys() - columns
         return SparkRows(session, typed, mode, extra, found, notices, without)
 

@@ -75,7 +75,7 @@ def write(
             target = publish.partition(Path(output), end)
             manifest.check_target(target)
             manifest.check_change(Path(output), schema, found)
-            with publish.staging(target) as staged:
+            with publish.staging(target, manifest.check_target) as staged:
                 interruptible.run(connection, lambda: work.write(staged))
                 manifest.write(staged, schema, found, {"ds": end, **facts})
     return target, facts["rows"]

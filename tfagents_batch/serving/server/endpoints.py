@@ -143,20 +143,32 @@ class Endpoints:
         return "".join([self.requests.to_text(), *lines, current])
 
 
-def below(parent: str, path: str) -> str:
-    """Return the absolute path of a folder below another one.
+def parent_of(export: str) -> str:
+    """Return the folder below which other exports may be, without links."""
+    return os.path.dirname(os.path.realpath(export))
 
-    Nothing is looked up on the disk, so an error does not tell what exists elsewhere.
+
+def below(parent: str, path: str) -> str:
+    """Return the path, without links, of a folder below another one.
+
+    All paths that are refused have the same error, which does not tell what exists.
+
+    Args:
+      parent: see ``parent_of``; no path is below the root, which has all files.
+      path: path of the folder.
 
     Raises:
       Refused: with 422, if it is not below it.
     """
-    found = os.path.abspath(path)
-    if not found.startswith(f"{parent.rstrip('/')}/"):
+    try:
+        found = os.path.realpath(path)
+    except ValueError:  # no path has such characters
+        found = ""
+    if parent == "/" or not found.startswith(f"{parent}/"):
         raise Refused(
             422,
             f"export is {path!r:.80}; expected a folder below the one that has the "
-            "export of the server's start",
+            "export of the server's start, which must not be /",
         )
     return found
 

@@ -18,7 +18,7 @@ from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.serving.server.app import App
 from tfagents_batch.serving.server.batching import Batches
 from tfagents_batch.serving.server.decision_log import DecisionLog
-from tfagents_batch.serving.server.endpoints import Endpoints
+from tfagents_batch.serving.server.endpoints import Endpoints, parent_of
 from tfagents_batch.serving.server.models import Models
 from tfagents_batch.serving.server.settings import Settings
 
@@ -83,8 +83,7 @@ def build(settings: Settings, stack: contextlib.ExitStack, current: Any = None) 
             settings.max_batch,
         )
 
-    # Where the admin may take other exports from.
-    parent = os.path.dirname(os.path.abspath(settings.export))
+    parent = parent_of(settings.export)
     app = App(Endpoints(models, log, batches, parent), settings)
     return app
 
@@ -151,6 +150,8 @@ class Worker:
         try:
             if self._log is not None:
                 self._log.close()
+        except SaveError as error:
+            self._sender.send(error)
         finally:
             os._exit(0)
 
