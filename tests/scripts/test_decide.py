@@ -23,6 +23,8 @@ from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline import TimelineConfig, build
 from tfagents_batch.scripts import command_line, decide
 from tfagents_batch.serving import evaluating
+from tfagents_batch.sources.queue_settings import QueueSettings
+from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout_settings import RolloutSettings
 from tfagents_batch.training import training_run
 from tfagents_batch.training.run_folder import runs
@@ -225,9 +227,17 @@ def test_a_run_that_goes_on_with_an_agent_of_rows_has_seen_its_rows(trained, tmp
     assert runs.facts(later)["training_rows"] == [*first, *first]
 
 
-def test_runs_of_environments_see_no_rows_and_unknown_sources_may_see_any():
-    assert training_run._training_rows(RolloutSettings()) == []
-    assert training_run._training_rows(types.SimpleNamespace(kind="rows")) == [None]
+def test_runs_of_environments_see_no_rows():
+    for own in RolloutSettings, ReplaySettings, QueueSettings:
+        assert training_run._training_rows(own()) == []
+
+
+@pytest.mark.parametrize("kind", ["rows", "windows", "rollouts"])
+def test_a_users_own_source_may_have_seen_any_row_if_it_does_not_say(kind):
+    source = types.SimpleNamespace(kind=kind)
+    assert training_run._training_rows(source) == [None]
+    source.training_rows = lambda: {"fingerprint": "x"}
+    assert training_run._training_rows(source) == [{"fingerprint": "x"}]
 
 
 def test_a_run_that_saw_no_rows_is_judged_by_all_for_evaluation(trained, tmp_path):

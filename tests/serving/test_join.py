@@ -134,6 +134,25 @@ def test_lines_that_cannot_be_read_are_counted_and_left_out(logged, tmp_path):
     assert (summary.damaged, summary.answered, summary.unknown) == (5, 1, 0)
 
 
+def test_a_damaged_decision_does_not_cut_a_hole_into_its_episode(tmp_path):
+    rows = [
+        made_row(request_id=f"{name}{k}", mdp_id=name, sequence_number=k, metrics=None)
+        for name in ("whole", "holed")
+        for k in range(3)
+    ]
+    rows[4]["action_probability"] = "high"
+    write(tmp_path / "decisions.jsonl", rows)
+    write(tmp_path / "feedback.jsonl", [])
+    found = join(
+        [str(tmp_path / "decisions.jsonl")],
+        tmp_path / "feedback.jsonl",
+        tmp_path / "rows",
+    )
+    assert (found.rows, found.damaged) == (3, 3)
+    with open_rows(tmp_path / "rows") as joined:
+        assert joined.fetch("SELECT DISTINCT mdp_id FROM rows") == [("whole",)]
+
+
 def test_a_window_leaves_late_feedback_out(logged, tmp_path):
     one, two = decide(logged, 2)
     answer(logged, one, 1)

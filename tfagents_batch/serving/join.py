@@ -4,7 +4,8 @@ The row of a decision gets the reward and the flags of the feedback with the sam
 request id. Feedback that comes later than a window is not used, and episodes with a
 decision that is younger than the window are left out, so rows do not depend on when
 they are joined. A line that cannot be read is
-counted and left out, so that it does not cost the rest of a log.
+counted and left out, with its episode if the id can be read, so that it does not cost
+the rest of a log.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ class Summary:
       late: feedbacks that came after the window.
       unknown: feedbacks on decisions that are not there.
       repeated: feedbacks beyond the first on a decision.
-      damaged: lines of decisions and of feedback that cannot be read.
+      damaged: lines of decisions and of feedback that cannot be read, and the other
+        decisions of their episodes.
     """
 
     rows: int
@@ -134,7 +136,11 @@ def join(
                 f"the decisions have the unknown columns {rows.unknown_columns}; pass "
                 "the folder that the server logged to"
             )
-        damaged = _drop(rows, "decisions", "unread IS NOT NULL")
+        # Without one of its decisions, the return of an episode would be wrong.
+        broken = "SELECT mdp_id FROM decisions WHERE unread IS NOT NULL"
+        damaged = _drop(
+            rows, "decisions", f"unread IS NOT NULL OR mdp_id IN ({broken})"
+        )
         _check_ids(rows)
         rows.fetch(_feedback(_files(feedback)))
         damaged += _drop(

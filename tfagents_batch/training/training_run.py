@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import spaces
+from tfagents_batch import sources, spaces
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.training import preprocessing
@@ -208,11 +208,15 @@ def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, 
 
 
 def _training_rows(source: Any) -> list[dict[str, Any] | None]:
-    """Return which logged episodes training sees: none, or those of one source."""
-    if getattr(source, "kind", None) != "rows":
-        return []
+    """Return which logged episodes training sees: none, those of one, or unknown ones.
+
+    A source of the user's own may replay a log, whatever its kind is.
+    """
     known = getattr(source, "training_rows", None)
-    return [None if known is None else known()]
+    if known is not None:
+        return [known()]
+    steps = source is None or type(source) in sources.REGISTRY.values()
+    return [] if steps else [None]
 
 
 def _explain(event: dict[str, Any], console: Console) -> None:

@@ -37,6 +37,18 @@ def candidate(found, epsilon):
     return grid.Policy(grid.policy(epsilon), found.schema.features)
 
 
+def fixed(*chances):
+    """Return a policy with the same probabilities in every state."""
+
+    class Fixed:
+        name = "fixed"
+
+        def probabilities(self, columns, part):
+            return np.tile(chances, [len(columns["reward"]), 1])
+
+    return Fixed()
+
+
 def judged(found, policy, settings):
     return evaluate.evaluate(found, policy, settings, fitted_q.Fit)
 
@@ -142,14 +154,7 @@ def test_episodes_that_were_cut_off_count_what_would_have_followed(tmp_path):
         config = TimelineConfig(train_share=0.0, eval_share=1.0, gamma=0.95)
         build(opened, opened.find_schema(), config, tmp_path)
     found = table_reader.partition(tmp_path)
-
-    class Often:
-        name = "often b"
-
-        def probabilities(self, columns, part):
-            return np.tile([0.4, 0.6], [len(columns["reward"]), 1])
-
-    result = judged(found, Often(), TABULAR)
+    result = judged(found, fixed(0.4, 0.6), TABULAR)
     assert result.diagnostics.cut == 1
     assert result.logged["reward"].value == pytest.approx(0.95 / 0.05, rel=0.01)
     for name in ("fqe", "sdr", "wsdr", "magic"):
@@ -254,6 +259,48 @@ def test_one_episode_is_one_line(tmp_path):
 def test_intervals_of_few_episodes_are_those_of_student(freedom, quantile):
     found = summary._student(freedom + 1) * 1.96
     assert found == pytest.approx(quantile, rel=0.01)
+
+
+def test_many_decisions_of_few_episodes_do_not_make_intervals_narrow(
+    tmp_path, monkeypatch
+):
+    """Rows of an episode are alike: 12 episodes of 50 rows are no 600 observations."""
+    random = np.random.default_rng(0)
+    rows = [
+        made.row(
+            mdp_id=f"u{i}",
+            sequence_number=t,
+            state_features={"0": 1.0},
+            action="ab"[action],
+            action_probability=0.5,
+            reward=1.0 + 0.2 * i - 0.1 * action,
+            possible_actions=["a", "b"],
+            metrics=None,
+            terminated=t == 49,
+        )
+        for i in range(12)
+        for t, action in enumerate(random.integers(0, 2, 50).tolist())
+    ]
+    with open_rows(rows) as opened:
+        config = TimelineConfig(train_share=0.0, eval_share=1.0, gamma=0.5)
+        build(opened, opened.find_schema(), config, tmp_path)
+    found = table_reader.partition(tmp_path)
+    policy = fixed(0.4, 0.6)
+    wide = judged(found, policy, TABULAR)
+    with monkeypatch.context() as patch:
+        patch.setattr(summary, "_student", lambda effective: 1.0)
+        narrow = judged(found, policy, TABULAR)
+
+    def widths(result):
+        estimates = {"logged": result.logged, "logged step": result.logged_step}
+        given = result.estimates | {f"1 {k}": x for k, x in result.one_step.items()}
+        estimates |= {k: {"reward": x["reward"].value} for k, x in given.items()}
+        found = {k: x["reward"] for k, x in estimates.items()}
+        return {k: x.high - x.low for k, x in found.items()}
+
+    wider = {k: x / widths(narrow)[k] for k, x in widths(wide).items()}
+    for name, factor in wider.items():  # 0.975 quantiles of t(11) and of the normal
+        assert factor > 2.2 / 1.96 - 1e-3, name
 
 
 @pytest.mark.parametrize(("bias", "expected"), [(0, 0.05), (3, 3)])

@@ -48,32 +48,36 @@ def evaluation(
     metrics = "reward", *found.schema.metrics
     sums, drawn = sequences.sums, sequences.resampled
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        logged = estimators.logged(sums), estimators.logged(drawn)
+        # Rows of an episode are alike, so no interval is one of more than the episodes.
+        episodes = float(sums.one)
+        few, weighted = _student(episodes), _student(totals.effective()[1])
+        logged = _wider((estimators.logged(sums), estimators.logged(drawn)), few)
         estimates = {
-            each: (rule(sums), rule(drawn))
+            each: _wider(
+                (rule(sums), rule(drawn)), weighted if each in _WEIGHTED else few
+            )
             for each, rule in estimators.ESTIMATORS.items()
         }
         errors = _formula_errors(sums, totals)
-        wider = _student(totals.effective()[1])
         for each in ("sdr", "wsdr"):
-            estimates[each] = _with_error(estimates[each], wider * errors[each])
-        for each in _WEIGHTED:
-            estimates[each] = _wider(estimates[each], wider)
-        fit_error, seed = totals.fit_error(fitted.episodes), settings.seed
+            estimates[each] = _with_error(estimates[each], weighted * errors[each])
+        fit_error, seed = few * totals.fit_error(fitted.episodes), settings.seed
         estimates["fqe"] = _with_fit_error(estimates["fqe"], fit_error, seed)
-        *blend, (model, weighted) = magic(sums, drawn)
-        estimates["magic"] = _with_fit_error(blend, (1 - weighted) * fit_error, seed)
+        *blend, (model, weight) = magic(sums, drawn)
+        blend = _wider(blend, few)
+        estimates["magic"] = _with_fit_error(blend, (1 - weight) * fit_error, seed)
         step = decisions.sums, decisions.resampled
-        logged_step = [one_step.logged(x) for x in step]
+        logged_step = _wider([one_step.logged(x) for x in step], few)
+        weighted = _student(min(totals.effective_decisions(), episodes))
         of_steps = {
-            each: [rule(x) for x in step] for each, rule in one_step.ESTIMATORS.items()
+            each: _wider(
+                [rule(x) for x in step], weighted if each in _WEIGHTED_STEPS else few
+            )
+            for each, rule in one_step.ESTIMATORS.items()
         }
-        wider = _student(totals.effective_decisions())
-        for each in _WEIGHTED_STEPS:
-            of_steps[each] = _wider(of_steps[each], wider)
-        share = fitted.episodes / float(sums.one)
+        share = fitted.episodes / episodes
         for each, error in one_step.model_error(*step, share).items():
-            of_steps[each] = _with_fit_error(of_steps[each], error, seed)
+            of_steps[each] = _with_fit_error(of_steps[each], few * error, seed)
     diagnostics = _diagnostics(found, fitted, totals)
     facts = {
         "fingerprint": found.fingerprint,
