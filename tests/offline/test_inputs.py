@@ -183,3 +183,31 @@ def test_the_files_of_a_folder_do_not_depend_on_its_hidden_ones(tmp_path):
     (tmp_path / "_link.jsonl").symlink_to(tmp_path / "gone")
     path = write(tmp_path / "b.jsonl")
     assert files.find(tmp_path) == [path] and files.others(tmp_path) == []
+
+
+def _lists(path, presence=True, values=(1.0, 0.0)):
+    """Write an episode whose features are lists of numbers, perhaps with flags."""
+    rows = made.episode(2, path.stem, terminated=False)
+    for row in rows:
+        row["state_features"] = values
+        if presence:
+            row["state_features_presence"] = [True, False]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+
+
+def test_a_file_of_lists_without_the_flags_of_others_is_refused(tmp_path):
+    """Its fillers for missing features would count as values."""
+    _lists(tmp_path / "a.parquet")
+    _lists(tmp_path / "b.parquet", presence=False)
+    text = r"1 of 2 Parquet files, such as .*b\.parquet, has no .*_features_presence"
+    with pytest.raises(UserError, match=text):
+        open_rows(tmp_path)
+    for name in "ab":
+        assert count(tmp_path / f"{name}.parquet") == 2
+
+
+def test_a_file_of_maps_needs_no_flags(tmp_path):
+    _lists(tmp_path / "a.parquet")
+    _lists(tmp_path / "b.parquet", presence=False, values={"0": 1.0})
+    write(tmp_path / "c.parquet", without=["state_features"])
+    assert count(tmp_path) == 6

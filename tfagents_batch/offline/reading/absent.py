@@ -6,14 +6,15 @@ likely of another program, or of another version of one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import pyarrow
 from pyarrow import parquet
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading import files
-from tfagents_batch.offline.schema import ALIAS, NEEDED, Mode, types
+from tfagents_batch.offline.schema import ALIAS, NEEDED, PRESENCE, Mode, types
 
 _FLAGS = ("terminated", "truncated")
 
@@ -40,6 +41,7 @@ def notices(
     """
     tables = [path for path in paths if files.kind(path) in files.PARQUET]
     columns = {path: _columns(path) for path in tables}
+    _check_presence(columns)
     found = []
     for name in [*(types(mode).keys() - {*NEEDED}), *extra]:
         lack = [path for path in tables if name not in columns[path]]
@@ -59,6 +61,36 @@ def notices(
             )
         found.append(f"column {name} is missing in {some}; it is NULL there")
     return sorted(found)
+
+
+def _check_presence(columns: Mapping[Path, set[str]]) -> None:
+    """Check that lists of numbers have flags in all files, or in none.
+
+    Raises:
+      UserError: if some lack them: what fills their gaps would count as values.
+    """
+    for name in {x for found in columns.values() for x in found}:
+        if not name.endswith(PRESENCE):
+            continue
+        of = name.removesuffix(PRESENCE)
+        lack = [x for x, found in columns.items() if of in found and name not in found]
+        lack = [path for path in lack if _is_list(parquet.read_schema(path), of)]
+        if lack:
+            raise UserError(
+                f"{len(lack):,} of {len(columns):,} Parquet files, such as {lack[0]}, "
+                f"has no column {name}, so what fills the gaps of {of} would count as "
+                "values; add the column, or read the files apart"
+            )
+
+
+def _is_list(schema: pyarrow.Schema, name: str) -> bool:
+    if name not in schema.names:  # it has the old name
+        return False
+    kind = schema.field(name).type
+    kinds = pyarrow.types
+    is_list = kinds.is_list(kind) or kinds.is_large_list(kind)
+    is_list |= kinds.is_fixed_size_list(kind)
+    return is_list and not kinds.is_struct(kind.value_type)  # pairs of a map
 
 
 def _columns(path: Path) -> set[str]:

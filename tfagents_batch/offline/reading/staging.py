@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
+import numpy as np
 import pyarrow
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import interruptible
 from tfagents_batch.offline.engines import spark_frames
-from tfagents_batch.offline.lines import to_line
+from tfagents_batch.offline.lines import NAMES, check_exact, to_line
 from tfagents_batch.offline.reading import files, json_lines, minari_rows
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.offline.sql import literal
@@ -110,6 +111,12 @@ def _parse(connection: duckdb.DuckDBPyConnection, *arguments: Any) -> None:
 
 def _records(table: Any) -> Iterator[dict[str, Any]]:
     """Yield the rows of a pandas table; missing values become None."""
+    for name in {*NAMES} & {*table.columns}:  # rows do not show how precise they are
+        dtype = getattr(table[name].dtype, "numpy_dtype", table[name].dtype)
+        if dtype in (np.float16, np.float32):
+            numbers = np.abs(table[name].to_numpy(dtype, na_value=np.nan))
+            largest = np.max(numbers, initial=0, where=np.isfinite(numbers))
+            check_exact(f"column {name}", largest)
     for start in range(0, len(table), _CHUNK):
         chunk = table.iloc[start : start + _CHUNK].astype(object)
         yield from chunk.where(chunk.notna(), None).to_dict("records")
