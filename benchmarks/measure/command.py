@@ -16,4 +16,4 @@ def run(flags: type, main: Callable[[Any], int]) -> None:
         command = command_line.parse(argv, flags)
         return 0 if command is None else main(command)
 
-    sys.exit(command_line.run(parsed, tensorflow=False))
+    sys.exit(command_line.run(parsed))
