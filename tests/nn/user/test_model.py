@@ -9,6 +9,7 @@ from gymnasium import spaces as gs
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks, user
+from tfagents_batch.nn.q_network import q_network
 
 
 def adapt(network, spec=None):
@@ -310,24 +311,101 @@ def test_layers_created_in_build_are_checked_too():
         adapt(lambda *_: Late())
 
 
-class Trains(keras.layers.Layer):
+class Noisy(keras.layers.Layer):
+    def call(self, x, training=None):
+        return x + tf.random.normal(tf.shape(x)) if training else x
+
+
+class Drops(keras.Model):
+    def call(self, x, training=False):
+        return tf.nn.dropout(x, 0.1) if training else x
+
+
+class Follows(keras.layers.Layer):
+    """Uses the mean of earlier batches, and updates it in training."""
+
+    def build(self, shape):
+        self.mean = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def call(self, x, training=None):
+        shifted = x - self.mean
+        if training:
+            self.mean.assign(tf.reduce_mean(x) + 1)
+        return shifted
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sequential(L.Dense(4), Noisy()),
+        lambda: Drops(),
+        lambda: sequential(Follows()),
+        lambda: sequential(L.Lambda(lambda x, training=None: x * 2 if training else x)),
+    ],
+)
+def test_a_users_own_layer_that_acts_in_training_only_is_refused(make):
+    with pytest.raises(UserError, match="acts differently in training"):
+        adapt(lambda *_: make())
+    with pytest.raises(UserError, match="acts differently in training"):
+        q_network(make_spec(), network=lambda *_: make())
+
+
+class AlwaysNoisy(keras.layers.Layer):
+    def call(self, x, training=None):
+        return x + tf.random.normal(tf.shape(x))
+
+
+class Refuses(keras.layers.Layer):
+    """Refuses numbers that it is tried with, as a check of an own range may do."""
+
+    def call(self, x, training=None):
+        if tf.executing_eagerly() and tf.reduce_any(x != 0):
+            raise ValueError("out of range")
+        return x
+
+
+class Passes(keras.layers.Layer):
+    def call(self, x, training=None):
+        return x
+
+
+@pytest.mark.parametrize("layer", [AlwaysNoisy, Refuses, Passes])
+def test_a_users_own_layer_that_acts_alike_in_training_is_accepted(layer):
+    adapt(lambda *_: sequential(L.Dense(4), layer()))
+
+
+def test_a_constraint_of_weights_is_refused():
+    limit = keras.constraints.MaxNorm(1.0)
+
+    class Own(keras.Model):
+        def build(self, shape):
+            self.scale = self.add_weight(shape=(), constraint=limit)
+
+        def call(self, x):
+            return x * self.scale
+
+    for make in Own, lambda: sequential(L.Dense(4, kernel_constraint=limit)):
+        with pytest.raises(UserError, match="has the constraint MaxNorm"):
+            adapt(lambda *_, make=make: make())
+
+
+class Records(keras.layers.Layer):
     def call(self, x, training=True):
-        return x * 0 if training else x
+        self.modes = {*getattr(self, "modes", ()), bool(training)}
+        return x
 
 
 def test_a_users_layer_is_never_called_in_training_mode():
     policy = keras.layers.Dense(3, name="policy")
     value = keras.layers.Dense(1, name="value")
     x = keras.Input((3,))
-    heads = keras.Model(x, {"policy": policy(Trains()(x)), "value": value(x)[:, 0]})
-    for model in (sequential(Trains()), heads):
+    one, other = Records(), Records()
+    heads = keras.Model(x, {"policy": policy(other(x)), "value": value(x)[:, 0]})
+    for layer, model in (one, sequential(one)), (other, heads):
         network = adapt(lambda *_, model=model: model)
-        steps = make_steps(VECTOR, 2, 2)
-        first, second = (
-            network.unroll(steps._replace(observation=steps.observation + x))[0].policy
-            for x in (0.0, 1.0)
-        )
-        assert (first.params["logits"] != second.params["logits"]).numpy().any()
+        layer.modes = ()
+        network.unroll(make_steps(VECTOR, 2, 2))
+        assert layer.modes == {False}
 
 
 def test_an_actor_critic_from_a_builder_is_used_if_its_layers_are_allowed():

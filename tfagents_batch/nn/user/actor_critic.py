@@ -54,6 +54,7 @@ def actor_critic(
     model = user_model.create(network, spec)
     if isinstance(model, ActorCritic):
         _check_actor_critic(model, spec)
+        user_model.check_layers(model)  # again: the first call may create layers
         user_model.warn_of_unused(config, model, ())
         return model
     if is_recurrent(model):

@@ -71,16 +71,17 @@ def _copy(model: keras.Model) -> keras.Model:
             if part is model and not inspect.signature(type(model)).parameters:
                 return type(model)()
             raise TypeError(f"class {type(part).__name__} has no get_config")
-    if _from_keras(type(model)):
+    if from_keras(type(model)):
         return keras.models.clone_model(model)
     return type(model).from_config(model.get_config())
 
 
 def _has_config(model: keras.Model) -> bool:
-    return _from_keras(type(model)) or not _from_keras(type(model).get_config)
+    return from_keras(type(model)) or not from_keras(type(model).get_config)
 
 
-def _from_keras(thing) -> bool:
+def from_keras(thing: Any) -> bool:
+    """Return whether Keras defines a class or a function."""
     return thing.__module__.partition(".")[0] == "keras"
 
 

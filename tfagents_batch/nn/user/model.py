@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import warnings
@@ -9,12 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.nn.encoder import feature_space
 from tfagents_batch.nn.networks import layers
-from tfagents_batch.nn.user.fresh import fresh_copy
+from tfagents_batch.nn.user.fresh import fresh_copy, from_keras
 from tfagents_batch.nn.user.recurrent import is_recurrent
 from tfagents_batch.types import EnvSpec
 
@@ -23,6 +26,8 @@ _REFUSED = (
     keras.layers.BatchNormalization,
     keras.layers.SpectralNormalization,
 )
+# Own layers are tried with so many observations, so often; results differ by rounding.
+_SAMPLES, _TRIALS, _ROUNDING = 8, 4, 1e-3
 Builder = Callable[[Any, Any], keras.Model]  # (observation_space, action_space)
 BUILDER = "a function of (observation_space, action_space) that returns a keras.Model"
 
@@ -89,6 +94,7 @@ def outputs(model: keras.Model, spec: EnvSpec, heads: Mapping[str, int | None]) 
             raise UserError(
                 f"model {model.name!r} returns {_describe(found)}; {_expected(heads)}"
             )
+    _check_own_layers(model, spec)
     return found
 
 
@@ -108,9 +114,19 @@ def check_backend() -> None:
 def check_layers(model: keras.Model) -> None:
     """Check that a model has no layer that acts differently in training.
 
+    Nor may its weights have constraints, which our optimizers do not apply.
+
     Raises:
       UserError: names the first one.
     """
+    for variable in model.trainable_variables:
+        if (limit := getattr(variable, "constraint", None)) is not None:
+            name = getattr(limit, "__name__", type(limit).__name__)
+            raise UserError(
+                f"weight {variable.path!r} of model {model.name!r} has the constraint "
+                f"{name}, which is not applied in training; remove it, and use a "
+                "regularizer or compute the constrained weight in `call`"
+            )
     for layer in layers(model):
         if _acts_in_training(layer):
             raise UserError(
@@ -135,6 +151,65 @@ def _acts_in_training(layer: keras.layers.Layer) -> bool:
     parts = vars(layer).values()
     draws = any(isinstance(x, keras.random.SeedGenerator) for x in parts)
     return any(rates) or (draws and not rates)
+
+
+def _check_own_layers(model: keras.Model, spec: EnvSpec) -> None:
+    """Check that the user's own code returns the same in training, by trying it.
+
+    Layers of Keras are known, see ``check_layers``, and are not tried.
+
+    Raises:
+      UserError: if it does not.
+    """
+    if not any(map(_may_act, (model, *layers(model)))):
+        return
+    try:
+        batch = _observations(spec)
+        acts = [nest.flatten(model(batch, training=False)) for _ in range(2)]
+        if not _alike(*acts):  # it always draws random numbers
+            return
+        learns = [
+            nest.flatten(model(batch, training=training))
+            for training in (*[True] * _TRIALS, False)
+        ]
+    except Exception:  # of any kind, from code that refuses random observations
+        return
+    if not all(_alike(acts[0], x) for x in learns):
+        raise UserError(
+            f"model {model.name!r} acts differently in training: for the same "
+            "observations, it returns one thing with training=False and another with "
+            "training=True, or after it. The model always runs with training=False; "
+            "remove what only acts in training"
+        )
+
+
+def _may_act(layer: keras.layers.Layer) -> bool:
+    """Return whether the user's own code in a layer is told if it is in training."""
+    if from_keras(type(layer)) and not isinstance(layer, keras.layers.Lambda):
+        return False
+    given = inspect.signature(layer.call).parameters
+    return "training" in given or any(x.kind is x.VAR_KEYWORD for x in given.values())
+
+
+def _observations(spec: EnvSpec) -> Any:
+    """Return a batch of random observations, without an action mask."""
+    space = copy.deepcopy(feature_space(spec.observation_space))
+    space.seed(0)
+    samples = [space.sample() for _ in range(_SAMPLES)]
+    return nest.map(
+        lambda spec, *given: tf.constant(np.stack(given), spec.dtype),
+        nest.specs(space),
+        *samples,
+    )
+
+
+def _alike(some: list, others: list) -> bool:
+    """Return whether tensors are equal but for rounding."""
+    pairs = [
+        (np.asarray(x, np.float64), np.asarray(y, np.float64))
+        for x, y in zip(some, others, strict=True)
+    ]
+    return all(np.abs(x - y).max() <= _ROUNDING * np.abs(x).max() for x, y in pairs)
 
 
 def warn_of_unused(config: Any, model: keras.Model, used: tuple) -> None:
