@@ -364,6 +364,19 @@ def test_an_unknown_action_is_an_error_not_a_terminal_state(tmp_path):
         logged.build(T15, tmp_path, schema=schema)
 
 
+@pytest.mark.parametrize("name", ["possible_actions", "final_possible_actions"])
+@pytest.mark.parametrize("other", ["sned", None])
+def test_an_unknown_action_of_a_list_is_an_error(tmp_path, name, other):
+    """It would leave the list, or become an action of its own."""
+    end = {"truncated": True, "final_state_features": {1: 2.0}}
+    rows = with_last(T15, **end | {name: ["a", "b", other]})
+    text = "1 row has a name in possible_actions or final_possible_actions that is none"
+    with pytest.raises(UserError, match=text):
+        logged.build(rows, tmp_path, schema=Schema("discrete", ("a", "b"), (1,)))
+    rows = with_last(T15, **end | {name: ["b", "a"]})
+    logged.build(rows, tmp_path, schema=Schema("discrete", ("a", "b"), (1,)))
+
+
 # ---- Q1: Horizon's test of a query of dense batches
 
 Q1 = [
@@ -658,6 +671,7 @@ def test_samples_are_shuffled_the_same_each_time(tmp_path):
         ({1: {"terminated": True}}, "1 row has an end marker, terminated or truncated"),
         ({0: {"truncated": True}}, "only its last row may end an episode"),
         ({1: {"final_state_features": {1: 2.0}}}, "1 row has an end marker, .*state"),
+        ({1: {"final_possible_actions": ["a"]}}, "1 row has an end marker, .*final"),
         ({2: {"sequence_number": 2**63 - 1}}, "1 row has a sequence_number beyond"),
         ({1: {"action": "", "possible_actions": []}}, "before the last row"),
     ],

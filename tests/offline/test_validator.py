@@ -133,6 +133,19 @@ def test_a_final_state_before_the_last_row_is_an_error():
     assert found(rows) == {"early_end": (ERROR, 1)}
 
 
+@pytest.mark.parametrize(
+    ("mode", "action"), [("discrete", "send"), ("parametric", {"100": 0.5})]
+)
+def test_possible_actions_after_the_end_before_the_last_row_are_an_error(mode, action):
+    make = made.row if mode == "discrete" else made.parametric
+    rows = [make(sequence_number=k) for k in range(3)]
+    rows[-1] |= {"terminated": True, "final_possible_actions": []}
+    rows[0]["final_possible_actions"] = []  # none, as tables of columns write it
+    assert found(rows, mode) == {}
+    rows[0]["final_possible_actions"] = [action]
+    assert found(rows, mode) == {"early_end": (ERROR, 1)}
+
+
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 2**62 + 1])
 def test_a_sequence_number_that_cannot_be_added_to_is_an_error(number):
     rows = [made.row(sequence_number=number), made.row(sequence_number=3)]

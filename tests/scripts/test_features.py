@@ -2,7 +2,9 @@ import json
 import subprocess
 import sys
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from tests.offline import made
 from tfagents_batch.errors import UserError
@@ -101,3 +103,39 @@ def test_commands_on_rows_do_not_import_tensorflow(path, tmp_path):
         sys.exit("tensorflow" in sys.modules)
     """
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("name", "odd", "shown"),
+    [
+        ("rows.parquet", {"0": "0,5", "3": "7"}, "0,5"),
+        ("rows.jsonl", {"0": "0,5", "3": "7"}, "0=NULL"),
+        ("rows.jsonl", {"0": None, "3": "7"}, "0=NULL"),
+        ("rows.jsonl", {"age": 1.0}, "age"),
+        ("rows.jsonl", "none", "none"),
+    ],
+)
+def test_values_that_cannot_be_read_are_status_65(name, odd, shown, tmp_path, capsys):
+    """A specification of the others would be that of other rows."""
+    rows = made.episode(60)
+    for k, row in enumerate(rows):
+        row["state_features"] = {"0": str(k / 7), "3": "7"} if k != 5 else odd
+    path = tmp_path / name
+    if path.suffix == ".jsonl":
+        made.write(path, rows)
+    else:
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    output = tmp_path / "features.json"
+    assert features.main([f"--input={path}", f"--output={output}"]) == 65
+    (line,) = (x for x in capsys.readouterr().err.splitlines() if "error" in x)
+    assert "cannot be read in 1 of 60 rows" in line
+    assert shown in line and f"{name}, row 6" in line
+    assert not output.exists()
+
+
+def test_a_value_that_is_nan_or_unread_elsewhere_is_a_missing_feature(tmp_path):
+    rows = made.episode(60)
+    rows[5] |= {"state_features": {"0": float("nan")}, "action_probability": "much"}
+    path = made.write(tmp_path / "rows.jsonl", rows)
+    given = [f"--input={path}", f"--output={tmp_path}/x.json", "--min_samples=20"]
+    assert features.main(given) == 0

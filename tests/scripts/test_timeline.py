@@ -5,7 +5,8 @@ import pytest
 from tests.offline import made
 from tests.support import logged
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import manifest
+from tfagents_batch.offline import manifest, reader
+from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.scripts import timeline
 
 
@@ -205,3 +206,15 @@ def test_a_damaged_partition_is_made_again(run, tmp_path):
     part.unlink()
     assert run(made.episode(30)) == 0
     assert len(logged.samples(part.parent)) == 30
+
+
+def test_an_action_of_final_states_alone_is_refused_in_spark_too(monkeypatch):
+    rows = made.episode(3)
+    rows[-1]["final_possible_actions"] = ["send", "sned"]
+    monkeypatch.setattr(timeline.command_line, "say", lambda text: None)
+    with reader.open_rows(rows) as opened:  # has what rows of Spark have
+        given = opened, None, TimelineConfig()
+        with pytest.raises(UserError, match=r"no row took .*: sned\. Nothing"):
+            timeline._is_right(timeline.Command(engine="spark"), *given)
+        given = opened, opened.find_schema(), TimelineConfig()
+        assert timeline._is_right(timeline.Command(engine="spark"), *given)

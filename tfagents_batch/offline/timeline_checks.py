@@ -38,6 +38,10 @@ def check_rows(engine: Engine, schema: Schema, config: TimelineConfig) -> None:
     Raises:
       UserError: with the number of faulty rows and where three of them are.
     """
+    final = "r.final_state_features IS NOT NULL"
+    if schema.mode != "continuous":
+        names = "r.final_possible_actions"
+        final += f" OR ({names} IS NOT NULL AND NOT {engine.dialect.is_empty(names)})"
     faults = {
         "no mdp_id or no sequence_number; give every row both": (
             "r.mdp_id IS NULL OR r.sequence_number IS NULL"
@@ -45,11 +49,12 @@ def check_rows(engine: Engine, schema: Schema, config: TimelineConfig) -> None:
         "a sequence_number beyond 2^62; use smaller numbers": (
             f"r.sequence_number NOT BETWEEN {-LARGEST_NUMBER} AND {LARGEST_NUMBER}"
         ),
-        "an end marker, terminated or truncated, or a final state, before the last row "
-        "of their episode; only its last row may end an episode": (
+        "an end marker, terminated or truncated, a final state, or "
+        "final_possible_actions, before the last row of their episode; only its last "
+        "row may end an episode": (
             "(r.is_end AND (r.sequence_number <= e.last OR e.markers > 1)) OR (NOT "
             "r.is_end AND r.sequence_number < e.last AND (r.terminated OR r.truncated "
-            "OR r.final_state_features IS NOT NULL))"
+            f"OR {final}))"
         ),
         "a reward that is missing or not finite; correct the log, or pass a "
         "custom_reward": "NOT r.is_end AND NOT coalesce(abs(r.reward) < "
@@ -62,6 +67,16 @@ def check_rows(engine: Engine, schema: Schema, config: TimelineConfig) -> None:
             f"an action that is none of {', '.join(schema.actions)}; correct the log, "
             "or name all actions in the schema"
         ] = f"NOT r.is_end AND r.{engine.dialect.name('action')} NOT IN ({known})"
+        other = f"name IS NULL OR name NOT IN ({known})"
+        some = (
+            f"array_contains({engine.dialect.each(f'r.{column}', 'name', other)}, true)"
+            for column in ("possible_actions", "final_possible_actions")
+        )
+        faults[
+            "a name in possible_actions or final_possible_actions that is none of "
+            f"{', '.join(schema.actions)}; correct the log, or name all actions in the "
+            "schema"
+        ] = " OR ".join(some)
     joined = f"FROM {ROWS} r LEFT JOIN {EPISODES} e ON r.mdp_id = e.mdp_id"
     counts = ", ".join(f"count(*) FILTER (WHERE {x})" for x in faults.values())
     (found,) = engine.fetch(f"SELECT {counts} {joined}")

@@ -22,6 +22,7 @@ from tfagents_batch.suggest import closest, unknown
 
 if typing.TYPE_CHECKING:
     from tfagents_batch.offline.reader import Rows  # needs an extra
+    from tfagents_batch.offline.reading.spark_rows import SparkRows
 
 _EXAMPLES = 3
 # Share of steps up to which a gap is an exception (otherwise the numbers are times),
@@ -89,7 +90,7 @@ def validate(
         text = "there are no rows; expected at least one"
         found.append(Finding("empty", ERROR, 1, text))
     if schema is None:
-        found += _final_names(rows)
+        found += final_names(rows)
     else:
         found += _difference(schema, rows.find_schema())
     rows.check_unchanged()
@@ -164,6 +165,9 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
     """Return the findings on the order of the rows of an episode."""
     key = "concat(mdp_id, ' ', sequence_number)"
     ends = "(is_marker OR has_final OR coalesce(terminated OR truncated, false))"
+    final = "cardinality(final_state_features) > 0"
+    if rows.mode != "continuous":
+        final = f"{final} OR len(final_possible_actions) > 0"
     conditions = {
         "duplicate_key": "sequence_number = earlier",
         "early_end": f"{ends} AND later > sequence_number",
@@ -184,7 +188,7 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
             later_ds, lead(file) OVER episode AS later_file,
             lead(row) OVER episode AS later_row
           FROM (SELECT mdp_id, sequence_number, ds, file, row, terminated, truncated,
-              coalesce(cardinality(final_state_features) > 0, false) AS has_final,
+              coalesce({final}, false) AS has_final,
               {marker(rows.mode)} AS is_marker FROM {rows.view}
             WHERE mdp_id IS NOT NULL AND sequence_number {IN_ORDER})
           WINDOW episode AS (PARTITION BY mdp_id ORDER BY sequence_number))
@@ -198,9 +202,10 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
             if chosen == "error"
             else f"only the {chosen} of these rows counts"
         ),
-        "early_end": "an end marker, or a row with terminated, truncated or "
-        "final_state_features, is not the last row of its mdp_id; give each episode "
-        "its own mdp_id, and a final state to its last row only",
+        "early_end": "an end marker, or a row with terminated, truncated, "
+        "final_state_features or final_possible_actions, is not the last row of its "
+        "mdp_id; give each episode its own mdp_id, and a final state to its last row "
+        "only",
         "day_backwards": "ds falls while sequence_number rises; episodes are in the "
         "order of sequence_number",
         "clock_backwards": "sequence_number falls within a file; episodes are in the "
@@ -254,10 +259,11 @@ def _names(rows: Rows, options: Options) -> list[Finding]:
     return found
 
 
-def _final_names(rows: Rows) -> list[Finding]:
+def final_names(rows: Rows | SparkRows) -> list[Finding]:
     """Return a finding if an action occurs only after the last rows of episodes.
 
-    It would count as an action of all rows without ``possible_actions``.
+    It would count as an action of all rows without ``possible_actions``, unless a
+    schema names the actions.
     """
     kinds = {"action": set(), "possible_action": set(), "final_possible_action": set()}
     for each in rows.contents:

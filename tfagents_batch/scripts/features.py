@@ -43,8 +43,8 @@ def main(argv: Sequence[str]) -> int:
     """Parse flags, write the files, and print what was found.
 
     Returns:
-      Exit status: 65 if a feature has infinite values, so that only the page is
-      written; else 0.
+      Exit status: 65 if a feature has infinite values, or values cannot be read, so
+      that only the page is written; else 0.
     """
     given = command_line.flags(argv, (Command, ""), (FeatureSettings, ""))
     if given is None:

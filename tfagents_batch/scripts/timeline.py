@@ -143,13 +143,17 @@ def _is_right(
     command: Command, rows: Any, expected: Schema | None, settings: TimelineConfig
 ) -> bool:
     """Check rows, print what is wrong, and return whether there are no errors."""
+    from tfagents_batch.offline.validator import Options, final_names, validate
+
     if command.engine == "spark":
         command_line.say(
             "note: only what the timeline needs is checked in Spark; "
             "tfagents-batch rows has all rules"
         )
+        for each in final_names(rows) if expected is None else ():
+            names = ", ".join(str(example.value) for example in each.examples)
+            raise UserError(f"{each.text}: {names}. Nothing is published")
         return True
-    from tfagents_batch.offline.validator import Options, validate
 
     options = Options(
         on_duplicate=settings.on_duplicate, metric_weights=settings.metric_weights

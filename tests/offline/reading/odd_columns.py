@@ -131,6 +131,12 @@ COLUMNS = {
         [True, False, False],
     ),
     "texts of rewards": ("reward", pa.array(["1.5", "-2", "1e3"]), [1.5, -2.0, 1000.0]),
+    "texts with underscores": ("reward", pa.array(["1_0", "2", "3"]), REFUSED),
+    "numbers with underscores": (
+        "sequence_number",
+        pa.array(["1_0", "2"] * 2)[:3],
+        REFUSED,
+    ),
     "texts without a number": ("reward", pa.array(["1,5", "-2", "1e3"]), REFUSED),
     # Times
     "times of a zone": (
@@ -190,6 +196,21 @@ COLUMNS = {
         _map([(1, "n/a")], pa.int64(), _TEXTS),
         REFUSED,
     ),
+    "underscores in values": (
+        "state_features",
+        _map([(1, "1_0")], pa.int64(), _TEXTS),
+        REFUSED,
+    ),
+    "underscores in values of texts": (
+        "state_features",
+        _map([("1", "1_0")], _TEXTS, _TEXTS),
+        REFUSED,
+    ),
+    "truth as values": (
+        "state_features",
+        _map([(1, True), (2, False)], pa.int64(), pa.bool_()),
+        [{1: 1.0, 2: 0.0}] * 3,
+    ),
     "float names of metrics": (
         "metrics",
         _map([(3.0, 2.0)], _FLOATS),
@@ -211,6 +232,7 @@ COLUMNS = {
         _struct(**{"1": 2.0, "7": "0,5"}),
         REFUSED,
     ),
+    "structs with underscores": ("metrics", _struct(m=2.0, n="1_0"), REFUSED),
     "structs with n/a": ("metrics", _struct(m=2.0, n="n/a"), REFUSED),
     "structs in structs": ("state_features", _struct(**{"1": {"x": 2.0}}), REFUSED),
     "lists in structs": ("state_features", _struct(**{"1": [2.0], "2": 1.0}), REFUSED),
@@ -234,6 +256,11 @@ COLUMNS = {
         _pairs([(4.0, 2.0)], _FLOATS),
         [{4: 2.0}] * 3,
     ),
+    "pairs with underscores": (
+        "metrics",
+        _pairs([("m", "1_0")], _TEXTS, _TEXTS),
+        REFUSED,
+    ),
     "pairs of texts": (
         "metrics",
         _pairs([("m", "2.5")], _TEXTS, _TEXTS),
@@ -249,6 +276,16 @@ COLUMNS = {
     "too few flags": (
         "state_features",
         _flags([True] * 3, [True], [True] * 3),
+        REFUSED,
+    ),
+    "too many flags": (
+        "state_features",
+        _flags([True] * 3, [True, True, True, False], [True] * 3),
+        REFUSED,
+    ),
+    "a flag too many that is unknown": (
+        "state_features",
+        _flags([True] * 3, [True, None, True, True], [True] * 3),
         REFUSED,
     ),
     "no flags": ("state_features", _flags([True] * 3, None, [True] * 3), REFUSED),
@@ -313,6 +350,8 @@ LINES = {
         ['{"1": 2, "01": 3}', "{}", "{}"],
         REFUSED,
     ),
+    "underscores": ("state_features", ['{"1": "1_0"}', "{}", "{}"], REFUSED),
+    "rewards with underscores": ("reward", ['"1_0"', "1", "2"], REFUSED),
     "decimal commas": ("state_features", ['{"1": "0,5"}', "{}", "{}"], REFUSED),
 }
 

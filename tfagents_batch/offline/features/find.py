@@ -71,7 +71,8 @@ class Search:
         """The specification.
 
         Raises:
-          UserError: if a feature has infinite values, or if all are left out.
+          UserError: if a feature has infinite values, if values cannot be read, or if
+            all features are left out.
         """
         if self.problem:
             raise UserError(self.problem)
@@ -149,6 +150,15 @@ def _found(
 
 
 def _problem(rows: Rows, known: dict[int, Facts]) -> str:
+    unread, *example = statistics.unread(rows)
+    if unread:
+        file, row, value = example
+        return (
+            f"state_features or rewards cannot be read in {unread:,} of "
+            f"{next(iter(known.values())).rows:,} rows, such as {value} in {file}, row "
+            f"{row:,}; expected numbers: correct the rows, which tfagents-batch rows "
+            "lists"
+        )
     infinite = [i for i, x in known.items() if x.infinite]
     if not infinite:
         return ""

@@ -114,6 +114,27 @@ def example(rows: Rows, feature: int) -> tuple[str, int, float]:
     return file, row, value
 
 
+def unread(rows: Rows) -> tuple[int, str | None, int | None, str | None]:
+    """Return how many rows have features or a reward that cannot be read, and one.
+
+    A NULL in a map is a value of JSON that is no number; NaN is only missing.
+
+    Returns:
+      The number of rows; and file, row and value of the first one, or None.
+    """
+    null = "list_filter(map_values(state_features), lambda v: v IS NULL)"
+    ((count, first),) = rows.fetch(
+        f"""
+        SELECT count(*), min({{'file': file, 'row': row, 'value': coalesce(
+            unread['state_features'], unread['reward'], unread[''],
+            state_features::VARCHAR)}})
+        FROM {rows.view} WHERE len({null}) > 0
+          OR list_has_any(map_keys(unread), ['state_features', 'reward', ''])
+        """
+    )
+    return count, *(first.values() if first else (None, None, None))
+
+
 def _group(
     rows: Rows, known: Mapping[int, Facts], ids: list[int], size: int, seed: int
 ) -> Iterator[tuple[int, Sample]]:

@@ -64,7 +64,7 @@ def converted(
         if target == "BOOLEAN":
             return _flag(value, source)
         if target == "DOUBLE":
-            return f"TRY_CAST({value} AS DOUBLE)"
+            return _double(value, source)
     if target.endswith("[]") and source.id in ("list", "array"):
         child, inner = _child(source), target[:-2]
         found = f"list_transform({value}, lambda item: "
@@ -142,6 +142,14 @@ def _whole(value: str, kind: str) -> str:
     return f"CASE WHEN {is_whole} THEN TRY_CAST({value} AS HUGEINT) END"
 
 
+def _double(value: str, source: Any) -> str:
+    """Return a DOUBLE; NULL for the text 1_0, which DuckDB alone reads as 10."""
+    found = f"TRY_CAST({value} AS DOUBLE)"
+    if source.id == "varchar":
+        return f"CASE WHEN NOT contains({value}, '_') THEN {found} END"
+    return found
+
+
 def _integer(value: str, source: Any) -> str:
     """Return a BIGINT; NULL for 3.5, which a cast would round."""
     if source.id in _FRACTIONS:
@@ -149,7 +157,7 @@ def _integer(value: str, source: Any) -> str:
     found = f"TRY_CAST({value} AS BIGINT)"
     if source.id != "varchar":
         return found
-    number = _whole(f"TRY_CAST({value} AS DOUBLE)", "double")
+    number = _whole(_double(value, source), "double")
     is_integer = f"regexp_full_match({value}, {literal(INTEGER)})"
     return f"CASE WHEN {is_integer} THEN {found} ELSE TRY_CAST({number} AS BIGINT) END"
 
@@ -202,16 +210,15 @@ def _child(source: Any) -> Any:
 def _map(value: str, source: Any, target: str, present: str) -> str:
     """Return a map; "" if the type has no reading as one."""
     if source.id == "map":
-        keys = dict(source.children)["key"]
-        return _with_keys(value, keys, target)
+        return _map_of_map(value, *dict(source.children).values(), target)
     if source.id == "struct":
         return _map_of_struct(value, source, target)
     if source.id not in ("list", "array"):
         return ""
     child = _child(source)
     if child.id == "struct" and len(child.children) == 2:
-        (_, keys), _ = child.children
-        return _with_keys(f"TRY(map_from_entries({value}))", keys, target)
+        (_, keys), (_, items) = child.children
+        return _map_of_map(f"TRY(map_from_entries({value}))", keys, items, target)
     if child.id in _NUMBERS or child.id == "null":
         given = f"{present}[i + 1]" if present else "true"
         entries = (
@@ -219,9 +226,21 @@ def _map(value: str, source: Any, target: str, present: str) -> str:
             f"lambda i: {{'key': i, 'value': {value}[i + 1]}})"
         )
         # A flag that is missing says nothing of its number.
-        complete = f"list_count({present}) = len({value})" if present else ""
+        counts = f"list_count({present}), len({present})"
+        complete = f"({counts}) = (len({value}), len({value}))" if present else ""
         return _map_of_pairs(value, entries, target, complete)
     return ""
+
+
+def _map_of_map(value: str, keys: Any, items: Any, target: str) -> str:
+    """Return a map whose keys and items have other types in ``value``."""
+    found = _with_keys(value, keys, target)
+    if items.id != "varchar":
+        return found
+    numbers = f"map_values({value})"
+    numbers = f"list_transform({numbers}, lambda item: {_double('item', items)})"
+    all_are_read = f"list_count({numbers}) = list_count(map_values({value}))"
+    return f"CASE WHEN {all_are_read} THEN {found} END"
 
 
 def _with_keys(value: str, keys: Any, target: str) -> str:
@@ -244,7 +263,7 @@ def _map_of_struct(value: str, source: Any, target: str) -> str:
     pairs, conditions = [], []
     for name, kind in source.children:
         field = f"{value}.{identifier(name)}"
-        number = f"TRY_CAST({field} AS DOUBLE)"
+        number = _double(field, kind)
         if target == FEATURES and not re.fullmatch(INTEGER, name):
             conditions.append(f"{field} IS NULL")
             continue

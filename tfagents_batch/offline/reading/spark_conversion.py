@@ -197,7 +197,7 @@ def _map(value: str, source: Any, target: str, column: str, flags: str) -> str:
         return pairs
     complete = f"coalesce(size(filter({flags}, flag -> flag IS NOT NULL)), -1)"
     expected = f"one flag in {flags} for each number"
-    complete = f"{complete} = size({value})"
+    complete = f"{complete} = size({value}) AND size({flags}) = size({value})"
     return _checked(complete, pairs, value, column, expected)
 
 
