@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import tfagents_batch.__main__ as commands
-from tests import transcript
+from tests.scripts import transcript
 from tests.support.python import run
 from tfagents_batch.errors import UserError
 

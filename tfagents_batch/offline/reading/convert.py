@@ -284,8 +284,9 @@ def _store_rewards(later: Table, settings: TableSettings, notices: list[str]) ->
     )
     if not used:
         raise UserError(
-            f"none of the {late_count + unknown:,} rewards belongs to a decision; "
-            "expected the same ids or episodes in both files, and later times"
+            f"no reward counts: {late_count:,} are outside of the window, and "
+            f"{unknown:,} of no decision; expected the same ids or episodes in both "
+            "files, and later times"
         )
     if not whole:
         raise UserError(
