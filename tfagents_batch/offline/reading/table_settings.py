@@ -12,32 +12,52 @@ from tfagents_batch.config import option
 class TableSettings:
     """Columns of a table of decisions, and of a table of rewards."""
 
-    action: str = option("", "column of the action; required")
+    action: str = option("", "column of the action; required", group="decisions")
     features: tuple[str, ...] = option(
-        (), "columns that describe a decision: numbers, or names of --categories"
+        (),
+        "columns that describe a decision: numbers, or names of --categories",
+        group="decisions",
     )
     categories: tuple[str, ...] = option(
-        (), "columns of names, such as countries; others than features are added"
+        (),
+        "columns of names, such as countries; others than features are added",
+        group="decisions",
     )
     episode: str | None = option(
-        None, "column of the episode, such as the user; none: each row is one"
+        None,
+        "column of the episode, such as the user; none: each row is one",
+        group="decisions",
     )
     order: str | None = option(
-        None, "column of times or numbers that order an episode; none: as in the file"
+        None,
+        "column of times or numbers that order an episode; none: as in the file",
+        group="decisions",
     )
     probability: str | None = option(
-        None, "column of the probability with which the action was chosen"
+        None,
+        "column of the probability with which the action was chosen",
+        group="decisions",
     )
-    reward: str | None = option(None, "column of the reward, in --rewards if given")
+    reward: str | None = option(
+        None, "column of the reward, in --rewards if given", group="decisions"
+    )
     terminated: str | None = option(
-        None, "column of whether the episode ended with this row"
+        None, "column of whether the episode ended with this row", group="decisions"
     )
-    id: str | None = option(None, "column of the decision's own id, each once")
+    id: str | None = option(
+        None, "column of the decision's own id, each once", group="decisions"
+    )
     nulls: tuple[str, ...] = option(
-        ("NULL", "null", "\\N", "NaN", "nan"), "texts of a CSV file that are no value"
+        ("NULL", "null", "\\N", "NaN", "nan"),
+        "texts of a CSV file that are no value",
+        group="decisions",
     )
-    max_categories: int = option(1000, "most names in a column of categories", least=2)
-    default_reward: float = option(0.0, "reward of decisions without one")
+    max_categories: int = option(
+        1000, "most names in a column of categories", least=2, group="decisions"
+    )
+    default_reward: float = option(
+        0.0, "reward of decisions without one", group="decisions"
+    )
     rewards: tuple[str, ...] = option(
         (), "files of rewards that came later", group="rewards"
     )
