@@ -1,7 +1,6 @@
-"""Users who get notifications: python -m examples.notifications log|table|ask|value.
+"""Users who get notifications: python -m examples.notifications log|ask|value.
 
 log: the first policy decides about users, and a folder of rows is written.
-table: the same as two CSV files, decisions.csv and rewards.csv.
 ask: a server decides about users and gets feedback.
 value: the true value of the agent of a run, without and with exploration.
 """
@@ -10,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from examples.notifications import dynamics, server, simulator, table
+from examples.notifications import dynamics, server, simulator
 
 
 def main() -> None:
@@ -18,12 +17,11 @@ def main() -> None:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("notifications", None, __doc__)
     parser.formatter_class = formatter
-    parser.add_argument("command", choices=("log", "table", "ask", "value"))
+    parser.add_argument("command", choices=("log", "ask", "value"))
     parser.add_argument("--users", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output", default="rows", help="folder of log or table")
+    parser.add_argument("--output", default="rows", help="folder of log")
     parser.add_argument("--server", default="127.0.0.1:8080", help="address for ask")
-    parser.add_argument("--names", action="store_true", help="ask by names of columns")
     parser.add_argument("--logdir", help="run folder, for value")
     parser.add_argument("--exploration", type=float, default=0.0, help="for value")
     given = parser.parse_args()
@@ -45,10 +43,8 @@ def main() -> None:
                 *(decide, given.users, given.seed),
                 lambda decided: logger.log(*simulator.rows(decided)),
             )
-    elif given.command == "table":
-        returns = table.write(given.output, given.users, given.seed)
     else:
-        asked = server.Server(given.server, given.names)
+        asked = server.Server(given.server)
         returns = simulator.play(asked.decide, given.users, given.seed, asked.report)
     error = returns.std() / len(returns) ** 0.5
     print(f"{len(returns):,} users, mean return {returns.mean():.3f} +- {error:.3f}")

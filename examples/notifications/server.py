@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from examples.notifications import dynamics, simulator, table
+from examples.notifications import dynamics, simulator
 
 MOST = 64  # decisions of a request
 
@@ -18,11 +18,9 @@ class Server:
 
     Args:
       address: host and port of a server that may still be starting.
-      names: whether features are sent by the names of columns, see ``table``.
     """
 
-    def __init__(self, address: str, names: bool = False):
-        self._names = names
+    def __init__(self, address: str):
         self._connection = http.client.HTTPConnection(address, timeout=30)
         self._wait(time.monotonic() + 30)
         self._requests: list[str] = []  # ids of the newest decisions
@@ -32,7 +30,7 @@ class Server:
         answers = []
         for start in range(0, len(names), MOST):
             part = slice(start, start + MOST)
-            known = self._observations(features[part])
+            known = [simulator.by_id(user) for user in features[part]]
             asked = {"observations": known, "mdp_id": names[part]}
             asked["sequence_number"] = [step] * len(known)
             answers += self._post("/v1/act", asked)["decisions"]
@@ -49,11 +47,6 @@ class Server:
             if decided.after.left[i]:
                 feedback["terminated"] = True
             self._post("/v1/feedback", feedback)
-
-    def _observations(self, features: np.ndarray) -> list[dict]:
-        if self._names:
-            return table.named(features)
-        return [simulator.by_id(user) for user in features]
 
     def _wait(self, deadline: float) -> None:
         """Wait until the server takes requests."""

@@ -9,7 +9,7 @@ import shlex
 
 import pytest
 
-from examples.notifications import server, simulator, table
+from examples.shop import customers
 from tests.serving import served
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -27,28 +27,23 @@ def words(line):
     return shlex.split(re.sub(r"^RUN=\$\((.*)\)$", r"\1", line).partition(" & ")[0])
 
 
-class Users(server.Server):
-    """The users of the page, who ask an application without HTTP."""
-
-    def __init__(self, app):
-        self._app, self._names, self._requests = app, True, []
-
-    def _post(self, path, body):
-        return self._app.ask(path, body).body
+def ask_for_others(app):
+    """Ask for decisions about new customers."""
+    service = customers.Server(lambda *asked: app.ask(*asked).body)
+    customers.play(service.choose, service.report, 60, seed=2)
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     """Run the commands of the page in a folder; return it and what was answered."""
     folder = tmp_path_factory.mktemp("recipe")
-    table.write(folder, users=60, seed=1)
     answers, statuses, run, app = [], {}, None, None
     with contextlib.chdir(folder), contextlib.ExitStack() as stack:
+        customers.log(folder, 200, seed=1)
         for line in COMMANDS:
             name, *flags = words(line)
             if name == "kill":
-                users = Users(app)
-                simulator.play(users.decide, 60, 2, users.report)
+                ask_for_others(app)
                 stack.close()
             elif name == "curl":
                 path = "/v1/" + flags[0].rpartition("/")[2]
@@ -80,13 +75,13 @@ def test_at_most_twelve_commands_lead_to_a_second_decision(ran):
 
 def test_a_decision_is_asked_for_by_names_and_logged_by_numbers(ran):
     folder, (decision, feedback), _ = ran
-    assert decision.status == 200 and decision.body["action_name"] in ("drop", "send")
+    assert decision.status == 200 and decision.body["action_name"] in customers.LETTERS
     assert feedback.status == 200 and feedback.body["known"]
     (path,) = (folder / "decisions").glob("*.jsonl")
     row = json.loads(path.read_text().partition("\n")[0])
     features = json.loads((folder / "features.json").read_text())["features"]
     names = {k: x["name"] for k, x in features.items()}
     found = {names[k]: x for k, x in row["state_features"].items()}
-    assert found == {"score": 1.2, "fatigue": 0, "kind": 3, "device": 1}
-    (kind,) = (x for x in features.values() if x["name"] == "kind")
-    assert kind["categories"][3] == "offer"
+    assert found == {"country": 0, "age": 31, "letters": 0}
+    (country,) = (x for x in features.values() if x["name"] == "country")
+    assert country["categories"] == ["DE", "FR", "US"]
