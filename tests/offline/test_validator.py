@@ -61,6 +61,7 @@ BROKEN = [
     ({"state_features": {"0": 1e300}}, "number_in_state_features"),
     ({"state_features": {"0": NAN}}, "number_in_state_features"),
     ({"state_features": {"0": 1, "3": INF}}, "number_in_state_features"),
+    ({"state_features": {"0": 1, "3": "DE"}}, "wrong_type"),
     ({"metrics": {"click": NAN}}, "number_in_metrics"),
     ({"action_log_density": NAN}, "number_in_action_log_density"),
     ({"action": "wait"}, "impossible_action"),

@@ -39,6 +39,8 @@ COMMANDS = (
     "collect --env=CartPole-v1 --rows=60000",
     "rows --input=rows",
     "features --input=rows --output=features.json",
+    "convert --input=rows/*.jsonl --output=converted --action=action "
+    "--features=sequence_number --specification=converted.json",
     "timeline --input=rows --output=table",
     "train --data=table --steps=20000",
     "decide --logdir={rows_run} --data=table",

@@ -66,6 +66,59 @@ def test_wrong_features_are_named(named, value, message):
         reader(named).read(value)
 
 
+@pytest.fixture(scope="module")
+def by_name(tmp_path_factory):
+    """Return an export whose features have names, as of a table."""
+    folder = exports.discrete(
+        tmp_path_factory.mktemp("exports") / "a", size=3, features=[0, 1, 2]
+    )
+    names = {"age": 0, "country": 1, "store": 2}
+    values = {"country": ["DE", "FR"], "store": ["3", "17", "true"]}
+    exports.change(folder, names=names, categories=values)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("value", "features"),
+    [
+        ({"age": 31, "country": "FR", "store": "17"}, {"0": 31, "1": 1, "2": 1}),
+        ({"store": 17, "0": 31}, {"0": 31, "2": 1}),
+        ({"store": 17.0, "country": None}, {"2": 1}),
+        ({"store": True}, {"2": 2}),
+        ({"0": 31, "1": 1}, {"0": 31, "1": 1}),
+    ],
+)
+def test_features_are_given_by_name_and_logged_by_id(by_name, value, features):
+    found = reader(by_name).read(value)
+    assert found.features == features and found.unknown == 0
+    assert found.missing == 3 - len(features)
+
+
+def test_an_unknown_category_is_missing_and_counted(by_name):
+    found = reader(by_name).read({"age": 31, "country": "PL", "store": 4})
+    assert found.features == {"0": 31}
+    assert (found.missing, found.unknown) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"aeg": 1}, "unknown feature 'aeg'; known: age, country, store"),
+        (
+            {"country": ["DE"]},
+            r"observation\['country'\] is .*; expected the name of a",
+        ),
+        ({"age": "31"}, r"observation\['0'\] is '31'"),
+        ({"age": 31, "0": 31}, "feature 0 twice, by its name and by its id"),
+        ({"1": "FR"}, r"observation\['1'\] is 'FR'"),
+        (["DE"], "expected an object of numbers by feature"),
+    ],
+)
+def test_wrong_names_are_named(by_name, value, message):
+    with pytest.raises(UserError, match=message):
+        reader(by_name).read(value)
+
+
 @pytest.mark.parametrize("possible", [["right"], [1], [1.0], ["1"]])
 def test_possible_actions_are_names_or_numbers(tmp_path, named, possible):
     folder = exports.discrete(tmp_path / "a", masked=True)

@@ -157,6 +157,18 @@ SPOILT = {
         lambda x: exports.change(x, outputs=[*facts(x)["outputs"]] * 2),
         "outputs, which has a name twice",
     ),
+    "name of no feature": (changed(features=[0, 3], names={"a": 4}), "misstates names"),
+    "name of a number": (changed(features=[0, 3], names={"3": 0}), "misstates names"),
+    "a feature with two names": (
+        changed(features=[0], names={"a": 0, "b": 0}),
+        "misstates names",
+    ),
+    "names as a list": (changed(features=[0], names=["a"]), "misstates"),
+    "categories without a name": (changed(categories={"a": ["x"]}), "misstates categ"),
+    "categories that are text": (
+        changed(features=[0], names={"a": 0}, categories={"a": "xy"}),
+        "misstates a, which is no list",
+    ),
     "newline in name": (changed(name="a\nserving b"), "misstates name"),
     "escape in name": (changed(name="a\x1b[2J"), "misstates name"),
     "newline in algorithm": (changed(algorithm="a\r\nb"), "misstates algorithm"),

@@ -30,10 +30,12 @@ _EXAMPLES = 3
 _EXCEPTIONS = 0.1
 _EXPECTED = {
     "VARCHAR": "text, or a whole number below 2^53 if it is a float",
-    "BIGINT": "a whole number",
+    "BIGINT": "a whole number, such as seconds since 1970, or a time stamp in a table "
+    "that tfagents-batch convert reads",
     "DOUBLE": "a number",
     "BOOLEAN": "true or false",
-    FEATURES: 'a map from whole numbers to numbers, such as {"0": 1.5}',
+    FEATURES: 'a map from whole numbers to numbers, such as {"0": 1.5}; '
+    "tfagents-batch convert makes numbers of names",
     METRICS: 'a map from names to numbers, such as {"click": 1}',
     "VARCHAR[]": "a list of names, which are text or whole numbers",
     f"{FEATURES}[]": 'a list of maps, such as [{"0": 1.5}]',

@@ -54,6 +54,8 @@ class Description:
       observation_space, action_space: JSON of the spaces.
       actions: names of Discrete actions, or None.
       features: ids of the numbers of the observation, or None.
+      names: ids of features by the names that callers may use instead.
+      categories: names of the values 0, 1, ... of features, by the name of the feature.
       mask: name of the input that says which actions are possible, or None.
       presence: name of the input that is 0 where a feature is missing, or None.
       inputs, outputs: arrays of the model, in order.
@@ -70,6 +72,8 @@ class Description:
     action_space: dict[str, Any]
     actions: tuple[str, ...] | None
     features: tuple[int, ...] | None
+    names: dict[str, int]
+    categories: dict[str, tuple[str, ...]]
     mask: str | None
     presence: str | None
     inputs: tuple[Array, ...]
@@ -123,6 +127,7 @@ def difference(one: Description, other: Description) -> str:
         "actions": [x.action_space for x in (one, other)],
         "names of actions": [x.actions for x in (one, other)],
         "ids of features": [x.features for x in (one, other)],
+        "names of features": [x.names for x in (one, other)],
         "action mask": [x.mask for x in (one, other)],
         "state": [x.with_role("state") for x in (one, other)],
     }

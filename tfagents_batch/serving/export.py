@@ -163,11 +163,15 @@ def _check_target(target: Path) -> None:
 
 def _interface(signature: Signature, spec: EnvSpec, origin: Origin) -> dict[str, Any]:
     """Return the entries of ``export.json`` on inputs and outputs."""
+    known = {} if origin.specification is None else origin.specification.features
+    named = {x.name: (i, x.categories) for i, x in known.items() if x.name is not None}
     return {
         "observation_space": spaces.to_json(spec.observation_space),
         "action_space": spaces.to_json(spec.action_space),
         "actions": list(origin.actions) or None,
         "features": list(origin.features) or None,
+        "names": {name: i for name, (i, _) in named.items()} or None,
+        "categories": {k: list(x) for k, (_, x) in named.items() if x} or None,
         "features_sha256": getattr(origin.specification, "sha256", None),
         "presence": next(
             (x.name for x in signature.inputs if x.path == (PRESENCE,)), None

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline.schema import is_integer
 from tfagents_batch.serving.description import (
     FILE,
     PARITY_ROWS,
@@ -204,6 +205,8 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
         action_space=data["action_space"],
         actions=_unique(data, "actions", str),
         features=_unique(data, "features", int),
+        names=_names(data),
+        categories=_categories(data),
         mask=data.get("mask"),
         presence=data.get("presence"),
         inputs=inputs,
@@ -259,6 +262,25 @@ def _unique(data: dict[str, Any], name: str, kind: type) -> tuple[Any, ...] | No
     ):
         raise ValueError(f"{name}, which is no list of different names or ids")
     return tuple(values)
+
+
+def _names(data: dict[str, Any]) -> dict[str, int]:
+    """Return the ids of features by name; names are no numbers."""
+    names, ids = data.get("names") or {}, data.get("features") or []
+    found = [_whole(x, f"names of {k!r:.80}", -_INT64) for k, x in names.items()]
+    if not {*found} <= {*ids} or len({*found}) < len(found):
+        raise ValueError("names, which are not those of features")
+    if wrong := [x for x in names if is_integer(x)]:
+        raise ValueError(f"names, which has the number {wrong[0]!r:.80}")
+    return names
+
+
+def _categories(data: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the names of values by the name of their feature."""
+    names = data.get("categories") or {}
+    if not names.keys() <= (data.get("names") or {}).keys():
+        raise ValueError("categories, which are not those of names")
+    return {name: _unique(names, name, str) or () for name in names}
 
 
 def _arrays(

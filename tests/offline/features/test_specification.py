@@ -41,6 +41,7 @@ def test_a_file_of_version_1_keeps_its_numbers_and_its_hash(tmp_path):
     # A file of version 1: its moments of log odds were without effect.
     entry = {"feature_type": "PROBABILITY", "mean": 3.0, "stddev": 2.0}
     feature = dataclasses.asdict(Feature(**entry))
+    del feature["name"], feature["categories"]
     content = {"version": 1, "n": 7, "gate": "fixed", "missing_as_zero": False}
     content["features"] = {"0": feature}
     path = tmp_path / "features.json"
@@ -55,6 +56,49 @@ def test_a_file_of_version_1_keeps_its_numbers_and_its_hash(tmp_path):
     now = specification.from_dict(content | {"version": 2})
     seen = twin.normalize(layout(now), np.array([[0.0], [0.5]]))
     np.testing.assert_allclose(seen[:, 0], [-7.2565, -1.5], atol=1e-4)
+
+
+NAMED = {
+    "feature_type": "ENUM",
+    "possible_values": [0, 1],
+    "name": "country",
+    "categories": ["DE", "FR"],
+}
+
+
+def test_names_of_columns_and_categories_are_kept_and_hashed(tmp_path):
+    given = specification.from_dict({"version": 2, "features": {"4": NAMED}})
+    feature = given.features[4]
+    assert (feature.name, feature.categories) == ("country", ("DE", "FR"))
+    specification.write(given, tmp_path / "features.json")
+    assert specification.read(tmp_path / "features.json") == given
+    other = dataclasses.replace(feature, categories=("DE", "PL"))
+    assert Specification({4: other}).sha256 != given.sha256
+    horizon_form.write(given, tmp_path / "horizon.json")
+    assert horizon_form.read(tmp_path / "horizon.json").features[4].name is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "7"}, "name is '7'; expected text, and no whole number"),
+        ({"name": None}, "name is None; expected text"),
+        ({"name": 7}, "name is 7; expected text"),
+        ({"categories": ["DE", "DE"]}, "expected texts that differ"),
+        ({"categories": "DE"}, "categories is 'DE'; expected texts"),
+        ({"categories": [1]}, "expected texts that differ"),
+    ],
+)
+def test_wrong_names_are_refused(changes, message):
+    content = {"version": 2, "features": {"4": NAMED | changes}}
+    with pytest.raises(UserError, match=message):
+        specification.from_dict(content)
+
+
+def test_two_features_with_one_name_are_refused():
+    content = {"version": 2, "features": {"4": NAMED, "5": NAMED}}
+    with pytest.raises(UserError, match="has a name twice"):
+        specification.from_dict(content)
 
 
 def test_the_hash_changes_with_each_number():

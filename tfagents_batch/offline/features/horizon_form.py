@@ -37,7 +37,9 @@ def read(path: str | Path) -> Specification:
 
 
 def write(given: Specification, path: str | Path) -> None:
-    """Write a specification in Horizon's form, which has no ``n`` and no gate."""
-    features = specification.to_dict(given)["features"]
-    entries = {name: json.dumps(entry) for name, entry in features.items()}
+    """Write a specification in Horizon's form, which has no ``n``, gate or names."""
+    entries = {}
+    for name, entry in specification.to_dict(given)["features"].items():
+        own = {k: x for k, x in entry.items() if k not in specification.NAMES}
+        entries[name] = json.dumps(own)
     text_files.write(json.dumps(entries, indent=2), path)

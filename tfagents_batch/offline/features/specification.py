@@ -32,6 +32,7 @@ STANDARDIZED = {
     1: ("CONTINUOUS", "BOXCOX"),
     2: ("PROBABILITY", "CONTINUOUS", "BOXCOX", "CLIP_LOG"),
 }
+NAMES = "name", "categories"
 SMALLEST_LAMBDA = 1e-6  # the transform of Box and Cox divides by lambda
 
 
@@ -46,6 +47,8 @@ class Feature:
       possible_values: of ENUM, in the order of its columns.
       quantiles: of QUANTILE, ascending.
       min_value, max_value: smallest and largest raw value.
+      name: of the column of a table that it was made from.
+      categories: of ENUM, names of the values 0, 1, ... in that column.
     """
 
     feature_type: str
@@ -57,6 +60,8 @@ class Feature:
     quantiles: tuple[float, ...] | None = None
     min_value: float | None = None
     max_value: float | None = None
+    name: str | None = None
+    categories: tuple[str, ...] | None = None
 
     @property
     def columns(self) -> int:
@@ -95,8 +100,15 @@ class Specification:
 
 
 def to_dict(given: Specification) -> dict[str, Any]:
-    """Return the content of a specification's file; None in a feature is null."""
+    """Return the content of a specification's file; None in a feature is null.
+
+    Names are left out where there are none, as files had none once, and their hash.
+    """
     features = {str(i): dataclasses.asdict(x) for i, x in given.features.items()}
+    for entry in features.values():
+        for name in NAMES:
+            if entry[name] is None:
+                del entry[name]
     return {
         "version": given.version,
         "n": given.n,
@@ -140,6 +152,9 @@ def from_dict(given: Any, where: str = "the specification") -> Specification:
         features[int(name)] = _feature(entry, version, f"{where}: feature {name}")
     if not features:
         raise UserError(f"{where} has no features; expected at least one")
+    names = [x.name for x in features.values() if x.name is not None]
+    if len({*names}) < len(names):
+        raise UserError(f"{where} has a name twice; expected names that differ")
     return Specification(dict(sorted(features.items())), **others, version=version)
 
 
@@ -152,8 +167,9 @@ def _feature(given: Any, version: int, where: str) -> Feature:
     found = {
         name: _parameter(value, f"{where}: {name}", name in _LISTS)
         for name, value in given.items()
-        if name != "feature_type" and value is not None
+        if name not in ("feature_type", *NAMES) and value is not None
     }
+    found |= _names(given, where)
     values = found.get("possible_values", ())
     if any(x != int(x) for x in values):
         raise UserError(
@@ -177,6 +193,28 @@ def _feature(given: Any, version: int, where: str) -> Feature:
             "min_value"
         )
     return feature
+
+
+def _names(given: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the names of a feature and of its values, if it has some."""
+    name, categories = (given.get(x) for x in NAMES)
+    if name is None and categories is None:
+        return {}
+    if not isinstance(name, str) or not name or is_integer(name):
+        raise UserError(
+            f"{where}: name is {name!r:.80}; expected text, and no whole number"
+        )
+    if categories is None:
+        return {"name": name}
+    if (
+        not isinstance(categories, list)
+        or not all(isinstance(x, str) for x in categories)
+        or len({*categories}) < len(categories)
+    ):
+        raise UserError(
+            f"{where}: categories is {categories!r:.80}; expected texts that differ"
+        )
+    return {"name": name, "categories": tuple(categories)}
 
 
 def _parameter(value: Any, where: str, is_list: bool) -> Any:

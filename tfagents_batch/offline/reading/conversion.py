@@ -28,6 +28,9 @@ _NUMBERS = _WHOLE | _FRACTIONS
 _NESTED = "map", "list", "struct", "array"
 # JSON texts that are no names as they are: objects, lists, and floats, in lists too.
 _NO_NAME = r"(\{|\[|-?([0-9]+[.eE]|NaN|nan|Inf))"
+# Before a text in an object. A name among features is no number that is not known: the
+# map has no reading, so that the name is shown.
+_TEXT = r':\s*"'
 
 
 def converted(
@@ -76,8 +79,8 @@ def converted(
             return found
     raise UserError(
         f"column {column} has the type {source}; expected {target}. If it holds the "
-        "features of an action, pass mode='parametric' or 'continuous'; otherwise "
-        "convert it, for example a time by epoch_ms"
+        "features of an action, pass mode='parametric' or 'continuous'; of a table "
+        "with time stamps or names, make rows by tfagents-batch convert"
     )
 
 
@@ -199,8 +202,12 @@ def _nested_of_json(value: str, target: str) -> str:
         return f"CASE WHEN {some} THEN {_if_all_are_read(items, names)} ELSE {cast} END"
     if FEATURES not in target:
         return cast
-    other = f"regexp_matches({value}, {literal(OTHER_KEY)})"
-    return f"CASE WHEN NOT {other} THEN {cast} END"
+    is_map = f"NOT regexp_matches({value}, {literal(OTHER_KEY)})"
+    if target == FEATURES:
+        lost = f"list_count(map_values({cast})) < cardinality({cast})"
+        some_text = f"regexp_matches({value}, {literal(_TEXT)})"
+        is_map += f" AND NOT coalesce({lost} AND {some_text}, false)"
+    return f"CASE WHEN {is_map} THEN {cast} END"
 
 
 def _child(source: Any) -> Any:

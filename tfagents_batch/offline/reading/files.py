@@ -184,7 +184,8 @@ def _files(path: Path) -> list[Path]:
         if not kind(file):
             raise UserError(
                 f"{file} is no file of rows; expected one of {', '.join(JSON)} (also "
-                f"with {' or '.join(COMPRESSED)}) or {', '.join(PARQUET)}"
+                f"with {' or '.join(COMPRESSED)}) or {', '.join(PARQUET)}; of another "
+                "table, such as a CSV file, make rows by tfagents-batch convert"
             )
     return found
 

@@ -23,6 +23,8 @@ class Decision(NamedTuple):
       features: what was given by id, for exports with ids; None for others.
       missing: number of features that were not given, or null: they are 0, or missing.
       mdp_id, sequence_number: where the decision belongs, or None.
+      unknown: number of names that the export does not know as values of a feature;
+        they count as missing, too.
     """
 
     arrays: Arrays
@@ -30,6 +32,7 @@ class Decision(NamedTuple):
     missing: int
     mdp_id: str | None = None
     sequence_number: int | None = None
+    unknown: int = 0
 
 
 class Reader:
@@ -47,6 +50,11 @@ class Reader:
         self._by_id = description.is_by_id
         self._structure = Structure(description, batch=False)
         self.ids = {str(x): k for k, x in enumerate(description.features or ())}
+        self._names = description.names
+        self._numbers = {
+            name: {x: k for k, x in enumerate(values)}
+            for name, values in description.categories.items()
+        }
         self._vector = description.numbers[0] if self._by_id else None
         leaves = {x.name: x for x in description.with_role("observation")}
         self._mask = leaves.get(description.mask)
@@ -61,7 +69,7 @@ class Reader:
 
         Args:
           value: JSON of the observation: a list, an object for a Dict, or an object of
-            numbers by feature id.
+            numbers by feature id; or of numbers and names by the name of a feature.
           possible_actions: names or numbers of the actions that can be taken; None
             allows those of the observation's mask, or all.
 
@@ -69,8 +77,10 @@ class Reader:
           UserError: naming what was wrong and where.
         """
         arrays: Arrays = {}
-        features, missing = None, 0
+        features, missing, unknown = None, 0, 0
         if self._by_id:
+            if self._names:
+                value, unknown = self._by_name(value)
             features = self._read_by_id(value, arrays)
             missing = len(self.ids) - len(features)
         else:
@@ -79,7 +89,27 @@ class Reader:
             self._read_possible(possible_actions, arrays)
         elif self._mask is not None and self._mask.name not in arrays:
             arrays[self._mask.name] = np.ones(self._mask.shape, self._mask.dtype)
-        return Decision(arrays, features, missing)
+        return Decision(arrays, features, missing, unknown=unknown)
+
+    def _by_name(self, value: Any) -> tuple[Any, int]:
+        """Return an object by the ids of features, and the number of unknown names."""
+        if not isinstance(value, dict):
+            return value, 0
+        found: dict[str, Any] = {}
+        unknown = 0
+        for name, given in value.items():
+            if name in self._numbers and given is not None:
+                number = self._numbers[name].get(_category(given, name))
+                unknown += number is None
+                given = number
+            key = str(self._names.get(name, name))
+            if key in found:
+                raise UserError(
+                    f"observation has feature {key} twice, by its name and by its id; "
+                    "leave one out"
+                )
+            found[key] = given
+        return found, unknown
 
     def _read_by_id(self, value: Any, arrays: Arrays) -> dict[str, float]:
         """Add the arrays of an object of numbers by id; return those that are given."""
@@ -92,8 +122,8 @@ class Reader:
         for name, number in value.items():
             index = self.ids.get(name)
             if index is None:
-                known = [*self.ids][:_LIMIT]
-                rest = ", ..." if len(self.ids) > _LIMIT else ""
+                names = [*(self._names or self.ids)]
+                known, rest = names[:_LIMIT], ", ..." if len(names) > _LIMIT else ""
                 raise UserError(
                     f"observation has the unknown feature {name!r:.50}; known: "
                     f"{', '.join(known)}{rest}"
@@ -141,3 +171,17 @@ class Reader:
                 "possible_actions leaves out some actions, but this policy has no "
                 "action mask; leave it out"
             )
+
+
+def _category(value: Any, name: str) -> str:
+    """Return the name of a category as a table has it: 7.0 is "7", and true "true"."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        whole = isinstance(value, float) and value.is_integer()
+        return str(int(value) if whole else value)
+    raise UserError(
+        f"observation[{name!r}] is {text(value)}; expected the name of a category"
+    )

@@ -30,6 +30,7 @@ class Acting:
 
     Attributes:
       missing: number of features that were not given.
+      unknown: number of names of categories that the export does not know.
       unlogged: number of decisions that could not be logged, and got no answer.
     """
 
@@ -38,7 +39,7 @@ class Acting:
         # Ids of requests are those of no other process, and in the order of time.
         self._process, self._made = secrets.token_hex(4), 0
         self._next_number = 0
-        self.missing = self.unlogged = 0
+        self.missing = self.unknown = self.unlogged = 0
 
     def knows(self, request_id: str) -> bool:
         """Return whether this process has made the decision with an id."""
@@ -80,6 +81,7 @@ class Acting:
             answer["request_id"] = f"{begin}{self._made:x}"
             self._made += 1
             self.missing += decision.missing
+            self.unknown += decision.unknown
         if self._log is not None:
             ds = time.strftime("%Y-%m-%d", time.gmtime(now // 10**6))
             # Two decisions of an episode differ, also if they have the same time.

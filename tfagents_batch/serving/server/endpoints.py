@@ -122,6 +122,7 @@ class Endpoints:
             ("batches_total", "Batches of /v1/act.", acting.batches),
             ("waiting", "Decisions that wait for a batch.", waiting),
             ("missing_features_total", "Features that were not given.", work.missing),
+            ("unknown_categories_total", "Names that are no category.", work.unknown),
             ("unlogged_total", "Decisions that were not logged.", work.unlogged),
             ("swaps_total", "Exports that took over.", models.swaps),
             ("refusals_total", "Exports that were refused.", models.refusals),

@@ -140,7 +140,13 @@ def _paths(description: Description) -> Json:
 def _asked(description: Description) -> Json:
     if description.is_by_id:
         number = {"type": ["number", "null"]}
-        observation = _object({str(x): number for x in description.features})
+        names = {k: x for x, k in description.names.items()}
+        observation = _object(
+            {names.get(x, str(x)): number for x in description.features}
+        )
+        for name, values in description.categories.items():
+            category = {"type": ["string", "null"], "examples": list(values)}
+            observation["properties"][name] = category
     else:
         observation = schema(description.observation_space)
     found = {

@@ -1,0 +1,230 @@
+"""Ordinary tables, such as CSV files of a database, whose columns are read by type.
+
+A CSV file is read as text, without guesses: a column of ids such as 00123 stays one,
+and what a value has to be is known only by those who ask for it.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import interruptible
+from tfagents_batch.offline.reading import files
+from tfagents_batch.offline.reading.conversion import converted
+from tfagents_batch.offline.sql import identifier, literal, literals
+from tfagents_batch.suggest import hint
+
+CSV = (".csv", ".tsv")
+ROW = "row of the table"  # column with the position of a row, counted from 1
+_DELIMITERS = ",;\t|"
+_TIMES = "date", "timestamp"  # beginnings of DuckDB's types of times
+MICROSECONDS = 1_000_000
+
+
+class Table:
+    """Rows of files as a table of DuckDB.
+
+    Args:
+      connection: where the table is made.
+      name: of the table in SQL.
+      paths: files or globs of CSV, Parquet or JSON lines, all of the same kind.
+      nulls: texts of a CSV file that are no value.
+
+    Attributes:
+      columns: names of its columns.
+
+    Raises:
+      UserError: if there is no file, or one cannot be read.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        name: str,
+        paths: Sequence[str],
+        nulls: Sequence[str],
+    ):
+        self._connection, self.name = connection, name
+        self._label = ", ".join(paths)
+        source = _source(_files(paths), nulls)
+        self.run(
+            f"CREATE TABLE {name} AS SELECT *, row_number() OVER () AS "
+            f"{identifier(ROW)} FROM ({source})"
+        )
+        found = connection.table(name)
+        self._types = dict(zip(found.columns, found.types, strict=True))
+        self.columns = tuple(x for x in found.columns if x != ROW)
+        ((self._rows,),) = self.run(f"SELECT count(*) FROM {name}")
+        if not self._rows:
+            raise UserError(f"{self._label} has no rows; expected at least one")
+
+    def run(self, query: str) -> list[tuple]:
+        """Return the result of a query.
+
+        Raises:
+          UserError: if DuckDB cannot run it, for example for a line that is no CSV.
+        """
+        execute = self._connection.execute
+        try:
+            return interruptible.run(
+                self._connection, lambda: execute(query).fetchall()
+            )
+        except duckdb.Error as error:
+            first = [x.strip() for x in str(error).splitlines() if x.strip()][:3]
+            raise UserError(
+                f"{self._label} cannot be read: {'; '.join(first):.500}"
+            ) from error
+
+    def text(self, flag: str, column: str, needed: bool = True) -> str:
+        """Return the SQL of a column of names; 7.0 of a table of numbers is "7"."""
+        return self._read(flag, column, "VARCHAR", "names", needed)
+
+    def number(self, flag: str, column: str, needed: bool = True) -> str:
+        """Return the SQL of a column of numbers; true is 1, and NaN is no value."""
+        expected = "numbers"
+        if flag == "features":
+            expected += f". If these are names, add --categories={column}"
+        found = self._read(flag, column, "DOUBLE", expected, needed)
+        return f"CASE WHEN NOT isnan({found}) THEN {found} END"
+
+    def flag(self, flag: str, column: str) -> str:
+        """Return the SQL of a column of flags, where none is false."""
+        found = self._read(flag, column, "BOOLEAN", "true or false", False)
+        return f"coalesce({found}, false)"
+
+    def time(self, flag: str, column: str) -> tuple[str, int]:
+        """Return the SQL of a column of times as whole numbers, and those in a second.
+
+        Of time stamps these are microseconds since 1970, in UTC where no zone is given.
+        """
+        value, kind = self._find(flag, column)
+        expected = "seconds since 1970, or time stamps such as 2026-01-31 18:30:00"
+        if kind.id == "varchar" and self._has_stamps(value):
+            found = f"epoch_us(TRY_CAST({value} AS TIMESTAMPTZ))"
+        elif kind.id.startswith(_TIMES):
+            found = f"epoch_us({value}::TIMESTAMPTZ)"
+        else:
+            return self._read(flag, column, "BIGINT", expected, True), 1
+        self._check(flag, column, found, expected, True)
+        return found, MICROSECONDS
+
+    def _has_stamps(self, value: str) -> bool:
+        """Return whether the first value of a column of texts is a time stamp."""
+        first = self.run(
+            f"SELECT TRY_CAST({value} AS TIMESTAMPTZ) IS NOT NULL FROM {self.name} "
+            f"WHERE {value} IS NOT NULL ORDER BY {identifier(ROW)} LIMIT 1"
+        )
+        return first == [(True,)]
+
+    def _find(self, flag: str, column: str) -> tuple[str, duckdb.DuckDBPyType]:
+        if column not in self.columns:
+            raise UserError(
+                f"--{flag}: {self._label} has no column {column!r}; "
+                f"{hint(column, self.columns)}"
+            )
+        return identifier(column), self._types[column]
+
+    def _read(
+        self, flag: str, column: str, target: str, expected: str, needed: bool
+    ) -> str:
+        """Return the SQL of a column as another type, after a look at its values."""
+        value, kind = self._find(flag, column)
+        try:
+            found = converted(value, kind, target, column)
+        except UserError:  # of a type that has no reading, such as a time as a number
+            found = f"NULL::{target}"
+        if target == "DOUBLE" and kind.id == "varchar":
+            found = (
+                f"CASE lower({value}) WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 "
+                f"ELSE {found} END"
+            )
+        self._check(flag, column, found, expected, needed)
+        return found
+
+    def _check(
+        self, flag: str, column: str, found: str, expected: str, needed: bool
+    ) -> None:
+        """Refuse values that have no reading, and missing ones if all are needed."""
+        value, row = identifier(column), identifier(ROW)
+        wrong = "true" if needed else f"{value} IS NOT NULL"
+        ((count, first, example),) = self.run(
+            f"SELECT count(*), min({row}), arg_min({value}::VARCHAR, {row}) "
+            f"FROM {self.name} WHERE ({found}) IS NULL AND {wrong}"
+        )
+        if not count:
+            return
+        shown = "no value" if example is None else repr(example)
+        raise UserError(
+            f"--{flag}: column {column!r} has {shown} in row {first:,} of {self._label}"
+            f" ({count:,} of {self._rows:,} rows are wrong); expected {expected}"
+        )
+
+
+def is_csv(path: Path) -> bool:
+    """Return whether a file is read as CSV, by the end of its name."""
+    return path.name.lower().removesuffix(".gz").endswith(CSV)
+
+
+def _files(paths: Sequence[str]) -> list[Path]:
+    """Return the files of paths and globs, which are of one kind."""
+    found = [
+        Path(x)
+        for path in paths
+        for x in sorted(glob.glob(str(Path(path).expanduser()))) or [path]
+    ]
+    kinds = {CSV if is_csv(x) else files.kind(x) for x in found}
+    for path in found:
+        if not path.is_file():
+            raise UserError(f"{path} is no file; expected a table, such as a CSV file")
+        if not (is_csv(path) or files.kind(path)):
+            known = ", ".join(CSV + files.PARQUET + files.JSON)
+            raise UserError(f"{path} is no table; expected one of {known}")
+    if len(kinds) != 1:
+        raise UserError(
+            f"{', '.join(map(str, found))}: files of different kinds; expected tables "
+            "of one kind"
+        )
+    return found
+
+
+def _source(found: Sequence[Path], nulls: Sequence[str]) -> str:
+    """Return the query of the rows of files, in their order."""
+    if is_csv(found[0]):
+        return " UNION ALL BY NAME ".join(_csv(path, nulls) for path in found)
+    paths = literals(map(str, found))
+    if files.kind(found[0]) in files.PARQUET:
+        return f"FROM read_parquet({paths}, union_by_name=true)"
+    return f"FROM read_json({paths}, union_by_name=true, sample_size=-1)"
+
+
+def _csv(path: Path, nulls: Sequence[str]) -> str:
+    """Return the query of a CSV file; nothing of its form is guessed but the delimiter.
+
+    DuckDB would take a file with one broken line for another form, and go on.
+    """
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+            first = file.readline()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    delimiter = max(_DELIMITERS, key=first.count)
+    names = next(csv.reader([first], delimiter=delimiter), [])
+    if not names or "" in names or len({x.lower() for x in names}) < len(names):
+        raise UserError(
+            f"the first line of {path} is {first.strip()!r:.200}; expected the names "
+            "of the columns, each once"
+        )
+    columns = ", ".join(f"{literal(x)}: 'VARCHAR'" for x in names)
+    return (
+        f"FROM read_csv({literal(str(path))}, auto_detect=false, header=true, "
+        f"delim={literal(delimiter)}, quote='\"', escape='\"', "
+        f"nullstr={literals(('', *nulls))}, columns={{{columns}}})"
+    )
