@@ -358,6 +358,37 @@ def test_evaluations_have_no_episode_that_began_before_the_first_day(
     assert f"2018-01-02: {left}; they are left out" in notice
 
 
+@pytest.mark.parametrize(
+    ("whole", "part", "told"), [(0, 1, True), (1, 37, True), (1, 1, False)]
+)
+def test_episodes_whose_first_rows_are_not_in_the_log_are_told(
+    tmp_path, whole, part, told
+):
+    """Old days may be deleted, or not in the input."""
+    first = {f"whole{i}": whole for i in range(30)} | {
+        f"part{i}": part for i in range(10)
+    }
+    found = [
+        row(start + k, 1.0, "a", mdp_id=name)
+        for name, start in first.items()
+        for k in range(3)
+    ]
+    shares = {"train_share": 0.0, "eval_share": 1.0}
+    summary, _ = logged.build(found, tmp_path, **shares)
+    text = "episodes for evaluation that do not begin with sequence_number"
+    expected = [f"{text} {whole}, as others do: 10;"] if told else []
+    notices = [x for x in summary.notices if "sequence_number" in x]
+    assert [x[: len(y)] for x, y in zip(notices, expected, strict=True)] == expected
+
+
+def test_episodes_that_begin_with_any_number_are_not_told(tmp_path):
+    found = [
+        row(1000 * i + k, 1.0, "a", mdp_id=f"u{i}") for i in range(30) for k in range(3)
+    ]
+    summary, _ = logged.build(found, tmp_path, train_share=0.0, eval_share=1.0)
+    assert not [x for x in summary.notices if "sequence_number" in x]
+
+
 def test_an_unknown_action_is_an_error_not_a_terminal_state(tmp_path):
     schema = Schema("discrete", ("a", "c"))
     with pytest.raises(UserError, match="1 row has an action that is none of a, c"):

@@ -15,12 +15,14 @@ from tfagents_batch.offline.features import specification, twin
 from tfagents_batch.offline.features.find import find
 from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.settings import FeatureSettings
+from tfagents_batch.offline.features.specification import Feature, Specification
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.scripts import collect
 from tfagents_batch.serving.decisions.observations import Reader
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.sources.table_settings import TableSettings
+from tfagents_batch.training.preprocessing import Preprocessing
 
 SMALL = {"network": {"hidden": [8]}, "batch_size": 16}
 
@@ -185,3 +187,13 @@ def test_an_agent_plays_in_the_environment_that_was_logged(tmp_path):
     assert agent.observation_space.shape == (4,)
     assert agent.predict(np.zeros([3, 4], np.float32))[0].shape == (3,)
     assert tfb.evaluate(run.logdir, episodes=2).mean_return > 0
+
+
+def test_a_run_notes_log_odds_that_an_old_specification_does_not_standardize():
+    kinds = {1: "PROBABILITY", 2: "CLIP_LOG", 3: "BINARY"}
+    features = {i: Feature(kind) for i, kind in kinds.items()}
+    (line,) = Preprocessing(Specification(features, version=1)).remarks()
+    assert "has version 1, which does not standardize the features 1, 2" in line
+    plain = Specification({3: features[3]}, version=1)
+    for other in Specification(features), plain, None:
+        assert not Preprocessing(other).remarks()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tfagents_batch.offline.reading.spark_rows import SparkRows
 
 ROW_GROUP = 65536  # rows
+_USUAL = 0.1  # of the episodes, with which a first sequence_number is usual
 Progress = Callable[[float, str], None]
 
 
@@ -200,7 +201,8 @@ class _Work:
         if self._longest is not None:
             kept += f" AND length <= {self._engine.dialect.number(self._longest)}"
         # One query, because each one has a cost of its own in Spark.
-        markers, unshared, parts, part_rows, long, last, *endings = self._row(f"""SELECT
+        judges = f"{kept} AND split = 'eval'"
+        markers, unshared, parts, part_rows, long, last, *others = self._row(f"""SELECT
           sum(markers),
           coalesce(sum(length) FILTER (WHERE split IS NULL AND NOT is_part), 0),
           count(*) FILTER (WHERE is_part),
@@ -210,8 +212,13 @@ class _Work:
           count(*) FILTER (WHERE {kept} AND NOT {UNFLAGGED}),
           count(*) FILTER (WHERE {kept} AND {UNFLAGGED} AND ending = 'terminal'),
           count(*) FILTER (WHERE {kept} AND {UNFLAGGED} AND ending = 'open'
-            AND continues)
+            AND continues),
+          count(first), count(*) FILTER (WHERE first = 0),
+          count(*) FILTER (WHERE first = 1),
+          count(*) FILTER (WHERE {judges} AND first > 0),
+          count(*) FILTER (WHERE {judges} AND first > 1)
           FROM {EPISODES}""")
+        endings, beginnings = others[:3], others[3:]
         dropped = {
             "duplicates": self._duplicates,
             "end markers": markers,
@@ -223,6 +230,7 @@ class _Work:
         late = self._read - sum(dropped.values()) - samples
         dropped["after time_window_limit"] = late
         found = [*self._rows.notices, *self._notices, *self._about_endings(*endings)]
+        found += self._about_beginnings(*beginnings)
         if parts:
             found.append(
                 f"episodes for evaluation that began before start_ds "
@@ -250,6 +258,23 @@ class _Work:
             yield (
                 f"episodes that go on after end_ds {self.config.end_ds}: {later:,}; "
                 "the last row of each is dropped, because its next one is not read"
+            )
+
+    def _about_beginnings(
+        self, episodes: int, zeros: int, ones: int, after_0: int, after_1: int
+    ) -> Iterator[str]:
+        """Yield a notice on episodes whose first rows are not in the input.
+
+        Numbers may also be times, or begin anywhere; then few episodes begin with 0 or
+        1, and nothing can be said.
+        """
+        usual, later = (0, after_0) if zeros >= ones else (1, after_1)
+        if later and max(zeros, ones) >= _USUAL * episodes:
+            yield (
+                "episodes for evaluation that do not begin with sequence_number "
+                f"{usual}, as others do: {later:,}; their values would be those of "
+                "parts. Pass the rows of earlier days too, and --start_ds; if these "
+                "are gone, leave the episodes out of the input"
             )
 
     def facts(self, summary: Summary) -> dict[str, Any]:

@@ -105,6 +105,7 @@ class Experiment:
             )
             self.remarks = [] if network is not None else remarks(self.spec)
             self.remarks += large_minibatch(config, self.spec)
+            self.remarks += self.preprocessing.remarks()
             own = network is not None
             self.placement, self.cache_off = prepare_devices(
                 config,

@@ -54,6 +54,24 @@ class Preprocessing(NamedTuple):
         layer = functools.partial(FeatureNormalizer, self.specification, self.ids)
         return Player(algorithm, layer)
 
+    def remarks(self) -> list[str]:
+        """Return a note of numbers that an old specification leaves large."""
+        if self.specification is None:
+            return []
+        version, known = self.specification.version, specification.STANDARDIZED
+        large = set(known[specification.VERSION]) - set(known[version])
+        found = self.specification.features.items()
+        ids = [str(i) for i, x in found if x.feature_type in large]
+        if not ids:
+            return []
+        shown = ", ".join(ids[:5]) + ", ..." * (len(ids) > 5)
+        return [
+            f"note: the specification of features has version {version}, which does "
+            f"not standardize the features {shown}: their log odds and "
+            "logarithms can be as large as 11.5, from which networks learn badly; "
+            "write it again with tfagents-batch features"
+        ]
+
     def facts(self) -> dict[str, Any]:
         """Return entries of run.json."""
         if self.specification is None:

@@ -91,6 +91,15 @@ def test_networks_see_standardized_numbers_of_any_normalization():
     np.testing.assert_allclose(inputs.std(0), [1, 1, 1, 1, 0], atol=1e-4)
 
 
+def test_networks_see_standardized_log_odds_of_which_few_are_of_an_exact_zero():
+    """Log odds of 5 % exact zeros have a root mean square of 2.6, others are near 0."""
+    raw = np.random.default_rng(0).normal(0, 0.1, [1000, 1])
+    raw[:50] = -11.5
+    inputs = fitting.inputs(np.nan_to_num, raw)(raw)
+    assert np.abs(inputs).max() < 5
+    np.testing.assert_allclose(inputs.std(0), 1, atol=1e-4)
+
+
 def test_a_policy_against_itself_is_worth_the_same(log):
     result = judged(log, candidate(log, 0.6), TABULAR)
     for name, each in result.estimates.items():

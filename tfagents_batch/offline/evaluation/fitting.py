@@ -18,7 +18,8 @@ from tfagents_batch.offline.sql import literal
 from tfagents_batch.offline.table_reader import TRAIN, Columns, Partition
 
 _ERRORS = 200_000  # rows whose errors are measured, at most
-_LARGE = 3.0  # root mean square of a column that is standardized
+# Root mean square of a column that is standardized; normalized ones have at most 1.
+_LARGE = 1.5
 
 Normalize = Callable[[np.ndarray], np.ndarray]
 
