@@ -434,3 +434,16 @@ def test_memory_of_a_check_is_limited(tmp_path):
     with open_rows(path, memory="64MB", threads=1) as found:
         assert not validate(found).errors
     assert pyarrow.parquet.read_metadata(path).num_rows == 20_000
+
+
+def test_episodes_and_actions_in_two_forms_are_a_warning(tmp_path):
+    rows = [*made.episode(2, "7"), *made.episode(2, "7.0"), *made.episode(2, "8.0")]
+    rows += made.episode(1, "-9.00") + made.episode(1, "-9") + made.episode(1, "v1.0")
+    report = check(rows + made.episode(1, "v1"))
+    (finding,) = report.warnings
+    assert (finding.rule, finding.count) == ("two_forms", 2)
+    assert [each.value for each in finding.examples] == ["-9.00", "7.0"]
+    for k, row in enumerate(rows := made.episode(3)):
+        row |= {"action": ["1", "1.0", "2.0"][k], "possible_actions": None}
+    assert found(rows)["two_forms"] == (WARNING, 1)
+    assert "two_forms" not in found(made.episode(3))

@@ -17,6 +17,7 @@ WARNINGS = (
     *("missing_propensity", "small_propensity", "marker_reward", "reward_of_metrics"),
     *("day_backwards", "clock_backwards", "sequence_gap", "no_terminal"),
     *("rare_feature", "common_action", "smaller_schema", "duplicate_key"),
+    "two_forms",
 )
 # Values without which a row means nothing; those of a state are optional in an end
 # marker, and ``action`` is empty there.

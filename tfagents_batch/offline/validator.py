@@ -7,6 +7,7 @@ for the rules of single rows, one for their order, and one for the names that oc
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from collections.abc import Mapping, Sequence
 
@@ -40,6 +41,7 @@ _EXPECTED = {
     "VARCHAR[]": "a list of names, which are text or whole numbers",
     f"{FEATURES}[]": 'a list of maps, such as [{"0": 1.5}]',
 }
+_WHOLE_FLOAT = r"-?[0-9]+\.0+"
 Duplicates = typing.Literal["error", "first", "last"]
 
 
@@ -87,7 +89,7 @@ def validate(
     count, found = _single(rows, schema, options)
     found += _unknown_columns(rows)
     if count:
-        found += _order(rows, options) + _names(rows, options)
+        found += _order(rows, options) + _names(rows, options) + _two_forms(rows)
     else:
         text = "there are no rows; expected at least one"
         found.append(Finding("empty", ERROR, 1, text))
@@ -259,6 +261,38 @@ def _names(rows: Rows, options: Options) -> list[Finding]:
     text = f"more than {options.common_action:.1%} of the rows have one action"
     add("common_action", WARNING, most, text)
     return found
+
+
+def _two_forms(rows: Rows) -> list[Finding]:
+    """Return a finding if a name is there as a whole number and as a float: 7, 7.0."""
+    is_float = re.compile(_WHOLE_FLOAT)
+    actions = {str(x.name) for x in rows.contents if x.kind.endswith("action")}
+    names = {
+        name
+        for name in actions
+        if is_float.fullmatch(name) and name.partition(".")[0] in actions
+    }
+    candidates = (
+        f"(SELECT DISTINCT mdp_id AS name FROM {rows.view} WHERE contains(mdp_id, '.0')"
+        f" AND regexp_full_match(mdp_id, {literal(_WHOLE_FLOAT)}))"
+    )
+    if rows.fetch(f"SELECT 1 FROM {candidates} LIMIT 1"):  # the rest costs more
+        known = f"SELECT mdp_id FROM {rows.view}"
+        names |= {
+            name
+            for (name,) in rows.fetch(
+                f"SELECT name FROM {candidates} WHERE split_part(name, '.', 1) IN "
+                f"({known})"
+            )
+        }
+    if not names:
+        return []
+    text = (
+        "a name of an episode or an action occurs as a whole number too, such as 7.0 "
+        "and 7; they count as different: write each in one form"
+    )
+    some = tuple(Example(None, None, name) for name in sorted(names)[:_EXAMPLES])
+    return [Finding("two_forms", WARNING, len(names), text, some)]
 
 
 def final_names(rows: Rows | SparkRows) -> list[Finding]:
