@@ -36,8 +36,9 @@ def notices(
       has: whether any row of the files has a value in a column.
 
     Raises:
-      UserError: if some lack a flag that others have, or rows of JSON: their episodes
-        would end in another way.
+      UserError: if some lack a flag of ends that others have, or rows of JSON: their
+        episodes would end in another way. Or if some have lists of numbers without the
+        flags of presence that others have.
     """
     tables = [path for path in paths if files.kind(path) in files.PARQUET]
     columns = {path: _columns(path) for path in tables}
