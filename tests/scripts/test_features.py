@@ -109,8 +109,8 @@ def test_commands_on_rows_do_not_import_tensorflow(path, tmp_path):
     ("name", "odd", "shown"),
     [
         ("rows.parquet", {"0": "0,5", "3": "7"}, "0,5"),
-        ("rows.jsonl", {"0": "0,5", "3": "7"}, "0=NULL"),
-        ("rows.jsonl", {"0": None, "3": "7"}, "0=NULL"),
+        ("rows.jsonl", {"0": "0,5", "3": "7"}, '"0":"0,5"'),
+        ("rows.jsonl", {"0": None, "3": "7"}, '"0":null'),
         ("rows.jsonl", {"age": 1.0}, "age"),
         ("rows.jsonl", "none", "none"),
     ],

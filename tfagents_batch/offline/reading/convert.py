@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from tfagents_batch.offline.reading.tables import MICROSECONDS, ROW, Table
 from tfagents_batch.offline.schema import is_integer
 from tfagents_batch.offline.sql import enumeration, identifier, literal
 
-ROWS = "rows.parquet"
+ROWS, SUMMARY = "rows.parquet", "_convert.json"
 _LEAST = 20  # values of a feature, below which its type cannot be found
 
 
@@ -60,7 +61,7 @@ def convert(
       SaveError: if the output cannot be written.
     """
     settings, output = _checked(settings, known), Path(output).expanduser()
-    publish.check_only(output, {ROWS}, "convert")
+    _check_output(output)
     files.check_outside(output, map(Path, (*data, *settings.rewards)))
     folder = Scratch()
     try:
@@ -78,13 +79,23 @@ def convert(
                     settings,
                     notices,
                 )
-            with publish.folder(output) as staged, publish.saving(output):
+            with (
+                publish.folder(output, _check_output) as staged,
+                publish.saving(output),
+            ):
                 target = literal(str(staged / ROWS))
                 table.run(f"COPY ({_rows(settings)}) TO {target} (FORMAT parquet)")
                 ((count,),) = table.run(f"SELECT count(*) FROM {target}")
+                summary = {"rows": count, "notices": notices}
+                (staged / SUMMARY).write_text(json.dumps(summary, indent=2))
     finally:
         folder.close()
     return Converted(count, columns, tuple(notices))
+
+
+def _check_output(folder: Path) -> None:
+    """Refuse to replace anything but the output of ``convert``."""
+    publish.check_only(folder, {ROWS, SUMMARY}, "convert", SUMMARY)
 
 
 def _checked(settings: TableSettings, known: Sequence[Column]) -> TableSettings:
