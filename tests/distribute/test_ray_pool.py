@@ -111,6 +111,7 @@ with ray_session.session(None, 1) as ray:
 """
 
 
+@pytest.mark.slow
 def test_nothing_of_a_local_ray_outlives_a_killed_learner(folder):
     command = [sys.executable, "-c", STARTED]
     env = os.environ | {"TMPDIR": folder}

@@ -45,6 +45,7 @@ def policy_of(env="CartPole-v1"):
         return create_algorithm(config, made.spec).policy
 
 
+@pytest.mark.slow
 def test_partitions_change_nothing_and_equal_episodes_alone(spark, tmp_path):
     policy, found = policy_of(), []
     for partitions in (1, 2):
@@ -101,6 +102,7 @@ def test_a_master_that_does_not_answer_is_refused_at_once():
         spark_workers.check_master(f"spark://127.0.0.1:{port}")
 
 
+@pytest.mark.slow
 def test_the_python_of_sparks_workers_is_not_left_in_the_environment(monkeypatch):
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     config = RunConfig(algorithm="reinforce", num_envs=1, num_workers=0)

@@ -40,13 +40,8 @@ def parquet(folder, name):
     return path, column, expected
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == "float ids" else pytest.mark.slow)
-        for name in COLUMNS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COLUMNS)
 def test_an_odd_column_is_in_spark_what_it_is_in_duckdb(name, spark, tmp_path):
     path, column, expected = parquet(tmp_path, name)
     assert read(spark, path, column) == expected

@@ -70,6 +70,7 @@ def test_two_golden_cases_hold_in_spark(spark, tmp_path):
         test_timeline.test_gamma_may_count_time(tmp_path / "2")
 
 
+@pytest.mark.slow
 def test_temporary_files_of_java_lie_in_the_folder_that_is_removed(spark):
     java = spark.sparkContext._jvm.java.lang.System
     folder = pathlib.Path(spark.conf.get("spark.local.dir"))
@@ -80,6 +81,7 @@ def test_temporary_files_of_java_lie_in_the_folder_that_is_removed(spark):
     assert not list(pathlib.Path("/tmp").glob(f"hsperfdata_*/{process}"))
 
 
+@pytest.mark.slow
 def test_a_dataframe_gives_the_weights_of_its_parquet_files(spark, tmp_path):
     rows = timelines.walks(200)
     with reader.open_rows(rows) as opened:
@@ -102,6 +104,7 @@ def test_a_dataframe_gives_the_weights_of_its_parquet_files(spark, tmp_path):
     assert not list((tmp_path / "table").glob(".rows*"))
 
 
+@pytest.mark.slow
 def test_a_folder_of_a_partition_gives_the_ds_of_its_rows(spark, tmp_path):
     for name in ("ds=2026-01-05", "others"):
         with reader.open_rows(timelines.walks(2)) as opened:
