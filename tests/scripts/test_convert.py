@@ -44,6 +44,14 @@ def test_a_later_table_gets_the_numbers_of_the_file(flags, tmp_path, capsys):
     assert written[0].read_bytes() == written[1].read_bytes()
 
 
+def test_rows_that_no_conversion_wrote_stay(flags, tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/rows.parquet").write_text("mine")
+    with pytest.raises(UserError, match=r"rows has rows.parquet, which no convert"):
+        convert.main([*flags, *FEATURES])
+    assert (tmp_path / "rows/rows.parquet").read_text() == "mine"
+
+
 def test_a_file_without_names_is_refused(flags, tmp_path):
     content = {"version": 2, "features": {"0": {"feature_type": "BINARY"}}}
     (tmp_path / "others.json").write_text(json.dumps(content))
