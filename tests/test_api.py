@@ -578,7 +578,7 @@ def test_an_agent_is_loaded_without_its_environment(tmp_path):
     run = Run(str(folder), 100, {}, True)
     agent = run.load()
     assert agent.predict(np.zeros(4, np.float32))[0] in (0, 1)
-    with pytest.raises(UserError, match=r"pass env \(or wrappers\)"):
+    with pytest.raises(UserError, match=r"pass env, wrappers or env_kwargs"):
         agent.make_env()
     with pytest.raises(UserError, match=r"pass env \(flag --env\)"):
         run.evaluate(2)

@@ -124,9 +124,10 @@ def test_services_are_built_from_an_image_and_reached_from_this_machine_only():
         assert all(x.startswith("127.0.0.1:") for x in service.get("ports", ()))
 
 
-def test_the_token_comes_from_the_environment():
+def test_the_tokens_come_from_the_environment():
     service = COMPOSE["services"]["serve"]
-    assert service["environment"] == ["TFAGENTS_BATCH_TOKEN"]
+    names = ["TFAGENTS_BATCH_TOKEN", "TFAGENTS_BATCH_ADMIN_TOKEN"]
+    assert service["environment"] == names
     assert not [x for x in service["command"] if "token" in x]
 
 

@@ -1,6 +1,5 @@
 """Damage of a table is noticed when the table is opened."""
 
-import json
 import os
 
 import pyarrow
@@ -24,18 +23,9 @@ def part_of(folder):
     return part
 
 
-def change_manifest(folder, without=(), **changes):
-    """Change a manifest and its own hash, as somebody does who means to."""
-    path = folder / manifest.NAME
-    known = json.loads(path.read_text()) | changes
-    for name in (*without, "manifest_sha256"):
-        known.pop(name, None)
-    path.write_text(json.dumps(known))
-
-
 def as_earlier_versions_wrote(folder):
     (part,) = manifest.read(folder)["parts"]
-    change_manifest(folder, parts=[{k: part[k] for k in ("name", "bytes")}])
+    timelines.change_manifest(folder, parts=[{k: part[k] for k in ("name", "bytes")}])
 
 
 def refused(folder, text):
@@ -84,7 +74,7 @@ def test_a_part_with_fewer_rows_is_noticed(folder):
     known = manifest.read(folder)
     name, size = path.name, path.stat().st_size
     refused(folder, "expected a file of")
-    change_manifest(folder, parts=[{"name": name, "bytes": size}])
+    timelines.change_manifest(folder, parts=[{"name": name, "bytes": size}])
     refused(folder, f"has 10 rows; expected {known['rows']}")
 
 
@@ -95,7 +85,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(folder, name):
     path = part_of(folder)
     size = path.stat().st_size
     (folder.parent / "part-0.parquet").write_bytes(path.read_bytes())
-    change_manifest(folder, parts=[{"name": name, "bytes": size}])
+    timelines.change_manifest(folder, parts=[{"name": name, "bytes": size}])
     refused(folder, "_manifest.json is damaged, or was changed")
 
 
@@ -110,7 +100,7 @@ def test_a_pipe_is_refused(folder, name):
 @pytest.mark.parametrize("name", ["rows", "parts", "schema", "config"])
 @pytest.mark.parametrize("value", [None, "text", [3]])
 def test_a_manifest_of_another_form_is_refused(folder, name, value):
-    change_manifest(folder, **{name: value})
+    timelines.change_manifest(folder, **{name: value})
     refused(folder, "_manifest.json is damaged, or was changed")
 
 
@@ -119,7 +109,7 @@ def test_a_table_of_an_earlier_version_is_read_and_its_rows_are_counted(folder):
     as_earlier_versions_wrote(folder)
     found = table_reader.partition(folder)
     assert table_reader.read(found)["reward"].tolist() == before["reward"].tolist()
-    change_manifest(folder, rows=found.rows + 1)
+    timelines.change_manifest(folder, rows=found.rows + 1)
     refused(folder, f"has {found.rows} rows; expected {found.rows + 1}")
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import pathlib
 import time
 
 import gymnasium as gym
@@ -199,12 +200,14 @@ def test_a_preset_of_rows_names_the_algorithm_and_its_settings(data, tmp_path):
 
 def set_splits(data, splits):
     """Give each row group of a table, of 100 rows, a split."""
-    (path,) = table_reader.partition(data).files
+    path = pathlib.Path(*table_reader.partition(data).files)
     rows = parquet.read_table(path)
     column = np.repeat(splits, 100)[: len(rows)]
     place = rows.column_names.index("split")
     rows = rows.set_column(place, "split", pyarrow.array(column))
     parquet.write_table(rows, path, row_group_size=100)
+    part = {"name": path.name, "bytes": path.stat().st_size}
+    timelines.change_manifest(path.parent, parts=[part])
 
 
 @pytest.mark.parametrize("stream", [False, True])

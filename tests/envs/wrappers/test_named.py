@@ -317,7 +317,7 @@ def test_a_wrapper_of_a_module_is_only_imported_when_it_is_passed_again(
         tfb.train(resume=run.logdir, steps=200, wrappers=[], **env)
     agent = tfb.load(run.logdir, **env)
     assert agent.observation_space.shape == (192,)
-    with pytest.raises(UserError, match=r"pass env \(or wrappers\)"):
+    with pytest.raises(UserError, match=r"pass env, wrappers or env_kwargs"):
         agent.make_env()
     assert "mine_once" not in sys.modules
     assert len(tfb.evaluate(run.logdir, 2, wrappers=listed, **env).returns) == 2
