@@ -107,6 +107,7 @@ def evaluation(
         ({"fqe": 2.0}, {}, "cannot tell", "WSDR gives 1.2 and FQE 2"),
         ({"value": 0.6, "fqe": 0.3}, {}, "do not deploy", "0.600 times"),
         ({"mean_weight": 0.5}, {}, "cannot tell", "if propensities are right"),
+        ({"mean_weight": 1 + 1e-6, "mean_weight_error": 1e-8}, {}, "deploy", "1.200"),
         ({"surprise": 0.2}, {}, "cannot tell", "not those of the logging policy"),
         ({"outside": 0.5}, {}, "cannot tell", "beyond what the rewards"),
         ({"fit_bias": 0.2}, {}, "cannot tell", "FQE is off by -0.2"),
