@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from typing import Any
 
 _STORAGE = errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO
@@ -33,6 +35,20 @@ def no_folder(folder: os.PathLike | str, error: OSError, flag: str) -> Exception
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return UserError(f"{text}; pass a {flag} that is a writable folder")
     return SaveError(f"{text}; make room, or pass a {flag} that is a writable folder")
+
+
+@contextlib.contextmanager
+def saving(path: os.PathLike | str) -> Iterator[None]:
+    """Turn an OSError into a SaveError that names the path and says what to do."""
+    try:
+        yield
+    except SaveError:
+        raise
+    except OSError as error:
+        raise SaveError(
+            f"{path} cannot be written: {error.strerror or first_line(error)}; make "
+            "room on the disk, or choose a folder on another one"
+        ) from error
 
 
 def first_line(error: BaseException) -> str:

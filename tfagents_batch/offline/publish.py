@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from tfagents_batch.errors import SaveError, UserError, first_line
+from tfagents_batch.errors import UserError, saving
 
 _HERE, _SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _NEW, _OLD = ".tmp", ".old"
@@ -159,18 +159,6 @@ def replace(staged: Path, target: Path) -> None:
         staged.rename(target)
         old.rename(staged)
         _unlock(lock)
-
-
-@contextlib.contextmanager
-def saving(path: Path) -> Iterator[None]:
-    """Turn an OSError into a SaveError that names the path."""
-    try:
-        yield
-    except SaveError:
-        raise
-    except OSError as error:
-        text = error.strerror or first_line(error)
-        raise SaveError(f"{path} cannot be written: {text}") from error
 
 
 def _is_regular(path: Path) -> bool:

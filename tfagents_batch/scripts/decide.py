@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tfagents_batch import config
 from tfagents_batch.config import option
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, saving
 from tfagents_batch.offline import publish
 from tfagents_batch.offline.evaluation import rules as gate
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
@@ -92,7 +92,7 @@ def _remove_earlier(folder: Path) -> None:
       SaveError: if the files cannot be removed.
     """
     _check_output(folder)
-    with publish.saving(folder):
+    with saving(folder):
         for name in (_PAGE, _VERDICT):  # the one that says whose they are is last
             (folder / name).unlink(missing_ok=True)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tfagents_batch.config import option
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, saving
 from tfagents_batch.offline import publish, schema
 from tfagents_batch.offline.reading import files
 from tfagents_batch.serving.description import TIME_DIGITS
@@ -147,7 +147,7 @@ def join(
             rows, "feedback", " OR ".join(f"{name} IS NULL" for name in _NEEDED)
         )
         run(_matched(config, until))
-        with publish.saving(output):
+        with saving(output):
             rows.write(_joined(mode, config), staged / ROWS)
         rows.check_unchanged()
         summary = _summary(rows, damaged)

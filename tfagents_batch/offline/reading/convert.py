@@ -10,7 +10,7 @@ from typing import NamedTuple
 import duckdb
 
 from tfagents_batch import config
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, saving
 from tfagents_batch.offline import publish
 from tfagents_batch.offline.engines.scratch import Scratch
 from tfagents_batch.offline.reading import files
@@ -81,7 +81,7 @@ def convert(
                 )
             with (
                 publish.folder(output, _check_output) as staged,
-                publish.saving(output),
+                saving(output),
             ):
                 target = literal(str(staged / ROWS))
                 table.run(f"COPY ({_rows(settings)}) TO {target} (FORMAT parquet)")

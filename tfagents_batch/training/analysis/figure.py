@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, saving
 from tfagents_batch.training.run_folder import files
 
 
@@ -60,7 +60,7 @@ def panels(
 def _write(path: Path, data: bytes) -> None:
     """Write a file as a whole; a device, such as /dev/stdout, is written to."""
     if path.exists() and not path.is_file():
-        with files.saving(path):
+        with saving(path):
             path.write_bytes(data)
     else:
         files.write_atomic(Path(os.path.realpath(path)), data)

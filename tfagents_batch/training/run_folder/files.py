@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.errors import UserError, saving
 
 MOST = 1 << 24  # bytes of a small file, such as a config or a manifest
 _REPLACE = "expected a regular file; replace or delete it"
@@ -218,15 +218,3 @@ def self_hash(manifest: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a manifest without its entry ``sha256``."""
     content = {key: value for key, value in manifest.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-@contextlib.contextmanager
-def saving(path: Path) -> Iterator[None]:
-    """Turn an OSError into a SaveError that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise SaveError(
-            f"{path} cannot be written: {error.strerror}; make room on the disk, or "
-            "choose a folder on another one"
-        ) from error

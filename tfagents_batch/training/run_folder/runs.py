@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tfagents_batch.errors import UserError, no_folder
+from tfagents_batch.errors import UserError, no_folder, saving
 from tfagents_batch.training.run_folder import files
 
 try:
@@ -93,7 +93,7 @@ def create(
     try:
         files.write_atomic(folder / "run.json", json.dumps(known, indent=2) + "\n")
         files.write_atomic(folder / "config.json", config_text)
-        with files.saving(folder):
+        with saving(folder):
             files.sync(root)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
