@@ -714,8 +714,7 @@ def _resume(
         )
     if "env_options" not in options:
         config_file.require_variables(user, saved)
-    given = options.get("pool"), options.get("pool_options")
-    config_file.require_address(saved, *given)
+    config_file.require_address(saved, options)
     if isinstance(env, str):
         if not EnvRecipe(env).same_as(saved.env):
             raise UserError(

@@ -111,8 +111,7 @@ def require(named: Named, given: Mapping[str, Any]) -> None:
                 f"code and is only imported when you pass it again: pass {name}={flag}"
             )
     config_file.require_arguments(saved.recipe(env), given.get("env_kwargs"))
-    pool = given.get("pool"), given.get("pool_options")
-    config_file.require_address(saved, *pool)
+    config_file.require_address(saved, given)
 
 
 def _of_arguments(path: Path, data: dict, algorithm: str | type | None) -> Named:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfagents_batch import config, sources
@@ -160,17 +160,24 @@ def require_arguments(recipe: EnvRecipe, env_kwargs: Any) -> None:
         )
 
 
-def require_address(saved: RunConfig, pool: Any, pool_options: Any) -> None:
-    """Require the address of a cluster again: it sends pickles, which run code."""
+def require_address(saved: RunConfig, given: Mapping[str, Any]) -> None:
+    """Require the address of a cluster again: it sends pickles, which run code.
+
+    Args:
+      saved: config that was read.
+      given: options of the user.
+    """
     texts = {k: v for k, v in saved.pool_options.items() if isinstance(v, str)}
     texts.pop("scheduling", None)
-    used = saved.pool if pool is None else pool
-    if texts and pool_options is None and isinstance(used, str) and used != "none":
-        given = json.dumps(saved.pool_options)
+    used = given.get("pool") or saved.pool
+    if given.get("pool_options") is not None or not isinstance(used, str):
+        return
+    if texts and used != "none":
+        again = json.dumps(saved.pool_options)
         raise UserError(
             f"pool_options of the saved settings have {json.dumps(texts)}, which is "
             "only connected to when you pass it again: pass pool_options (flag "
-            f"--pool_options={shlex.quote(given)}), or pool='none' to collect here"
+            f"--pool_options={shlex.quote(again)}), or pool='none' to collect here"
         )
 
 
