@@ -1,35 +1,38 @@
 """Several seeds: one run says little about an algorithm.
 
-All seeds train in one compiled program, because the environment is written in
-TensorFlow. Prints the mean of the seeds and its 95 % confidence interval. Run:
-python examples/several_seeds.py
+Starts one ``train`` command for each seed, and prints the return of every seed, their
+mean and its 95 % confidence interval. Run: python examples/several_seeds.py
 """
+
+import json
+import pathlib
+import subprocess
 
 import numpy as np
 
-import tfagents_batch as tfb
-
+SEEDS = (1, 2, 3, 4, 5)
 T_95 = 2.776  # quantile of Student's t for 5 seeds, so 4 degrees of freedom
 
 
-def interval(values):
-    """Return the mean and half of the width of its 95 % confidence interval."""
-    values = np.asarray(values, float)
-    return values.mean(), T_95 * values.std(ddof=1) / np.sqrt(len(values))
+def train(seed, rate):
+    """Train in a process of its own; return the mean return at the end."""
+    command = ["tfagents-batch", "train", "--env=tf/CartPole-v1", "--quiet"]
+    command += ["--steps=50000", "--eval_every=0", f"--seed={seed}"]
+    command += [f"--algorithm.learning_rate={rate}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    folder = pathlib.Path(done.stdout.splitlines()[-1])
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [x["episode/return_mean"] for x in lines if "episode/return_mean" in x][-1]
+
+
+def row(first, cells):
+    return f"{first:>13}" + "".join(f"{cell:>8}" for cell in cells)
 
 
 if __name__ == "__main__":
-    found = {}
+    print(row("learning rate", [f"seed {seed}" for seed in SEEDS]), " mean")
     for rate in (3e-4, 3e-3):
-        runs = tfb.train_seeds(
-            "ppo",
-            env="tf/CartPole-v1",
-            seeds=5,
-            steps=50_000,
-            eval_every=0,
-            settings={"learning_rate": rate},
-        )
-        found[rate] = [run.metrics["episode/return_mean"] for run in runs]
-    for rate, returns in found.items():
-        mean, half = interval(returns)
-        print(f"learning rate {rate}: {mean:.0f} +- {half:.0f}  {np.round(returns)}")
+        returns = np.array([train(seed, rate) for seed in SEEDS])
+        half = T_95 * returns.std(ddof=1) / np.sqrt(len(SEEDS))
+        cells = [f"{value:.0f}" for value in returns]
+        print(row(rate, cells), f" {returns.mean():.0f} +- {half:.0f}", flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import gymnasium
@@ -24,8 +23,6 @@ from tfagents_batch.metrics import Interval
 from tfagents_batch.nn import networks
 from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.seeds import experiment as several
-from tfagents_batch.training.seeds.experiment import SeedsExperiment
 
 LIMIT = 4  # steps of an episode
 VECTOR = gs.Box(-1, 1, (3,))
@@ -125,9 +122,7 @@ def options(cell):
             network=networks.Config(hidden=(8,), core=CORES[level(cell, "core")]),
         ),
     }
-    if level(cell, "backend") != "in the graph" and level(cell, "seeds") == "several":
-        del chosen["compile"]  # otherwise its own refusal might come first
-    elif level(cell, "backend") != "in the graph":
+    if level(cell, "backend") != "in the graph":
         chosen["num_workers"] = int(level(cell, "backend") != "in process")
     if level(cell, "source") == "episodes":
         del chosen["rollout.length"]
@@ -159,8 +154,8 @@ def trained_parameters():
     first = capabilities.cells(1)
     quick = first[2:4]
     for cell in dict.fromkeys(first + capabilities.cells(2)):
-        # Quick tests of others: several seeds in tests/training/seeds, bfloat16 and
-        # overlap in tests/test_api.py, observations in tests/nn/test_networks.py.
+        # Quick tests of others: bfloat16 and overlap in tests/test_api.py, observations
+        # in tests/nn/test_networks.py.
         yield parameter(cell, names=cell, slow=cell not in quick)
 
 
@@ -168,7 +163,6 @@ def trained_parameters():
 @pytest.mark.parametrize("cell", list(trained_parameters()))
 def test_every_combination_trains(cell):
     keras.utils.set_random_seed(0)
-    train = _several if level(cell, "seeds") == "several" else _one
     before, after, metrics = train(cell)
     assert "loss/total" in metrics
     for name, values in (metrics | after).items():
@@ -180,7 +174,7 @@ def test_every_combination_trains(cell):
     assert any(np.any(before[name] != after[name]) for name in kernels)
 
 
-def _one(cell):
+def train(cell):
     config = with_options(RunConfig(env="spaces"), options(cell))
     with Experiment(config, config.recipe(environment(cell))) as experiment:
         experiment.start(0)
@@ -200,16 +194,6 @@ def _one(cell):
     return before, after, numbers
 
 
-def _several(cell):
-    config = with_options(RunConfig(env="spaces"), options(cell))
-    several = SeedsExperiment(config, [0, 1], config.recipe(environment(cell)))
-    before = _values(several.algorithm.named_variables())
-    _, metrics, _ = several.population([2**62] * 2, rounds=2)
-    found = {name: values[:2] for name, values in metrics.items()}
-    several.population.variables(0)
-    return before, _values(several.algorithm.named_variables()), found
-
-
 def _values(named):
     return {name: np.array(values.numpy()) for name, values in named.items()}
 
@@ -224,39 +208,8 @@ def refused_parameters():
 @pytest.mark.usefixtures("on_backend")
 @pytest.mark.parametrize(("cell", "refusal"), list(refused_parameters()))
 def test_refused_combinations_raise_a_user_error(cell, refusal, tmp_path):
-    chosen = options(cell)
-    train = tfb.train
-    if level(cell, "seeds") == "several":
-        train, chosen["seeds"] = tfb.train_seeds, 2
     with pytest.raises(UserError, match=refusal.error):
-        train(env=environment(cell), logdir=tmp_path, **chosen)
-
-
-OTHERS = {
-    "overlap": True,
-    "compile": "update",
-    "precision": "mixed_bfloat16",
-    "num_workers": 1,
-    "envs_per_worker": 1,
-    "stop_at_return": 1.0,
-    "log_video_every": 1,
-    "track": "wandb",
-    "log_info": ["x"],
-}
-
-
-@pytest.mark.parametrize("name", [*several.REQUIRED, "episodes", "wait_for"])
-def test_several_seeds_refuse_the_settings_of_the_page(name):
-    if name in OTHERS:
-        config, text = dataclasses.replace(RunConfig(), **{name: OTHERS[name]}), name
-    else:
-        config, text = (
-            with_options(RunConfig(), {"rollout": {name: 2}}),
-            f"rollout.{name}",
-        )
-    with pytest.raises(UserError, match=rf"{text}.* several seeds"):
-        several._check_config(config, [0, 1])
-    assert f"--{text}`" in capabilities.PAGE.read_text()
+        tfb.train(env=environment(cell), logdir=tmp_path, **options(cell))
 
 
 @pytest.mark.parametrize("size", [1, 2])

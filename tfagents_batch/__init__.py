@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         load,
         train,
         train_offline,
-        train_seeds,
         visualize,
     )
     from tfagents_batch.distribute.agents import DistributedAgents
@@ -48,7 +47,6 @@ _HOMES = {
     "Run": "tfagents_batch.api",
     "Agent": "tfagents_batch.agent",
     "train": "tfagents_batch.api",
-    "train_seeds": "tfagents_batch.api",
     "train_offline": "tfagents_batch.api",
     "evaluate": "tfagents_batch.api",
     "evaluate_offline": "tfagents_batch.serving.evaluating",
@@ -89,7 +87,6 @@ __all__ = [
     "make_env",
     "train",
     "train_offline",
-    "train_seeds",
     "visualize",
 ]
 

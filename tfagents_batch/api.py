@@ -20,7 +20,6 @@ from tfagents_batch.distribute import pools
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.recipe import EnvRecipe
-from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Experience
@@ -53,7 +52,6 @@ from tfagents_batch.training.options import (
 )
 from tfagents_batch.training.run_folder import checkpoint as checkpoints
 from tfagents_batch.training.run_folder import config_file, files, runs
-from tfagents_batch.training.seeds import run_seeds
 from tfagents_batch.training.video import film as filming
 
 _LOG = logging.getLogger("tfagents_batch")
@@ -74,12 +72,6 @@ _OF_ROWS = {
         "with --epsilon of tfagents-batch collect",
     ),
 }
-# Arguments of ``train`` that ``train_seeds`` does not take.
-OF_ONE_SEED = (
-    *("network", "eval_env", "resume", "profile", "source", "pool"),
-    *("pool_workers", "pool_options"),
-    *("init_from", "init_checkpoint"),
-)
 
 
 class Run(NamedTuple):
@@ -315,57 +307,6 @@ def train_offline(
             source=table_settings.replaced(table_settings.newest(found), table or {}),
             **options,
         )
-
-
-def train_seeds(
-    algorithm: str | None = None,
-    env: Any = None,
-    *,
-    seeds: int | Sequence[int] = 8,
-    config: str | RunConfig | None = None,
-    settings: dict[str, Any] | Any = None,
-    logdir: str | os.PathLike | None = None,
-    **options: Unpack[RunOptions],
-) -> list[Run]:
-    """Train several seeds at once, as one compiled program.
-
-        runs = train_seeds(config="tf/cartpole", seeds=8)
-
-    It needs an environment written in TensorFlow and a built-in network. Each seed has
-    its own run folder and the same results as ``train`` with that seed.
-
-    Args:
-      algorithm, env, config, settings, logdir, **options: as in ``train``. Options of a
-        single run (overlap, stop_at_return, videos, trackers, ...) are refused.
-      seeds: the seeds, or their number; then they count up from ``seed``.
-
-    Returns:
-      One Run per seed.
-
-    Raises:
-      UserError: for an argument that cannot be used, before a folder is created.
-      TrainingError: if the gradients of a seed are no longer finite.
-      SaveError: if a last checkpoint could not be written.
-    """
-    for name in OF_ONE_SEED:
-        if name in options:
-            raise UserError(
-                f"{name} cannot be used with several seeds in one program; call train "
-                "once per seed instead"
-            )
-    resolved = resolve(algorithm, env, config, settings, options)
-    if resolved.pool != "none":
-        raise UserError(
-            f"the config has pool={resolved.pool}, but several seeds are one program "
-            "in this process; call train once per seed instead"
-        )
-    if isinstance(seeds, (int, np.integer)):
-        if not 1 <= seeds <= arguments.MAX_ENVS:
-            raise UserError(f"seeds is {seeds}; expected 1 to {arguments.MAX_ENVS}")
-        seeds = range(resolved.seed, resolved.seed + seeds)
-    name = _label(config, resolved, algorithm, {**options, "env": env})
-    ended = run_seeds(resolved, seeds, resolved.recipe(env), logdir or "logs", name)
-    return [Run(*each) for each in ended]
 
 
 def evaluate(

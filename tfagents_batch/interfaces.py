@@ -437,9 +437,6 @@ class Algorithm(Protocol):
       histograms() -> Metrics: vectors for the log that depend on variables only, read
         at the end of a call and not in every update.
       assess(trajectory) -> Assessment or BoxAssessment: of logged rows, for reports.
-      several_seeds: bool, false by default; whether several seeds can train as one
-        program. Then ``act`` and ``update`` may assign variables only outside of loops
-        and branches, or inside those of ``graph.loops``.
     """
 
     config: Any

@@ -25,7 +25,7 @@ result = tfb.evaluate(run.logdir, episodes=2)
 print(result.mean_retrun)
 tfb.train().evaluate(action="sample")
 tfb.train_offline("dqn", "table", step=20)
-tfb.train_seeds(steps="many")
+tfb.train(steps="many")
 tfb.trian(env="CartPole-v1")
 """
 

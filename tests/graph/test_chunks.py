@@ -1,10 +1,8 @@
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tfagents_batch.graph import chunks
-from tfagents_batch.training.seeds import functional
 
 
 def total(rows):
@@ -26,25 +24,6 @@ def test_chunks_give_the_result_of_one_call(size, limit, jit):
         lambda rows: chunks.apply(total, rows, limit), jit_compile=jit, autograph=False
     )
     np.testing.assert_allclose(apply(rows), total(rows), rtol=1e-6)
-
-
-def test_vectorized_copies_are_evaluated_in_chunks():
-    """Several seeds in one compiled program need this."""
-    weights, rows = tf.constant([1.0, 2.0, -3.0]), make(10)
-    weight = keras.Variable(0.0)
-
-    def copy(value):
-        def scaled(rows):
-            return weight.value * total(rows)
-
-        return functional.call([weight], [value], chunks.apply, scaled, rows, 4)[1]
-
-    apply = tf.function(
-        lambda: tf.vectorized_map(copy, weights, fallback_to_while_loop=False),
-        jit_compile=True,
-        autograph=False,
-    )
-    np.testing.assert_allclose(apply(), weights[:, None] * total(rows), rtol=1e-6)
 
 
 def sizes(rows, *limit, steps=None):

@@ -49,17 +49,6 @@ def test_the_custom_gradient_is_used(jit):
     assert float(to_y) == product
 
 
-def test_the_custom_gradient_is_used_under_vectorized_map():
-    x, y = tf.range(4.0), tf.range(4.0) + 1
-
-    def rows():
-        return tf.vectorized_map(lambda pair: slopes(*pair), (x, y))
-
-    to_x, to_y = tf.function(rows, autograph=False)()
-    assert to_x.numpy().tolist() == [3, 6, 9, 12]
-    assert to_y.numpy().tolist() == [0, 3, 6, 9]
-
-
 def test_the_custom_gradient_is_used_in_a_v1_graph():
     with tf.Graph().as_default():
         x, y = tf.constant(2.0), tf.constant(5.0)

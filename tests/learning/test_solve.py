@@ -41,7 +41,7 @@ def test_the_median_of_seeds_is_above_the_threshold(preset, seeds, threshold, tm
 def test_agents_trained_in_the_graph_solve_the_task_in_processes(
     preset, threshold, other, tmp_path
 ):
-    (run,) = tfb.train_seeds(config=preset, seeds=[1], eval_every=0, logdir=tmp_path)
+    run = tfb.train(config=preset, seed=1, eval_every=0, logdir=tmp_path)
     assert tfb.evaluate(run.logdir, episodes=100).mean_return >= threshold
     assert tfb.evaluate(run.logdir, 100, env=other).mean_return >= threshold
 

@@ -7,7 +7,6 @@ from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks, recurrent
-from tfagents_batch.training.seeds import functional
 
 T, B, F, H = 7, 3, 4, 5
 
@@ -168,37 +167,6 @@ def test_updates_in_nested_loops_train_the_cell(jit):
     with_loss = tf.function(train, jit_compile=jit, autograph=False)
     first, last = float(with_loss()), float(with_loss())
     assert last < first < 0.25
-
-
-def test_gradients_of_several_copies_are_vectorized_and_compiled():
-    """Several seeds in one program need this; XLA refuses TensorFlow's gradients."""
-    cell, first = make_cell("lstm"), flags()
-    values = [tf.stack([w.value, 2 * w.value]) for w in cell.weights]
-    copies = tf.constant(random(2, T, B, F))
-
-    def gradients(x):
-        weights = [w.value for w in cell.weights]
-        with tf.GradientTape() as tape:
-            tape.watch([*weights, x])
-            outputs, _ = run(cell, x, first, cell.initial_state(B))
-            loss = tf.reduce_sum(tf.square(outputs))
-        return tape.gradient(loss, [*weights, x])
-
-    def one(arguments):
-        values, x = arguments
-        return functional.call(cell.weights, values, gradients, x)[1]
-
-    @tf.function(jit_compile=True, autograph=False)
-    def together():
-        return tf.vectorized_map(one, (values, copies), fallback_to_while_loop=False)
-
-    found = together()
-    for index in range(2):
-        for weight, value in zip(cell.weights, values, strict=True):
-            weight.assign(value[index])
-        expected = gradients(copies[index])
-        for a, b in zip(nest.flatten(found), nest.flatten(expected), strict=True):
-            np.testing.assert_allclose(a[index], b, rtol=1e-4, atol=1e-5)
 
 
 def test_no_gradient_flows_past_the_start_of_an_episode():

@@ -41,7 +41,7 @@ def shorten(patch: Any, folder: Path, linear_ppo: bool) -> None:
     patch.chdir(folder)
     if linear_ppo:
         patch.setitem(REGISTRY, "ppo", (linear.Linear, ppo.Config))
-    train, evaluate, several = api.train, api.evaluate, api.train_seeds
+    train, evaluate = api.train, api.evaluate
 
     def brief_train(algorithm=None, env=None, **options):
         name = algorithm or "ppo"
@@ -68,13 +68,8 @@ def shorten(patch: Any, folder: Path, linear_ppo: bool) -> None:
             options["checkpoint"] = "newest"
         return evaluate(logdir, min(episodes, 2), **options)
 
-    def brief_seeds(algorithm=None, env=None, **options):
-        options |= {"seeds": 2, "steps": STEPS, "eval_every": 0, "progress": False}
-        return several(algorithm, env, **options)
-
     patch.setattr(api, "train", brief_train)
     patch.setattr(api, "evaluate", brief_evaluate)
-    patch.setattr(api, "train_seeds", brief_seeds)
 
 
 def run(code: str, folder: Path, name: str = "page.py") -> dict[str, Any]:

@@ -19,9 +19,7 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import config
 from tfagents_batch.algorithms import REGISTRY
-from tfagents_batch.api import OF_ONE_SEED
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.seeds.experiment import REQUIRED
 from tfagents_batch.types import EnvSpec
 
 README = pathlib.Path(__file__).parents[2] / "README.md"
@@ -42,7 +40,6 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "source": ("steps", "episodes"),
     "collecting": ("before", "overlap"),
     "precision": ("float32", "bfloat16"),
-    "seeds": ("one", "several"),
 }
 
 Level = tuple[str, str]  # factor, level
@@ -69,8 +66,6 @@ class Refusal(NamedTuple):
     error: str
 
 
-_SEVERAL = ("seeds", ("several",))
-_EACH_ALONE = "or train one seed after the other"
 REFUSED = (
     Refusal(
         ("action", ("Dict",)),
@@ -106,55 +101,6 @@ REFUSED = (
         "observations that are not an image, and hidden layers below 512 units",
         "only convolutions and wide layers use it; leave out `--precision`",
         r"--precision=mixed_bfloat16 changes nothing",
-    ),
-    Refusal(
-        _SEVERAL,
-        ("backend", ("in process", "portable", "native")),
-        "`--seeds`",
-        "environments that are not written in TensorFlow",
-        "all seeds are one compiled program; train one seed after the other",
-        r"several seeds .* need an environment that is written in TensorFlow",
-    ),
-    Refusal(
-        _SEVERAL,
-        ("compile", ("off", "update")),
-        "`--seeds`",
-        "`--compile=off` or `--compile=update`",
-        f"all seeds are one compiled program; leave out `--compile`, {_EACH_ALONE}",
-        r"compile=\w+ is not for several seeds",
-    ),
-    Refusal(
-        _SEVERAL,
-        ("observation", ("image",)),
-        "`--seeds`",
-        "image observations",
-        "a convolution cannot have one kernel per seed; train one seed after the other",
-        r"several seeds .* are for networks without convolutions",
-    ),
-    Refusal(
-        _SEVERAL,
-        ("source", ("episodes",)),
-        "`--seeds`",
-        "`--rollout.episodes`",
-        "iterations have a fixed length; leave out `--rollout.episodes`, "
-        f"{_EACH_ALONE}",
-        "several seeds in one program need rollouts of one length",
-    ),
-    Refusal(
-        _SEVERAL,
-        ("collecting", ("overlap",)),
-        "`--seeds`",
-        "`--overlap`",
-        "there are no processes to wait for; leave out `--overlap`",
-        r"overlap=True is not for several seeds",
-    ),
-    Refusal(
-        _SEVERAL,
-        ("precision", ("bfloat16",)),
-        "`--seeds`",
-        "`--precision=mixed_bfloat16`",
-        "several seeds cannot have convolutions; leave out `--precision`",
-        r"precision=mixed_bfloat16 is not for several seeds",
     ),
 )
 
@@ -251,7 +197,7 @@ Almost every combination of these choices works:
 * feed-forward, GRU or LSTM network (`--algorithm.network.core`)
 * environments in this process (`--num_workers=0`), in worker processes with the native
   backend (`backend="native"`) or the portable one, or written in TensorFlow (`tf/...`)
-* `--compile`, `--precision`, `--overlap`, `--seeds`
+* `--compile`, `--precision`, `--overlap`
 * a fixed number of steps (`--rollout.length`) or whole episodes (`--rollout.episodes`)
 
 The table lists the pairs that do not work. Tests have trained with every other pair. A
@@ -271,14 +217,6 @@ Every algorithm takes all observations: Box, images, Discrete, MultiDiscrete,
 MultiBinary, and Dicts and Tuples of these.
 
 """
-_OUTRO = """
-`--seeds` also refuses these. Train one seed after the other instead:
-
-* the algorithms {algorithms}: "cannot train several seeds in one program"
-* {rollouts}: "several seeds in one program need rollouts of one length"
-* {settings}, unless they have their defaults: "is not for several seeds"
-* {arguments}: "cannot be used with several seeds in one program"
-"""
 _VARIES = re.compile(r"(?:\.|\\w|\\d)[*+]")  # variable part of a regular expression
 
 
@@ -288,16 +226,7 @@ def page() -> str:
         f"| {each.choice} | {each.against} | {each.why} | {_quoted(each.error)} |\n"
         for each in REFUSED
     ]
-    alone = [
-        name for name, (kind, settings) in REGISTRY.items() if _alone(kind, settings)
-    ]
-    outro = _OUTRO.format(
-        algorithms=_names(alone),
-        rollouts=_names(("--rollout.episodes", "--rollout.wait_for")),
-        settings=_names(f"--{name}" for name in REQUIRED),
-        arguments=_names(OF_ONE_SEED),
-    )
-    return "".join([_ALGORITHMS, algorithms(), _INTRO, *rows, outro])
+    return "".join([_ALGORITHMS, algorithms(), _INTRO, *rows])
 
 
 # ---- the table of algorithms, which README has too
@@ -330,7 +259,7 @@ def with_algorithms(readme: str) -> str:
 def algorithms() -> str:
     """Return the table of algorithms, as found by the construction of each one."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for name, (kind, settings) in REGISTRY.items():
+    for name, (_, settings) in REGISTRY.items():
         taken = [each for each in _ACTIONS if _takes(name, each)]
         masked = [each for each in taken if _takes(name, each, mask=True)]
         memory = hasattr(settings().network, "core")
@@ -338,12 +267,11 @@ def algorithms() -> str:
         accepted = config.replace(settings(), one_step).accepts()
         learns = [_EXPERIENCE[each] for each in accepted]
         row = taken, masked, ["GRU, LSTM, your own"] if memory else [], learns
-        seeds = ["yes"] if not _alone(kind, settings) else []
-        cells = tuple(", ".join(each) or "no" for each in (*row, seeds))
+        cells = tuple(", ".join(each) or "no" for each in row)
         found.setdefault(cells, []).append(name)
-    head = "| algorithm | actions | action masks | memory | learns from | `--seeds` |\n"
+    head = "| algorithm | actions | action masks | memory | learns from |\n"
     lines = [f"| {_names(x)} | {' | '.join(cells)} |\n" for cells, x in found.items()]
-    return head + "|---|---|---|---|---|---|\n" + "".join(lines)
+    return head + "|---|---|---|---|---|\n" + "".join(lines)
 
 
 def _takes(name: str, action: str, mask: bool = False) -> bool:
@@ -360,11 +288,6 @@ def _takes(name: str, action: str, mask: bool = False) -> bool:
     except UserError:
         return False
     return True
-
-
-def _alone(kind: type, settings: type) -> bool:
-    """Return whether several seeds of an algorithm cannot train as one program."""
-    return not getattr(kind, "several_seeds", False) or settings.source[0] != "rollout"
 
 
 def _names(names: Iterable[str]) -> str:

@@ -95,7 +95,6 @@ class Linear(tf.Module):
     """Policy gradient with a value baseline; one momentum step per update."""
 
     compilable = True
-    several_seeds = True
 
     def __init__(self, config, spec, network=None):
         super().__init__()

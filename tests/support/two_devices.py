@@ -33,7 +33,6 @@ from tfagents_batch import nest, placement
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.config import RunConfig, with_options
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.seeds.experiment import SeedsExperiment
 from tfagents_batch.types import Collected
 
 SECOND = "/CPU:1"
@@ -211,20 +210,6 @@ def trained(name: str, device: str) -> tuple[dict[str, np.ndarray], dict[str, An
         return values(experiment.named_variables()), facts
 
 
-def several() -> dict[str, Any]:
-    """Train two seeds as one program."""
-    weights = []
-    for device in ("cpu", "gpu"):
-        options = ON_POLICY | GRAPH | {"device": device}
-        config = make_config("ppo", options, PPO)
-        experiment = SeedsExperiment(config, [1, 2], config.recipe())
-        for _ in range(4):
-            experiment.population([10**6] * 2, 3)
-        weights.append(values(experiment.population.variables(1)))
-        facts = {"collect": experiment.placement.collect}
-    return {"difference": difference(*weights), **facts}
-
-
 def resumed() -> dict[str, Any]:
     """Stop and resume a run on the second device; compare with a straight one."""
     found = []
@@ -318,7 +303,6 @@ def difference(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> f
 
 
 OTHERS: dict[str, Callable[[], dict[str, Any]]] = {
-    "seeds": several,
     "resume": resumed,
     "moved-replay": functools.partial(moved, "dqn-whole"),
     "moved-split": functools.partial(moved, "dqn-softmax"),

@@ -40,7 +40,6 @@ class PPO(tf.Module):
       recurrent: True if the network has a recurrent state.
     """
 
-    several_seeds = True
     METRICS = METRICS  # of ``_loss``, whose means over all minibatches are logged
 
     def __init__(self, config: Config, spec: EnvSpec, network=None):

@@ -72,8 +72,6 @@ class Reinforce(tf.Module):
       learner: normalizers and optimizer.
     """
 
-    several_seeds = True
-
     def __init__(self, config: Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()

@@ -15,7 +15,6 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.config import inherited, number, option
-from tfagents_batch.graph import loops
 from tfagents_batch.interfaces import Accepts, BoxAssessment, DefaultSource, Updated
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.nn import actor, networks, user
@@ -140,7 +139,7 @@ class TD3(tf.Module):
         metrics |= more
         due = (target.updates.value + 1) % config.policy_delay == 0
         nothing = dict.fromkeys(actor_critic.ACTOR_METRICS, tf.zeros([]))
-        found = loops.when(due, lambda: self._update_actor(batch), nothing)
+        found = tf.cond(due, lambda: self._update_actor(batch), lambda: nothing)
         made = tf.cast(due, tf.float32)  # of only some updates
         metrics |= {name: Mean(x, made) for name, x in found.items()}
         target.update()

@@ -50,7 +50,6 @@ def apply(
         row = tf.minimum(index * width + tf.range(width), size - 1)
         return function(nest.gather(rows, row))
 
-    # XLA cannot compile tf.map_fn for many copies at once.
     _, done = tf.while_loop(
         lambda index, _: index < count,
         lambda index, done: (index + 1, arrays.write(done, index, chunk(index))),

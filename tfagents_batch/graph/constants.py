@@ -19,8 +19,8 @@ def zeros(shape: Sequence[int], dtype: tf.DType = tf.float32) -> tf.Tensor:
     return tf.fill(shape, tf.zeros([], dtype))
 
 
-def argument(value: int | Sequence[int], dtype: tf.DType = tf.int32) -> tf.Tensor:
-    """Return an integer, or several, as an argument of a program.
+def argument(value: int, dtype: tf.DType = tf.int32) -> tf.Tensor:
+    """Return an integer as an argument of a program.
 
     ``tf.constant`` keeps each new Python integer and its tensor for ever, 760 bytes, to
     find them again. It does not keep those of NumPy.

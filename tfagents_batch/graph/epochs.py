@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
-from tfagents_batch.graph import loops, permutation
+from tfagents_batch.graph import permutation
 from tfagents_batch.metrics import UPDATES, Metrics
 from tfagents_batch.types import Nest
 
@@ -55,16 +55,9 @@ def loop(
     Returns:
       The last carry.
     """
-    go_on = None if stop is None else lambda carry: ~stop(carry)
     if minibatch_size is None:
-        return loops.repeat(
-            lambda _, carry: step(rows, mask, carry),
-            carry,
-            name="epochs",
-            most=epochs,
-            count=tf.where(tf.reduce_any(mask), epochs, 0),
-            go_on=go_on,
-        )
+        count = tf.where(tf.reduce_any(mask), epochs, 0)
+        return _repeat("epochs", lambda _, x: step(rows, mask, x), carry, count, stop)
     size = mask.shape[0]
     width = min(minibatch_size, size)
     most = -(-size // width)  # number of minibatches if all rows are valid
@@ -93,11 +86,32 @@ def loop(
         def visit(m, carry):
             return step(nest.gather(shuffled, m), taken[m], carry)
 
-        return loops.repeat(
-            visit, carry, name="minibatches", most=most, count=count, go_on=go_on
-        )
+        return _repeat("minibatches", visit, carry, count, stop)
 
-    return loops.repeat(epoch, carry, name="epochs", most=epochs, go_on=go_on)
+    return _repeat("epochs", epoch, carry, epochs, stop)
+
+
+def _repeat(
+    name: str,
+    body: Callable[[tf.Tensor, Nest], Nest],
+    carry: Nest,
+    count: int | tf.Tensor,
+    stop: Callable[[Nest], tf.Tensor] | None,
+) -> Nest:
+    """Repeat ``carry = body(index, carry)`` for each index below ``count``."""
+
+    def goes_on(index, carry):
+        on = index < count
+        return on if stop is None else on & ~stop(carry)
+
+    _, carry = tf.while_loop(
+        goes_on,
+        lambda index, carry: (index + 1, body(index, carry)),
+        (0, nest.map(tf.convert_to_tensor, carry)),
+        parallel_iterations=1,
+        name=name,
+    )
+    return carry
 
 
 def means(

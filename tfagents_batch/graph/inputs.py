@@ -7,10 +7,7 @@ earlier run compiled.
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,22 +16,6 @@ import tensorflow as tf
 from tfagents_batch import config as configs
 from tfagents_batch import schedules
 from tfagents_batch.schedules import Schedule
-
-_constant = contextvars.ContextVar("numbers are constants", default=False)
-
-
-@contextlib.contextmanager
-def constant() -> Iterator[None]:
-    """Leave numbers unchanged in the ``Inputs`` created in this context.
-
-    XLA cannot read variables in a loop inside of ``tf.vectorized_map``. A program with
-    such loops contains the numbers as constants.
-    """
-    token = _constant.set(True)
-    try:
-        yield
-    finally:
-        _constant.reset(token)
 
 
 class Inputs(tf.Module):
@@ -83,8 +64,8 @@ class InputSchedule(tf.Module):
 
 
 def _input(value: Any) -> Any:
-    if value is None or _constant.get():
-        return value
+    if value is None:
+        return None
     return InputSchedule(value) if schedules.is_schedule(value) else _variable(value)
 
 

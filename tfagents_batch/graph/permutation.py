@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.graph import loops
 
 _ROUNDS = 8  # with 6, orders of a dozen rows were measurably uneven in 200,000 draws
 # Walks of up to 2^6 steps. Over half of the words are below the count: a longer one has
@@ -48,12 +47,12 @@ def random_order(size: int, count: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     start = tf.range(1 << max(1, (size - 1).bit_length()))
     x = tf.cast(mix(tf.cast(start, tf.uint32)), tf.int32)
     # A loop: XLA computes some of the lookups many times over if they are unrolled.
-    x = loops.repeat(
-        lambda _, x: tf.where(x >= count, tf.gather(x, x), x),
-        x,
+    _, x = tf.while_loop(
+        lambda index, _: index < _DOUBLINGS,
+        lambda index, x: (index + 1, tf.where(x >= count, tf.gather(x, x), x)),
+        (0, x),
+        parallel_iterations=1,
         name="walk",
-        most=_DOUBLINGS,
-        pure=True,
     )
     return x[:size]
 

@@ -23,8 +23,7 @@ class Adam:
     end of the paper's section 2. Its effective epsilon is sqrt(1 / (1 - beta_2^t))
     times as large: 30 times in the first step, 3 times in the hundredth. With PPO's
     1e-5, small gradients then hardly count for hundreds of steps. PyTorch and published
-    results use the equation above. Keras' class also needs variables; this one works
-    with ``graph.loops``, too.
+    results use the equation above.
 
     Args:
       weights: the weights to train.

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
-from tfagents_batch.graph import loops
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn.adam import Adam
 from tfagents_batch.nn.rmsprop import RMSProp
@@ -77,13 +76,12 @@ class Optimizer(tf.Module):
         """
         weights = [variable.value for variable in self.trained]
         with tf.GradientTape() as tape:
-            tape.watch(weights)  # they may be tensors, see graph.loops
             value, others = loss()
         gradients = tape.gradient(value, weights)
         if when is True:
             return others, self.apply(gradients)
         nothing = {"grad/norm": tf.zeros([]), "grad/skipped": tf.zeros([])}
-        return others, loops.when(when, lambda: self.apply(gradients), nothing)
+        return others, tf.cond(when, lambda: self.apply(gradients), lambda: nothing)
 
     def apply(self, gradients: Sequence[tf.Tensor | None]) -> Metrics:
         """Take one step.
@@ -94,8 +92,7 @@ class Optimizer(tf.Module):
         Returns:
           ``grad/norm`` before clipping and ``grad/skipped`` (1 if not finite).
         """
-        compiled = self.compiled and loops.active() is None
-        step = self._compiled if compiled else self._step
+        step = self._compiled if self.compiled else self._step
         return step(
             [
                 _dense(gradient, variable.value)
@@ -104,7 +101,6 @@ class Optimizer(tf.Module):
         )
 
     def _step(self, gradients: list[tf.Tensor], compiled: bool = False) -> Metrics:
-        # tf.linalg.global_norm cannot be vectorized by tf.vectorized_map.
         norm = tf.sqrt(tf.add_n([_sum_of_squares(x) for x in gradients]))
         finite = tf.math.is_finite(norm)
         if self.clip_norm is not None:
@@ -118,7 +114,7 @@ class Optimizer(tf.Module):
         if compiled:
             skipped = self._select(finite, step)
         else:
-            skipped = loops.when(finite, step, tf.constant(1.0))
+            skipped = tf.cond(finite, step, lambda: tf.constant(1.0))
         return {"grad/norm": tf.where(finite, norm, 0.0), "grad/skipped": skipped}
 
     def _select(self, finite: tf.Tensor, step: Callable[[], tf.Tensor]) -> tf.Tensor:

@@ -13,8 +13,8 @@ from typing import Any
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.runtime.signals import exit_status
 
-# Flags that cannot be used with several seeds.
-_SINGLE = ("resume", "init_from", "init_checkpoint", "profile")
+# Flags that are arguments of ``api.train`` if they are given.
+_GIVEN = ("resume", "init_from", "init_checkpoint", "profile")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,11 +33,11 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.sources import table_settings
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
-    data, number = peek(argv, "data"), peek(argv, "seeds")
-    if data is not None and number is not None:
+    data = peek(argv, "data")
+    if peek(argv, "seeds") is not None:
         raise UserError(
-            f"--seeds is {number}, but it is for environments in TensorFlow "
-            "(tf/...) and not for --data; start once for each --seed instead"
+            "there is no --seeds; train once for each --seed instead, as "
+            "examples/several_seeds.py does"
         )
     base = defaults(algorithm, preset, data)
     if data is not None:
@@ -69,11 +69,6 @@ def main(argv: Sequence[str]) -> int:
             "checkpoint of --init_from: newest, best or a step; none: newest",
             group="checkpoint",
         )
-        seeds: int | None = option(
-            None,
-            "number of seeds to train at once, beginning with --seed; for tf/... only",
-            least=1,
-        )
         profile: bool = option(
             False,
             "measure the time of each part of an iteration after training",
@@ -91,8 +86,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     command, options, of_source, changed = parsed
     command = replace(Command(), command)
-    single = {name: getattr(command, name) for name in _SINGLE}
-    options |= {name: value for name, value in single.items() if value}
+    given = {name: getattr(command, name) for name in _GIVEN}
+    options |= {name: value for name, value in given.items() if value}
     if command.quiet:
         options["progress"] = False
     options |= {"config": command.config, "logdir": command.logdir}
@@ -103,16 +98,11 @@ def main(argv: Sequence[str]) -> int:
         options["algorithm"] = algorithm
     elif of_source:
         options[source] = of_source
-    if command.seeds is None:
-        runs = [api.train(**options)]
-    else:
-        runs = api.train_seeds(seeds=command.seeds, **options)
+    run = api.train(**options)
     if options.get("progress", True):
-        command_line.say(_next(runs[0], options, data))
-    for run in runs:
-        command_line.show(run.logdir)
-    stopped = [run for run in runs if not run.finished]
-    return exit_status(stopped[0].signal) if stopped else 0
+        command_line.say(_next(run, options, data))
+    command_line.show(run.logdir)
+    return 0 if run.finished else exit_status(run.signal)
 
 
 def _listed(what: str, names: Iterable[str]) -> str:

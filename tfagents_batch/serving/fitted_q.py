@@ -18,7 +18,6 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph import loops
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import TargetNetwork
@@ -107,9 +106,15 @@ class Fit(tf.Module):
 
     def _steps(self, rows: Sample, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         def body(index, total):
-            return total + self._step(rows, first + index)
+            return index + 1, total + self._step(rows, first + index)
 
-        total = loops.repeat(body, tf.zeros([4]), name="fit", most=_CALL, count=count)
+        _, total = tf.while_loop(
+            lambda index, _: index < count,
+            body,
+            (0, tf.zeros([4])),
+            parallel_iterations=1,
+            name="fit",
+        )
         return total / tf.cast(count, tf.float32)
 
     def _step(self, rows: Sample, step: tf.Tensor) -> tf.Tensor:

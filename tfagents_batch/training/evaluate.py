@@ -150,15 +150,14 @@ class Evaluator:
 
     def __call__(
         self,
-        seed: int | Sequence[int],
+        seed: int,
         stop: Callable[[], bool] = lambda: False,
         step: int = 0,
     ) -> Evaluation | None:
         """Start new episodes and play until every environment has its quota.
 
         Args:
-          seed: equal seeds give equal episodes. If the rows of ``env`` belong to
-            several training seeds, one seed for each of them.
+          seed: equal seeds give equal episodes.
           stop: called every ``CHUNK`` steps; True ends the evaluation.
           step: environment steps of the run, for schedules of exploration.
 
@@ -182,9 +181,7 @@ class Evaluator:
         first, *others = results
         return first._replace(sampled=others[0]) if others else first
 
-    def _start(
-        self, explore: bool, seed: int | Sequence[int]
-    ) -> tuple[Rollout, Compiled]:
+    def _start(self, explore: bool, seed: int) -> tuple[Rollout, Compiled]:
         """Start episodes; return their rollout and the program that plays them."""
         if explore in self._programs:
             rollout, _ = self._programs[explore]
@@ -219,7 +216,7 @@ class Evaluator:
         self,
         rollout: Rollout,
         play: Compiled,
-        seed: int | Sequence[int],
+        seed: int,
         stop: Callable[[], bool],
         step: tf.Tensor,
     ) -> Evaluation | None:
@@ -232,7 +229,7 @@ class Evaluator:
         for chunk in itertools.count():
             if stop():
                 return None
-            noise = _derived(seed, chunk, "evaluate/actions")
+            noise = seeds.iteration_seed(seed, chunk, "evaluate/actions")
             rows = play(constants.argument(noise), step)
             # The first row of a chunk repeats the last row of the previous chunk.
             new = slice(0 if fresh else 1, None)
@@ -254,7 +251,8 @@ class Evaluator:
                 return self._evaluation(results)
             if (waits | (left == 0)).all():
                 restarts += 1
-                rollout.restart(_derived(seed, restarts, "evaluate/restart"))
+                again = seeds.iteration_seed(seed, restarts, "evaluate/restart")
+                rollout.restart(again)
                 waits[:], was_valid[:], fresh = False, True, True
 
     def _warn(self) -> None:
@@ -280,10 +278,3 @@ class Evaluator:
             failed_episodes=failed,
             cut_off=cut_off.astype(bool),
         )
-
-
-def _derived(seed: int | Sequence[int], number: int, purpose: str) -> int | list[int]:
-    """Return the seed of a chunk's noise, or of a new start."""
-    if isinstance(seed, (int, np.integer)):
-        return seeds.iteration_seed(int(seed), number, purpose)
-    return [_derived(each, number, purpose) for each in seed]

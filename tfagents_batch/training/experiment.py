@@ -187,7 +187,9 @@ class Experiment:
 
     def report(self) -> dict[str, Any]:
         """Return the machine resources that the run uses, for its log."""
-        return report(self.resources, self.cache_off, self.placement)
+        cache = f"off: {self.cache_off}" if self.cache_off else "on"
+        found = {"device": self.placement.name, "device_reason": self.placement.reason}
+        return {**self.resources._asdict(), **found, "compile_cache": cache}
 
     def stop(self) -> None:
         """Make every environment's step return at once; safe from any thread."""
@@ -334,15 +336,6 @@ def prepare_devices(
     claim()
     used = "programs of a GPU are not cached" if config.compile_cache else ""
     return chosen[0], used or "compile_cache is false"
-
-
-def report(
-    resources: threads.Resources, cache_off: str, found: Placement
-) -> dict[str, Any]:
-    """Return the machine resources that a run uses, for its log."""
-    cache = f"off: {cache_off}" if cache_off else "on"
-    device = {"device": found.name, "device_reason": found.reason}
-    return {**resources._asdict(), **device, "compile_cache": cache}
 
 
 def remarks(spec: EnvSpec) -> list[str]:

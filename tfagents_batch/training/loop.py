@@ -49,7 +49,7 @@ class Loop:
         self.experiment, config = experiment, experiment.config
         self.record, self._folder = record, folder
         self._interrupts = interrupts
-        self._rescues = [Rescue(record)]
+        self._rescue = Rescue(record)
         # A new run also saves after its first iteration, in case it is killed soon.
         self._should_save = EverySeconds(
             config.checkpoint_every, first=record.saved is None
@@ -80,7 +80,7 @@ class Loop:
         """
         record = self.record
         try:
-            with rescued(self._interrupts, self._rescues):
+            with rescued(self._interrupts, self._rescue):
                 with status.doing("starting environments"):
                     self.experiment.start(record.step)
                 started()
@@ -164,7 +164,7 @@ class Loop:
         program, record = self.experiment.program, self.record
         film = None if self._clips is None else self._should_film.next
         until = record.due if film is None else min(record.due, film)
-        with rescued(self._interrupts, self._rescues):
+        with rescued(self._interrupts, self._rescue):
             begin = time.perf_counter()
             try:
                 return program(until, self._rounds)
@@ -210,7 +210,7 @@ class Loop:
             failed = not record.done and program.failed
             return self._interrupts.requested or failed
 
-        with status.doing("evaluating"), rescued(self._interrupts, self._rescues):
+        with status.doing("evaluating"), rescued(self._interrupts, self._rescue):
             result = experiment.evaluator(seed, stop, record.step)
         self._log_events()
         if result is not None:  # None if stopped: a resumed run evaluates again

@@ -41,7 +41,6 @@ class Record:
       save: writes a checkpoint to the run folder, see ``checkpoint.save``.
       state: state of the checkpoint that is resumed, see ``state``.
       counters: returns further metrics; called for every line of training metrics.
-      seed: seed of the run, if several runs share the console.
 
     Attributes:
       step: steps done, in the unit of the source.
@@ -62,11 +61,10 @@ class Record:
         save: Callable[..., Path],
         state: dict[str, Any] | None = None,
         counters: Callable[[], dict[str, Any]] = dict,
-        seed: int | None = None,
     ):
         state = state or {}
         self.logger, self.console, self._alarms = logger, console, alarms
-        self.callbacks, self._counters, self._seed = callbacks, counters, seed
+        self.callbacks, self._counters = callbacks, counters
         self.variables, self.save = variables, save
         self.step: int = state.get("step", 0)
         self.seconds: float = state.get("trained_seconds", 0.0)
@@ -163,16 +161,15 @@ class Record:
         metrics = metrics | {"time/elapsed_seconds": self.seconds}
         self.latest |= {k: v for k, v in metrics.items() if np.ndim(v) == 0}
         self.logger.write(metrics, self.step)
-        of_seed = "" if self._seed is None else f" of seed {self._seed}"
         for alarm in self._alarms.check(metrics, self.step):
-            self.console.message(f"alarm{of_seed}: {alarm.text}")
+            self.console.message(f"alarm: {alarm.text}")
             self.logger.event("alarm", self.step, name=alarm.name, text=alarm.text)
 
     def event(self, event: dict[str, Any]) -> None:
         """Log an event, with its kind under ``event``, and print it on the console."""
         fields = dict(event)
         self.logger.event(fields.pop("event"), self.step, **fields)
-        if text := event_text(event, self._seed):
+        if text := event_text(event):
             self.console.message(text)
 
     @property

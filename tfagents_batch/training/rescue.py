@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -64,19 +64,13 @@ class Rescue:
 
 
 @contextlib.contextmanager
-def rescued(interrupts: Interrupts, rescues: Sequence[Rescue]) -> Iterator[None]:
+def rescued(interrupts: Interrupts, rescue: Rescue) -> Iterator[None]:
     """Save the state before the code inside if a stop has to leave it behind.
 
     Args:
       interrupts: decides that, see ``Interrupts.rescue``.
-      rescues: those of the runs that the code trains; refreshed first.
+      rescue: of the run that the code trains; refreshed first.
     """
-    for each in rescues:
-        each.refresh()
-
-    def save() -> None:
-        for each in rescues:
-            each.save()
-
-    with interrupts.rescue(save):
+    rescue.refresh()
+    with interrupts.rescue(rescue.save):
         yield

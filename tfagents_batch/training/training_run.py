@@ -69,7 +69,7 @@ def run(
       started: called when everything is ready and training begins.
     """
     start, settings = state["step"] if state else 0, experiment.config
-    alarms = make_alarms(experiment, runs.STARTED_FROM in runs.facts(folder))
+    alarms = _make_alarms(experiment, runs.STARTED_FROM in runs.facts(folder))
     if settings.stop_at_return is not None:
         stop = stop_at_return(settings.stop_at_return)
         callbacks = callbacks | {"on_evaluation": (*callbacks["on_evaluation"], stop)}
@@ -101,7 +101,7 @@ def run(
         interrupts = stack.enter_context(
             Interrupts(experiment.stop, kill=experiment.close, report=console.message)
         )
-        introduce(experiment, console)
+        _introduce(experiment, console)
         logger.event("resources", start, **experiment.report())
         for event in events:
             logger.event(**event)
@@ -142,7 +142,7 @@ def run(
     return Ended(str(folder), record.step, record.latest, finished, signal)
 
 
-def introduce(experiment: Any, console: Console) -> None:
+def _introduce(experiment: Experiment, console: Console) -> None:
     """Print what a run uses: threads, workers, devices and the size of its network."""
     console.note(str(experiment.resources))
     console.note(devices.text(experiment.placement))
@@ -154,7 +154,7 @@ def introduce(experiment: Any, console: Console) -> None:
         console.message(experiment.size_warning)
 
 
-def make_alarms(experiment: Any, inherited: bool = False) -> Alarms:
+def _make_alarms(experiment: Experiment, inherited: bool) -> Alarms:
     """Return the alarms of a run, see ``Alarms``."""
     config, spec = experiment.config, experiment.spec
     return Alarms(

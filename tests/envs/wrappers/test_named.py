@@ -198,11 +198,6 @@ def test_existing_instances_and_batches_are_not_wrapped(make, message):
         tfb.make_env(make(), wrappers=LIMITED)
 
 
-def test_train_seeds_refuses_wrappers(tmp_path):
-    with pytest.raises(UserError, match="wrappers cannot be put around tf/Cart"):
-        tfb.train_seeds(env="tf/CartPole-v1", wrappers=LIMITED, logdir=tmp_path)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, linear):
     """Run trained on CartPole with episodes of five steps."""

@@ -33,7 +33,7 @@ def named(groups):
     return {f"{group.name} on {group.env}": len(group.seeds) for group in groups}
 
 
-def test_runs_of_several_seeds_are_one_group(tmp_path):
+def test_runs_that_differ_in_their_seed_are_one_group(tmp_path):
     for seed in (1, 2, 2):
         make_run(tmp_path, seed, [1, 2])
     make_run(tmp_path, 1, [1, 2], name="other")

@@ -82,11 +82,7 @@ class TensorBatch:
 
     def init(self, seed: int | tf.Tensor) -> tuple[State, TimeStep]:
         """Start an episode in every row. Row i depends on ``(seed, i)`` only."""
-        return self._init(host_calls.seed_tensor(seed)[tf.newaxis])
-
-    def init_each(self, seeds: tf.Tensor) -> tuple[State, TimeStep]:
-        """Start ``num_envs / S`` rows for each of ``S`` seeds, as ``init`` does."""
-        return self._init(seeds)
+        return self._init(host_calls.seed_tensor(seed))
 
     def step(self, state: State, action: Nest) -> tuple[State, TimeStep]:
         """Step every row, or restart it if its episode has ended."""
@@ -113,18 +109,16 @@ class TensorBatch:
     def _check(self) -> None:
         tracing.check(self.env)
         with tf.__internal__.FuncGraph("check").as_default():
-            state, _ = self._init_rows(tf.constant([0]))
+            state, _ = self._init_rows(tf.constant(0))
             action = nest.map(
                 lambda spec: tf.zeros(spec.shape, spec.dtype),
                 nest.specs(self.spec.action_space, [self.spec.num_envs]),
             )
             self._step_rows(state, action)
 
-    def _init_rows(self, seeds: tf.Tensor) -> tuple[State, TimeStep]:
-        """Start an episode in every row; the rows are shared between the seeds."""
-        rows = self.spec.num_envs // seeds.shape[0]
-        key = tf.concat([_keys(seed, rows) for seed in tf.unstack(seeds)], 0)
+    def _init_rows(self, seed: tf.Tensor) -> tuple[State, TimeStep]:
         batch = self.spec.num_envs
+        key = _keys(seed, batch)
         zeros, off = tf.zeros([batch], tf.int32), tf.zeros([batch], tf.bool)
         inner, observation = self._map(lambda key: tracing.reset(self.env, key), key)
         state = State(inner, key, zeros, off, tf.zeros([batch]), zeros)

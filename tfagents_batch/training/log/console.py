@@ -174,25 +174,20 @@ class Console:
                 self._broken = True
 
 
-def event_text(event: dict[str, Any], seed: int | None = None) -> str:
+def event_text(event: dict[str, Any]) -> str:
     """Return the line of an event, as in ``metrics.jsonl``; empty if it has none.
 
     Args:
       event: fields of the event, with its kind under ``event``.
-      seed: seed of the run, if several runs share a console. Events of their shared
-        environments have no line then.
     """
     kind = event["event"]
     if kind == "below_best":
-        of_seed = "" if seed is None else f" of seed {seed}"
         return (
-            f"the last evaluation{of_seed} has a {event['measure']} of "
+            f"the last evaluation has a {event['measure']} of "
             f"{event['last']:.4g}, below the best one, {event['best']:.4g} at step "
             f"{event['best_step']:,}; use that checkpoint with --checkpoint=best. Its "
             "number is the largest of all evaluations, so a new one is usually lower"
         )
-    if seed is not None:
-        return ""
     if kind == "env_failed":
         return f"warning: {event['cause']}; it will be replaced"
     if kind == "env_restarted":
