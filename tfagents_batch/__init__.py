@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         train_seeds,
         visualize,
     )
-    from tfagents_batch.distribute.agents import DistributedAgents
     from tfagents_batch.distribute.ray_pool import RayPool
     from tfagents_batch.distribute.spark_pool import SparkPool
     from tfagents_batch.envs.checking.check import check_env
@@ -56,7 +55,6 @@ _HOMES = {
     "load": "tfagents_batch.api",
     "visualize": "tfagents_batch.api",
     "make_env": "tfagents_batch.envs.make",
-    "DistributedAgents": "tfagents_batch.distribute.agents",
     "RayPool": "tfagents_batch.distribute.ray_pool",
     "SparkPool": "tfagents_batch.distribute.spark_pool",
     "check_env": "tfagents_batch.envs.checking.check",
@@ -70,7 +68,6 @@ _HOMES = {
 
 __all__ = [
     "Agent",
-    "DistributedAgents",
     "EnvError",
     "EnvSpec",
     "RayPool",
