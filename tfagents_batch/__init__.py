@@ -37,11 +37,7 @@ if TYPE_CHECKING:
     from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 __version__ = "0.1.0"
-importing.prefer_onednn()
-importing.hide_messages()
-importing.import_quietly()
-importing.send_nothing()
-importing.draw_without_display()
+importing.set_defaults()
 
 _HOMES = {
     "Run": "tfagents_batch.api",
