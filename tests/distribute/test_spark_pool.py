@@ -59,6 +59,7 @@ def test_partitions_change_nothing_and_equal_episodes_alone(spark):
             wire.pack(collect(tf.constant(seed), tf.constant(0, tf.int64)).trajectory)
             for seed in range(3)
         ]
+    found = []
     for partitions in (1, 2):
         workers, _ = spark_workers.start(SparkPool(workers=partitions, tasks=3), job)
         for task in range(3):
@@ -68,9 +69,11 @@ def test_partitions_change_nothing_and_equal_episodes_alone(spark):
         while not pieces:
             pieces = dict(workers.wait(1.0))
         workers.close()
-        for task in range(3):
-            for name, x in pieces[task].arrays.items():
-                np.testing.assert_array_equal(x, alone[task][name], name)
+        found.append([pieces[task].arrays for task in range(3)])
+    for one, two, mine in zip(*found, alone, strict=True):
+        for name, x in one.items():
+            np.testing.assert_array_equal(x, two[name], name)
+            np.testing.assert_allclose(x, mine[name], 1e-5, 1e-6, err_msg=name)
 
 
 @pytest.mark.slow
