@@ -172,7 +172,6 @@ EXTRAS = {  # of what is named in a block
     "import gym\n": "gym",
     "import onnxruntime": "export",
     "offline": "offline",
-    "DistributedAgents": "spark",
     "RayPool": "ray",
     "serving.predictor": "serve",
 }

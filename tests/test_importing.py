@@ -81,6 +81,28 @@ def test_defaults_of_the_environment_hold_unless_the_user_chose(monkeypatch, cho
         assert os.environ[name] == (chosen or default)
 
 
+@pytest.mark.parametrize("value", ["off", ""])
+def test_one_variable_of_the_environment_disables_all_defaults(value):
+    script = """
+import os, sys
+before = dict(os.environ), [*sys.meta_path]
+import tfagents_batch as tfb
+same = before == (dict(os.environ), sys.meta_path)
+tfb.train  # imports TensorFlow
+print(same)
+"""
+    names = "TF_ENABLE_ONEDNN_OPTS", "ORT_DISABLE_TELEMETRY", "TF_CPP_MIN_LOG_LEVEL"
+    environment = {k: x for k, x in os.environ.items() if k not in names}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment | {importing.VARIABLE: value},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout == f"{value == 'off'}\n", done.stderr
+
+
 DISPLAYS = "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         train_offline,
         visualize,
     )
-    from tfagents_batch.distribute.agents import DistributedAgents
     from tfagents_batch.distribute.ray_pool import RayPool
     from tfagents_batch.distribute.spark_pool import SparkPool
     from tfagents_batch.envs.checking.check import check_env
@@ -37,11 +36,7 @@ if TYPE_CHECKING:
     from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 __version__ = "0.1.0"
-importing.prefer_onednn()
-importing.hide_messages()
-importing.import_quietly()
-importing.send_nothing()
-importing.draw_without_display()
+importing.set_defaults()
 
 _HOMES = {
     "Run": "tfagents_batch.api",
@@ -54,7 +49,6 @@ _HOMES = {
     "load": "tfagents_batch.api",
     "visualize": "tfagents_batch.api",
     "make_env": "tfagents_batch.envs.make",
-    "DistributedAgents": "tfagents_batch.distribute.agents",
     "RayPool": "tfagents_batch.distribute.ray_pool",
     "SparkPool": "tfagents_batch.distribute.spark_pool",
     "check_env": "tfagents_batch.envs.checking.check",
@@ -68,7 +62,6 @@ _HOMES = {
 
 __all__ = [
     "Agent",
-    "DistributedAgents",
     "EnvError",
     "EnvSpec",
     "RayPool",

@@ -277,9 +277,8 @@ def train_offline(
       algorithm: "dqn", "bc" or another algorithm that learns from rows; None means
         that of ``config``, such as "rows/dqn", or DQN.
       data: folder of a timeline, which ``tfagents-batch timeline`` writes. Or logged
-        rows, or samples of a timeline, in a DataFrame of Spark, an Arrow, pandas or
-        polars table or a list of dicts; they are written to ``folder`` as a timeline
-        first.
+        rows in a DataFrame of Spark, an Arrow, pandas or polars table or a list of
+        dicts; they are written to ``folder`` as a timeline first.
       settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:
         rows hold as many rewards as the timeline was made with.
       table: settings of ``sources.table_settings.TableSettings``, such as ``boosts``.

@@ -29,6 +29,22 @@ _DRIVERS = "SDL_VIDEODRIVER", "SDL_AUDIODRIVER"
 _DISPLAYS = "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", _DRIVERS[0]
 
 STARTED = time.time()  # this is the first module of the package that is imported
+VARIABLE = "TFAGENTS_BATCH_DEFAULTS"  # environment variable; "off": change nothing
+
+
+def set_defaults() -> None:
+    """Change what this process does by default; called when the package is imported.
+
+    The functions below say what changes. Each keeps what the environment says already.
+    ``TFAGENTS_BATCH_DEFAULTS=off`` in the environment changes nothing.
+    """
+    if os.environ.get(VARIABLE, "").lower() in ("off", "0", "false"):
+        return
+    prefer_onednn()
+    hide_messages()
+    import_quietly()
+    send_nothing()
+    draw_without_display()
 
 
 def prefer_onednn() -> None:
@@ -103,7 +119,7 @@ def without_messages(begun: bool = False) -> Iterator[None]:
     """
     files = None
     loads = begun or "tensorflow" not in sys.modules
-    if loads and os.environ["TF_CPP_MIN_LOG_LEVEL"] != "0":
+    if loads and os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0") != "0":
         # stderr may be closed, or there is no folder for temporary files.
         with contextlib.suppress(OSError):
             files = tempfile.TemporaryFile(), os.dup(2)  # noqa: SIM115

@@ -11,7 +11,7 @@ from tests.algorithms.test_a2c import PLAIN
 from tests.nn.cases import ACTIONS
 from tests.support import linear
 from tfagents_batch import nest
-from tfagents_batch.algorithms import REGISTRY
+from tfagents_batch.algorithms import REGISTRY, reinforce
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Rollouts
 
@@ -183,3 +183,16 @@ def test_an_agent_of_whole_episodes_is_evaluated_over_any_number(tmp_path, monke
 def test_squared_errors_need_discrete_actions():
     with pytest.raises(UserError, match=r"squared_error.*needs Discrete actions"):
         make("box", loss="squared_error")
+
+
+def test_the_squared_probability_of_two_actions_has_the_gradient_of_bigdl():
+    logit, action = tf.constant([0.3, -1.2, 2.0]), tf.constant([1, 0, 1])
+    advantage, mask = tf.constant([2.0, -1.0, 0.5]), tf.constant([True] * 3)
+    with tf.GradientTape() as tape:
+        tape.watch(logit)
+        both = tf.nn.softmax(tf.stack([tf.zeros_like(logit), logit], -1))
+        loss = reinforce.squared_probability(both, action, advantage, mask)
+    p = tf.sigmoid(logit)
+    by_p = -advantage * (tf.cast(action, tf.float32) - p)
+    expected = by_p * p * (1 - p) / 3
+    np.testing.assert_allclose(tape.gradient(loss, logit), expected, rtol=1e-5)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import pathlib
 import shutil
 import socket
 import sys
@@ -12,10 +13,11 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.distribute import episode_env
-from tfagents_batch import algorithms, seeds
+from tests.support import brief
+from tfagents_batch import algorithms
 from tfagents_batch.distribute import spark_workers, wire
-from tfagents_batch.distribute.agents import DistributedAgents, SampledTrajs
 from tfagents_batch.distribute.spark_pool import SparkPool
+from tfagents_batch.distribute.wire import Order
 from tfagents_batch.distribute.worker import Job
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import EnvError, UserError
@@ -29,6 +31,7 @@ pytestmark = [
     pytest.mark.skipif(not HAS_SPARK, reason="needs PySpark (extra spark) and Java 17"),
     pytest.mark.filterwarnings("ignore"),  # of PySpark, about versions of pandas
 ]
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples/reinforce_on_spark.py"
 SETTINGS = {"network": {"hidden": [8]}}
 
 
@@ -39,53 +42,65 @@ def spark(monkeypatch):
         yield found
 
 
-def policy_of(env="CartPole-v1"):
-    config = RunConfig(algorithm="reinforce", num_envs=2, num_workers=0)
-    with EnvRecipe(env).make(2, num_workers=0) as made:
-        return create_algorithm(config, made.spec).policy
+def job_of(num_envs):
+    """Return a job of REINFORCE on CartPole; a task plays an episode of each env."""
+    config = RunConfig(algorithm="reinforce", num_envs=num_envs, num_workers=0)
+    kind = algorithms.REGISTRY["reinforce"][0]
+    return Job(EnvRecipe("CartPole-v1"), config, kind, None, 0, num_envs)
 
 
 @pytest.mark.slow
-def test_partitions_change_nothing_and_equal_episodes_alone(spark, tmp_path):
-    policy, found = policy_of(), []
-    for partitions in (1, 2):
-        agents = DistributedAgents(spark, "CartPole-v1", partitions, num_envs=2)
-        found.append(agents.sample(policy, episodes=6, seed=4))
-    one, two = (each.trajectories() for each in found)
-    assert one.keys() == two.keys() and one["action"].shape == (500, 6)
-    for name, x in one.items():
-        np.testing.assert_array_equal(x, two[name], err_msg=name)
-    with EnvRecipe("CartPole-v1").make(2, num_workers=1) as env:
+def test_partitions_change_nothing_and_equal_episodes_alone(spark):
+    job = job_of(2)
+    with job.recipe.make(2, num_workers=1) as env:
+        policy = create_algorithm(job.config, env.spec).policy
         collect = tf.function(Episodes(env, policy, 2).collect, jit_compile=True)
+        alone = [
+            wire.pack(collect(tf.constant(seed), tf.constant(0, tf.int64)).trajectory)
+            for seed in range(3)
+        ]
+    found = []
+    for partitions in (1, 2):
+        workers, _ = spark_workers.start(SparkPool(workers=partitions, tasks=3), job)
         for task in range(3):
-            seed = tf.constant(seeds.iteration_seed(4, task, "pool/actions"))
-            alone = collect(seed, tf.constant(0, tf.int64)).trajectory
-            for name, x in wire.pack(alone).items():
-                np.testing.assert_array_equal(x, part(one[name], name, task), name)
-    returns = found[0].returns().toPandas().sort_values("episode")
-    assert [*returns["episode"]] == [*range(6)]
-    lengths = (one["steps/reward"][1:] != 0).sum(0)
-    np.testing.assert_array_equal(returns["return"], lengths)
-    stats = found[1].statistics()
-    assert stats.episodes == 6 and stats.steps == lengths.sum()
-    np.testing.assert_allclose(
-        [stats.mean, stats.std, stats.least, stats.most],
-        [lengths.mean(), lengths.std(ddof=1), lengths.min(), lengths.max()],
-    )
-    none = SampledTrajs(spark, spark.sparkContext.parallelize([], 1), None)
-    assert none.statistics() == (0, None, 0.0, None, None, 0)
-
-    make = episode_env.maker(tmp_path, fails=True)  # and nothing is tried again
-    agents = DistributedAgents(spark, make, 1)
-    with pytest.raises(Exception, match="broken on purpose"):
-        agents.sample(policy_of(make), episodes=1, seed=1).trajectories()
-    assert len([*tmp_path.iterdir()]) == 1
+            order = Order(task, seed=task, start=0, step=0, version=1)
+            workers.submit(task, order, wire.weights(policy))
+        pieces = {}
+        while not pieces:
+            pieces = dict(workers.wait(1.0))
+        workers.close()
+        found.append([pieces[task].arrays for task in range(3)])
+    for one, two, mine in zip(*found, alone, strict=True):
+        for name, x in one.items():
+            np.testing.assert_array_equal(x, two[name], name)
+            np.testing.assert_allclose(x, mine[name], 1e-5, 1e-6, err_msg=name)
 
 
-def part(x, name, task):
-    """Return what two environments of a task played."""
-    columns = slice(2 * task, 2 * task + 2)
-    return x[columns] if name.startswith("state") else x[:, columns]
+@pytest.mark.slow
+def test_a_task_whose_environment_fails_is_not_tried_again(tmp_path):
+    (tmp_path / "marks").mkdir()
+    with pytest.raises(EnvError, match="broken on purpose"):
+        tfb.train(
+            "reinforce",
+            episode_env.maker(tmp_path / "marks", fails=True),
+            pool=SparkPool(workers=1),
+            steps=100,
+            num_envs=1,
+            eval_every=0,
+            rollout={"episodes": 1},
+            settings=SETTINGS,
+            logdir=tmp_path / "logs",
+        )
+    assert len([*(tmp_path / "marks").iterdir()]) == 1
+
+
+@pytest.mark.slow
+def test_the_example_trains_on_spark(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code = EXAMPLE.read_text().replace("PERFECT = 498", "PERFECT = 1")
+    brief.run(code, tmp_path)
+    first, _ = capsys.readouterr().out.splitlines()
+    assert "1 jobs, mean return" in first
 
 
 def test_a_run_that_needs_episodes_says_so(tmp_path):
@@ -105,10 +120,7 @@ def test_a_master_that_does_not_answer_is_refused_at_once():
 @pytest.mark.slow
 def test_the_python_of_sparks_workers_is_not_left_in_the_environment(monkeypatch):
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    config = RunConfig(algorithm="reinforce", num_envs=1, num_workers=0)
-    kind = algorithms.REGISTRY["reinforce"][0]
-    job = Job(EnvRecipe("CartPole-v1"), config, kind, None, 0, 1)
-    workers, _ = spark_workers.start(SparkPool(workers=1, tasks=1), job)
+    workers, _ = spark_workers.start(SparkPool(workers=1, tasks=1), job_of(1))
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     workers.close()
     assert "PYSPARK_PYTHON" not in os.environ

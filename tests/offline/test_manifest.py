@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from tests.offline import made
+from tests.offline import made, timelines
 from tests.support import logged
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import manifest, table_reader
@@ -73,7 +73,7 @@ def test_a_new_run_has_files_of_other_names(tmp_path):
         ({"state_features": {"3": 1, "5": 1}}, {}, "features lost 0 and gained 5"),
         ({"metrics": {"click": 1.0}}, {}, "metrics lost send_cost"),
         ({}, {"n_step": 3}, "n_step 1 became 3"),
-        ({}, {"gamma": 0.7, "form": "arrays"}, "gamma 0.5 became 0.7; form rows"),
+        ({}, {"gamma": 0.7, "n_step": 2}, "n_step 1 became 2; gamma 0.5 became 0.7"),
     ],
 )
 @pytest.mark.parametrize("day", ["1", "2"])  # the same partition, and the next one
@@ -94,6 +94,30 @@ def test_equal_samples_extend_the_table(tmp_path):
     logged.build(days("1", "2"), tmp_path, start_ds="2026-01-02")
     assert manifest.newest(tmp_path) == tmp_path / "ds=2026-01-02"
     assert len(list(tmp_path.glob("ds=*"))) == 2
+
+
+def set_form(folder, form):
+    """Let a partition have the setting ``form`` of an earlier release."""
+    config = manifest.read(folder)["config"] | {"form": form}
+    timelines.change_manifest(folder, config=config)
+
+
+def test_a_partition_with_the_old_form_of_rows_is_read_and_extended(tmp_path):
+    set_form(logged.build(days("1"), tmp_path)[0].folder, "rows")
+    assert table_reader.partition(tmp_path).manifest["rows"] == 3
+    logged.build(days("1", "2"), tmp_path, start_ds="2026-01-02")
+
+
+def test_a_partition_of_arrays_is_refused(tmp_path):
+    folder = logged.build(days("1"), tmp_path)[0].folder
+    set_form(folder, "arrays")
+    text = r"manifest\.json has samples in the form arrays; .* the timeline again"
+    with pytest.raises(UserError, match=text):
+        table_reader.partition(tmp_path)
+    for name in "12":  # in its place, and beside it
+        with pytest.raises(UserError, match=text):
+            logged.build(days(name), tmp_path)
+    logged.build(days("2"), tmp_path, on_change="accept")
 
 
 def test_a_newest_partition_without_a_manifest_is_no_older_one(tmp_path):

@@ -36,10 +36,6 @@ def with_last(rows, **changes):
     return [*rows[:-1], rows[-1] | changes]
 
 
-def dot(one, other):
-    return math.fsum(map(math.prod, zip(one, other, strict=True)))
-
-
 def column(samples, name):
     return [sample[name] for sample in samples]
 
@@ -127,46 +123,6 @@ def test_an_end_marker_gives_the_next_row_and_is_no_sample(tmp_path):  # T1, T11
     }
     assert (summary.read, summary.samples, summary.episodes) == (2, 1, 1)
     assert summary.terminals == summary.dropped["end markers"] == 1
-
-
-def test_arrays_of_one_reward_count_the_marker_as_a_row(tmp_path):  # T1
-    _, (sample,) = logged.build(T1, tmp_path, last_row="drop", form="arrays")
-    assert sample["reward"] == [1.0]
-    assert sample["metrics"] == [{"Widgets": 10.0}]
-    assert sample["next_state_features"] == [{2: 1.0}]
-    assert sample["next_action"] == ["action2"]
-    assert sample["time_diff"] == [10]
-    assert sample["possible_next_actions"] == [[]]
-    assert not sample["not_terminal"]
-
-
-def test_arrays_of_three_rewards_end_at_the_last_row(tmp_path):  # T2
-    _, found = logged.build(T2, tmp_path, last_row="drop", form="arrays", n_step=3)
-    assert column(found, "reward") == [[1.0, 0.2, 0.9], [0.2, 0.9], [0.9]]
-    assert column(found, "time_diff") == [[10, 11, 12], [1, 2], [1]]
-    assert column(found, "time_since_first") == [0, 10, 11]
-    assert column(found, "next_action") == [["2", "3", "4"], ["3", "4"], ["4"]]
-    states = [{2: 1.0}, {3: 1.0}, {4: 1.0}]
-    assert column(found, "next_state_features") == [states, states[1:], states[2:]]
-    lists = POSSIBLE_T2[1:]
-    assert column(found, "possible_next_actions") == [lists, lists[1:], lists[2:]]
-    metrics = [*map(widgets, (10.0, 20.0, 30.0))]
-    assert column(found, "metrics") == [metrics, metrics[1:], metrics[2:]]
-    assert column(found, "step") == [3, 2, 1]
-
-
-def test_parametric_arrays_hold_the_features_of_actions(tmp_path):  # T3
-    _, found = logged.build(
-        T3, tmp_path, "parametric", last_row="drop", form="arrays", n_step=2
-    )
-    assert column(found, "reward") == [[1.0, 0.2], [0.2]]
-    assert column(found, "time_diff") == [[10, 11], [1]]
-    assert column(found, "next_action") == [TAKEN_T3[1:], TAKEN_T3[2:]]
-    assert column(found, "possible_next_actions") == [POSSIBLE_T3[1:], POSSIBLE_T3[2:]]
-    assert column(found, "metrics") == [
-        [widgets(10.0), widgets(20.0)],
-        [widgets(20.0)],
-    ]
 
 
 def test_an_empty_parametric_action_is_a_marker(tmp_path):  # T4
@@ -309,10 +265,7 @@ def test_duplicates_of_one_day_are_ordered_by_their_content(tmp_path, mode):
 def test_a_missing_metric_keeps_its_position(tmp_path):
     found = [dict(each) for each in T2]
     found[1]["metrics"] = None
-    settings = {"last_row": "drop", "n_step": 3}
-    _, arrays = logged.build(found, tmp_path / "arrays", form="arrays", **settings)
-    assert arrays[0]["metrics"] == [widgets(10.0), None, widgets(30.0)]
-    _, sums = logged.build(found, tmp_path / "sums", **settings)
+    _, sums = logged.build(found, tmp_path, last_row="drop", n_step=3)
     assert sums[0]["metrics"] == widgets(10 + 0.25 * 30)
 
 
@@ -576,44 +529,6 @@ def test_slates_are_further_columns_of_a_kept_timeline(tmp_path):  # T14
                 for x in column(found, start + name)
             ] == wanted
     assert column(found, "not_terminal") == [True, True, False]
-
-
-# ---- arrays, reduced by the trainer, are the sums
-
-
-@pytest.mark.parametrize("discount", ["step", "time"])
-@pytest.mark.parametrize("last_row", ["terminal", "drop", "horizon_keep"])
-@pytest.mark.parametrize("n_step", [1, 3])
-def test_reduced_arrays_equal_the_sums(tmp_path, n_step, last_row, discount):
-    ends = [{}, {"terminated": True}, {"truncated": True}]
-    ends += [{"truncated": True, "final_state_features": {1: -1.0}}]
-    found = []
-    for mdp, (length, end) in enumerate(itertools.product((1, 2, 3, 6), ends)):
-        episode = [
-            row(k * k + mdp, 1.0 + k, "ab"[k % 2], f"mdp{mdp}", metrics={"m": 0.1 * k})
-            for k in range(length)
-        ]
-        episode[-1] |= end
-        found += episode
-        if mdp % 3 == 0 and not end:
-            found.append(row(1000, 7.0, "", f"mdp{mdp}", metrics={"m": 7.0}))
-    settings = {"n_step": n_step, "last_row": last_row, "discount": discount}
-    settings |= {"gamma": 0.9, "time_unit": 2}
-    _, sums = logged.build(found, tmp_path / "sums", **settings)
-    _, arrays = logged.build(found, tmp_path / "arrays", form="arrays", **settings)
-    assert len(arrays) == len(sums) > 40
-    for array, total in zip(arrays, sums, strict=True):
-        times = [0, *array["time_diff"]]
-        exponents = [t / 2 for t in times] if discount == "time" else range(n_step)
-        factors = [0.9**x for x, _ in zip(exponents, array["reward"], strict=False)]
-        metrics = [each["m"] for each in array["metrics"]]
-        assert total["reward"] == pytest.approx(dot(factors, array["reward"]))
-        assert total["metrics"]["m"] == pytest.approx(dot(factors, metrics))
-        assert total["time_diff"] == times[-1]
-        for name in ("next_state_features", "next_action", "possible_next_actions"):
-            assert total[name] == (array[name] or [type(total[name])()])[-1]
-        for name in ("step", "not_terminal"):
-            assert total[name] == array[name]
 
 
 # ---- rewards, splits, order

@@ -176,19 +176,6 @@ def test_compiled_losses_agree_with_eager_ones():
         np.testing.assert_allclose(function(*columns, mask), eager, rtol=1e-5)
 
 
-def test_the_squared_probability_of_two_actions_has_the_gradient_of_bigdl():
-    logit, action = tf.constant([0.3, -1.2, 2.0]), tf.constant([1, 0, 1])
-    advantage, mask = tf.constant([2.0, -1.0, 0.5]), tf.constant([True] * 3)
-    with tf.GradientTape() as tape:
-        tape.watch(logit)
-        both = tf.nn.softmax(tf.stack([tf.zeros_like(logit), logit], -1))
-        loss = losses.squared_probability(both, action, advantage, mask)
-    p = tf.sigmoid(logit)
-    by_p = -advantage * (tf.cast(action, tf.float32) - p)
-    expected = by_p * p * (1 - p) / 3
-    np.testing.assert_allclose(tape.gradient(loss, logit), expected, rtol=1e-5)
-
-
 def test_the_policy_gradient_is_that_of_the_log_likelihood():
     log_prob, advantage = tf.constant([0.1, NAN, -2.0]), tf.constant([3.0, 1.0, -1.0])
     mask = tf.constant([True, False, True])

@@ -16,6 +16,7 @@ from tfagents_batch.scripts import train
 
 FOLDER = pathlib.Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py"))
+ELSEWHERE = "reinforce_on_spark.py"  # runs in tests/distribute/test_spark_pool.py
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 LINES = 40
 # Need PPO's own policy: its loss, its network, masks, or an export.
@@ -64,7 +65,7 @@ def train_here(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
-@pytest.mark.parametrize("name", [*SCRIPTS, *NOTEBOOKS])
+@pytest.mark.parametrize("name", sorted({*SCRIPTS, *NOTEBOOKS} - {ELSEWHERE}))
 def test_an_example_runs(name, tmp_path, monkeypatch):
     core = cpus.available()[:1]  # so batches have one worker
     monkeypatch.setattr(cpus, "available", lambda: core)

@@ -48,23 +48,11 @@ def test_infinite_values_are_status_65_and_only_the_page_is_written(tmp_path, ca
     assert not output.exists() and "infinite" in report.read_text()
 
 
-def test_horizons_form_is_converted_in_both_directions(path, tmp_path, capsys):
-    output, horizon = tmp_path / "features.json", tmp_path / "horizon.json.gz"
-    given = [f"--input={path}", f"--output={output}", f"--to_horizon={horizon}"]
-    assert features.main(given) == 0
-    again = tmp_path / "again.json"
-    assert features.main([f"--from_horizon={horizon}", f"--output={again}"]) == 0
-    one, other = map(specification.read, (output, again))
-    assert one.features == other.features and other.gate == "fixed"
-    with pytest.raises(UserError, match="leave out --report"):
-        features.main([f"--from_horizon={horizon}", "--report=x.html"])
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         ([], "no file is given; pass --output"),
-        (["--output=x.json"], "pass --input=.* or --from_horizon"),
+        (["--output=x.json"], "no rows are given; pass --input"),
     ],
 )
 def test_a_command_without_files_is_refused(flags, message):

@@ -90,19 +90,6 @@ def test_a_file_of_horizon_gives_settings_that_flags_replace(run, tmp_path, caps
     assert "note: numOutputShards has no effect" in capsys.readouterr().err
 
 
-def test_samples_of_horizon_are_taken_with_its_settings(tmp_path, capsys):
-    sample = {"mdp_id": "1", "sequence_number": 0, "state_features": {"0": 1.0}}
-    sample |= {"action": "a", "reward": 1.0, "next_state_features": {}}
-    path = made.write(tmp_path / "part-0.json", [sample | {"ds": "2019-01-01"}])
-    horizon = tmp_path / "timeline.json"
-    horizon.write_text(json.dumps({"query": {"actions": ["b", "a"]}}))
-    flags = f"--input={path}", f"--output={tmp_path}/table", f"--horizon={horizon}"
-    assert timeline.main([*flags, "--samples"]) == 0
-    assert "samples  1" in capsys.readouterr().out
-    schema = manifest.schema(tmp_path / "table/ds=2019-01-01")
-    assert schema.actions == ("b", "a")
-
-
 def test_a_given_schema_orders_the_actions(run, tmp_path):
     path = tmp_path / "schema.json"
     found = {"actions": ["send", "drop"], "features": [0, 3], "metrics": ["click"]}
@@ -159,7 +146,7 @@ def refused(tmp_path, output, message, *flags):
 
 
 @pytest.mark.parametrize("output", ["logs", ".", "logs/../logs", "link", "logs/ds=1"])
-@pytest.mark.parametrize("flags", [[], ["--samples"], ["--end_ds=2027-01-01"]])
+@pytest.mark.parametrize("flags", [[], ["--end_ds=2027-01-01"]])
 def test_an_output_that_holds_an_input_is_refused(tmp_path, output, flags):
     named(tmp_path / "logs/ds=1/ds=2026-01-01")
     (tmp_path / "link").symlink_to(tmp_path / "logs")

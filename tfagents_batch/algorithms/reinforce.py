@@ -115,7 +115,7 @@ class Reinforce(tf.Module):
                 probability = tf.nn.softmax(policy.params["logits"])
                 number = action - int(self._space.start)
                 data = probability, number, advantage, mask
-                policy_loss = losses.squared_probability(*data)
+                policy_loss = squared_probability(*data)
             scale = config.entropy_scale(step)
             loss = policy_loss + losses.entropy_bonus(entropy, scale, mask)
             metrics = {"loss/policy": policy_loss, "loss/network": network_loss}
@@ -185,3 +185,23 @@ class Reinforce(tf.Module):
         change = config.average_rate * (masked.mean(found, mask) - before)
         self._average.assign(before + tf.where(tf.reduce_any(mask), change, 0.0))
         return before
+
+
+def squared_probability(
+    probability: tf.Tensor, action: tf.Tensor, advantage: tf.Tensor, mask: tf.Tensor
+) -> tf.Tensor:
+    """mean(A sum_i (1[a = i] - pi(i|s))^2 / 4), for actions 0 to n - 1.
+
+    For two actions it is A (a - p)^2 / 2 with p = pi(1|s), whose derivative by p is
+    -A (a - p): that of the log-likelihood times p (1 - p). So it is no policy gradient;
+    BigDL's ``VanillaPGCriterion`` computes it.
+
+    Args:
+      probability: f32 ``[..., n]``, pi.
+      action: int32 ``[...]``, a.
+      advantage: f32 ``[...]``, A; no gradient flows through it.
+      mask: bool ``[...]``, true for valid entries.
+    """
+    taken = tf.one_hot(action, probability.shape[-1])
+    distance = tf.reduce_sum(tf.square(taken - probability), -1) / 4
+    return masked.mean(distance * tf.stop_gradient(advantage), mask)

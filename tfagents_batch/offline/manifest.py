@@ -20,7 +20,7 @@ NAME, FEATURES = "_manifest.json", "_features.json"
 _VERSION = 1
 _HASH = "manifest_sha256"
 _NEEDED = {"rows": int, "parts": list, "schema": dict, "config": dict}
-_SETTINGS = {"form", "n_step", "gamma", "discount"}  # that readers need
+_SETTINGS = {"n_step", "gamma", "discount"}  # that readers need
 
 
 def write(
@@ -46,7 +46,7 @@ def read(folder: Path) -> dict[str, Any]:
     """Return the manifest of a folder.
 
     Raises:
-      UserError: if it is missing, damaged, or of another version.
+      UserError: if it is missing, damaged, or of another version or form.
     """
     path = folder / NAME
     try:
@@ -70,6 +70,11 @@ def read(folder: Path) -> dict[str, Any]:
         raise UserError(
             f"{path} is damaged, or was changed; expected a manifest as the timeline "
             "has written it. Restore it from a copy, or make the timeline again"
+        )
+    if found["config"].get("form", "rows") != "rows":  # of an earlier release
+        raise UserError(
+            f"{path} has samples in the form {found['config']['form']}; expected one "
+            "next row in each sample. Make the timeline again from the logged rows"
         )
     return found
 

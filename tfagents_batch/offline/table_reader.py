@@ -72,7 +72,7 @@ def partition(folder: str | Path) -> Partition:
     """Return the newest partition of a table, or the one that the folder is.
 
     Raises:
-      UserError: if there is none, it has no row of samples, or a file was changed.
+      UserError: if there is none, it has no samples, or a file was changed.
     """
     folder = Path(folder)
     found = folder if (folder / manifest.NAME).exists() else manifest.newest(folder)
@@ -82,11 +82,8 @@ def partition(folder: str | Path) -> Partition:
             "tfagents-batch timeline has written, with ds=... in it"
         )
     known = manifest.read(found)
-    if known["config"]["form"] != "rows" or not known["rows"]:
-        raise UserError(
-            f"{found} has {known['rows']} samples in the form "
-            f"{known['config']['form']}; expected samples in the form rows"
-        )
+    if not known["rows"]:
+        raise UserError(f"{found} has 0 samples; expected at least one")
     integrity.check(found, known)
     return Partition(found, Schema.from_dict(known["schema"]), known)
 

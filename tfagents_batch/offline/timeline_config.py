@@ -31,9 +31,6 @@ class TimelineConfig:
     last_row: Literal["terminal", "drop", "horizon_keep"] = option(
         "terminal", "last row without flag or end marker: terminal, drop, horizon_keep"
     )
-    form: Literal["rows", "arrays"] = option(
-        "rows", "n rewards: as a sum and one next row, or arrays as in Horizon"
-    )
     on_duplicate: Literal["error", "first", "last"] = option(
         "error", "rows of the same mdp_id and sequence_number: error, first or last"
     )
@@ -61,7 +58,7 @@ class TimelineConfig:
 
 
 # Settings that change what the columns of a sample mean.
-OF_SAMPLES = ("n_step", "gamma", "discount", "time_unit", "last_row", "form")
+OF_SAMPLES = ("n_step", "gamma", "discount", "time_unit", "last_row")
 
 # Keys of Horizon that are settings under another name.
 _SETTINGS = {

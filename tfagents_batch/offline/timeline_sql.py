@@ -247,12 +247,10 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
             "steps": f"least({n}, length + {ends} - {place})",
         }
         for name in (*self._carried(), "sequence_number"):
-            column = self.dialect.name(name)
-            value = self.dialect.later(column, n, "by_time", "until_next")
-            if self.config.form == "arrays":
-                value = self.dialect.frame(column, "nexts")
-            found[_next(name)] = value
-        if n > 1 or self.config.form == "arrays":
+            found[_next(name)] = self.dialect.later(
+                self.dialect.name(name), n, "by_time", "until_next"
+            )
+        if n > 1:
             for name in ("reward", "metrics", "sequence_number"):
                 found[f"frame_{name}"] = self.dialect.frame(name, "rewarded")
         return f"""  SELECT *,
@@ -261,7 +259,6 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
   WINDOW
     by_time AS ({_ORDER}),
     until_next AS ({_ORDER} ROWS BETWEEN CURRENT ROW AND {n} FOLLOWING),
-    nexts AS ({_ORDER} ROWS BETWEEN 1 FOLLOWING AND {n} FOLLOWING),
     rewarded AS ({_ORDER} ROWS BETWEEN CURRENT ROW AND {n - 1} FOLLOWING)"""
 
     def _listed(self, columns: Mapping[str, str], indent: str) -> str:
@@ -274,7 +271,7 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
 
     def _columns(self) -> dict[str, str]:
         """Return the expression of each column of a sample."""
-        found = self._arrays() if self.config.form == "arrays" else self._sums()
+        found = self._sums()
         beyond = "steps = 0 OR (ordinal + steps > length AND ending <> 'known')"
         found |= {
             "sequence_number_ordinal": "CAST(ordinal AS BIGINT)",
@@ -289,7 +286,7 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
             *("reward", "metrics", "next_state_features", "next_action"),
             *("sequence_number", "sequence_number_ordinal", "time_diff"),
             *("time_since_first", "step", "not_terminal"),
-            *(("discount",) if "discount" in found else ()),
+            "discount",
         ]
         if self._has_choices:
             names += ["possible_actions", "possible_next_actions"]
@@ -320,18 +317,6 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
 
     def _if_next(self, value: str, otherwise: str) -> str:
         return f"CASE WHEN steps > 0 THEN {value} ELSE {otherwise} END"
-
-    def _arrays(self) -> dict[str, str]:
-        """Return the columns that are lists of later rows, in the order of time."""
-        first = self.dialect.first
-        name = self.dialect.name
-        nexts = [*map(_next, self._carried())]
-        found = {x: first(name(x), "steps") for x in nexts}
-        times = first("next_sequence_number", "steps")
-        found["time_diff"] = self.dialect.each(times, "t", "t - sequence_number")
-        for name in ("reward", "metrics"):
-            found[name] = first(f"frame_{name}", "greatest(steps, 1)")
-        return found
 
     def _sum(self, value: str) -> str:
         """Return the discounted sum of a value of the i-th rewarded row, from 1."""

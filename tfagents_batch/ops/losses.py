@@ -33,25 +33,6 @@ def policy_gradient(
     return -masked.mean(log_prob * tf.stop_gradient(advantage), mask)
 
 
-def squared_probability(
-    probability: tf.Tensor, action: tf.Tensor, advantage: tf.Tensor, mask: tf.Tensor
-) -> tf.Tensor:
-    """mean(A sum_i (1[a = i] - pi(i|s))^2 / 4), for actions 0 to n - 1.
-
-    For two actions it is A (a - p)^2 / 2 with p = pi(1|s), whose derivative by p is
-    -A (a - p): that of the log-likelihood times p (1 - p). So it is no policy gradient;
-    BigDL's ``VanillaPGCriterion`` computes it.
-
-    Args:
-      probability: f32 ``[..., n]``, pi.
-      action: int32 ``[...]``, a.
-      advantage, mask: see the module.
-    """
-    taken = tf.one_hot(action, probability.shape[-1])
-    distance = tf.reduce_sum(tf.square(taken - probability), -1) / 4
-    return masked.mean(distance * tf.stop_gradient(advantage), mask)
-
-
 def importance_surrogate(
     log_prob: tf.Tensor,
     behavior_log_prob: tf.Tensor,

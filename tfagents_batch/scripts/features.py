@@ -12,7 +12,7 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import text_files
-from tfagents_batch.offline.features import horizon_form, specification
+from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.layout import some
 from tfagents_batch.offline.features.settings import FeatureSettings
 from tfagents_batch.offline.features.specification import Specification
@@ -28,13 +28,9 @@ class Command:
     input: tuple[str, ...] = option(
         (), "files, folders or globs of JSON lines or Parquet; or minari:<name>"
     )
-    from_horizon: str | None = option(
-        None, "specification in Horizon's form (.json, .json.gz), instead of input"
-    )
     mode: Mode = option("discrete", "discrete, parametric or continuous actions")
     extra_columns: tuple[str, ...] = option((), "further columns that are allowed")
     output: str | None = option(None, "file of the specification, JSON")
-    to_horizon: str | None = option(None, "file of it in Horizon's form, .json or .gz")
     report: str | None = option(None, "file of a page on the features, HTML")
     debug: bool = option(False, "print tracebacks")
 
@@ -51,19 +47,11 @@ def main(argv: Sequence[str]) -> int:
         return 0
     command = config.replace(Command(), given[0])
     settings = config.replace(FeatureSettings(), given[1])
-    if not (command.output or command.to_horizon or command.report):
+    if not (command.output or command.report):
         raise UserError("no file is given; pass --output=<file>, --report=<file>")
-    if bool(command.input) == bool(command.from_horizon):
-        raise UserError("pass --input=<file or folder> or --from_horizon=<file>")
-    if command.from_horizon is None:
-        return _search(command, settings)
-    if command.report or given[1]:
-        raise UserError(
-            "--from_horizon only converts a file; leave out --report and the settings "
-            "of the search"
-        )
-    _write(command, horizon_form.read(command.from_horizon))
-    return 0
+    if not command.input:
+        raise UserError("no rows are given; pass --input=<file or folder>")
+    return _search(command, settings)
 
 
 def _search(command: Command, settings: FeatureSettings) -> int:
@@ -94,11 +82,9 @@ def _search(command: Command, settings: FeatureSettings) -> int:
 
 
 def _write(command: Command, found: Specification) -> None:
-    """Write the files of a specification, and print its types and its hash."""
+    """Write the file of a specification, and print its types and its hash."""
     if command.output is not None:
         specification.write(found, command.output)
-    if command.to_horizon is not None:
-        horizon_form.write(found, command.to_horizon)
     for kind in specification.TYPES:
         ids = [i for i, x in found.features.items() if x.feature_type == kind]
         if ids:

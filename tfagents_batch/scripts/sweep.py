@@ -5,126 +5,96 @@ Every flag of ``train`` can be given, or searched with ``--search=<flag>=<values
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from tfagents_batch import config, fields, suggest
+from tfagents_batch.config import option
+from tfagents_batch.distribute.sweep import search
+from tfagents_batch.errors import TrainingError, UserError
 from tfagents_batch.scripts import command_line, train
 from tfagents_batch.training.log import status
+
+Parts = Sequence[tuple[Any, str]]  # configs and prefixes, see ``config.parse``
+# Flags of ``train`` that are no settings of a run.
+_PASSED = "config", "data", "init_from", "init_checkpoint"
+_NOT_SEARCHED = {
+    "config": "start a sweep for each preset",
+    "algorithm": "start a sweep for each algorithm",
+    "seed": "train the best trials again with other seeds",
+    "progress": "the output of each trial is in its folder",
+}
+_POINTS = 10  # of the search space that are checked before the first trial
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    logdir: str | None = option(
+        None, "folder of the sweep; required. An interrupted sweep goes on there"
+    )
+    search: str | None = option(
+        None, "a flag and its values, num_envs=8,16; may be repeated", group="sweep"
+    )
+    trials: int = option(20, "number of trials in the end", least=1, group="sweep")
+    jobs: int = option(1, "trials at the same time", least=1, most=1024, group="sweep")
+    metric: str = option("eval/return_mean", "metric that counts", group="sweep")
+    goal: Literal["max", "min"] = option(
+        "max", "whether large values are better", group="sweep"
+    )
+    value: Literal["last", "best"] = option(
+        "last", "value of a trial: last one of the metric, or its best", group="sweep"
+    )
+    prune: bool = option(True, "stop trials worse than the median", group="sweep")
+    config: str | None = option(None, "settings to start from, as of train")
+    data: str | None = option(None, "folder of a timeline, as of train")
+    init_from: str | None = option(
+        None, "run to start from, as of train", group="checkpoint"
+    )
+    init_checkpoint: str | None = option(
+        None, "its checkpoint, as of train", group="checkpoint"
+    )
+    quiet: bool = option(False, "the same as --progress=false", group="log")
+    debug: bool = option(False, "print tracebacks")
 
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, run trials, and print a table and the path of the results."""
-    from tfagents_batch.config import HELP, check, option, peek, replace
-    from tfagents_batch.distribute import ray_session
-    from tfagents_batch.distribute.sweep import search, storage
-    from tfagents_batch.errors import TrainingError, UserError
+    from tfagents_batch.distribute.sweep import storage
 
     texts, given = search.take(argv)
-    logdir = peek(given, "logdir") or ""
-    if not HELP.intersection(argv):  # errors that need no TensorFlow come at once
+    if not config.HELP.intersection(argv):  # errors that need no TensorFlow come first
         storage.require_optuna()
-        if not logdir:
+        if not config.peek(given, "logdir"):
             raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
-        if peek(given, "on") == "ray":
-            ray_session.require()
-        if (address := peek(given, "address")) not in (None, "auto"):
-            ray_session.check_address(address)
+        for name in texts.keys() & _NOT_SEARCHED:
+            raise UserError(f"--{name} cannot be searched; {_NOT_SEARCHED[name]}")
     command_line.import_tensorflow()
-    from tfagents_batch import api
-    from tfagents_batch.configs import named, searches
-    from tfagents_batch.distribute.sweep import flags, local, loop, on_ray, results
-    from tfagents_batch.distribute.sweep.plan import Plan
+    from tfagents_batch.configs import searches
+    from tfagents_batch.distribute.sweep import loop, results
 
-    @dataclasses.dataclass(frozen=True)
-    class Command:
-        """Flags of this script."""
-
-        logdir: str | None = option(
-            None, "folder of the sweep; required. An interrupted sweep goes on there"
-        )
-        search: str | None = option(
-            None,
-            "a flag and its values, such as num_envs=8,16; may be passed several times",
-            group="sweep",
-        )
-        trials: int = option(20, "number of trials in the end", least=1, group="sweep")
-        jobs: int = option(
-            1, "trials at the same time", least=1, most=1024, group="sweep"
-        )
-        on: Literal["processes", "ray"] = option(
-            "processes",
-            "where trials run: as processes of this machine, or on Ray",
-            group="sweep",
-        )
-        address: str | None = option(
-            None,
-            "host:port of Ray's head, or auto; none: Ray is started here",
-            group="sweep",
-        )
-        metric: str = option(
-            "eval/return_mean", "metric of the trials' value", group="sweep"
-        )
-        goal: Literal["max", "min"] = option(
-            "max", "whether large values are better", group="sweep"
-        )
-        value: Literal["last", "best"] = option(
-            "last",
-            "value of a training: its last one of the metric, or its best",
-            group="sweep",
-        )
-        seeds_per_trial: int = option(
-            1,
-            "trainings per trial, from --seed on; their mean counts",
-            least=1,
-            group="sweep",
-        )
-        prune: bool = option(
-            True, "stop trials that are worse than the median", group="sweep"
-        )
-        config: str | None = option(None, "settings to start from, as of train")
-        data: str | None = option(None, "folder of a timeline, as of train")
-        init_from: str | None = option(
-            None, "run to start from, as of train", group="checkpoint"
-        )
-        init_checkpoint: str | None = option(
-            None, "its checkpoint, as of train", group="checkpoint"
-        )
-        quiet: bool = option(False, "the same as --progress=false", group="log")
-        debug: bool = option(False, "print tracebacks")
-
-    variants = flags.variants(given, texts, train.defaults)
-    parsed = command_line.flags(given, (Command, ""), *variants[0].parts)
+    names = "algorithm", "config", "data"
+    base = train.defaults(*(config.peek(given, name) for name in names))
+    source = base.source, base.source.name
+    parts = (base, ""), source, (base.settings, "algorithm")
+    parsed = command_line.flags(given, (Command, ""), *parts)
     if parsed is None:
         return 0
-    command = check(replace(Command(), parsed.pop(0)), "--")
-    if command.address is not None and command.on != "ray":
-        raise UserError(
-            f"--address is {command.address}, but trials run as processes of this "
-            "machine; pass --on=ray, or leave --address out"
-        )
-    passed = {name: getattr(command, name) for name in flags.PASSED}
-    names = "metric", "goal", "value", "seeds_per_trial"
-    rows, algorithm = command.data is not None, variants[0].base.algorithm
-    texts = texts or searches.usual(algorithm, rows)
-    plan = Plan(
-        flags.fixed(passed, variants[0], parsed),
-        flags.space(texts, variants, given),
-        seed=parsed[0].get("seed", variants[0].base.seed),
-        **{name: getattr(command, name) for name in names},
+    command = config.check(config.replace(Command(), parsed.pop(0)), "--")
+    shown = parsed[0].pop("progress", True) and not command.quiet
+    texts = texts or searches.usual(base.algorithm, command.data is not None)
+    plan = search.Plan(
+        _fixed(command, parts, parsed),
+        texts,
+        {name: _values(name, x, parts, given) for name, x in texts.items()},
+        **{name: getattr(command, name) for name in ("metric", "goal", "value")},
     )
-
-    def resolve(algorithm, env, config, settings, options):  # checks import the names
-        if isinstance(config, str):
-            named.require(named.find(config, algorithm), {"env": env} | options)
-        return api.resolve(algorithm, env, config, settings, options)
-
-    flags.check(plan, variants, resolve)
-    folder = Path(logdir).expanduser()
-    shown = parsed[0].get("progress", True) and not command.quiet
+    _check(plan, parts)
+    folder = Path(command.logdir).expanduser()
     with (
         storage.opened(folder, plan, command.prune) as study,
         status.doing(f"{command.trials} trials") as now,
@@ -138,12 +108,7 @@ def main(argv: Sequence[str]) -> int:
                 command_line.say(results.line(trial.number, found, command.trials))
 
         try:
-            with (
-                contextlib.nullcontext(local.launchers(command.jobs))
-                if command.on == "processes"
-                else on_ray.launchers(command.jobs, command.address)
-            ) as jobs:
-                loop.run(plan, study, folder, command.trials, jobs, report)
+            loop.run(plan, study, folder, command.trials, command.jobs, report)
         except KeyboardInterrupt:
             command_line.say("the same command goes on with the sweep")
             raise
@@ -156,21 +121,98 @@ def main(argv: Sequence[str]) -> int:
             f"{results.FILE} and the files output.txt in {folder}"
         )
     command_line.show(f"train the best again: {results.command(plan, found[0])}")
-    _draw(folder, plan, found)
+    try:
+        results.draw(folder / results.FIGURE, plan, found)
+        command_line.show(str(folder / results.FIGURE))
+    except UserError as error:
+        command_line.say(f"no figure: {error}")
     command_line.show(str(folder / results.FILE))
     return 0
 
 
-def _draw(folder: Path, plan: Any, found: Sequence[Any]) -> None:
-    """Draw the figure, if matplotlib is installed."""
-    from tfagents_batch.distribute.sweep import figure
-    from tfagents_batch.errors import UserError
+def _fixed(
+    command: Command, parts: Parts, parsed: Sequence[Mapping[str, Any]]
+) -> dict[str, str]:
+    """Return the flags that every training gets, as text by name."""
+    passed = {name: getattr(command, name) for name in _PASSED}
+    found = {name: value for name, value in passed.items() if value is not None}
+    for (_, prefix), each in zip(parts, parsed, strict=True):
+        found |= {f"{prefix}.{k}" if prefix else k: x for k, x in each.items()}
+    return {name: fields.to_text(value) for name, value in found.items()}
 
+
+def _values(name: str, text: str, parts: Parts, given: Sequence[str]) -> Any:
+    """Return the values of a searched flag, checked by the flag.
+
+    Raises:
+      UserError: for an unknown flag, one that is also given, or a wrong value.
+    """
+    if config.peek(given, name) is not None:
+        raise UserError(
+            f"--{name} is given and searched; leave out --{name} or --search={name}"
+        )
+    known = {
+        f"{prefix}.{each}" if prefix else each: (part, each)
+        for part, prefix in parts
+        for each in config.names_of(part)
+    }
+    if name not in known:
+        hint = suggest.setting(name, {each: f"--{each}" for each in known})
+        raise UserError(
+            f"--search={name}: there is no flag --{name} with {parts[0][0].algorithm}; "
+            f"{hint or 'tfagents-batch train --help lists all flags'}"
+        )
+    return search.parse(name, text, *config.setting(*known[name]))
+
+
+def _check(plan: search.Plan, parts: Parts) -> None:
+    """Refuse a plan of which nothing can be trained or compared.
+
+    Raises:
+      UserError: if there is no evaluation, or ``train`` would refuse all of several
+        random points of the search space.
+    """
+    import optuna
+
+    names = {*plan.fixed, *plan.search}
+    played = "env" in names or parts[0][0].env
+    off = not played or plan.fixed.get("eval_every") == "0"
+    if off and plan.metric.startswith("eval/"):
+        raise UserError(
+            f"--metric is {plan.metric}, but there are no evaluations in an "
+            "environment; pass --env and no --eval_every=0, or another metric, such as "
+            "--metric=actions/gain --goal=max"
+        )
+    if "data" in names:  # its rows would have to be read
+        return
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    points = [study.ask(dict(plan.space)).params for _ in range(_POINTS)]
+    refusals = [_refusal(plan.fixed | values, parts) for values in points]
+    if all(refusals):
+        raise UserError(f"no point of the search space can be trained: {refusals[0]}")
+
+
+def _refusal(values: Mapping[str, Any], parts: Parts) -> UserError | None:
+    """Return why ``train`` would refuse these flags; None if it would not."""
+    from tfagents_batch import api
+    from tfagents_batch.configs import named
+
+    texts = [f"--{name}={x}" for name, x in values.items() if name not in _PASSED]
+    preset, algorithm = values.get("config"), values.get("algorithm")
     try:
-        figure.draw(folder / figure.FILE, plan, found)
-        command_line.show(str(folder / figure.FILE))
+        options, of_source, settings = config.parse(texts, parts)
+        if of_source:
+            options[parts[1][1]] = of_source
+        if preset is not None:  # checks import the names
+            named.require(named.find(preset, algorithm), {"env": None} | options)
+        run = api.resolve(algorithm, None, preset, settings or None, options)
+        recipe = run.check().recipe()
+        if not recipe.in_graph and recipe.has_workers:  # both look up the name
+            recipe.constructor()
     except UserError as error:
-        command_line.say(f"no figure: {error}")
+        return error
+    return None
 
 
 if __name__ == "__main__":

@@ -42,9 +42,6 @@ class Command:
         "local[*]", "where Spark runs: local[2] for two threads, or a cluster"
     )
     spark_memory: str = option("2g", "memory of Spark's driver")
-    samples: bool = option(
-        False, "the input has samples of Horizon or ReAgent, not rows"
-    )
     mode: Mode | None = option(
         None, "discrete, parametric or continuous actions; none: discrete"
     )
@@ -97,8 +94,6 @@ def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> in
     if command.features is not None:
         features = specification.read(command.features)
     mode = command.mode or horizon.mode or "discrete"
-    if command.samples:
-        return _import(command, settings, mode, horizon.actions)
     expected = _expected(command, settings)
     extra = command.extra_columns or horizon.extra_columns
     with (
@@ -165,24 +160,6 @@ def _is_right(
     elif report.warnings:
         command_line.say(report.table())
     return not report.errors
-
-
-def _import(
-    command: Command, settings: TimelineConfig, mode: Mode, actions: tuple[str, ...]
-) -> int:
-    """Write samples of another program as a partition."""
-    from tfagents_batch.offline.samples import partition
-
-    if command.schema is not None:
-        actions = schemas.read(command.schema).actions
-    folder, count = partition.write(
-        command.input, command.output or "", settings, mode, actions
-    )
-    for notice in files.notices(command.input):
-        print(f"note: {notice}", file=sys.stderr)
-    command_line.show(f"samples  {count:,}")
-    command_line.show(str(folder))
-    return 0
 
 
 def _expected(command: Command, settings: TimelineConfig) -> Schema | None:

@@ -1,4 +1,4 @@
-"""Logged rows or samples that a caller has in memory, as a table to train from."""
+"""Logged rows that a caller has in memory, as a table to train from."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def table(
     """Yield the folder of a timeline: a path as it is, anything else after writing it.
 
     Args:
-      data: folder of a timeline; or logged rows as ``reader.open_rows`` takes them, or
-        samples of a timeline, in a DataFrame of Spark, a table or a list of rows.
+      data: folder of a timeline; or logged rows: a DataFrame of Spark, or what
+        ``reader.open_rows`` takes.
       mode: kind of actions of rows, see ``Schema``.
       settings: settings of ``TimelineConfig``.
       folder: folder of the table; None for a temporary one, removed at the end.
@@ -52,19 +52,11 @@ def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> Non
     from tfagents_batch.offline import timeline as timelines
     from tfagents_batch.offline.engines import spark_frames
     from tfagents_batch.offline.reader import open_rows
-    from tfagents_batch.offline.samples import columns as of_samples
-    from tfagents_batch.offline.samples import partition
     from tfagents_batch.offline.validator import Options, validate
 
     with contextlib.ExitStack() as stack:
         if spark_frames.is_frame(data):
-            columns = data.columns
             data = stack.enter_context(spark_frames.files_of(data, target))
-        else:
-            columns = getattr(data, "column_names", getattr(data, "columns", ()))
-        if of_samples.has_samples(list(columns)):
-            partition.write(data, target, timeline, mode)
-            return
         rows = stack.enter_context(open_rows(data, mode))
         options = Options(
             on_duplicate=timeline.on_duplicate, metric_weights=timeline.metric_weights

@@ -9,18 +9,29 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import tfagents_batch as tfb
-from tfagents_batch.distribute.sweep import figure, local, loop, results, storage
-from tfagents_batch.distribute.sweep.plan import Plan
-from tfagents_batch.distribute.sweep.search import Choices, Range
+from tfagents_batch import fields
+from tfagents_batch.distribute.sweep import local, loop, results, search, storage
+from tfagents_batch.distribute.sweep.search import Plan
 from tfagents_batch.errors import SaveError, UserError
 
 PROGRAM = sys.executable, str(Path(__file__).with_name("fake_train.py"))
-PLAN = Plan({"steps": "100"}, {"x": Range(0.0, 1.0)})
-DOING = Plan({}, {"x": Range(0.0, 9.0), "do": Choices(("train", "kill", "refuse"))})
+KINDS = {"x": fields.kind(float), "do": fields.kind(str)}
+
+
+def plan_of(fixed, search_texts, **options):
+    """Return the plan of a sweep with these values of the searched flags."""
+    space = {k: search.parse(k, x, KINDS[k], {}) for k, x in search_texts.items()}
+    return Plan(fixed, search_texts, space, **options)
+
+
+UNIFORM = {"x": "uniform:0:1"}
+PLAN = plan_of({"steps": "100"}, UNIFORM)
+DOING = plan_of({}, {"x": "uniform:0:9", "do": "train,kill,refuse"})
 ROOT = Path(__file__).parents[3]
 DEADLINE = 60  # seconds
 SWEEP = """
@@ -33,10 +44,13 @@ test_sweep.sweep(Path(sys.argv[1]), jobs=int(sys.argv[2]))
 
 def sweep(folder, plan=PLAN, trials=20, jobs=1, enqueue=(), **options):
     """Run a sweep; return its rows."""
-    with storage.opened(folder, plan, **options) as study:
+    with (
+        mock.patch.object(local, "PROGRAM", PROGRAM),
+        storage.opened(folder, plan, **options) as study,
+    ):
         for values in enqueue:
             study.enqueue_trial(values)
-        loop.run(plan, study, folder, trials, local.launchers(jobs, PROGRAM))
+        loop.run(plan, study, folder, trials, jobs)
         return results.rows(study, plan)
 
 
@@ -116,32 +130,32 @@ def test_trials_that_fail_or_are_killed_are_counted(tmp_path):
 
 
 def test_a_training_without_the_metric_fails(tmp_path):
-    plan = Plan({"do": "silent"}, PLAN.search)
+    plan = plan_of({"do": "silent"}, UNIFORM)
     (row,) = sweep(tmp_path, plan, trials=1)
     assert row.error == "there is no eval/return_mean in its log"
 
 
 def test_a_sweep_ends_if_its_first_trials_are_refused(tmp_path):
-    plan = Plan({"do": "refuse"}, PLAN.search)
+    plan = plan_of({"do": "refuse"}, UNIFORM)
     with pytest.raises(UserError, match=r"the first 3 trials were refused.*x is wrong"):
         sweep(tmp_path, plan)
 
 
 def test_a_trial_below_the_median_is_stopped(tmp_path):
-    plan = Plan({}, {"x": Range(0.0, 9.0), "do": Choices(("train", "hang"))})
+    plan = plan_of({}, {"x": "uniform:0:9", "do": "train,hang"})
     todo = [{"x": 5.0, "do": "train"}] * 5 + [{"x": 1.0, "do": "hang"}]
     found = sweep(tmp_path, plan, trials=6, enqueue=todo)
     assert [row.state for row in found] == ["complete"] * 5 + ["pruned"]
     assert found[-1].value == 1.0
 
 
-def test_the_value_of_a_trial_is_the_mean_over_its_seeds(tmp_path):
-    plan = Plan({"x": "5"}, {"do": Choices(("train", "a"))}, seed=3, seeds_per_trial=2)
-    assert sweep(tmp_path, plan, trials=1)[0].value == 8.5
-    best = Plan(plan.fixed, plan.search, value="best")
-    assert sweep(tmp_path / "best", best, trials=1)[0].value == 6
-    least = Plan(plan.fixed, plan.search, value="best", goal="min")
-    assert sweep(tmp_path / "least", least, trials=1)[0].value == 4
+@pytest.mark.parametrize(
+    ("options", "value"),
+    [({}, 5), ({"value": "best"}, 6), ({"value": "best", "goal": "min"}, 4)],
+)
+def test_the_value_of_a_trial_is_its_last_or_its_best(tmp_path, options, value):
+    plan = plan_of({"x": "5"}, {"do": "train,a"}, **options)
+    assert sweep(tmp_path, plan, trials=1)[0].value == value
 
 
 def test_a_second_sweep_in_the_same_folder_is_refused(tmp_path):
@@ -156,13 +170,14 @@ def test_a_second_sweep_in_the_same_folder_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
-        (Plan({"steps": "200"}, PLAN.search), "its --steps is 100, not 200"),
-        (Plan({}, PLAN.search), "its --steps is 100, not none"),
+        (plan_of({"steps": "200"}, UNIFORM), "its --steps is 100, not 200"),
+        (plan_of({}, UNIFORM), "its --steps is 100, not none"),
         (
-            Plan(PLAN.fixed, {"x": Range(0.0, 2.0)}),
-            "its --search=x is uniform:0.0:1.0, not uniform:0.0:2.0",
+            plan_of(PLAN.fixed, {"x": "uniform:0:2"}),
+            "its --search=x is uniform:0:1, not uniform:0:2",
         ),
-        (Plan(PLAN.fixed, PLAN.search, seed=1), "its --seed is 0, not 1"),
+        (plan_of(PLAN.fixed | {"seed": "1"}, UNIFORM), "its --seed is none, not 1"),
+        (plan_of(PLAN.fixed, UNIFORM, goal="min"), "its --goal is max, not min"),
     ],
 )
 def test_a_folder_of_another_sweep_is_refused(tmp_path, plan, text):
@@ -223,7 +238,7 @@ def test_a_folder_that_cannot_be_written_ends_the_sweep(tmp_path):
     with storage.opened(tmp_path, PLAN) as study:
         (tmp_path / "trial-0000").write_text("a file")
         with pytest.raises(SaveError, match="a trial cannot be started"):
-            loop.run(PLAN, study, tmp_path, 1, local.launchers(1, PROGRAM))
+            loop.run(PLAN, study, tmp_path, 1)
 
 
 def test_results_are_a_file_a_table_a_command_and_a_figure(tmp_path):
@@ -238,10 +253,10 @@ def test_results_are_a_file_a_table_a_command_and_a_figure(tmp_path):
     head, first, *_ = results.table(found).splitlines()
     assert head.split() == ["trial", "value", "x", "do", "seconds"]
     assert first.split()[:4] == ["2", "3", "3", "train"]
-    again = "tfagents-batch train --x=3.0 --do=train --seed=0"
+    again = "tfagents-batch train --x=3.0 --do=train"
     assert results.command(DOING, found[0]) == again
-    figure.draw(tmp_path / figure.FILE, DOING, found)
-    assert (tmp_path / figure.FILE).read_bytes().startswith(b"\x89PNG")
+    results.draw(tmp_path / results.FIGURE, DOING, found)
+    assert (tmp_path / results.FIGURE).read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_file_of_the_working_folder_does_not_replace_a_module_of_python(tmp_path):
@@ -254,11 +269,6 @@ def test_a_file_of_the_working_folder_does_not_replace_a_module_of_python(tmp_pa
 
 def test_several_jobs_divide_the_cores(monkeypatch):
     monkeypatch.setattr(local.cpus, "available", lambda: [0, 1, 2, 3, 5])
-    monkeypatch.setattr(local, "LocalProcess", lambda *arguments: arguments[2])
-
-    def cores(jobs):
-        return [launch([], Path()) for launch in local.launchers(jobs)]
-
-    assert cores(1) == [()]
-    assert cores(2) == [[0, 2, 5], [1, 3]]
-    assert cores(6) == [[0], [1], [2], [3], [5], [0]]
+    assert local.shares(1) == [[]]
+    assert local.shares(2) == [[0, 2, 5], [1, 3]]
+    assert local.shares(6) == [[0], [1], [2], [3], [5], [0]]

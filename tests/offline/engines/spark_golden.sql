@@ -91,7 +91,6 @@ placed AS (
   WINDOW
     by_time AS (PARTITION BY episode ORDER BY sequence_number, is_end),
     until_next AS (PARTITION BY episode ORDER BY sequence_number, is_end ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING),
-    nexts AS (PARTITION BY episode ORDER BY sequence_number, is_end ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING),
     rewarded AS (PARTITION BY episode ORDER BY sequence_number, is_end ROWS BETWEEN CURRENT ROW AND 1 FOLLOWING)
 )
 SELECT

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from unittest import mock
 
 import pytest
 
@@ -21,6 +22,16 @@ def program(tmp_path):
         return path
 
     return write
+
+
+def test_the_session_of_spark_submit_is_used(monkeypatch):
+    sql = mock.MagicMock()
+    sql.SparkSession.getActiveSession.return_value = None
+    monkeypatch.setattr(session, "_import", lambda: sql)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with session.started() as found:
+        assert found is sql.SparkSession.builder.getOrCreate.return_value
+    found.stop.assert_not_called()
 
 
 def test_a_machine_without_java_is_refused(tmp_path, monkeypatch):

@@ -1,5 +1,4 @@
 import dataclasses
-import gzip
 import hashlib
 import json
 
@@ -7,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.features import horizon_form, specification, twin
+from tfagents_batch.offline.features import specification, twin
 from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.specification import Feature, Specification
 
@@ -19,19 +18,12 @@ GIVEN = Specification(
     },
     n=100,
 )
-# As Horizon writes it.
-HORIZON = {
-    "10": '{"feature_type": "ENUM", "boxcox_lambda": null, "boxcox_shift": 0.0, '
-    '"mean": null, "stddev": null, "possible_values": [12, 4, 2], "quantiles": null, '
-    '"min_value": null, "max_value": null}',
-    "3": '{"feature_type": "BOXCOX", "boxcox_lambda": 0.27, "boxcox_shift": -1e-05, '
-    '"mean": -0.36, "stddev": 1.0, "min_value": 0.0, "max_value": 8.0}',
-}
 
 
-def test_a_file_gives_what_was_written_with_the_same_hash(tmp_path):
-    specification.write(GIVEN, tmp_path / "features.json")
-    found = specification.read(tmp_path / "features.json")
+@pytest.mark.parametrize("name", ["features.json", "features.json.gz"])
+def test_a_file_gives_what_was_written_with_the_same_hash(name, tmp_path):
+    specification.write(GIVEN, tmp_path / name)
+    found = specification.read(tmp_path / name)
     assert found.ids == (-2, 3, 10)
     assert found.sha256 == GIVEN.sha256
     assert found.features == GIVEN.features
@@ -74,8 +66,6 @@ def test_names_of_columns_and_categories_are_kept_and_hashed(tmp_path):
     assert specification.read(tmp_path / "features.json") == given
     other = dataclasses.replace(feature, categories=("DE", "PL"))
     assert Specification({4: other}).sha256 != given.sha256
-    horizon_form.write(given, tmp_path / "horizon.json")
-    assert horizon_form.read(tmp_path / "horizon.json").features[4].name is None
 
 
 @pytest.mark.parametrize(
@@ -114,28 +104,6 @@ def test_the_hash_changes_with_each_number():
         )
     }
     assert len(hashes) == 5
-
-
-@pytest.mark.parametrize("name", ["horizon.json", "horizon.json.gz"])
-def test_horizons_form_is_read_and_written(name, tmp_path):
-    path = tmp_path / name
-    text = json.dumps(HORIZON).encode()
-    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    found = horizon_form.read(path)
-    assert found.ids == (3, 10) and found.gate == "fixed"
-    assert found.version == 1  # Horizon does not standardize log odds
-    assert found.features[3] == GIVEN.features[3]
-    assert found.features[10].possible_values == (12, 4, 2)
-    horizon_form.write(found, path)
-    assert horizon_form.read(path) == found
-
-
-@pytest.mark.parametrize("entry", [3, "{", {"mean": 1}])
-def test_a_wrong_entry_of_horizons_form_is_named(entry, tmp_path):
-    path = tmp_path / "horizon.json"
-    path.write_text(json.dumps(HORIZON | {"3": entry}))
-    with pytest.raises(UserError, match=r"json: feature 3 is .* not Horizon's form; e"):
-        horizon_form.read(path)
 
 
 def wrong(**changes):

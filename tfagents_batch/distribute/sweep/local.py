@@ -9,15 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from tfagents_batch.envs.shared import cpus
 
-# Starts a command, whose output is appended to a file. Returns a process with ``poll``,
-# ``terminate`` and ``kill`` as of ``subprocess.Popen``; the last one ends all.
-Launch = Callable[[Sequence[str], Path], Any]
 _START = """
 import sys
 if sys.path[0] == "":  # as the installed command: the working folder comes last
@@ -32,24 +28,17 @@ _POLL_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
 
 
-class LocalProcess:
+class Training:
     """A process in a session of its own, so that Ctrl-C does not reach it.
 
     Args:
       flags: flags of the training.
       output: file for what the process prints.
       cores: cores that it may use; empty for all.
-      program: command line in front of the number of this process.
     """
 
-    def __init__(
-        self,
-        flags: Sequence[str],
-        output: Path,
-        cores: Sequence[int] = (),
-        program: Sequence[str] = PROGRAM,
-    ):
-        command = [*program, str(os.getpid()), "train", *flags]
+    def __init__(self, flags: Sequence[str], output: Path, cores: Sequence[int]):
+        command = [*PROGRAM, str(os.getpid()), "train", *flags]
         with open(output, "ab") as file:
             streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
             self._process = subprocess.Popen(command, **streams, start_new_session=True)
@@ -59,25 +48,24 @@ class LocalProcess:
         self.poll, self.terminate = self._process.poll, self._process.terminate
 
     def kill(self) -> None:
+        """End it, and what it has started."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
 
-def launchers(jobs: int, program: Sequence[str] = PROGRAM) -> Iterator[Launch]:
-    """Yield a function for each job that starts a training with its cores."""
+def shares(jobs: int) -> list[list[int]]:
+    """Return the cores of each of several jobs; one job has no limit."""
     found = cpus.available()
-    for job in range(jobs):
-        cores = found[job::jobs] if jobs <= len(found) else [found[job % len(found)]]
-
-        def launch(flags, output, cores=cores if jobs > 1 else ()):
-            return LocalProcess(flags, output, cores, program)
-
-        yield launch
+    if jobs == 1:
+        return [[]]
+    if jobs > len(found):
+        return [[found[job % len(found)]] for job in range(jobs)]
+    return [found[job::jobs] for job in range(jobs)]
 
 
-def stop(processes: Iterable[Any]) -> None:
+def stop(processes: Iterable[Training]) -> None:
     """Stop processes: they get a few seconds to save, then they are killed."""
     running = [*processes]
     try:

@@ -6,18 +6,16 @@ import contextlib
 import json
 import math
 import signal
-import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfagents_batch.distribute.sweep import local, storage
-from tfagents_batch.distribute.sweep.local import Launch
-from tfagents_batch.distribute.sweep.plan import Plan
+from tfagents_batch.distribute.sweep.search import Plan
 from tfagents_batch.errors import SaveError, UserError
 
-LOG = "*/metrics.jsonl"  # in the folder of a trial, one for each training
+LOG = "*/metrics.jsonl"  # in the folder of a trial
 OUTPUT = "output.txt"
 REFUSED = 64  # exit status of a training whose flags are wrong
 _REFUSALS = 3  # so many trials without another end the sweep
@@ -27,39 +25,46 @@ ERROR, FOLDER, STATUS = "error", "folder", "status"
 
 
 class Attempt:
-    """A trial that is running: one training after another, one for each seed.
+    """A trial that is running.
 
     Args:
       trial: trial of Optuna.
-      folder: folder of its trainings.
+      folder: folder of its training.
       plan: plan of the sweep.
-      launch: starts a process.
+      cores: cores that it may use; empty for all.
 
     Attributes:
-      process: process of the training that is running.
+      process: its process.
 
     Raises:
       SaveError: if the folder cannot be written.
     """
 
-    def __init__(self, trial: Any, folder: Path, plan: Plan, launch: Launch):
+    def __init__(self, trial: Any, folder: Path, plan: Plan, cores: Sequence[int]):
         self.trial, self._folder, self._plan = trial, folder, plan
-        self._launch = launch
-        self._ended: list[float] = []  # values of the trainings that have ended
+        self._values: list[float] = []  # of the metric so far; finite
+        self._position = 0  # in the log
         trial.set_user_attr(FOLDER, folder.name)
-        self._start()
+        flags = [*plan.flags(trial.params), "--progress=false", f"--logdir={folder}"]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._earlier = {*folder.glob(LOG)}
+            self.process = local.Training(flags, folder / OUTPUT, cores)
+        except OSError as error:
+            raise SaveError(
+                f"a trial cannot be started in {folder}: {error.strerror}"
+            ) from error
 
     def result(self) -> dict[str, Any] | None:
         """Return the arguments of ``Study.tell``; None while the trial is running."""
         from optuna.trial import TrialState
 
         status = self.process.poll()  # before the log is read to its end
-        first, count = not self._ended, len(self._values)
-        new = self._read()
-        for step, value in enumerate(new if first else (), count):
+        count, new = len(self._values), self._read()
+        for step, value in enumerate(new, count):
             self.trial.report(value, step)
         if status is None:
-            if not (first and new and self.trial.should_prune()):
+            if not (new and self.trial.should_prune()):
                 return None
             local.stop([self.process])
             return {"state": TrialState.PRUNED}
@@ -67,26 +72,7 @@ class Attempt:
             self.trial.set_user_attr(ERROR, self._error(status))
             self.trial.set_user_attr(STATUS, status)
             return {"state": TrialState.FAIL}
-        self._ended.append(self._plan.value_of(self._values))
-        if len(self._ended) == self._plan.seeds_per_trial:
-            return {"values": statistics.fmean(self._ended)}
-        self._start()
-        return None
-
-    def _start(self) -> None:
-        """Start the next training."""
-        folder, seed = self._folder, self._plan.seed + len(self._ended)
-        flags = [*self._plan.flags(self.trial.params, seed), "--progress=false"]
-        self._values: list[float] = []  # of the metric so far; finite
-        self._position = 0  # in the log
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._earlier = {*folder.glob(LOG)}
-            self.process = self._launch([*flags, f"--logdir={folder}"], folder / OUTPUT)
-        except OSError as error:
-            raise SaveError(
-                f"a trial cannot be started in {folder}: {error.strerror}"
-            ) from error
+        return {"values": self._plan.value_of(self._values)}
 
     def _read(self) -> list[float]:
         """Return the values that were logged since the last call."""
@@ -125,7 +111,7 @@ def run(
     study: Any,
     folder: Path,
     trials: int,
-    launchers: Iterable[Launch],
+    jobs: int = 1,
     report: Callable[[Any], None] = lambda trial: None,
 ) -> None:
     """Run trials until a number of them has ended.
@@ -137,23 +123,22 @@ def run(
       study: study of ``storage.opened``.
       folder: folder of the sweep; each trial gets a folder in it.
       trials: number of trials in the end, with those of earlier processes.
-      launchers: functions that start a process, one for each trial at the same time.
+      jobs: number of trials at the same time, which divide the cores.
       report: called with each trial that has ended.
 
     Raises:
       UserError: if the first trials were all refused because of their flags.
       SaveError: if a folder cannot be written.
     """
-    distributions = plan.distributions()
-    free = [*launchers]
-    running: dict[Attempt, Launch] = {}
+    free = local.shares(jobs)
+    running: dict[Attempt, list[int]] = {}  # with their cores
     ended = len(storage.counted(study))
     try:
         while running or ended < trials:
             while free and ended + len(running) < trials:
-                trial, launch = study.ask(distributions), free.pop(0)
+                trial, cores = study.ask(dict(plan.space)), free.pop(0)
                 into = folder / f"trial-{trial.number:04}"
-                running[Attempt(trial, into, plan, launch)] = launch
+                running[Attempt(trial, into, plan, cores)] = cores
             time.sleep(_POLL_SECONDS)
             for attempt in [*running]:
                 if (result := attempt.result()) is not None:

@@ -1,55 +1,47 @@
-"""Results of a sweep: rows, a CSV file and a table."""
+"""Results of a sweep: rows, a CSV file, a table and a figure."""
 
 from __future__ import annotations
 
+import collections
 import csv
 import io
+import itertools
 import shlex
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import rich.console
-import rich.table
-
 from tfagents_batch.distribute.sweep import loop, storage
-from tfagents_batch.distribute.sweep.plan import Plan
+from tfagents_batch.distribute.sweep.search import Plan
+from tfagents_batch.training.analysis import figure
 from tfagents_batch.training.run_folder import files
 
-FILE = "results.csv"
+FILE, FIGURE = "results.csv", "results.png"
 _ROWS = 20  # of the table; the file has all
-_WIDE = 10_000  # columns, so that nothing is cut off in a file
+_COLUMNS = 2  # of the figure
+_OTHERS = "pruned", "failed"  # states of trials that did not complete
+_MARKS = {
+    "complete": {"color": "tab:blue", "alpha": 0.7, "s": 25},
+    "pruned": {"color": "tab:gray", "alpha": 0.7, "s": 20, "marker": "x"},
+}
 
 
 class Row(NamedTuple):
-    """Result of a trial.
+    """Result of a trial."""
 
-    Attributes:
-      number: number of the trial, as in the name of its folder.
-      state: "complete", "pruned" or "failed".
-      value: its value; None if it failed.
-      values: values of the searched flags.
-      seconds: duration.
-      folder: name of its folder.
-      error: why it failed.
-    """
-
-    number: int
-    state: str
-    value: float | None
-    values: dict[str, Any]
+    number: int  # as in the name of its folder
+    state: str  # complete, pruned or failed
+    value: float | None  # None if it failed
+    values: dict[str, Any]  # of the searched flags
     seconds: float
     folder: str
-    error: str
+    error: str  # why it failed
 
 
 def rows(study: Any, plan: Plan) -> list[Row]:
     """Return the results of all trials: the best first, then pruned and failed ones."""
     found = [_row(trial) for trial in storage.counted(study)]
-    order = "complete", "pruned", "failed"
-    sign = -1 if plan.goal == "max" else 1
+    order, sign = ("complete", *_OTHERS), -1 if plan.goal == "max" else 1
     return sorted(
         found, key=lambda row: (order.index(row.state), sign * (row.value or 0))
     )
@@ -75,23 +67,21 @@ def write(path: Path, found: Sequence[Row]) -> None:
 def table(found: Sequence[Row]) -> str:
     """Return a table of the best trials as text."""
     names = [*dict.fromkeys(name for row in found for name in row.values)]
-    shown = rich.table.Table(box=None, pad_edge=False)
-    for name in ("trial", "value", *names, "seconds", ""):
-        shown.add_column(rich.text.Text(name), justify="right" if name else "left")
+    lines = [["trial", "value", *names, "seconds", ""]]
     for row in found[:_ROWS]:
         value = "" if row.value is None else f"{row.value:.6g}"
         values = [_short(row.values.get(name, "")) for name in names]
         note = "" if row.state == "complete" else row.state
         note += f": {row.error}" if row.error else ""
-        cells = [str(row.number), value, *values, f"{row.seconds:.0f}", note]
-        shown.add_row(*map(rich.text.Text, cells))
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
-    console = rich.console.Console(file=io.StringIO(), width=width)
-    console.print(shown)
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+        lines.append([str(row.number), value, *values, f"{row.seconds:.0f}", note])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
+    lines = [
+        "  ".join([*(x.rjust(n) for x, n in zip(line, widths, strict=False)), line[-1]])
+        for line in lines
+    ]
     if len(found) > _ROWS:
         lines.append(f"and {len(found) - _ROWS} more")
-    return "\n".join(lines)
+    return "\n".join(map(str.rstrip, lines))
 
 
 def line(number: int, found: Sequence[Row], trials: int) -> str:
@@ -114,17 +104,65 @@ def line(number: int, found: Sequence[Row], trials: int) -> str:
 
 def summary(found: Sequence[Row]) -> str:
     """Return how many trials completed, were pruned and failed."""
-    counts = [(x, sum(row.state == x for row in found)) for x in ("pruned", "failed")]
-    complete = len(found) - sum(count for _, count in counts)
-    parts = [f"{complete} of {len(found)} trials completed"]
-    parts += [f"{n} {x} ({n / len(found):.0%})" for x, n in counts if n]
-    return ", ".join(parts)
+    n = collections.Counter(row.state for row in found)
+    others = [f"{n[x]} {x} ({n[x] / len(found):.0%})" for x in _OTHERS if n[x]]
+    return ", ".join([f"{n['complete']} of {len(found)} trials completed", *others])
 
 
 def command(plan: Plan, row: Row) -> str:
     """Return the command that trains with the values of a trial again."""
     flags = shlex.join(plan.flags(row.values))
     return f"tfagents-batch train {flags}"
+
+
+def draw(path: Path, plan: Plan, found: Sequence[Row]) -> None:
+    """Draw values by trial and against each searched flag, and write a PNG file.
+
+    Raises:
+      UserError: if matplotlib is missing.
+    """
+    done = sorted((x for x in found if x.state in _MARKS), key=lambda x: x.number)
+    best = [row for row in done if row.state == "complete"]
+    rows = -(-(1 + len(plan.space)) // _COLUMNS)
+    size = 4.4 * _COLUMNS, 3.5 * rows
+    with figure.panels(rows, _COLUMNS, size, str(path)) as axes:
+        history, *others = axes.flat
+        _mark(history, done, "trial", [row.number for row in done])
+        values = itertools.accumulate(
+            (row.value for row in best), max if plan.goal == "max" else min
+        )
+        line = {"color": "tab:orange", "drawstyle": "steps-post", "label": "best"}
+        history.plot([row.number for row in best], [*values], **line)
+        history.xaxis.get_major_locator().set_params(integer=True)
+        history.legend(fontsize=9)
+        for axis, (name, space) in zip(others, plan.space.items(), strict=False):
+            places = [row.values[name] for row in done]
+            choices = getattr(space, "choices", ())
+            _mark(
+                axis, done, name, [*map(choices.index, places)] if choices else places
+            )
+            if choices:
+                axis.set_xticks(range(len(choices)), choices, fontsize=9)
+            elif space.log:
+                axis.set_xscale("log")
+        for axis in others[len(plan.space) :]:
+            axis.set_visible(False)
+        for axis in axes[:, 0]:
+            axis.set_ylabel(plan.metric)
+
+
+def _mark(axis: Any, done: Sequence[Row], label: str, places: Sequence[Any]) -> None:
+    """Mark the value of each trial at its place on the x-axis."""
+    for state, style in _MARKS.items():
+        shown = [
+            (x, row.value)
+            for x, row in zip(places, done, strict=True)
+            if row.state == state
+        ]
+        if shown:
+            axis.scatter(*zip(*shown, strict=True), label=state, **style)
+    axis.set_xlabel(label)
+    axis.grid(alpha=0.3)
 
 
 def _row(trial: Any) -> Row:

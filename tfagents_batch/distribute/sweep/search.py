@@ -1,4 +1,4 @@
-"""Search space of a sweep: ``--search=<flag>=<values>``.
+"""Plan of a sweep, and its search space: ``--search=<flag>=<values>``.
 
 8,16,32              one of these values
 64,64|128,128        the same, for values that contain commas
@@ -8,58 +8,71 @@ log:1e-5:1e-2        the same on a logarithmic scale
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 from tfagents_batch import fields
 from tfagents_batch.errors import UserError
 
 _NUMBERS = {"int": int, "float": float, "schedule": float}
-_SCALES = "uniform", "log"
 _RANGE = "uniform:<low>:<high>, uniform:<low>:<high>:<step> or log:<low>:<high>"
 
 
-class Choices(NamedTuple):
-    """Values of a flag, as on the command line."""
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Plan of a sweep, which does not change when the sweep is resumed.
 
-    values: tuple[str, ...]
+    Attributes:
+      fixed: flags of every training, as text by name.
+      search: values of the searched flags, as on the command line.
+      space: the same as distributions of Optuna, see ``search.parse``.
+      metric: name of the metric in ``metrics.jsonl`` that counts.
+      goal: whether larger or smaller values are better.
+      value: the last value of a training, or its best.
+    """
 
-    def __str__(self) -> str:
-        return ("|" if any("," in x for x in self.values) else ",").join(self.values)
+    fixed: Mapping[str, str]
+    search: Mapping[str, str]
+    space: Mapping[str, Any]
+    metric: str = "eval/return_mean"
+    goal: Literal["max", "min"] = "max"
+    value: Literal["last", "best"] = "last"
 
-    def distribution(self) -> Any:
-        """Return the values as Optuna describes them."""
-        from optuna.distributions import CategoricalDistribution
+    def flags(self, values: Mapping[str, Any]) -> list[str]:
+        """Return the flags of a training with these values of the searched flags."""
+        found = {**self.fixed, **values}
+        names = sorted(found, key=lambda name: name != "config")  # it comes first
+        return [f"--{name}={found[name]}" for name in names]
 
-        return CategoricalDistribution(self.values)
+    def value_of(self, series: Sequence[float]) -> float:
+        """Return the value of one training from its values of the metric."""
+        if self.value == "last":
+            return series[-1]
+        return max(series) if self.goal == "max" else min(series)
 
+    def given(self) -> dict[str, str]:
+        """Return the plan by the flags that set it."""
+        found = {f"--{name}": text for name, text in self.fixed.items()}
+        found |= {f"--search={name}": text for name, text in self.search.items()}
+        own = "metric", "goal", "value"
+        return found | {f"--{name}": getattr(self, name) for name in own}
 
-class Range(NamedTuple):
-    """Numbers of a flag from ``low`` to ``high``; ``log``: on a logarithmic scale."""
+    def require_same(self, stored: Mapping[str, str], folder: Any) -> None:
+        """Refuse a folder whose sweep has another plan.
 
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-
-    def __str__(self) -> str:
-        numbers = [self.low, self.high, *([] if self.step is None else [self.step])]
-        return ":".join([_SCALES[self.log], *map(str, numbers)])
-
-    def distribution(self) -> Any:
-        """Return the numbers as Optuna describes them."""
-        from optuna import distributions
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that steps do not end at ``high``
-            if isinstance(self.low, int):
-                numbers = self.low, self.high, self.log, self.step or 1
-                return distributions.IntDistribution(*numbers)
-            return distributions.FloatDistribution(*self)
-
-
-Space = Mapping[str, Choices | Range]
+        Raises:
+          UserError: with the first difference.
+        """
+        mine = self.given()
+        for name in [*mine, *stored]:
+            if mine.get(name) != stored.get(name):
+                has, wanted = (each.get(name, "none") for each in (stored, mine))
+                raise UserError(
+                    f"{folder} holds another sweep: its {name} is {has}, not {wanted}; "
+                    "pass the same flags to go on with it, or another --logdir"
+                )
 
 
 def take(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -94,10 +107,8 @@ def take(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return found, rest
 
 
-def parse(
-    name: str, text: str, kind: fields.Kind, bounds: Mapping[str, Any]
-) -> Choices | Range:
-    """Return the values of a searched flag.
+def parse(name: str, text: str, kind: fields.Kind, bounds: Mapping[str, Any]) -> Any:
+    """Return the values of a searched flag as a distribution of Optuna.
 
     Args:
       name: name of the flag.
@@ -112,25 +123,28 @@ def parse(
     def refused(detail: str) -> UserError:
         return UserError(f"--search={name}={text}: {detail}")
 
-    scale, *numbers = text.split(":")
-    if scale in _SCALES:
-        found: Any = _range(kind, scale, numbers, refused)
-        values: Sequence[Any] = found[:2]
-    else:
-        values, found = _choices(kind, text, refused)
+    read = _range if text.startswith(("uniform:", "log:")) else _choices
+    values, found = read(kind, text, refused)
     for value in values:
         if complaint := fields.out_of_bounds(value, bounds):
             raise refused(f"{fields.to_text(value)} is out of bounds; {complaint}")
     return found
 
 
-def _range(kind: fields.Kind, scale: str, texts: list[str], refused: Callable) -> Range:
+def _range(
+    kind: fields.Kind, text: str, refused: Callable[[str], UserError]
+) -> tuple[list[Any], Any]:
+    """Return both ends, and the numbers between them."""
+    from optuna import distributions
+
+    scale, *texts = text.split(":")
+    log = scale == "log"
     read = _NUMBERS.get(kind.type)
     if read is None:
         raise refused(
             f"the flag is no number but {kind.expected}; list its values instead"
         )
-    if len(texts) not in ((2,) if scale == "log" else (2, 3)):
+    if len(texts) not in ((2,) if log else (2, 3)):
         raise refused(f"expected {_RANGE}")
     number = fields.kind(read)
     try:
@@ -139,29 +153,34 @@ def _range(kind: fields.Kind, scale: str, texts: list[str], refused: Callable) -
         raise refused(f"{number.complaint(error)}, as in {_RANGE}") from None
     if not low < high:
         raise refused(f"{low} is not less than {high}; swap them")
-    if scale == "log" and low <= 0:
+    if log and low <= 0:
         raise refused(f"{low} has no logarithm; expected a low end above 0")
     if step and not 0 < step[0] <= high - low:
         raise refused(f"the step is {step[0]}; expected one between 0 and {high - low}")
-    return Range(low, high, scale == "log", *step)
+    of = (distributions.FloatDistribution, distributions.IntDistribution)[read is int]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that steps do not end at ``high``
+        return [low, high], of(low, high, log, *step)
 
 
 def _choices(
-    kind: fields.Kind, text: str, refused: Callable
-) -> tuple[list[Any], Choices]:
+    kind: fields.Kind, text: str, refused: Callable[[str], UserError]
+) -> tuple[list[Any], Any]:
+    """Return the values, and their texts as choices."""
+    from optuna.distributions import CategoricalDistribution
+
     is_list = kind.type.endswith(",...")
-    texts = text.split("|" if "|" in text or is_list else ",")
     values = []
-    for each in texts:
+    for each in text.split("|" if "|" in text or is_list else ","):
         try:
             values.append(kind.read(each.strip()))
         except ValueError as error:
             hint = "" if "|" in text else "; values with commas are separated by |"
             raise refused(f"{each!r}: {kind.complaint(error)}{hint}") from None
-    plain = tuple(map(fields.to_text, values))
+    plain = [*map(fields.to_text, values)]
     if len({*plain}) < len(plain):
         raise refused("a value is given twice; pass each once")
     if len(plain) < 2:
         hint = ", separated by |" if is_list else ""
         raise refused(f"it is one value; pass several{hint}, or pass it as a flag")
-    return values, Choices(plain)
+    return values, CategoricalDistribution(plain)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.distribute.sweep.plan import Plan
+from tfagents_batch.distribute.sweep.search import Plan
 from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.training.run_folder import runs
 
 FILE = "study.db"
 NAME = "sweep"  # of the study
-_PLAN = "plan"  # attribute of the study
+_PLAN = "flags"  # attribute of the study
 _ENQUEUED = "fixed_params"  # Optuna's attribute of a trial that waited
 CUT_OFF = "cut_off"  # attribute of a trial whose sweep ended before it
 _LOCKED_SECONDS = 30  # how long SQLite waits for another program, such as a dashboard
@@ -24,12 +25,8 @@ _PRIME = 7919  # keeps seeds of the sampler apart
 
 def require_optuna() -> None:
     """Raise a UserError if Optuna is missing."""
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        raise UserError(
-            'sweeps need Optuna: pip install "tfagents_batch[tune]"'
-        ) from None
+    if importlib.util.find_spec("optuna") is None:
+        raise UserError('sweeps need Optuna: pip install "tfagents_batch[tune]"')
 
 
 @contextlib.contextmanager
@@ -94,11 +91,11 @@ def _study(storage: Any, folder: Path, plan: Plan, prune: bool) -> Any:
     if _PLAN in study.user_attrs:
         plan.require_same(study.user_attrs[_PLAN], folder)
     else:
-        study.set_user_attr(_PLAN, plan.to_json())
+        study.set_user_attr(_PLAN, plan.given())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna 4: constant_liar is experimental
         # A resumed study must not draw its first random values again.
-        seed = (plan.seed + _PRIME * len(trials)) % 2**31
+        seed = (int(plan.fixed.get("seed", 0)) + _PRIME * len(trials)) % 2**31
         study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
     return study
 

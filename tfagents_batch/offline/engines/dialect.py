@@ -49,10 +49,6 @@ class DuckDB:
         """Return whether a map has no keys."""
         return f"cardinality({value}) = 0"
 
-    def first(self, value: str, count: str) -> str:
-        """Return the first elements of a list."""
-        return f"list_slice({value}, 1, {count})"
-
     def at(self, value: str, index: str) -> str:
         """Return an element of a list, counted from 1."""
         return f"{value}[{index}]"
@@ -76,7 +72,7 @@ class DuckDB:
 
     def frame(self, value: str, window: str) -> str:
         """Return the values of a window's frame as a list, NULL included."""
-        return f"coalesce(list({value}) OVER {window}, [])"  # no row gives NULL
+        return f"list({value}) OVER {window}"
 
     def later(self, value: str, count: int, window: str, frame: str) -> str:
         """Return a value of the row that is ``count`` later, or else of the last row.

@@ -36,6 +36,8 @@ _LOG4J = "rootLogger.level = off\n"
 def started(master: str = "local[*]", memory: str = "2g") -> Iterator[Any]:
     """Start Spark and yield its session; or yield the active session, which stays.
 
+    In a program of spark-submit, the session is that of its cluster, and stays, too.
+
     Args:
       master: "local[2]" for two threads of this machine, or the address of a cluster.
       memory: heap of the driver, such as "2g".
@@ -47,6 +49,9 @@ def started(master: str = "local[*]", memory: str = "2g") -> Iterator[Any]:
     sql = _import()
     if (active := sql.SparkSession.getActiveSession()) is not None:
         yield active
+        return
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started Java
+        yield sql.SparkSession.builder.getOrCreate()
         return
     check_java()
     check_python()

@@ -51,9 +51,6 @@ class Spark:
     def is_empty_map(self, value: str) -> str:
         return f"size({value}) = 0"
 
-    def first(self, value: str, count: str) -> str:
-        return f"slice({value}, 1, CAST({count} AS INT))"
-
     def at(self, value: str, index: str) -> str:
         return f"try_element_at({value}, CAST({index} AS INT))"
 

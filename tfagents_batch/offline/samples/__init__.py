@@ -1,1 +1,0 @@
-"""Samples that Horizon or ReAgent made, as partitions of a table."""
