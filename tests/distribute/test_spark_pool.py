@@ -1,8 +1,6 @@
 """Whole episodes from real tasks of Spark: the same for any number of partitions."""
 
-import importlib.util
 import os
-import shutil
 import socket
 import sys
 
@@ -12,6 +10,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.distribute import episode_env
+from tests.support import large
 from tfagents_batch import algorithms, seeds
 from tfagents_batch.distribute import spark_workers, wire
 from tfagents_batch.distribute.agents import DistributedAgents, SampledTrajs
@@ -24,11 +23,9 @@ from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import create_algorithm
 
-HAS_SPARK = importlib.util.find_spec("pyspark") and shutil.which("java")
-pytestmark = [
-    pytest.mark.skipif(not HAS_SPARK, reason="needs PySpark (extra spark) and Java 17"),
-    pytest.mark.filterwarnings("ignore"),  # of PySpark, about versions of pandas
-]
+large.skip_without("spark")
+# PySpark warns about versions of pandas.
+pytestmark = pytest.mark.filterwarnings("ignore")
 SETTINGS = {"network": {"hidden": [8]}}
 
 

@@ -23,11 +23,17 @@ def in_dev():
     return _value("IN_DEV")
 
 
+def in_dev_all():
+    """Return the extras that ``dev-all`` has besides those of ``dev``."""
+    return _value("IN_DEV_ALL")
+
+
 def by_name():
     """Return the requirements of every extra, by its name."""
     found = _value("EXTRAS")
-    shared = [package for extra in in_dev() for package in found[extra]]
-    return found | {"dev": _value("TOOLS") + shared}
+    dev = _value("TOOLS") + [package for extra in in_dev() for package in found[extra]]
+    large = [package for extra in in_dev_all() for package in found[extra]]
+    return found | {"dev": dev, "dev-all": dev + large}
 
 
 def closure(requirements):
