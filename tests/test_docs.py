@@ -11,7 +11,7 @@ import pytest
 
 import tfagents_batch as tfb
 from tests.install import extras
-from tests.support import brief, large
+from tests.support import brief
 from tfagents_batch import api, config
 from tfagents_batch.__main__ import commands
 from tfagents_batch.algorithms import REGISTRY, dqn, ppo
@@ -231,8 +231,8 @@ ALONE = [
 
 @pytest.mark.parametrize(("page", "code"), ALONE)
 def test_a_block_runs_alone(page, code, tmp_path, monkeypatch):
-    for extra in needs(code)[0] & {*large.PACKAGES}:
-        large.skip_without(extra)
+    for extra in needs(code)[0] & {*extras.LARGE}:
+        extras.skip_without(extra)
     core = cpus.available()[:1]  # so batches have one worker
     monkeypatch.setattr(cpus, "available", lambda: core)
     brief.shorten(monkeypatch, tmp_path, linear_ppo="network=network" not in code)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support import large, python
+from tests.install import extras
+from tests.support import python
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +39,6 @@ with session.started("local[1]", "512m") as spark:
 
 @pytest.mark.parametrize(("extra", "use"), [("ray", RAY), ("spark", SPARK)])
 def test_engines_on_one_machine_listen_on_the_loopback_address(extra, use, tmp_path):
-    large.skip_without(extra)
+    extras.skip_without(extra)
     done = python.run(LISTENING + use, tmp_path, timeout=240)
     assert done.stdout.split() == ["127.0.0.1"]

@@ -12,13 +12,14 @@ from unittest import mock
 import psutil
 import pytest
 
-from tests.support import large, python
+from tests.install import extras
+from tests.support import python
 from tfagents_batch.distribute import ray_session, wire
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.ray_workers import RayWorkers
 from tfagents_batch.errors import UserError
 
-large.skip_without("ray")
+extras.skip_without("ray")
 
 # Environments are stepped in a process below the actor.
 FAULTS = """

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.distribute import episode_env
-from tests.support import large
+from tests.install import extras
 from tfagents_batch import algorithms, seeds
 from tfagents_batch.distribute import spark_workers, wire
 from tfagents_batch.distribute.agents import DistributedAgents, SampledTrajs
@@ -23,7 +23,7 @@ from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import create_algorithm
 
-large.skip_without("spark")
+extras.skip_without("spark")
 # PySpark warns about versions of pandas.
 pytestmark = pytest.mark.filterwarnings("ignore")
 SETTINGS = {"network": {"hidden": [8]}}

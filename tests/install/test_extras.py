@@ -38,6 +38,10 @@ def test_build_md_lists_every_extra_and_whether_dev_has_it():
     assert said == expected | {"dev": "", "dev-all": ""}
 
 
+def test_tests_can_be_skipped_without_each_extra_that_only_dev_all_has():
+    assert {*extras.LARGE} == {*extras.in_dev_all()}
+
+
 def test_readme_names_every_extra():
     text = (extras.ROOT / "README.md").read_text()
     assert [name for name in extras.by_name() if f"`{name}`" not in text] == []

@@ -3,7 +3,7 @@
 import pytest
 
 import tfagents_batch as tfb
-from tests.support import large
+from tests.install import extras
 
 RAY, SPARK = tfb.RayPool(workers=2), tfb.SparkPool(workers=2)
 WHOLE = {"rollout": {"episodes": 8}}
@@ -27,7 +27,7 @@ def nothing_is_left():
 def test_all_seeds_but_one_reach_the_threshold(
     preset, options, seeds, threshold, tmp_path
 ):
-    large.skip_without("ray" if options["pool"] is RAY else "spark")
+    extras.skip_without("ray" if options["pool"] is RAY else "spark")
     returns = []
     for seed in range(1, seeds + 1):
         run = tfb.train(
@@ -40,7 +40,7 @@ def test_all_seeds_but_one_reach_the_threshold(
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_reinforce_over_spark_has_a_perfect_mean_within_60_iterations(tmp_path):
-    large.skip_without("spark")
+    extras.skip_without("spark")
 
     def best(seed: int) -> float:
         means = []

@@ -9,14 +9,14 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
-from tests.support import large
+from tests.install import extras
 from tfagents_batch.envs.contract import random_actions, rollout
 from tfagents_batch.envs.graph.vector_env import VectorEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.vector import envpool as ours
 from tfagents_batch.errors import EnvError, UserError
 
-large.skip_without("envpool")
+extras.skip_without("envpool")
 envpool = importlib.import_module("envpool")
 
 # The libraries of MuJoCo and Atari warn when they are loaded.

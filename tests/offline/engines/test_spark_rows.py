@@ -3,14 +3,14 @@
 import pyarrow.parquet
 import pytest
 
+from tests.install import extras
 from tests.offline import made
 from tests.offline.reading import odd_columns
 from tests.offline.reading.odd_columns import COLUMNS, LINES, REFUSED
-from tests.support import large
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading import spark_rows
 
-large.skip_without("spark")
+extras.skip_without("spark")
 # PySpark warns about versions of pandas.
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+from tests.install import extras
 from tests.offline import test_timeline, timelines
-from tests.support import large, logged
+from tests.support import logged
 from tfagents_batch.offline import manifest, reader, timeline
 from tfagents_batch.offline.engines import spark_engine
 from tfagents_batch.offline.reading import spark_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
-large.skip_without("spark")
+extras.skip_without("spark")
 # PySpark warns about versions of pandas.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
