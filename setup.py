@@ -61,6 +61,7 @@ EXTRAS = {
     ],
 }
 TOOLS = [
+    "codespell>=2.4",
     "hypothesis>=6.100",
     "minatar>=1.0.15",  # the oracle of our games
     "onnx>=1.17",  # makes the exports of tests
@@ -81,19 +82,20 @@ IN_DEV = (
     "atari",
     "mujoco",
     "box2d",
-    "envpool",
     "dm",
     "video",
     "plot",
     "offline",
-    "ray",
-    "spark",
     "export",
     "serve",
     "tune",
     "docs",
 )
+IN_DEV_ALL = ("envpool", "ray", "spark")  # 1.5 GB, which few tests need
 EXTRAS["dev"] = TOOLS + [package for extra in IN_DEV for package in EXTRAS[extra]]
+EXTRAS["dev-all"] = EXTRAS["dev"] + [
+    package for extra in IN_DEV_ALL for package in EXTRAS[extra]
+]
 
 setup(
     name="tfagents_batch",

@@ -230,6 +230,8 @@ ALONE = [
 
 @pytest.mark.parametrize(("page", "code"), ALONE)
 def test_a_block_runs_alone(page, code, tmp_path, monkeypatch):
+    for extra in needs(code)[0] & {*extras.LARGE}:
+        extras.skip_without(extra)
     core = cpus.available()[:1]  # so batches have one worker
     monkeypatch.setattr(cpus, "available", lambda: core)
     brief.shorten(monkeypatch, tmp_path, linear_ppo="network=network" not in code)

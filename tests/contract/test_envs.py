@@ -8,6 +8,7 @@ import pytest
 from gymnasium import spaces as gs
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
+from tests.install import extras
 from tests.support.space_env import SpaceEnv
 from tfagents_batch.envs.contract import SEED, EnvContract, rollout
 from tfagents_batch.envs.make import make_env
@@ -141,6 +142,6 @@ class TestEnvPool(Case):
 
     @staticmethod
     def make(kind):
-        pytest.importorskip("envpool")
+        extras.skip_without("envpool")
         limit = {"max_episode_steps": 15}
         return make_env(f"envpool:{kind}", 3, env_kwargs=limit)

@@ -1,10 +1,8 @@
 """Ray and Spark on one machine can be reached from that machine only."""
 
-import importlib.util
-import shutil
-
 import pytest
 
+from tests.install import extras
 from tests.support import python
 
 pytestmark = pytest.mark.slow
@@ -39,11 +37,8 @@ with session.started("local[1]", "512m") as spark:
 """
 
 
-@pytest.mark.parametrize(("package", "use"), [("ray", RAY), ("pyspark", SPARK)])
-def test_engines_on_one_machine_listen_on_the_loopback_address(package, use, tmp_path):
-    if not importlib.util.find_spec(package):
-        pytest.skip(f"needs {package}")
-    if package == "pyspark" and not shutil.which("java"):
-        pytest.skip("needs Java")
+@pytest.mark.parametrize(("extra", "use"), [("ray", RAY), ("spark", SPARK)])
+def test_engines_on_one_machine_listen_on_the_loopback_address(extra, use, tmp_path):
+    extras.skip_without(extra)
     done = python.run(LISTENING + use, tmp_path, timeout=240)
     assert done.stdout.split() == ["127.0.0.1"]

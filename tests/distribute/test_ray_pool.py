@@ -1,6 +1,5 @@
 """A pool of real actors of Ray, some of which are killed or stopped while they work."""
 
-import importlib.util
 import json
 import os
 import socket
@@ -13,15 +12,14 @@ from unittest import mock
 import psutil
 import pytest
 
+from tests.install import extras
 from tests.support import python
 from tfagents_batch.distribute import ray_session, wire
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.ray_workers import RayWorkers
 from tfagents_batch.errors import UserError
 
-pytestmark = pytest.mark.skipif(
-    not importlib.util.find_spec("ray"), reason="needs Ray (extra ray)"
-)
+extras.skip_without("ray")
 
 # Environments are stepped in a process below the actor.
 FAULTS = """

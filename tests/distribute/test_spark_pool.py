@@ -1,9 +1,7 @@
 """Whole episodes from real tasks of Spark: the same for any number of partitions."""
 
-import importlib.util
 import os
 import pathlib
-import shutil
 import socket
 import sys
 
@@ -13,6 +11,7 @@ import tensorflow as tf
 
 import tfagents_batch as tfb
 from tests.distribute import episode_env
+from tests.install import extras
 from tests.support import brief
 from tfagents_batch import algorithms
 from tfagents_batch.distribute import spark_workers, wire
@@ -26,11 +25,9 @@ from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.experiment import create_algorithm
 
-HAS_SPARK = importlib.util.find_spec("pyspark") and shutil.which("java")
-pytestmark = [
-    pytest.mark.skipif(not HAS_SPARK, reason="needs PySpark (extra spark) and Java 17"),
-    pytest.mark.filterwarnings("ignore"),  # of PySpark, about versions of pandas
-]
+extras.skip_without("spark")
+# PySpark warns about versions of pandas.
+pytestmark = pytest.mark.filterwarnings("ignore")
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples/reinforce_on_spark.py"
 SETTINGS = {"network": {"hidden": [8]}}
 

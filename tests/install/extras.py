@@ -1,13 +1,29 @@
-"""The extras of setup.py, read without running it."""
+"""The extras of setup.py, read without running it; and tests that need large ones."""
 
 import ast
 import importlib.metadata
+import importlib.util
 import pathlib
+import shutil
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = pathlib.Path(__file__).parents[2]
+LARGE = {"envpool": "envpool", "ray": "ray", "spark": "pyspark"}  # what is imported
+
+
+def skip_without(extra):
+    """Skip this test, or the module that calls this, where a large extra is missing."""
+    __tracebackhide__ = True  # so that the summary names the caller
+    if importlib.util.find_spec(LARGE[extra]) is None:
+        reason = f'needs {extra}: pip install -e ".[dev-all]"'
+    elif extra == "spark" and not shutil.which("java"):
+        reason = "needs Java 17"
+    else:
+        return
+    pytest.skip(reason, allow_module_level=True)
 
 
 def _value(name):
@@ -23,11 +39,17 @@ def in_dev():
     return _value("IN_DEV")
 
 
+def in_dev_all():
+    """Return the extras that ``dev-all`` has besides those of ``dev``."""
+    return _value("IN_DEV_ALL")
+
+
 def by_name():
     """Return the requirements of every extra, by its name."""
     found = _value("EXTRAS")
-    shared = [package for extra in in_dev() for package in found[extra]]
-    return found | {"dev": _value("TOOLS") + shared}
+    dev = _value("TOOLS") + [package for extra in in_dev() for package in found[extra]]
+    large = [package for extra in in_dev_all() for package in found[extra]]
+    return found | {"dev": dev, "dev-all": dev + large}
 
 
 def closure(requirements):

@@ -18,7 +18,7 @@ SAME_FOLDER = [
 
 @pytest.mark.parametrize("rivals", SAME_FOLDER, ids=lambda x: min(x))
 def test_the_extras_of_dev_bring_one_of_packages_that_share_a_folder(rivals):
-    assert len(extras.closure(extras.by_name()["dev"]) & rivals) <= 1
+    assert len(extras.closure(extras.by_name()["dev-all"]) & rivals) <= 1
 
 
 @pytest.mark.parametrize("rivals", SAME_FOLDER, ids=lambda x: min(x))
@@ -30,11 +30,16 @@ def test_one_of_packages_that_share_a_folder_is_installed(rivals):
 def test_build_md_lists_every_extra_and_whether_dev_has_it():
     text = (extras.ROOT / "BUILD.md").read_text()
     size = r"(?:\d+|not measured)"
-    rows = re.findall(rf"^\| `(\w+)` \| .* \| {size} \| (.*?)\|$", text, re.M)
+    rows = re.findall(rf"^\| `([\w-]+)` \| .* \| {size} \| (.*?)\|$", text, re.M)
     said = {name: cell.strip() for name, cell in rows}
-    names, in_dev = extras.by_name(), extras.in_dev()
-    expected = {name: "yes" if name in in_dev else "no" for name in names}
-    assert said == expected | {"dev": ""}
+    expected = dict.fromkeys(extras.by_name(), "no")
+    expected |= dict.fromkeys(extras.in_dev(), "yes")
+    expected |= dict.fromkeys(extras.in_dev_all(), "`dev-all`")
+    assert said == expected | {"dev": "", "dev-all": ""}
+
+
+def test_tests_can_be_skipped_without_each_extra_that_only_dev_all_has():
+    assert {*extras.LARGE} == {*extras.in_dev_all()}
 
 
 def test_readme_names_every_extra():

@@ -1,10 +1,9 @@
 """Runs learn with workers of Ray and Spark as without; each test takes minutes."""
 
-import importlib.util
-
 import pytest
 
 import tfagents_batch as tfb
+from tests.install import extras
 
 RAY, SPARK = tfb.RayPool(workers=2), tfb.SparkPool(workers=2)
 WHOLE = {"rollout": {"episodes": 8}}
@@ -28,7 +27,7 @@ def nothing_is_left():
 def test_all_seeds_but_one_reach_the_threshold(
     preset, options, seeds, threshold, tmp_path
 ):
-    pytest.importorskip("ray" if options["pool"] is RAY else "pyspark")
+    extras.skip_without("ray" if options["pool"] is RAY else "spark")
     returns = []
     for seed in range(1, seeds + 1):
         run = tfb.train(
@@ -40,8 +39,9 @@ def test_all_seeds_but_one_reach_the_threshold(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(not importlib.util.find_spec("pyspark"), reason="needs pyspark")
 def test_reinforce_over_spark_has_a_perfect_mean_within_60_iterations(tmp_path):
+    extras.skip_without("spark")
+
     def best(seed: int) -> float:
         means = []
 

@@ -1,3 +1,4 @@
+import importlib
 import os
 import sys
 import types
@@ -8,13 +9,15 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
+from tests.install import extras
 from tfagents_batch.envs.contract import random_actions, rollout
 from tfagents_batch.envs.graph.vector_env import VectorEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.vector import envpool as ours
 from tfagents_batch.errors import EnvError, UserError
 
-envpool = pytest.importorskip("envpool")
+extras.skip_without("envpool")
+envpool = importlib.import_module("envpool")
 
 # The libraries of MuJoCo and Atari warn when they are loaded.
 pytestmark = pytest.mark.filterwarnings("ignore:.*precision lowered")

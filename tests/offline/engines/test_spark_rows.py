@@ -1,22 +1,18 @@
 """Odd columns in Spark are what DuckDB reads in them, or are errors."""
 
-import importlib.util
-import shutil
-
 import pyarrow.parquet
 import pytest
 
+from tests.install import extras
 from tests.offline import made
 from tests.offline.reading import odd_columns
 from tests.offline.reading.odd_columns import COLUMNS, LINES, REFUSED
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading import spark_rows
 
-HAS_SPARK = importlib.util.find_spec("pyspark") and shutil.which("java")
-pytestmark = [
-    pytest.mark.skipif(not HAS_SPARK, reason="needs PySpark (extra spark) and Java 17"),
-    pytest.mark.filterwarnings("ignore"),  # of PySpark, about versions of pandas
-]
+extras.skip_without("spark")
+# PySpark warns about versions of pandas.
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def read(spark, data, column):

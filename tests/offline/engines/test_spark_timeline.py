@@ -1,14 +1,13 @@
 """The timeline in Spark: the cases of ``test_timeline`` and random rows."""
 
-import importlib.util
 import math
 import pathlib
-import shutil
 
 import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+from tests.install import extras
 from tests.offline import test_timeline, timelines
 from tests.support import logged
 from tfagents_batch.offline import reader, timeline
@@ -16,11 +15,9 @@ from tfagents_batch.offline.engines import spark_engine
 from tfagents_batch.offline.reading import spark_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
-HAS_SPARK = importlib.util.find_spec("pyspark") and shutil.which("java")
-pytestmark = [
-    pytest.mark.skipif(not HAS_SPARK, reason="needs PySpark (extra spark) and Java 17"),
-    pytest.mark.filterwarnings("ignore"),  # of PySpark, about versions of pandas
-]
+extras.skip_without("spark")
+# PySpark warns about versions of pandas.
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(params=[False, True])
