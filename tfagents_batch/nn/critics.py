@@ -47,7 +47,7 @@ class Critics(keras.Model):
         self.towers = EnsembleMLP(count, hidden, outputs, *kind)
         step = nest.map(lambda x: x[0], networks.dummy_steps(spec))
         action = tf.zeros([step.first.shape[0], inputs]) if inputs else None
-        self(step, action)
+        self.call(step, action)  # creates the weights
         self.built = True
         self.convolves = networks.convolves(self, lambda x: self(x, action), step)
 

@@ -28,6 +28,12 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 HIDDEN = (64, 64)  # for vector observations
 CORE_BEHIND_IMAGE = (256,)  # as in IMPALA (Espeholt et al. 2018)
+# Layers of Keras that never convolve.
+_PLAIN = (
+    keras.layers.Activation,
+    keras.layers.Dense,
+    keras.layers.LayerNormalization,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,11 +253,19 @@ def convolves(
       function: returns a tensor that needs all its layers.
       *arguments: of the function.
     """
+    if all(_is_plain(layer) for layer in layers(network)):
+        return False  # known without a graph, which takes as long as the network
     function = tf.function(function, autograph=False)
     graph = function.get_concrete_function(*arguments).graph.as_graph_def()
     network._clear_losses()  # they belong to that graph
     inside = [node for function in graph.library.function for node in function.node_def]
     return any("Conv" in node.op for node in [*graph.node, *inside])
+
+
+def _is_plain(layer: keras.layers.Layer) -> bool:
+    """Return whether a layer has no convolution but those of layers inside it."""
+    own = type(layer).__module__.startswith("tfagents_batch.")
+    return own or type(layer) in _PLAIN
 
 
 def dummy_steps(spec: EnvSpec) -> TimeStep:

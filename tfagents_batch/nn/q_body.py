@@ -83,6 +83,9 @@ class QBody(keras.Model):
             sizes = {"value": outputs, "advantage": width}
         self.towers = [_tower(hidden, n, config, name) for name, n in sizes.items()]
 
+    def build(self, observation_shape):
+        """Leave it to the first call, which Keras would otherwise trace before."""
+
     def call(self, observation, valid=None, noise=()):
         if self.action_encoder is None:
             features = rows = self.encoder(observation)

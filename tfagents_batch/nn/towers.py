@@ -52,6 +52,9 @@ class Towers(keras.Model):
         self.policy_head, self.value_head = _heads(size, initializer, policy_scale)
         self.mean = mean
 
+    def build(self, observation_shape):
+        """Leave it to the first call, which Keras would otherwise trace before."""
+
     def call(self, observation):
         features = self.encoder(observation)
         policy = self.policy_head(self.policy_tower(features))
