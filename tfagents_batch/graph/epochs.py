@@ -66,6 +66,7 @@ def loop(
             go_on=go_on,
         )
     size = mask.shape[0]
+    assert size is not None
     width = min(minibatch_size, size)
     most = -(-size // width)  # number of minibatches if all rows are valid
     valid = tf.reduce_sum(tf.cast(mask, tf.int32))

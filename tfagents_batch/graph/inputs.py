@@ -11,7 +11,7 @@ import contextlib
 import contextvars
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -50,6 +50,10 @@ class Inputs(tf.Module):
     Raises:
       UserError: for a schedule whose length is not known, see ``schedules.resolve``.
     """
+
+    if TYPE_CHECKING:  # the attributes are the fields of the config
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, config: Any):
         super().__init__()

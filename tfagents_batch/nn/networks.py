@@ -247,8 +247,8 @@ def convolves(
       function: returns a tensor that needs all its layers.
       *arguments: of the function.
     """
-    function = tf.function(function, autograph=False)
-    graph = function.get_concrete_function(*arguments).graph.as_graph_def()
+    traced = tf.function(function, autograph=False)
+    graph = traced.get_concrete_function(*arguments).graph.as_graph_def()
     network._clear_losses()  # they belong to that graph
     inside = [node for function in graph.library.function for node in function.node_def]
     return any("Conv" in node.op for node in [*graph.node, *inside])
