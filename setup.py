@@ -64,6 +64,7 @@ TOOLS = [
     "codespell>=2.4",
     "hypothesis>=6.100",
     "minatar>=1.0.15",  # the oracle of our games
+    "mypy>=1.18",
     "onnx>=1.17",  # makes the exports of tests
     "pandas>=2.2",
     "psutil>=5.9",
@@ -119,6 +120,8 @@ setup(
         "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
+    # So an editable install is a path, which type checkers read; by default it is code.
+    package_dir={"": "."},
     packages=find_packages(include=["tfagents_batch", "tfagents_batch.*"]),
     package_data={
         "tfagents_batch": ["py.typed"],

@@ -194,8 +194,9 @@ def train(
       SaveError: if the last checkpoint or the last replay could not be written.
       Exception: any exception of a callback; a checkpoint was written first.
     """
+    chosen: dict[str, Any] = {**options}
     if pool is not None:
-        options = options | {"pool": pool}
+        chosen["pool"] = pool
     callbacks = {
         "on_iteration": listed("on_iteration", on_iteration),
         "on_evaluation": listed("on_evaluation", on_evaluation),
@@ -218,11 +219,11 @@ def train(
                 "run with the weights of another; pass only one of them"
             )
         own = network, eval_env, source, algorithm
-        return _resume(resume, env, *own, profile, callbacks, options)
+        return _resume(resume, env, *own, profile, callbacks, chosen)
     if source is not None:
-        options = options | {"source": source}
-    resolved = resolve(algorithm, env, config, settings, options)
-    again = {**options, "env": env, "network": network, "source": source}
+        chosen["source"] = source
+    resolved = resolve(algorithm, env, config, settings, chosen)
+    again = {**chosen, "env": env, "network": network, "source": source}
     name = _label(config, resolved, algorithm, again)
     own = resolved.env or experiments.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
@@ -232,10 +233,10 @@ def train(
     _check_callbacks(resolved, callbacks)
     recipe = resolved.recipe(env)
     evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
-    pool = pools.experience(resolved, recipe, network, profile)
+    workers = pools.experience(resolved, recipe, network, profile)
     with (
         starting.starting(not resolved.progress),
-        Experiment(resolved, recipe, evaluated, network, pool) as experiment,
+        Experiment(resolved, recipe, evaluated, network, workers) as experiment,
     ):
         text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
         facts = training_run.facts(
@@ -296,7 +297,7 @@ def train_offline(
     Raises:
       UserError: see ``train``.
     """
-    if "gamma" in (settings or {}):
+    if settings and "gamma" in settings:
         timeline = {"gamma": settings["gamma"]} | (timeline or {})
     with given.table(data, mode, timeline, folder) as found:
         preset = options.get("config")
@@ -701,7 +702,7 @@ def _resume(
 
         variables = sorted(resolved.env_options.get(VARIABLES) or {})
         played = user | {VARIABLES: variables}
-        if eval_env is not None:
+        if evaluated is not None:
             played["eval_env"] = evaluated.describe()
 
         def started() -> None:

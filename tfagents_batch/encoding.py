@@ -65,7 +65,8 @@ def missed_image(space: gymnasium.Space) -> str:
     """
     if kind(space) not in ("floats", "integers"):
         return ""
-    rank, shape = len(space.shape), space.shape
+    shape = space.shape or ()
+    rank = len(shape)
     found = f" has shape {shape}, like an image, but "
     if rank == 2 and side(shape) >= MATRIX:
         found += "no axis of channels"

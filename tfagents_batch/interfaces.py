@@ -57,6 +57,7 @@ class Env(Protocol):
         Args:
           seed: int or int32 scalar tensor.
         """
+        ...
 
     def step(self, state: State, action: Nest) -> tuple[State, TimeStep]:
         """Step every row; a row that ended its episode ignores its action and restarts.
@@ -68,9 +69,11 @@ class Env(Protocol):
           state: from the previous ``init`` or ``step``.
           action: nest of ``[B, ...]``; Box actions are clipped to finite bounds.
         """
+        ...
 
     def ok(self, state: State) -> tf.Tensor:
         """Return bool ``[]``: false after a stop or a failure."""
+        ...
 
 
 @runtime_checkable
@@ -84,18 +87,23 @@ class ManagedEnv(Env, Protocol):
           EnvError: the failure, if ``ok`` was false because of one.
           Stopped: if ``stop`` ended the program.
         """
+        ...
 
     def stop(self) -> None:
         """Make every step return at once with ``ok`` false; any thread may call it."""
+        ...
 
     def close(self) -> None:
         """Free all resources. Its creator calls it, once or twice."""
+        ...
 
     def events(self) -> list[dict]:
         """Return the events since the last call: dicts of ``event`` and its fields."""
+        ...
 
     def metrics(self) -> dict[str, float]:
         """Return counters since the last call, ``{"group/name": number}``."""
+        ...
 
 
 @runtime_checkable
@@ -105,9 +113,11 @@ class Distribution(Protocol):
     @property
     def params(self) -> dict[str, tf.Tensor]:
         """Parameter tensors, ``[..., n]`` each, as recorded in a trajectory."""
+        ...
 
     def with_params(self, params: dict[str, tf.Tensor]) -> Distribution:
         """Return a distribution of the same family with other parameters."""
+        ...
 
     def sample(self, noise: tf.Tensor) -> tf.Tensor: ...
 
@@ -119,6 +129,7 @@ class Distribution(Protocol):
 
     def kl(self, other: Distribution) -> tf.Tensor:
         """Return KL(self || other) in closed form."""
+        ...
 
 
 class ActorCriticHeads(NamedTuple):
@@ -160,15 +171,18 @@ class Network(Protocol):
 
     def initial_state(self, batch: int) -> Nest:
         """Return the state of ``batch`` rows at the start; ``()`` if feed-forward."""
+        ...
 
     def __call__(self, timestep: TimeStep, state: Nest) -> tuple[Any, Nest]:
         """Return the heads of one step ``[B, ...]`` and the next state.
 
         The caller has already reset the state of rows with ``first``.
         """
+        ...
 
     def unroll(self, steps: TimeStep, state: Nest) -> tuple[Any, Nest]:
         """Return the heads of ``[T, B, ...]`` steps; ``first`` resets the state."""
+        ...
 
 
 @runtime_checkable
@@ -177,9 +191,11 @@ class Actor(Protocol):
 
     def initial_state(self, batch: int) -> Nest:
         """Return the acting state of ``batch`` rows, such as recurrent state."""
+        ...
 
     def noise(self, shape, seed) -> Nest:
         """Draw all exploration noise for leading axes ``shape`` in one op."""
+        ...
 
     def act(
         self, timestep: TimeStep, state: Nest, noise: Nest, step, explore: bool
@@ -197,6 +213,7 @@ class Actor(Protocol):
         Returns:
           action ``[B, ...]``, behavior ``{name: [B, ...]}``, next acting state.
         """
+        ...
 
 
 @runtime_checkable
@@ -212,6 +229,7 @@ class Policy(Actor, Protocol):
 
     def assign_from(self, policy: Policy) -> None:
         """Copy every variable of another policy of the same kind, and its version."""
+        ...
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
         """Return the probability of every Discrete action as ``act`` explores.
@@ -231,6 +249,7 @@ class Policy(Actor, Protocol):
           UserError: while tracing, if actions are not Discrete, or if probabilities
             have no closed form.
         """
+        ...
 
     def log_density(
         self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
@@ -255,6 +274,7 @@ class Policy(Actor, Protocol):
           UserError: while tracing, if actions are not a Box, or if no action has a
             density.
         """
+        ...
 
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
         """Return the state of ``decide`` before the first step, for a batch.
@@ -265,6 +285,7 @@ class Policy(Actor, Protocol):
           batch: number of rows, also as a tensor.
           explore: whether ``decide`` gets noise.
         """
+        ...
 
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
@@ -281,9 +302,11 @@ class Policy(Actor, Protocol):
         Raises:
           UserError: while tracing, if sampled actions have no density.
         """
+        ...
 
     def named_variables(self) -> dict[str, Any]:
         """Return ``{"policy/...": variable, "statistics/...": variable}``."""
+        ...
 
 
 class Decision(NamedTuple):
@@ -445,6 +468,7 @@ class Algorithm(Protocol):
 
     def make_policy(self) -> Policy:
         """Return another policy of the same kind, with variables of its own."""
+        ...
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on one trajectory; means are over its mask.
@@ -454,6 +478,7 @@ class Algorithm(Protocol):
           seed: int or int32 scalar.
           step: i64 ``[]``, environment steps of the run; schedules follow it.
         """
+        ...
 
     def named_variables(self) -> dict[str, Any]:
         """Return all state, ``{name: variable}``, as saved in a checkpoint.
@@ -462,6 +487,7 @@ class Algorithm(Protocol):
         for what only training needs, among it ``learner/optimizer/...``. A run that
         starts from the agent of another run initializes only the optimizer again.
         """
+        ...
 
 
 @runtime_checkable
@@ -498,15 +524,19 @@ class Source(Protocol):
           seed: int or int32 scalar, different in every call.
           step: i64 ``[]``, environment steps of the run.
         """
+        ...
 
     def sample(self, collected: Collected, seed, step) -> Trajectory:
         """Return the trajectory of one update; called ``collected.updates`` times."""
+        ...
 
     def feedback(self, priority: tf.Tensor) -> None:
         """Take the priorities of the latest sample from its update."""
+        ...
 
     def named_variables(self) -> dict[str, Any]:
         """Return all its variables by name, and those of sources inside it."""
+        ...
 
 
 @runtime_checkable
@@ -533,6 +563,7 @@ class HostSource(Protocol):
         Args:
           compiled: whether XLA should compile what it runs itself.
         """
+        ...
 
     def fetch(self, step: int) -> Collected:
         """Wait for experience and return it; called on a thread.
@@ -548,24 +579,31 @@ class HostSource(Protocol):
         Raises:
           Exception: whatever ended the source, as it is. Also after ``close``.
         """
+        ...
 
     def publish(self, policy: Policy) -> None:
         """Offer new weights to those who act elsewhere: at first, after each update."""
+        ...
 
     def report(self, seconds: float) -> Metrics:
         """Return metrics since the last report, in calls that took ``seconds``."""
+        ...
 
     def check(self) -> None:
         """Raise the exception that has ended the source, if there is one."""
+        ...
 
     def traces(self) -> int:
         """Return how often a program of its own was traced; 1 if there is none."""
+        ...
 
     def named_variables(self) -> dict[str, Any]:
         """Return what a checkpoint has of it, by name."""
+        ...
 
     def close(self) -> None:
         """End all that it has started, and a ``fetch`` that waits."""
+        ...
 
 
 class RemotePlan(NamedTuple):
@@ -638,6 +676,7 @@ class Experience(Protocol):
         Raises:
           UserError: for what cannot be, before anything starts.
         """
+        ...
 
     def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
         """Create the environments to step.
@@ -654,9 +693,11 @@ class Experience(Protocol):
           UserError: if it cannot give what is accepted, in these environments.
           EnvError: if they cannot be created.
         """
+        ...
 
     def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
         """Return the largest number of transitions of an update; it sets threads."""
+        ...
 
     def open(
         self,
@@ -677,6 +718,7 @@ class Experience(Protocol):
             policy that acts with ``collecting``, those of storage with ``updating``.
             On two devices the policy that acts is one of its own.
         """
+        ...
 
 
 @runtime_checkable
@@ -712,9 +754,12 @@ class Program(Protocol):
           Metrics of all rounds of the call, merged by their rules and as NumPy values;
           scalars have become ``metrics.Mean``.
         """
+        ...
 
     def traces(self) -> int:
         """Return how often a program was traced; more than once is a fault."""
+        ...
 
     def close(self) -> None:
         """End what it has started; it may be called twice."""
+        ...

@@ -145,7 +145,7 @@ def _collecting(device: str) -> Iterator[None]:
 
 def current() -> AbstractContextManager:
     """Return a context with the device of this thread, to be entered in another one."""
-    return tf.device(context.context().device_name)
+    return tf.device(_current_name())
 
 
 def on_host() -> bool:
@@ -153,8 +153,14 @@ def on_host() -> bool:
 
     Without a context of a device, TensorFlow prefers a GPU that it sees.
     """
-    device = context.context().device_name
+    device = _current_name()
     return device.endswith(CPU.removeprefix("/")) if device else not has_gpu()
+
+
+def _current_name() -> str | None:
+    found = context.context()  # which creates it
+    assert found is not None
+    return found.device_name
 
 
 def has_gpu() -> bool:

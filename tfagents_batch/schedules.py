@@ -36,6 +36,7 @@ class Schedule(Protocol):
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         """Return the f32 scalar at ``step`` (int, int32 or int64); works under XLA."""
+        ...
 
 
 @dataclasses.dataclass(frozen=True)

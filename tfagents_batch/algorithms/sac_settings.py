@@ -31,7 +31,7 @@ class Config(Settings):
         "-1 to 1; none: -A for A numbers, 0.98 ln A for A Discrete actions",
     )
     # Whether targets count the entropy of later actions; a setting of CQL.
-    entropy_in_target: ClassVar[bool] = True
+    entropy_in_target = True
 
     def regularizer(self, spec: EnvSpec) -> Any:
         """Return a further loss of the critics, or None."""

@@ -22,6 +22,7 @@ def check(engine: str, addresses: Sequence[str], example: str, advice: str) -> N
     Raises:
       UserError: if nothing answers at any of them.
     """
+    reason: Exception | None = None
     for each in addresses:
         host, _, port = each.rpartition(":")
         try:

@@ -51,6 +51,7 @@ class Workers(Protocol):
           order: what is wanted.
           weights: those of ``order.version``, by name; not sent again if it has them.
         """
+        ...
 
     def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
         """Yield what is ready now, or becomes ready in that time.
@@ -60,15 +61,19 @@ class Workers(Protocol):
         Raises:
           EnvError: if a worker failed for good.
         """
+        ...
 
     def metrics(self) -> Metrics:
         """Return metrics since the last call, such as ``pool/restarts``."""
+        ...
 
     def events(self) -> list[dict[str, Any]]:
         """Return events since the last call."""
+        ...
 
     def close(self) -> None:
         """End all workers; it may be called several times."""
+        ...
 
 
 class RemoteEnvs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -71,12 +72,12 @@ def session(address: str | None, cpus: int) -> Iterator[Any]:
     with contextlib.ExitStack() as stack:
         if address is None:
             folder = stack.enter_context(_own_folder())
+            start = functools.partial(_start, ray, cpus, folder, quiet)
+        else:
+            start = functools.partial(_connect, ray, address, quiet)
         stack.callback(ray.shutdown)
         with _own_signals():
-            if address is None:
-                _start(ray, cpus, folder, quiet)
-            else:
-                _connect(ray, address, quiet)
+            start()
         yield ray
 
 

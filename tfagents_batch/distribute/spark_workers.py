@@ -137,7 +137,9 @@ class SparkWorkers:
           EnvError: if the job failed, or takes too long.
           Exception: what a task raised.
         """
-        done, _ = wait_for([self._running], seconds)
+        running = self._running
+        assert running is not None  # see ``_submit``
+        done, _ = wait_for([running], seconds)
         if not done:
             if time.monotonic() > self._deadline:
                 self._context.cancelJobGroup(self._name)
@@ -147,7 +149,7 @@ class SparkWorkers:
                     "pool.start_seconds for the first one"
                 )
             return None
-        running, self._running = self._running, None
+        self._running = None
         try:
             found = running.result()
         except Exception as error:

@@ -95,7 +95,7 @@ class RolloutWorker:
         if weights is not None:
             wire.assign(self._algorithm.policy, weights)
         first = self._program is None
-        if first:
+        if self._program is None:
             self._program = self._start(order.start)
         begin = time.perf_counter()
         seed, step = constants.argument(order.seed), order.step

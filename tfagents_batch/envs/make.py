@@ -26,7 +26,7 @@ _LOCAL = "which is stepped as a whole in this process"
 
 
 @overload
-def make_env(
+def make_env(  # pyright: ignore[reportOverlappingOverload]  a class is a callable, too
     env: TensorEnv | type[TensorEnv],
     num_envs: int | None = None,
     num_workers: int | None = None,

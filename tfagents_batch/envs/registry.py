@@ -132,7 +132,7 @@ def is_same(name: str, before: str) -> bool:
       before: earlier name; if its file still exists, the file has not moved.
     """
     (file, target), (old, old_target) = _file(name), _file(before)
-    if name == before or target != old_target or None in (file, old):
+    if name == before or target != old_target or file is None or old is None:
         return name == before
     if old.exists():
         return file.absolute().resolve() == old.absolute().resolve()

@@ -59,6 +59,7 @@ def loop(
         count = tf.where(tf.reduce_any(mask), epochs, 0)
         return _repeat("epochs", lambda _, x: step(rows, mask, x), carry, count, stop)
     size = mask.shape[0]
+    assert size is not None
     width = min(minibatch_size, size)
     most = -(-size // width)  # number of minibatches if all rows are valid
     valid = tf.reduce_sum(tf.cast(mask, tf.int32))

@@ -42,9 +42,15 @@ def _move_to_graph(operation: tf.Operation) -> None:
     gradient = entry["type"]
     program = operation.graph
     outer = getattr(program, "outer_graph", None)
-    while isinstance(outer, tf.__internal__.FuncGraph):
+    while outer is not None and isinstance(outer, tf.__internal__.FuncGraph):
         # The body of a loop is traced again when its gradient is computed.
         program, outer = outer, outer.outer_graph
     program._own_gradients = [*getattr(program, "_own_gradients", ()), gradient]
     found = weakref.ref(gradient, lambda _: _REGISTRY.pop(name, None))
-    entry["type"] = lambda operation, *upstream: found()(operation, *upstream)
+
+    def call(operation, *upstream):
+        gradient = found()
+        assert gradient is not None  # its owner is a graph that is in use
+        return gradient(operation, *upstream)
+
+    entry["type"] = call

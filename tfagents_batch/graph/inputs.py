@@ -8,7 +8,7 @@ earlier run compiled.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -31,6 +31,10 @@ class Inputs(tf.Module):
     Raises:
       UserError: for a schedule whose length is not known, see ``schedules.resolve``.
     """
+
+    if TYPE_CHECKING:  # the attributes are the fields of the config
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, config: Any):
         super().__init__()

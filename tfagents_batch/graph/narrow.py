@@ -22,6 +22,7 @@ def matmul(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
       kernel: ``[F, A]``, A static.
     """
     width = kernel.shape[-1]
+    assert width is not None
     kernel = tf.convert_to_tensor(kernel)  # a variable would be captured
     return _narrow(x, kernel) if 1 < width <= WIDEST else tf.matmul(x, kernel)
 

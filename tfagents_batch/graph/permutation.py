@@ -66,6 +66,7 @@ def true_first(mask: tf.Tensor) -> tf.Tensor:
       mask: bool ``[N]``.
     """
     size = mask.shape[0]
+    assert size is not None
     seen = tf.cumsum(tf.cast(mask, tf.int32))
     wanted = tf.range(1, size + 1)
     index = tf.zeros([size], tf.int32)

@@ -91,8 +91,8 @@ class Adam:
             mean, square = momentum.value, velocity.value
             mean = mean + (gradient - mean) * to_mean
             square = square + (tf.square(gradient) - square) * to_square
-            if compiled:
-                mean, square = xla.optimization_barrier(mean, square)
+            if compiled:  # which TensorFlow annotates as one object
+                mean, square = xla.optimization_barrier(mean, square)  # pyright: ignore[reportGeneralTypeIssues]
             root = tf.sqrt(square / correction)
             momentum.assign(mean)
             velocity.assign(square)

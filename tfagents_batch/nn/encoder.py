@@ -18,7 +18,16 @@ from tfagents_batch.nn.layers import blocks, impala
 # GA3C's network and its larger ones, by the stride of the first convolution.
 _STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}
 ACTION_MASK = "action_mask"  # key in a Dict observation; it is not a feature
-CNN = Literal["auto", "nature", "impala", "small", *_STRIDES]
+CNN = Literal[
+    "auto",
+    "nature",
+    "impala",
+    "small",
+    "ga3c",
+    "ga3c_stride3",
+    "ga3c_stride2",
+    "ga3c_stride1",
+]
 PART = 0.8  # of the available memory that a layer may take
 _WEIGHT_BYTES = 4 * 4  # float32: weight, gradient and the two moments of Adam
 NATURE = 36  # smallest side, in pixels, of an image for Mnih's network
@@ -95,7 +104,8 @@ class Encoder(keras.layers.Layer):
                     "gymnasium.wrappers.ResizeObservation, or pass your own network"
                 )
 
-    def build(self, _):
+    def build(self, input_shape):
+        del input_shape
         for part, leaf in zip(self.parts, spaces.leaves(self.space), strict=True):
             part.build((None, *leaf.shape))
 
@@ -170,7 +180,8 @@ class _Image(keras.layers.Layer):
             shape = layer.compute_output_shape(shape)
         return math.prod(shape[1:]), dense.units
 
-    def build(self, _):
+    def build(self, input_shape):
+        del input_shape
         self.cnn.build((None, *self.pixels))
 
     def call(self, x):

@@ -40,6 +40,7 @@ class ActionNoise(Protocol):
 
     def initial_state(self, batch: int, size: int) -> Nest:
         """Return the state before the first step, for ``[batch, size]`` actions."""
+        ...
 
     def distribution(
         self, action: tf.Tensor, timestep: TimeStep, state: Nest, step
@@ -52,9 +53,11 @@ class ActionNoise(Protocol):
           state: of the noise.
           step: environment steps of the run.
         """
+        ...
 
     def next_state(self, noise: tf.Tensor) -> Nest:
         """Return the state after the noise of a step, f32 ``[N, A]``."""
+        ...
 
 
 class Gaussian(tf.Module):

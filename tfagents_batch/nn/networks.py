@@ -255,8 +255,8 @@ def convolves(
     """
     if all(_is_plain(layer) for layer in layers(network)):
         return False  # known without a graph, which takes as long as the network
-    function = tf.function(function, autograph=False)
-    graph = function.get_concrete_function(*arguments).graph.as_graph_def()
+    traced = tf.function(function, autograph=False)
+    graph = traced.get_concrete_function(*arguments).graph.as_graph_def()
     network._clear_losses()  # they belong to that graph
     inside = [node for function in graph.library.function for node in function.node_def]
     return any("Conv" in node.op for node in [*graph.node, *inside])

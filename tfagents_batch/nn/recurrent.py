@@ -36,7 +36,9 @@ class Cell(keras.layers.Layer):
     def _rows(self, kernel) -> list[tf.Tensor]:
         """Split a kernel into the rows of the inputs and those of the state."""
         kernel = tf.convert_to_tensor(kernel)
-        return tf.split(kernel, [kernel.shape[0] - self.units, self.units], axis=0)
+        rows = kernel.shape[0]
+        assert rows is not None
+        return tf.split(kernel, [rows - self.units, self.units], axis=0)
 
 
 class GRU(Cell):
@@ -51,8 +53,8 @@ class GRU(Cell):
     Initially b is 1 and b_c is 0. State and output are h, f32 ``[B, units]``.
     """
 
-    def build(self, shape):
-        inputs, units = int(shape[-1]), self.units
+    def build(self, input_shape):
+        inputs, units = int(input_shape[-1]), self.units
         self.gates, self.candidate = (
             self.add_weight(
                 shape=(inputs + units, outputs * units),
@@ -141,8 +143,8 @@ class LSTM(Cell):
     documents the methods.
     """
 
-    def build(self, shape):
-        inputs, units = int(shape[-1]), self.units
+    def build(self, input_shape):
+        inputs, units = int(input_shape[-1]), self.units
 
         def forget(shape, dtype=None):
             return tf.repeat(tf.constant([0.0, 1.0, 0.0, 0.0], dtype), units)

@@ -144,6 +144,7 @@ class LineFiles:
                     self._bytes = min(start + _COPIED, size)
             except OSError:
                 os.close(self._descriptor)
+                assert self._part is not None
                 with contextlib.suppress(OSError):
                     self._part.unlink()
                 self._descriptor, self._part, self._lines, self._bytes = before

@@ -237,7 +237,7 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
 def _names(rows: Rows, options: Options) -> list[Finding]:
     """Return the findings on ids of features and names of actions."""
     counts = {
-        kind: {each.name: each.count for each in rows.contents if each.kind == kind}
+        kind: {each.name: each.times for each in rows.contents if each.kind == kind}
         for kind in ("feature", "action_feature", "action")
     }
     found = []

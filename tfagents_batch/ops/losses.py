@@ -98,8 +98,8 @@ def value(
     if clip is not None:
         if old_value is None:
             raise ValueError("losses.value got clip without old_value; pass both")
-        old_value = tf.stop_gradient(old_value)
-        clipped = old_value + tf.clip_by_value(value - old_value, -clip, clip)
+        old = tf.stop_gradient(old_value)
+        clipped = old + tf.clip_by_value(value - old, -clip, clip)
         error = tf.maximum(error, tf.square(clipped - target))
     return 0.5 * masked.mean(error, mask)
 

@@ -38,6 +38,7 @@ def reverse_linear(
       f32 ``[T, B]``.
     """
     size = factor.shape[0]
+    assert size is not None
     if n is None or n >= size:
         n = 1 << (size - 1).bit_length()  # reaches the fixed point with fewest passes
     y, step = term if start is None else start, 1

@@ -53,13 +53,13 @@ def call(
         step.assign_add(collected.steps)
         return Round(collected.ok, *learned, collected.metrics)
 
-    one = tf.function(one, autograph=False)
+    traced = tf.function(one, autograph=False)
 
     def iterate(seed, until, rounds):
-        known = one.get_concrete_function(seed).structured_outputs
+        known = traced.get_concrete_function(seed).structured_outputs
 
         def body(index, ok, count, sums, totals):
-            found = one(seed)
+            found = traced(seed)
             sums = metrics.merge(sums, found.learned, found.updates > 0)
             totals = metrics.merge(totals, found.measured)
             return index + 1, found.ok, count + found.updates, sums, totals
@@ -116,13 +116,13 @@ def learn(
     def sample(seed):
         return source.sample(collected, seed, step)
 
-    sample = tf.function(sample, autograph=False)
-    sampled = sample.get_concrete_function(seed).structured_outputs
+    draw = tf.function(sample, autograph=False)
+    sampled = draw.get_concrete_function(seed).structured_outputs
     known = _trace(update, sampled, seed, step)
 
     def body(index, sums):
         mine = seeds.update_seed(seed, index)
-        updated = update(sample(mine), mine, step)
+        updated = update(draw(mine), mine, step)
         source.feedback(updated.priority)
         return index + 1, metrics.merge(sums, updated.metrics)
 

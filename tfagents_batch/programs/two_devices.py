@@ -85,7 +85,7 @@ def call(
         )
         return facts, blocks.join(_values(weights)), blocks.join(merged)
 
-    collect = _program(collect, compiled[0])
+    gather = _program(collect, compiled[0])
     update_all = _program(update_all, compiled[1])
 
     def iterate(seed, until, most):
@@ -96,7 +96,7 @@ def call(
         def body(index, _, block, totals):
             before = step.read_value()
             with placement.collecting():
-                gathered = collect(seed, before, block)
+                gathered = gather(seed, before, block)
             with placement.updating():
                 facts, block, totals = update_all(gathered, seed, before, totals)
             step.assign_add(facts[0])
@@ -118,7 +118,7 @@ def call(
     def _start(seed: tf.Tensor, block: Blocks) -> _Totals:
         """Return the totals before the first round, after a trace of one."""
         now, number, like_block = nest.specs_of((step, seed, block))
-        gathered = collect.get_concrete_function(number, now, like_block)
+        gathered = gather.get_concrete_function(number, now, like_block)
         traced = tf.function(learn, autograph=False).get_concrete_function(
             nest.specs_of(gathered.structured_outputs), number, now
         )

@@ -134,7 +134,7 @@ def panels(
             panel.lines.append((label, read))
             if panel.quantity != quantity:
                 found[key] = panel._replace(quantity="")
-    if not found:
+    if problem is not None and not found:
         raise problem
     return list(found.values())
 

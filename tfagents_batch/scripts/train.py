@@ -127,10 +127,10 @@ def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any
 
     if data is None:
         return api.resolve(algorithm, None, preset, None, {})
-    algorithm = api.offline_algorithm(algorithm, preset)
-    settings = api.offline_settings(algorithm, None, preset)
+    trained = api.offline_algorithm(algorithm, preset)
+    settings = api.offline_settings(trained, None, preset)
     return api.resolve(
-        algorithm, None, preset, settings, {"source": table_settings.newest(data)}
+        trained, None, preset, settings, {"source": table_settings.newest(data)}
     )
 
 

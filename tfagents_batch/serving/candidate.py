@@ -156,13 +156,13 @@ def _columns(spec: EnvSpec, found: Partition, features: Sequence[int]) -> list[i
     space = spec.observation_space
     parts = space.spaces if isinstance(space, gym.spaces.Dict) else {STATE: space}
     known = {STATE, PRESENCE, MASK}
-    state = parts.get(STATE)
-    if set(parts) - known or len(getattr(state, "shape", ())) != 1:
+    shape = getattr(parts.get(STATE), "shape", None) or ()
+    if set(parts) - known or len(shape) != 1:
         raise UserError(
             f"the policy's observations are {space}; expected numbers of one row of "
             "features, with or without a mask of actions"
         )
-    ids = list(features) or list(range(state.shape[0]))
+    ids = list(features) or list(range(shape[0]))
     logged = list(found.schema.features)
     if unknown := [str(x) for x in ids if x not in logged]:
         raise UserError(

@@ -212,7 +212,7 @@ class Predictor:
         feeds = {x.name: rows[f"inputs/{x.name}"] for x in description.inputs}
         try:
             # The first run allocates memory.
-            call(self._session.run, self._outputs, feeds)
+            outputs = call(self._session.run, self._outputs, feeds)
             self.seconds = math.inf
             for _ in range(3):  # the quickest, as other programs may use the processor
                 start = time.perf_counter()

@@ -102,6 +102,7 @@ class Signature:
             index = action - int(self._spec.action_space.start)
             values = decision.values["values"]
             return tf.reduce_sum(tf.one_hot(index, values.shape[-1]) * values, -1)
+        assert decision.random is not None
         return decision.random.log_prob(action)
 
     # ---- parts
@@ -161,6 +162,7 @@ class Signature:
     ) -> dict[str, tf.Tensor]:
         """Return the action, its probability, and those of all Discrete actions."""
         share, random, greedy = self._exploration, decision.random, decision.action
+        assert random is not None
         action = greedy
         if noise is not None:
             kind = _logistic if isinstance(random, Bernoulli) else gumbel

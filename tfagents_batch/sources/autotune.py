@@ -74,9 +74,9 @@ class AutoTuner:
             self._counted += np.array([seconds, rows, updates, lag * updates])
         if self._passed < self._seconds or not self._counted[2]:
             return
-        seconds, rows, updates, lag = self._counted
-        above = max(0.0, lag / updates - self._most_lag)
-        self.observe(rows / seconds / (1 + PENALTY * above))
+        took, learned, made, late = self._counted
+        above = max(0.0, late / made - self._most_lag)
+        self.observe(learned / took / (1 + PENALTY * above))
         self._open_window()
 
     def observe(self, score: float) -> None:

@@ -242,5 +242,7 @@ def _advance(
 
 def _wanted(turns: _Turns, t: tf.Tensor, length: int) -> tf.Tensor:
     """Return bool ``[B]``: true if an environment may still finish an episode."""
-    last = turns.end.shape[0] - 1
+    rounds = turns.end.shape[0]
+    assert rounds is not None
+    last = rounds - 1
     return turns.playing | ((turns.number < last) & (t < last * (length + 1)))

@@ -71,13 +71,17 @@ class Reporter:
         """Return the report of the newest weights; None if ``stop`` returned True."""
         del seed, step
         metrics: Metrics = {}
+        assessed = []
         for tag, rows in self._rows.items():
             found = self._assessed(rows.columns, stop)
             if found is None:
                 return None
+            log_density = np.zeros(0)
             if not self._names:
                 rows, found, log_density = row_metrics.of_box(rows, found)
             metrics |= row_metrics.td_loss(tag, rows, found, self._names)
+            assessed.append((rows, found, log_density))
+        rows, found, log_density = assessed[-1]
         metrics |= row_metrics.values(rows, found, self._names)
         metrics |= row_metrics.mc_loss(rows, found)
         if self._names:

@@ -103,7 +103,7 @@ def uniform(spec: EnvSpec, seed: int) -> Decide:
     def decide(step: TimeStep, count: int) -> Decision:
         del count
         size = len(step.first)
-        action = generator.uniform(low, high, [size, *space.shape])
+        action = generator.uniform(low, high, [size, *low.shape])
         return Decision(action.astype(space.dtype), np.full(size, log_density))
 
     return decide
@@ -187,9 +187,8 @@ def _continuous(
     def log_density(step, action):
         return policy.log_density(step, state, action, now)
 
-    if epsilon:
-        low, high = _bounds(space)
-        even = -float(np.sum(np.log(high - low)))
+    low, high = _bounds(space) if epsilon else (space.low, space.high)
+    even = -float(np.sum(np.log(high - low))) if epsilon else 0.0
 
     def decide(step: TimeStep, count: int) -> Decision:
         step = step._replace(info={})
@@ -203,9 +202,9 @@ def _continuous(
                     "are within them, such as those of sac and td3"
                 )
             if epsilon:
-                random = generator.uniform(low, high, [size, *space.shape])
+                random = generator.uniform(low, high, [size, *low.shape])
                 uses = generator.random(size) < epsilon
-                uses = uses.reshape([-1, *[1] * len(space.shape)])
+                uses = uses.reshape([-1, *[1] * low.ndim])
                 action = np.where(uses, random, action).astype(np.float32)
             density = log_density(step, tf.constant(action)).numpy().astype(np.float64)
         if epsilon:

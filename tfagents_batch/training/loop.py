@@ -115,7 +115,8 @@ class Loop:
         return record.finished
 
     def _train(self) -> None:
-        record, compiled = self.record, False
+        record, compiled, replay = self.record, False, self._replay
+        assert replay is not None  # see ``run``
         while not record.finished and not self._interrupts.requested:
             if not record.done:  # otherwise only the last evaluation is missing
                 began = record.seconds
@@ -131,10 +132,10 @@ class Loop:
             if record.evaluation_due() and not self._interrupts.requested:
                 self._evaluate()
             requested = self._interrupts.checkpoint_requested
-            replay_due = self._replay.due()
+            replay_due = replay.due()
             due = self._should_save() or record.permanent_due() or replay_due
             if (requested or due) and record.checkpoint() and replay_due:
-                self._replay.save(record.step, self._interrupts.seconds_left)
+                replay.save(record.step, self._interrupts.seconds_left)
 
     def _save_and_flush(self) -> bool:
         """Write a checkpoint, the replay and the last line; False if one fails."""
@@ -204,6 +205,8 @@ class Loop:
         experiment, record = self.experiment, self.record
         seed = seeds.iteration_seed(experiment.config.seed, record.step, "evaluate")
         program, begin = experiment.program, time.perf_counter()
+        evaluator = experiment.evaluator
+        assert evaluator is not None  # as one is due
 
         def stop():
             # A failure beside the evaluation is raised by the next iteration, if any.
@@ -211,7 +214,7 @@ class Loop:
             return self._interrupts.requested or failed
 
         with status.doing("evaluating"), rescued(self._interrupts, self._rescue):
-            result = experiment.evaluator(seed, stop, record.step)
+            result = evaluator(seed, stop, record.step)
         self._log_events()
         if result is not None:  # None if stopped: a resumed run evaluates again
             record.evaluated(result, time.perf_counter() - begin)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tfagents_batch.training.config import RunConfig
 
 
-class RunOptions(TypedDict, total=False):
-    """Fields of ``RunConfig`` with their types, and sources' settings by name."""
+class _RunOptions(TypedDict, total=False):
+    """As ``RunOptions``, without what ``train_offline`` has as an argument."""
 
     env_kwargs: dict
     wrappers: list
@@ -49,10 +49,15 @@ class RunOptions(TypedDict, total=False):
     rollout: dict
     replay: dict
     queue: dict
+
+
+class RunOptions(_RunOptions, total=False):
+    """Fields of ``RunConfig`` with their types, and sources' settings by name."""
+
     table: dict
 
 
-class TrainOptions(RunOptions, total=False):
+class TrainOptions(_RunOptions, total=False):
     """Arguments of ``train`` that ``train_offline`` passes on."""
 
     env: Any

@@ -75,7 +75,7 @@ def test_many_states_become_groups_of_similar_ones():
     states = random.normal(size=[5000, 3]) + 10 * random.integers(0, 2, [5000, 1])
     found = cells.find(states, 2)
     assert not found.exact
-    assert 10 < found.count <= 100
+    assert 10 < found.number <= 100
     side = states.mean(1) > 5
     number = cells.number(found, states)
     assert not set(number[side]) & set(number[~side])

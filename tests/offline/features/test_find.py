@@ -97,7 +97,7 @@ def test_infinite_values_give_no_specification(normal):
 def test_nan_and_absent_features_are_missing(normal):
     x = np.where(np.arange(N) % 2 == 0, normal, np.nan)
     found, _ = only(np.append(x, 0.0))
-    assert found.facts.count == N / 2 + 1
+    assert found.facts.present == N / 2 + 1
     rows = made.episode(40)
     for k, row in enumerate(rows):
         row["state_features"] = {"0": float(k), "1": k / 3} if k % 2 else {"0": 1.5}

@@ -108,7 +108,9 @@ def preprocess_ga3c(
 def _stacked(env: gymnasium.Env, frame_stack: int) -> gymnasium.Env:
     """Observe the last frames as channels."""
     env = FrameStackObservation(env, frame_stack)
-    height, width, colors = env.observation_space.shape[1:]
+    stacked = env.observation_space.shape
+    assert stacked is not None  # of a Box
+    height, width, colors = stacked[1:]
     shape = (height, width, frame_stack * colors)
     space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
 

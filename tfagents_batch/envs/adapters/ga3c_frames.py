@@ -23,7 +23,9 @@ class GA3CFrames(gymnasium.ObservationWrapper):
 
     def __init__(self, env: gymnasium.Env):
         super().__init__(env)
-        height, width, _ = env.observation_space.shape
+        screen = env.observation_space.shape
+        assert screen is not None  # of a Box
+        height, width, _ = screen
         self._rows, self._columns = _linear(height, SIZE), _linear(width, SIZE).T
         self.observation_space = gymnasium.spaces.Box(0, 255, (SIZE, SIZE, 1), np.uint8)
 

@@ -89,7 +89,7 @@ def check_env(
     second = None
     try:
         calls, replay = _check(first, steps, seed, report) if created else ([], None)
-        if calls:
+        if calls and replay is not None:
             same = _same(report, _SAME_INSTANCE, calls, replay(first))
             second = _second(make, first, report) if owned else None
             if same and second is not None:
@@ -151,12 +151,12 @@ def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call],
     calls: list[Call] = []
     lengths, rewards, num_steps, exceptions = [], [], 0, 0
     for call in replay(env, seeded=seeded, patience=MAX_EXCEPTIONS):
-        place, stepping = call.place, call.place.call == STEP
-        num_steps += stepping
+        place = call.place
+        num_steps += place.call == STEP
         exceptions += call.raised
         if call.raised:
             continue
-        if stepping:
+        if place.step is not None:
             rewards.append(returned.step(call.result, place))
             lengths += [place.step + 1] if call.ended else []
         else:

@@ -190,7 +190,8 @@ class Report:
             self.add_defect(defect, place)
             return False, None
         except CATCH as error:
-            inner = error.with_traceback(error.__traceback__.tb_next)  # skip this frame
+            trace = error.__traceback__
+            inner = error.with_traceback(trace and trace.tb_next)  # skip this frame
             traced = failures.describe(inner)["traceback_text"]
             action = f", with action {arguments[0]}" if arguments else ""
             kind, call = f"raised {type(error).__name__}", place.call

@@ -85,8 +85,7 @@ def play(
             call = call._replace(
                 result=result, digest=digest(read), ended=has_ended(read)
             )
-            started = call.place.call == RESET
-            length = 0 if started else None if call.ended else length + 1
+            length = 0 if length is None else None if call.ended else length + 1
             stuck = False
         else:
             patience -= 1

@@ -102,7 +102,7 @@ class Returned:
                 defects = [action_masks.defect()] if self._no_action(mask) else []
             for defect in defects:
                 self._report.add_defect(defect, place)
-            if not defects:
+            if not defects and self._scales is not None:
                 self._scales.add(observation)
         self._stored.append((place, observation, snapshot(observation)))
 

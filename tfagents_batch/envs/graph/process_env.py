@@ -158,10 +158,10 @@ class ProcessEnv:
           int32 token.
         """
         self._need_native()
-        groups = _groups(groups)
-        rows = groups.shape[0] * self._group_rows
+        chosen, count = _groups(groups)
+        rows = count * self._group_rows
         flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
-        inputs = [host_calls.token(state), groups, *self._shaped(flat, rows)]
+        inputs = [host_calls.token(state), chosen, *self._shaped(flat, rows)]
         return self._call(self._calls.send, self._outputs[:1], inputs)[0]
 
     def receive(
@@ -185,8 +185,8 @@ class ProcessEnv:
         self._need_native()
         inputs = [host_calls.token(state)]
         if groups is not None:
-            inputs.append(_groups(groups))
-            count = inputs[1].shape[0]
+            chosen, count = _groups(groups)
+            inputs.append(chosen)
         if not 1 <= count <= self.num_groups:
             raise UserError(
                 f"receive waits for {count} groups; expected 1 to {self.num_groups}, "
@@ -275,8 +275,8 @@ def _timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
     return TimeStep(observation, *flat[count : count + 4], info)
 
 
-def _groups(groups: int | Sequence[int] | tf.Tensor) -> tf.Tensor:
-    """Convert group numbers to int32 ``[k]``."""
+def _groups(groups: int | Sequence[int] | tf.Tensor) -> tuple[tf.Tensor, int]:
+    """Return group numbers as int32 ``[k]``, and k."""
     tensor = tf.convert_to_tensor(groups)
     count = tensor.shape.num_elements()
     if not tensor.dtype.is_integer or count is None or tensor.shape.rank > 1:
@@ -285,4 +285,4 @@ def _groups(groups: int | Sequence[int] | tf.Tensor) -> tf.Tensor:
             "group, or a vector of them with a length known when the function is "
             "traced: tf.ensure_shape(groups, [k])"
         )
-    return tf.reshape(tf.cast(tensor, tf.int32), [count])
+    return tf.reshape(tf.cast(tensor, tf.int32), [count]), count

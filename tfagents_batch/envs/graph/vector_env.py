@@ -33,7 +33,7 @@ class GymnasiumBatch:
       UserError: if the vector environment cannot be used.
     """
 
-    raw_reward = None
+    raw_reward: str | None = None
 
     def __init__(self, env: GymnasiumVectorEnv):
         _check(env)
@@ -41,7 +41,7 @@ class GymnasiumBatch:
         self.observation_space = env.single_observation_space
         self.action_space = env.single_action_space
         self.max_episode_steps = _time_limit(env)
-        self._env = env
+        self._env: GymnasiumVectorEnv | None = env
         several = isinstance(env.unwrapped, (SyncVectorEnv, AsyncVectorEnv))
         self._one_seed: bool | None = False if several else None  # None: unknown yet
         _in_use.add(env.unwrapped)
@@ -49,19 +49,20 @@ class GymnasiumBatch:
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         """Start every environment; return the batched observation and infos."""
         seeds = [construction.env_seed(seed, row) for row in range(self.num_envs)]
+        env = self._open()
         try:
-            result = self._env.reset(seed=seeds[0] if self._one_seed else seeds)
+            result = env.reset(seed=seeds[0] if self._one_seed else seeds)
         except (TypeError, ValueError, gymnasium.error.Error):
             if self._one_seed is not None:
                 raise
             self._one_seed = True
-            result = self._env.reset(seed=seeds[0])
+            result = env.reset(seed=seeds[0])
         self._one_seed = bool(self._one_seed)
         return result
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step or restart every row."""
-        return self._env.step(action)
+        return self._open().step(action)
 
     def close(self, failed: bool = False) -> None:
         """Close it; with ``failed`` it may no longer respond. Idempotent."""
@@ -76,6 +77,10 @@ class GymnasiumBatch:
             graceful = {"timeout": _CLOSE_SECONDS}
             options = graceful if responsive else {"terminate": True}
         env.close(**options)
+
+    def _open(self) -> GymnasiumVectorEnv:
+        assert self._env is not None, "closed"
+        return self._env
 
 
 def VectorEnv(

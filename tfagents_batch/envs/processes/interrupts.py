@@ -40,7 +40,7 @@ def release() -> None:
         _users -= 1
         if _users == 0:
             pipe, _pipe = _pipe, None
-            for descriptor in pipe:
+            for descriptor in pipe or ():
                 os.close(descriptor)
 
 

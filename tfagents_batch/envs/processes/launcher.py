@@ -54,19 +54,20 @@ class Worker:
     Attributes:
       index: number of the worker.
       rows: indices of its environments in the batch.
-      channel: the learner's end of the control socket, non-blocking.
+      channel: the learner's end of the control socket, non-blocking; from ``start`` on.
       inbox: frames that arrive on it.
       pidfd: readable when the process has ended.
       output: reading end of its standard output and error, non-blocking.
       row: row of the constructor that is running; None otherwise.
     """
 
+    channel: socket.socket
+    inbox: protocol.Inbox
+
     def __init__(self, index: int, rows: range):
         self.index = index
         self.rows = rows
         self.row: int | None = None
-        self.channel: socket.socket | None = None
-        self.inbox: protocol.Inbox | None = None
         self.pidfd = self.output = -1
         self._dump = self._constructors = -1
         self._process: subprocess.Popen | None = None
@@ -117,6 +118,7 @@ class Worker:
     @property
     def pid(self) -> int:
         """Return the process id; only after ``start``."""
+        assert self._process is not None
         return self._process.pid
 
     def store(self, constructors: memoryview) -> None:
@@ -203,6 +205,7 @@ class Worker:
         Returns:
           how it ended, such as "was killed by SIGKILL" or "exited with code 3".
         """
+        assert self._process is not None
         if self._process.returncode is None:
             # Also end the processes that it started. Its id, which is also the group's,
             # is not reused before ``wait``.
@@ -233,7 +236,7 @@ class Worker:
         for descriptor in descriptors:
             if descriptor >= 0:
                 os.close(descriptor)
-        if self.channel is not None:
+        if hasattr(self, "channel"):
             self.channel.close()
 
 

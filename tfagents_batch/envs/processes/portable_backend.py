@@ -171,6 +171,7 @@ class Portable:
             self._release()
             return self._failed()
         arrays = self._arrays
+        assert arrays is not None  # until the pool is closed
         result = StepBatch(
             [array.copy() for array in arrays.observation],
             arrays.reward.copy(),

@@ -149,12 +149,12 @@ class ProcessExecutor:
     ) -> Outcome:
         """Reset all environments with ``seed``, or step them; see ``Requests.ask``."""
         payload = None if code == protocol.STEP else lambda worker: {"seed": seed}
-        limits = dict(enumerate(limits))
+        by_worker = dict(enumerate(limits))
         with self._in_use():
             self._replace()
             workers = [x for x in self.workers if x.index not in self._lost]
             missing = [row for i in self._lost for row in self.workers[i].rows]
-            request = workers, code, limits, payload
+            request = workers, code, by_worker, payload
             outcome = self.requests.ask(*request, context=context)
             outcome.lost.update(missing)
             return self._stopped(outcome)
@@ -272,6 +272,7 @@ class ProcessExecutor:
 
     def _tolerate(self, worker: Worker, fault: Failure) -> bool:
         """Return whether failed environments are replaced."""
+        assert self._replacements is not None  # as this is called
         if worker.exit_code is None:
             return self._replacements.budget.grant_in_worker(fault)
         granted = self._replacements.grant(worker, fault)
@@ -280,6 +281,8 @@ class ProcessExecutor:
         return granted
 
     def _replace(self) -> None:
+        if self._replacements is None:
+            return
         for index, (fault, since) in list(self._lost.items()):
             old = self.workers[index]
             new = self._replacements.replace(old, fault, since)

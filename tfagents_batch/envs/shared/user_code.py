@@ -71,6 +71,7 @@ def load(module: str) -> ModuleType:
     key = f"{Path(module).stem}_{digest}"  # files of the same name do not collide
     if key not in sys.modules:
         spec = importlib.util.spec_from_file_location(key, module)
+        assert spec and spec.loader  # as its name ends in .py
         sys.modules[key] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(sys.modules[key])

@@ -41,6 +41,7 @@ class TensorEnv(Protocol):
         Returns:
           The state, any nest of tensors, and the observation.
         """
+        ...
 
     def step(
         self, state: Nest, action: Nest, key: tf.Tensor
@@ -57,3 +58,4 @@ class TensorEnv(Protocol):
           The state, of the same structure, shapes and dtypes; the observation; the
           reward ``[]``, cast to float32; and bool ``[]``, true in a terminal state.
         """
+        ...

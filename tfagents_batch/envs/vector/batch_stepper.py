@@ -52,12 +52,15 @@ class Steppable(Protocol):
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         """Return batched first observations and infos; row i depends on (seed, i)."""
+        ...
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step or restart every row; the results are read before the next call."""
+        ...
 
     def close(self, failed: bool = False) -> None:
         """Free the batch; after a failure it may not respond. Idempotent."""
+        ...
 
 
 def inspect(batch: Steppable) -> dict:

@@ -84,6 +84,7 @@ class FiniteCheck:
 
     def _replaced(self, row: int, name: str) -> None:
         check = f"(finite_check={self._reaction!r}); counted in env/not_finite"
+        assert self._note is not None  # see the class
         self._note(row, layout.NOT_FINITE, f"{name} has NaN or infinite values {check}")
         if self._reaction == TRUNCATE:
             self._truncated.append(row)

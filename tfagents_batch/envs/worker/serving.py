@@ -16,7 +16,7 @@ import pickle
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from tfagents_batch.envs.shared import absl_flags, failures, futex, layout, protocol
 from tfagents_batch.envs.shared.layout import resident_bytes
@@ -143,14 +143,14 @@ def _serve_hub(
             _exit_full(batch)
 
 
-def _exit_full(batch: Any) -> None:
+def _exit_full(batch: Any) -> NoReturn:
     """End this process, so that a new one with less memory replaces it."""
     batch.close()
     sys.stderr.flush()
     os._exit(protocol.EXIT_FULL)
 
 
-def _end(batch: Any, reported: bool) -> None:
+def _end(batch: Any, reported: bool) -> NoReturn:
     """Close the environments and exit."""
     faults = batch.close()
     for failure in faults:

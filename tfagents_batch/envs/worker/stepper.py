@@ -205,6 +205,7 @@ class Stepper:
             self._replace(row)
         self._phase = "reset"
         if seed is None and self._unseeded[row]:
+            assert self._spare is not None  # as the row was replaced
             index, restarts = self._first_row + row, self._restarts[row]
             seed = construction.env_seed(self._spare.seed(), index, restarts)
         if seed is not None:
@@ -235,6 +236,7 @@ class Stepper:
         self._restarts[row] += 1
         with contextlib.suppress(self._catch):
             self._envs[row].close()
+        assert self._spare is not None  # otherwise a failure ends the run
         env = create(self._spare.constructors[row])
         facts = construction.inspect(env)
         same_spaces.check_replacement(self._spare.facts[row], facts)
@@ -285,7 +287,7 @@ class Stepper:
 
     def _finish(self, faults: list[Failure]) -> list[Failure]:
         """Check all rows for NaN and masks at once, which is cheaper than singly."""
-        failed = {failure.env - self._first_row for failure in faults}
+        failed = {x.env - self._first_row for x in faults if x.env is not None}
         for defect in self._finite.check(failed):
             faults.append(self._fail_late(defect.row, defect))
         if self._no_action is not None:

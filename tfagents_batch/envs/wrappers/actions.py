@@ -80,10 +80,9 @@ class ActionRepeat(gymnasium.Wrapper, RecordConstructorArgs):
         self._max_episode_steps = None if limit is None else -(-limit // self._amount)
 
     def step(self, action: Any):
-        total = 0.0
-        for _ in range(self._amount):
+        total, left = 0.0, self._amount
+        while True:
             observation, reward, terminated, truncated, info = self.env.step(action)
-            total += float(reward)
-            if terminated or truncated:
-                break
-        return observation, total, terminated, truncated, info
+            total, left = total + float(reward), left - 1
+            if terminated or truncated or not left:
+                return observation, total, terminated, truncated, info

@@ -19,10 +19,10 @@ class Stack(keras.layers.Layer):
         super().__init__(**kwargs)
         self.stack = list(layers)
 
-    def build(self, shape):
+    def build(self, input_shape):
         for layer in self.stack:
-            layer.build(shape)
-            shape = layer.compute_output_shape(shape)
+            layer.build(input_shape)
+            input_shape = layer.compute_output_shape(input_shape)
 
     def call(self, x):
         for layer in self.stack:
@@ -75,8 +75,9 @@ class Head(keras.layers.Dense):
             units, kernel_initializer=initializer, name=name, dtype="float32"
         )
 
-    def call(self, x):
-        return narrow.matmul(x, self.kernel) + self.bias
+    # The other arguments of Dense are not needed: Keras passes them by name.
+    def call(self, inputs):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return narrow.matmul(inputs, self.kernel) + self.bias
 
 
 class PatchConv2D(keras.layers.Conv2D):
@@ -86,12 +87,12 @@ class PatchConv2D(keras.layers.Conv2D):
     The weights are those of ``keras.layers.Conv2D``.
     """
 
-    def call(self, x):
+    def call(self, inputs):
         high, wide = self.kernel_size
-        rows, columns = x.shape[1] - high + 1, x.shape[2] - wide + 1
+        rows, columns = inputs.shape[1] - high + 1, inputs.shape[2] - wide + 1
         patches = tf.concat(
             [
-                x[:, i : i + rows, j : j + columns]
+                inputs[:, i : i + rows, j : j + columns]
                 for i in range(high)
                 for j in range(wide)
             ],
@@ -141,8 +142,8 @@ def small_cnn() -> Stack:
 class _UniformBiases(Stack):
     """A stack whose biases start uniform within +-1 / sqrt(inputs)."""
 
-    def build(self, shape):
-        super().build(shape)
+    def build(self, input_shape):
+        super().build(input_shape)
         for layer in self.stack:
             if getattr(layer, "bias", None) is not None:
                 limit = 1 / math.sqrt(math.prod(layer.kernel.shape[:-1]))

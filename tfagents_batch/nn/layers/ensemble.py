@@ -34,13 +34,15 @@ class EnsembleDense(keras.layers.Layer):
         self.count, self.units, self._initializer = count, units, initializer
         self.activation = keras.activations.get(activation)
 
-    def build(self, shape):
+    def build(self, input_shape):
         def draw(shape, dtype=None):
             count, *each = shape
             return tf.stack([self._initializer()(each, dtype) for _ in range(count)])
 
         self.kernel = self.add_weight(
-            name="kernel", shape=(self.count, shape[-1], self.units), initializer=draw
+            name="kernel",
+            shape=(self.count, input_shape[-1], self.units),
+            initializer=draw,
         )
         self.bias = self.add_weight(
             name="bias", shape=(self.count, 1, self.units), initializer="zeros"
@@ -89,10 +91,10 @@ class EnsembleMLP(keras.layers.Layer):
             for n, name, kind in [*sizes, (units, None, kernels.value)]
         ]
 
-    def build(self, shape):
+    def build(self, input_shape):
         for layer in self.layers:
-            layer.build(shape)
-            shape = layer.compute_output_shape(shape)
+            layer.build(input_shape)
+            input_shape = layer.compute_output_shape(input_shape)
 
     def call(self, x, first: int | None = None, more=None):
         """Return the outputs of the first ``first`` networks; None for all.

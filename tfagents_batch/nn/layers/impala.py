@@ -43,7 +43,8 @@ class ImpalaCNN(keras.layers.Layer):
         """Sections, then the dense layer."""
         return [*self.sections, self.dense]
 
-    def build(self, shape):
+    def build(self, input_shape):
+        shape = input_shape
         for section in self.sections:
             section.build(shape)
             shape = section.compute_output_shape(shape)
@@ -68,10 +69,10 @@ class Section(keras.layers.Layer):
         self.convolution = _convolution(filters)
         self.residuals = [Residual(filters) for _ in range(2)]
 
-    def build(self, shape):
-        self.convolution.build(shape)
+    def build(self, input_shape):
+        self.convolution.build(input_shape)
         for residual in self.residuals:
-            residual.build(self.compute_output_shape(shape))
+            residual.build(self.compute_output_shape(input_shape))
 
     def compute_output_shape(self, shape):
         batch, height, width, _ = shape
@@ -91,9 +92,9 @@ class Residual(keras.layers.Layer):
         super().__init__(**kwargs)
         self.convolutions = [_convolution(filters) for _ in range(2)]
 
-    def build(self, shape):
+    def build(self, input_shape):
         for convolution in self.convolutions:
-            convolution.build(shape)
+            convolution.build(input_shape)
 
     def call(self, x):
         change = x

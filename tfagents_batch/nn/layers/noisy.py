@@ -35,18 +35,20 @@ class NoisyDense(keras.layers.Dense):
     def __init__(self, units: int, activation=None, **kwargs):
         super().__init__(units, activation, dtype="float32", **kwargs)
 
-    def build(self, shape):
-        super().build(shape)
-        start = _START / math.sqrt(shape[-1])
+    def build(self, input_shape):
+        super().build(input_shape)
+        inputs = input_shape[-1]
+        start = _START / math.sqrt(inputs)
         constant = keras.initializers.Constant(start)
         self.sigma = self.add_weight(
-            name="sigma", shape=self.kernel.shape, initializer=constant
+            name="sigma", shape=(inputs, self.units), initializer=constant
         )
         self.bias_sigma = self.add_weight(
-            name="bias_sigma", shape=self.bias.shape, initializer=constant
+            name="bias_sigma", shape=(self.units,), initializer=constant
         )
 
-    def call(self, x, noise: Noise | None = None):
+    # The other arguments of Dense are not needed: Keras passes them by name.
+    def call(self, x, noise: Noise | None = None):  # pyright: ignore[reportIncompatibleMethodOverride]
         y = tf.matmul(x, self.kernel) + self.bias
         if noise is not None:
             noisy = tf.matmul(x * noise.inputs, self.sigma) + self.bias_sigma
@@ -60,7 +62,7 @@ class NoisyDense(keras.layers.Dense):
           shape: leading axes.
           key: int32 ``[2]``.
         """
-        inputs, units = self.kernel.shape
+        inputs, units = self.sigma.shape
         drawn = seeds.normal([*shape, inputs + units], key)
         drawn = tf.sign(drawn) * tf.sqrt(tf.abs(drawn))
         return Noise(drawn[..., :inputs], drawn[..., inputs:])

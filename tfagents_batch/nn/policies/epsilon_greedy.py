@@ -126,6 +126,7 @@ class EpsilonGreedy(NetworkPolicy):
         return heads.q, mask, both(mask, heads.allowed)
 
     def _softmax(self, q: tf.Tensor, mask: tf.Tensor | None, step) -> Categorical:
+        assert self._temperature is not None
         return Categorical(q / self._temperature(step), mask=mask)
 
 

@@ -16,12 +16,12 @@ class Content(NamedTuple):
       kind: "action", "possible_action", "final_possible_action", "feature",
         "action_feature" or "metric".
       name: name of the action or the metric, or id of the feature.
-      count: number of its occurrences.
+      times: number of its occurrences.
     """
 
     kind: str
     name: str | int
-    count: int
+    times: int
 
 
 def query(view: str, mode: Mode, dialect: Dialect, absent: Collection[str] = ()) -> str:

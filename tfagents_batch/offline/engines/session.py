@@ -194,6 +194,7 @@ def _start(sql: Any, master: str, memory: str, folder: Path) -> tuple[Any, Any]:
             session.conf.set("spark.sql.shuffle.partitions", partitions)
         return gateway, session
     except Exception as error:
+        assert gateway.proc is not None
         gateway.proc.kill()
         _forget(gateway)
         raise UserError(_failure(error, log)) from None

@@ -21,12 +21,12 @@ class Cells(NamedTuple):
     """Cells of states.
 
     Attributes:
-      count: number of cells.
+      number: of cells.
       exact: whether each cell is one state.
       centers: f64 ``[C, F]``; of normalized states if not exact.
     """
 
-    count: int
+    number: int
     exact: bool
     centers: np.ndarray
 
@@ -73,7 +73,7 @@ def number(cells: Cells, states: np.ndarray) -> np.ndarray:
     states = np.asarray(states, np.float64)
     found = np.empty(len(states), np.int64)
     norm = (cells.centers**2).sum(1)
-    size = max(2**22 // cells.count, 1)
+    size = max(2**22 // cells.number, 1)
     for i in range(0, len(states), size):
         part = states[i : i + size]
         found[i : i + size] = (norm - 2 * part @ cells.centers.T).argmin(1)
@@ -100,18 +100,18 @@ def model(
       reward: f ``[N, M]``.
     """
     actions = policy.shape[1]
-    size = cells.count * actions
+    size = cells.number * actions
     pair = cell * actions + action
     rows = np.bincount(pair, minlength=size).astype(np.float64)
     known = np.maximum(rows, 1)[:, np.newaxis]
-    moves = np.empty([size, cells.count, actions])
-    where = pair * cells.count + after
+    moves = np.empty([size, cells.number, actions])
+    where = pair * cells.number + after
     for a in range(actions):
-        total = np.bincount(where, factor * policy[:, a], size * cells.count)
-        moves[..., a] = total.reshape(size, cells.count)
+        total = np.bincount(where, factor * policy[:, a], size * cells.number)
+        moves[..., a] = total.reshape(size, cells.number)
     total = [np.bincount(pair, x, size) for x in reward.T]
     return Model(
-        rows.reshape(cells.count, actions),
+        rows.reshape(cells.number, actions),
         moves.reshape(size, size) / known,
         np.stack(total, 1) / known,
     )
@@ -125,7 +125,7 @@ def starts(cells: Cells, first: np.ndarray, policy: np.ndarray) -> np.ndarray:
       first: int ``[n]``, cells of the first states of n episodes.
       policy: f ``[n, A]``, pi_e(a | s) there.
     """
-    found = np.zeros([cells.count, policy.shape[1]])
+    found = np.zeros([cells.number, policy.shape[1]])
     np.add.at(found, first, policy)
     return found.ravel() / len(first)
 

@@ -222,7 +222,7 @@ def _diagnostics(found: Partition, fitted: Fitted, totals: Totals) -> Diagnostic
         rare=float(totals["rare"]) / rows,
         reach=fitted.reach,
         exact_cells=fitted.cells.exact,
-        cells=fitted.cells.count,
+        cells=fitted.cells.number,
         surprise=surprise / length,
         surprise_error=float(np.sqrt(max(variance, 0) / episodes)) / length,
         fit_bias=bias,

@@ -120,9 +120,9 @@ def find(rows: Rows, settings: FeatureSettings | None = None) -> Search:
     known = {i: x for i, x in known.items() if i in (settings.allowlist or known)}
     if settings.strict:
         for i, each in known.items():
-            if each.count < settings.min_samples:
+            if each.present < settings.min_samples:
                 raise UserError(
-                    f"feature {i} has {each.count} values; expected at least "
+                    f"feature {i} has {each.present} values; expected at least "
                     f"{settings.min_samples}: log more rows, or leave out strict"
                 )
     features = [
@@ -139,7 +139,7 @@ def _found(
     feature = normality = None
     shown = sample.values[:_SHOWN]
     normalized = np.zeros([0, 1], np.float32)
-    if facts.count >= settings.min_samples and not facts.infinite:
+    if facts.present >= settings.min_samples and not facts.infinite:
         feature, normality = identify(i, facts, sample.values, settings)
         only = layout(Specification({i: feature}))
         normalized = twin.normalize(only, shown[:, np.newaxis])

@@ -31,7 +31,7 @@ class Facts(NamedTuple):
 
     Attributes:
       rows: number of rows of the log.
-      count: number of rows with a value.
+      present: number of rows with a value.
       minimum, maximum: smallest and largest one.
       distinct: number of different ones, an estimate if ``values`` is empty.
       whole: whether all are whole numbers.
@@ -40,7 +40,7 @@ class Facts(NamedTuple):
     """
 
     rows: int
-    count: int
+    present: int
     minimum: float
     maximum: float
     distinct: int
@@ -51,7 +51,7 @@ class Facts(NamedTuple):
     @property
     def share(self) -> float:
         """Share of the rows with a value."""
-        return self.count / self.rows
+        return self.present / self.rows
 
 
 class Normality(NamedTuple):

@@ -28,14 +28,14 @@ class Group(NamedTuple):
 
     Attributes:
       kind: their type.
-      index: i64 ``[G]``, their columns in the raw values.
+      columns: i64 ``[G]``, theirs in the raw values.
       features: the features, by ascending id.
       standardized: whether the mean is subtracted from their numbers, which are then
         divided by the standard deviation.
     """
 
     kind: str
-    index: np.ndarray
+    columns: np.ndarray
     features: tuple[Feature, ...]
     standardized: bool
 
@@ -100,13 +100,13 @@ class Intervals(NamedTuple):
     Attributes:
       start, end: bounds; further intervals of a feature are beyond all numbers.
       width: what a place in the interval is divided by.
-      count: f64 ``[G]``, number of intervals of each feature.
+      number: f64 ``[G]``, of the intervals of each feature.
     """
 
     start: np.ndarray
     end: np.ndarray
     width: np.ndarray
-    count: np.ndarray
+    number: np.ndarray
 
 
 def intervals(features: Sequence[Feature]) -> Intervals:

@@ -114,7 +114,7 @@ def _root(d: np.ndarray) -> float:
             at_low = _slope(low, d)
         if not at_low < 0 < at_high:  # no maximum within, or numbers overflow
             return low if at_low > 0 else high
-        side = 0
+        power, side = 0.0, 0
         for _ in range(100):
             power = (low * at_high - high * at_low) / (at_high - at_low)
             at = _slope(power, d)

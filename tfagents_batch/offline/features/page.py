@@ -154,7 +154,7 @@ def _normalized(found: Found, feature: Feature) -> plots.Bars:
 def _parameters(found: Found) -> str:
     facts, feature, why = found.facts, found.feature, found.normality
     number, lines = plots.number, []
-    if facts.count > facts.infinite or not facts.infinite:
+    if facts.present > facts.infinite or not facts.infinite:
         lines.append(f"{number(facts.minimum)} to {number(facts.maximum)}")
     about = "" if facts.values else "about "
     lines.append(f"{about}{counted(facts.distinct, 'value')}")

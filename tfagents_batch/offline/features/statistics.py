@@ -95,7 +95,7 @@ def samples(
     group: list[int] = []
     total = 0
     for i, each in known.items():
-        count = min(each.count, size)
+        count = min(each.present, size)
         if group and total + count > _AT_ONCE:
             yield from _group(rows, known, group, size, seed)
             group, total = [], 0
@@ -138,9 +138,9 @@ def unread(rows: Rows) -> tuple[int, str | None, int | None, str | None]:
 def _group(
     rows: Rows, known: Mapping[int, Facts], ids: list[int], size: int, seed: int
 ) -> Iterator[tuple[int, Sample]]:
-    shares = {i: min(1.0, _MORE * size / max(known[i].count, 1)) for i in ids}
+    shares = {i: min(1.0, _MORE * size / max(known[i].present, 1)) for i in ids}
     # Of small samples, the number of draws varies more.
-    shares = {i: 1.0 if known[i].count < 2 * size else x for i, x in shares.items()}
+    shares = {i: 1.0 if known[i].present < 2 * size else x for i, x in shares.items()}
     drawn = ", ".join(f"({i}, {x!r}::DOUBLE)" for i, x in shares.items())
     query = f"""
       SELECT id, v, reward, u FROM ({_entries(rows, _drawn(rows, seed, shares))})

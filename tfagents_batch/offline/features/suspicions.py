@@ -50,7 +50,7 @@ def suspicions(
         yield Suspicion("infinite", f"{text}; correct the rows")
         return
     if feature is None:
-        text = f"only {facts.count:,} rows have a value, and {min_samples} are needed"
+        text = f"only {facts.present:,} rows have a value, and {min_samples} are needed"
         yield Suspicion("too few", f"{text}; it is left out")
         return
     kind = feature.feature_type

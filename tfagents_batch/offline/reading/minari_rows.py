@@ -24,7 +24,7 @@ def load(name: str) -> Any:
       UserError: if Minari is not installed, or has no such dataset on this machine.
     """
     try:
-        import minari
+        import minari  # pyright: ignore[reportMissingImports]  not in dev
     except ImportError as error:
         raise UserError(
             f"Minari is not installed, and {PREFIX}{name} needs it; pip install minari"
@@ -131,10 +131,11 @@ def _flat(
         array = (
             array.reshape(len(array), -1)[:, 0] if array.size == len(array) else array
         )
-    if array.shape != (count, *space.shape):
+    expected = [count, *(space.shape or ())]
+    if list(array.shape) != expected:
         raise UserError(
             f"{where}{name} has the shape {list(array.shape)}; expected "
-            f"{[count, *space.shape]}, as there are {count} values of {space}. An "
+            f"{expected}, as there are {count} values of {space}. An "
             "episode has one observation more than rewards"
         )
     if isinstance(space, spaces.Discrete):

@@ -141,11 +141,11 @@ def for_space(
     """
     shape = tuple(int(size) for size in space.shape or ())
     if isinstance(space, gs.Discrete):
-        build = partial(Categorical, start=int(space.start))
-        return _categorical("Categorical", int(space.n), shape, build)
+        chosen = partial(Categorical, start=int(space.start))
+        return _categorical("Categorical", int(space.n), shape, chosen)
     if isinstance(space, gs.MultiDiscrete):
-        build = partial(MultiCategorical, nvec=space.nvec, start=space.start)
-        return _categorical("MultiCategorical", int(space.nvec.sum()), shape, build)
+        several = partial(MultiCategorical, nvec=space.nvec, start=space.start)
+        return _categorical("MultiCategorical", int(space.nvec.sum()), shape, several)
     if isinstance(space, gs.MultiBinary):
         size, noise = math.prod(shape), (logistic_noise, shape)
 

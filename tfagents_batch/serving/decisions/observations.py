@@ -133,6 +133,7 @@ class Reader:
         given = value
         if None in value.values():  # missing, as in a row
             given = {name: x for name, x in value.items() if x is not None}
+        assert self._vector is not None  # as features have ids
         arrays[self._vector.name] = found
         if self._presence is not None:  # 1 for the features that were given
             present = np.zeros(len(self.ids), self._presence.dtype)

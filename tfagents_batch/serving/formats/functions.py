@@ -36,15 +36,15 @@ def positional(
     ]
     outputs: list[str] = []
 
-    @tf.function(input_signature=signature, autograph=False)
     def call(*tensors):
         found = function(dict(zip(names, tensors, strict=True)))
         outputs[:] = found
         # Two outputs that are one tensor would become one output.
         return [tf.identity(x, f"output_{i}") for i, x in enumerate(found.values())]
 
-    call.get_concrete_function()
-    return call, outputs
+    traced = tf.function(call, input_signature=signature, autograph=False)
+    traced.get_concrete_function()
+    return traced, outputs
 
 
 def save(function: Function, specs: Specs, folder: Path) -> None:
@@ -56,12 +56,11 @@ def save(function: Function, specs: Specs, folder: Path) -> None:
     call, outputs = positional(function, specs)
     constant, module = frozen(call), tf.Module()
 
-    @tf.function(autograph=False)
     def of_names(**inputs):
         return dict(zip(outputs, constant(*(inputs[x] for x in specs)), strict=True))
 
-    module.call = of_names
-    signatures = {"serving_default": of_names.get_concrete_function(**specs)}
+    module.call = traced = tf.function(of_names, autograph=False)
+    signatures = {"serving_default": traced.get_concrete_function(**specs)}
     try:
         tf.saved_model.save(module, str(folder), signatures)
     except tf.errors.OpError as error:

@@ -142,7 +142,7 @@ def _asked(description: Description) -> Json:
         number = {"type": ["number", "null"]}
         names = {k: x for x, k in description.names.items()}
         observation = _object(
-            {names.get(x, str(x)): number for x in description.features}
+            {names.get(x, str(x)): number for x in description.features or ()}
         )
         for name, values in description.categories.items():
             category = {"type": ["string", "null"], "examples": list(values)}

@@ -46,6 +46,7 @@ def load(
         except (UserError, SaveError) as error:
             sender.send(error)
             supervisor = multiprocessing.parent_process()
+            assert supervisor is not None
             os.kill(supervisor.pid, signal.SIGTERM)
             supervisor.join(60)  # it ends this process
             raise
@@ -127,7 +128,9 @@ class Worker:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # The loop wakes up as well, and calls what Granian has set.
         signal.signal(signal.SIGTERM, self._end_in_time)
-        gone = multiprocessing.parent_process().sentinel
+        supervisor = multiprocessing.parent_process()
+        assert supervisor is not None
+        gone = supervisor.sentinel
 
         def stop() -> None:  # in order, because the supervisor is gone
             loop.remove_reader(gone)

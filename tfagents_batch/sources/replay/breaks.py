@@ -47,6 +47,7 @@ def mark(steps: TimeStep, state: Break, stack: int) -> tuple[TimeStep, Break]:
     """
     opened, missing = frames.opens(steps), state.missing
     size = opened.shape[0]
+    assert size is not None
     failed = []
     for t in range(min(size, stack - 1)):
         missing = tf.where(opened[t], 0, missing)

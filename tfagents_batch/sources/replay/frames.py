@@ -51,8 +51,9 @@ class Frames(NamedTuple):
           steps: flags of the same rows.
         """
         opened = opens(steps)
-        before = self.size - 1
-        window = opened.shape[0] - before
+        before, rows = self.size - 1, opened.shape[0]
+        assert rows is not None
+        window = rows - before
 
         def leaf(x, axis):
             if axis is None:

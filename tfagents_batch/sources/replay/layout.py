@@ -63,7 +63,7 @@ class Layout(NamedTuple):
         """Largest number of stored steps per environment: all rows but the gap."""
         return self.rows - self.steps - 1
 
-    def index(self, env: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+    def place(self, env: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
         """Return the int32 stored index of a row; rows count modulo ``rows``."""
         return env * self.stride + row % self.rows
 

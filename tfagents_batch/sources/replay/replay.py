@@ -233,7 +233,7 @@ class Replay(tf.Module):
         sizes, stacks = self._sizes(), self._stacks()
         span, state = self._span.read(), self._break.read()
         if stacks is not None:
-            ok &= self._check_stacks(trajectory.steps, ok, span)
+            ok &= self._check_stacks(stacks, trajectory.steps, ok, span)
         steps, marked = breaks.mark(trajectory.steps, state, sizes.stack)
         self._write(trajectory._replace(steps=steps), span, state.broken)
 
@@ -245,10 +245,11 @@ class Replay(tf.Module):
         self._break.assign(nest.map(lambda x, y: tf.where(ok, x, y), marked, fresh))
         return ok
 
-    def _check_stacks(self, steps: TimeStep, ok: tf.Tensor, span: Span) -> tf.Tensor:
+    def _check_stacks(
+        self, stacks: frames.Frames, steps: TimeStep, ok: tf.Tensor, span: Span
+    ) -> tf.Tensor:
         """Return bool ``[]``: whether observations were frame stacks so far."""
         wanted = ok & (span.filled < _CHECKED)
-        stacks = self._stacks()
         good = tf.cond(wanted, lambda: stacks.consistent(steps), lambda: True)
         good &= self._stacked.read_value()
         self._stacked.assign(good)
@@ -291,7 +292,7 @@ class Replay(tf.Module):
         self._age.assign(masked.mean(tf.cast(age, tf.float32), valid))
         before = sizes.stack - 1
         rows = before + sizes.window
-        steps = self._steps.read(sizes.index(env, row - before), rows).steps
+        steps = self._steps.read(sizes.place(env, row - before), rows).steps
         if stacks is not None:
             stacked = stacks.rebuild(steps.observation, steps)
             steps = nest.map(lambda x: x[before:], steps._replace(observation=()))
@@ -299,12 +300,12 @@ class Replay(tf.Module):
         # A step that is first ends the transition into it: no mask is left.
         ignored = ~valid & (tf.range(sizes.window) > 0)[:, tf.newaxis]
         steps = steps._replace(first=steps.first | ignored)
-        taken = self._taken.read(sizes.index(env, row), sizes.window - 1)
+        taken = self._taken.read(sizes.place(env, row), sizes.window - 1)
         return Trajectory(steps, taken.action, taken.behavior, (), weight)
 
     def _is_transition(self, env: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
         """Return bool: whether a transition leads from a row to the next one."""
-        return self._steps.gather(self._sizes().index(env, row + 1)).follows
+        return self._steps.gather(self._sizes().place(env, row + 1)).follows
 
     def _leaf(self, env: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
         rows = self._sizes().rows

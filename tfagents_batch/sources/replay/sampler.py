@@ -54,6 +54,7 @@ class Sampler(Protocol):
           seed: int32 ``[]``.
           step: i64 ``[]``, environment steps of the run, for schedules.
         """
+        ...
 
     def change(self, leaves: tf.Tensor, entered: tf.Tensor) -> None:
         """Learn which transitions can be drawn from now on.
@@ -63,12 +64,16 @@ class Sampler(Protocol):
             batch * rows for entries that change nothing.
           entered: bool ``[n]``, false for those that left.
         """
+        ...
 
     def feedback(self, priority: tf.Tensor) -> None:
         """Receive the priorities of the newest sample after its update, f32 ``[N]``."""
+        ...
 
     def metrics(self, size: tf.Tensor) -> Metrics:
         """Return metrics for the log; ``size`` is ``Ring.size`` as f32."""
+        ...
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the state by name."""
+        ...

@@ -23,9 +23,11 @@ class SumTree(tf.Module):
 
     def __init__(self, size: int):
         super().__init__()
-        self._levels = [_level(size + 1)]
-        while self._levels[-1].shape[0] > _WIDTH:
-            self._levels.append(_level(self._levels[-1].shape[0] // _WIDTH))
+        width = _padded(size + 1)
+        self._levels = [_level(width)]
+        while width > _WIDTH:
+            width = _padded(width // _WIDTH)
+            self._levels.append(_level(width))
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return ``{level: variable}``, leaves first."""
@@ -72,9 +74,12 @@ class SumTree(tf.Module):
         return index
 
 
-def _level(size: int) -> tf.Variable:
-    padded = -(-size // _WIDTH) * _WIDTH
-    return tf.Variable(tf.zeros([padded]), trainable=False)
+def _padded(size: int) -> int:
+    return -(-size // _WIDTH) * _WIDTH
+
+
+def _level(width: int) -> tf.Variable:
+    return tf.Variable(tf.zeros([width]), trainable=False)
 
 
 def _children(level: tf.Variable, index: tf.Tensor) -> tf.Tensor:

@@ -283,6 +283,7 @@ def _processor() -> str:
 
 def _lock(folder: pathlib.Path, wait: bool = False) -> int:
     """Lock a folder and return a descriptor; if it is in use, wait or raise OSError."""
+    assert fcntl is not None  # otherwise there is no cache
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

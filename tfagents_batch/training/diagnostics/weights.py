@@ -21,7 +21,7 @@ class Layer(NamedTuple):
 
     name: str
     shapes: dict[str, list[int]]
-    count: int
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]  as in run.json
 
 
 def by_layer(algorithm: Any) -> list[Layer]:

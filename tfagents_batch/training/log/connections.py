@@ -45,7 +45,7 @@ class Wandb:
     def __init__(self, folder: Path, settings: dict[str, Any], ids: dict[str, str]):
         # Otherwise W&B asks for a key on the terminal, over the progress bar.
         os.environ.setdefault("WANDB_SILENT", "true")
-        import wandb
+        import wandb  # pyright: ignore[reportMissingImports]  not in dev
 
         self._video = wandb.Video
         self._run = run = wandb.init(
@@ -96,8 +96,8 @@ class Mlflow:
     title = "MLflow"
 
     def __init__(self, folder: Path, settings: dict[str, Any], ids: dict[str, str]):
-        import mlflow
-        from mlflow.entities import Metric, Param
+        import mlflow  # pyright: ignore[reportMissingImports]  not in dev
+        from mlflow.entities import Metric, Param  # pyright: ignore[reportMissingImports]
 
         self._metric, self._folder = Metric, folder
         self._client = client = mlflow.MlflowClient()

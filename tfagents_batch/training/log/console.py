@@ -211,6 +211,7 @@ def count(number: float) -> str:
     """Format a count in at most five characters: 950, 12.3k, 1.25M."""
     if number < 1000:
         return f"{number:.0f}"
+    unit = ""
     for unit in "kMGT":
         number /= 1000
         if number < 999.5 or unit == "T":

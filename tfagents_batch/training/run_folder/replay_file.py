@@ -199,11 +199,12 @@ def _read(saved: _Saved) -> None:
 def _parts(saved: _Saved) -> Iterator[tuple[int, np.ndarray]]:
     """Yield rows of a file as its variable holds them, and the index of the first."""
     dtype, shape = saved.dtype.as_numpy_dtype, saved.variable.shape.as_list()
-    count = int(np.prod(shape[1:], dtype=int))
+    size, count = shape[0], int(np.prod(shape[1:], dtype=int))
+    assert size is not None
     each = max(1, _CHUNK // max(count * saved.dtype.size, 1))
     with files.open_to_read(saved.path) as file:
-        for start in range(0, shape[0], each):
-            rows = min(each, shape[0] - start)
+        for start in range(0, size, each):
+            rows = min(each, size - start)
             part = np.fromfile(file, dtype, rows * count).reshape([rows, *shape[1:]])
             wanted = saved.variable.dtype.as_numpy_dtype
             yield start, widths.cast(part, wanted, saved.name)

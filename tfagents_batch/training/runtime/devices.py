@@ -75,7 +75,7 @@ def place_run(
     if found.name == "cpu":
         return found
     used = used_gpu()
-    if _is_full(used):  # else refused by ``check``
+    if used is not None and _is_full(used):  # else refused by ``check``
         return HOST._replace(reason=f"of the GPU's memory {amount(used.free)} is free")
     return found if used is None else found._replace(free_bytes=used.free)
 

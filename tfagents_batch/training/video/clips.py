@@ -67,16 +67,19 @@ class Clips:
           UserError: if it renders nothing.
         """
         frames: list[np.ndarray] = []
-        stride = 1
+        taken, stride = 0, 1
         if self._refresh is not None:
             self._refresh()
-        for taken, (picture, step) in enumerate(self._play(seed)):
+        played = self._play(seed)
+        while True:
+            picture, step = next(played)
             if taken % stride == 0:
                 frames.append(smaller(picture, LARGEST))
                 if len(frames) > MOST:
                     frames, stride = frames[::2], 2 * stride
             if step.last[0] or taken >= LONGEST or stop():
                 break
+            taken += 1
         return np.stack(frames), {
             "return": float(step.info["episode_return"][0]),
             "length": int(step.info["episode_length"][0]),

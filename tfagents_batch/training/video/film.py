@@ -171,14 +171,14 @@ def film(
     limit = camera.env.spec.max_episode_steps or LONGEST
     recorded: list[Episode] = []
     played = player(camera, actor)(seed)
-    step: TimeStep
+    ends: list[TimeStep] = []  # last steps of the episodes
 
     def pictures() -> Iterator[np.ndarray]:
         """Yield the pictures of one episode."""
-        nonlocal step
         for picture, step in played:
             yield picture
             if step.last[0]:
+                ends.append(step)
                 return
             if step.info["episode_length"][0] > limit:
                 raise UserError(
@@ -192,13 +192,14 @@ def film(
         try:
             with status.doing(f"filming episode {len(recorded) + 1} of {episodes}"):
                 _WRITERS[format](part, camera.fps, pictures())
-            return_ = float(step.info["episode_return"][0])
+            return_ = float(ends[-1].info["episode_return"][0])
             path = folder / f"{name}-return-{return_:g}.{format}"
             with _saving(path):
                 part.replace(path)
         finally:
             part.unlink(missing_ok=True)
-        recorded.append(Episode(path, return_, int(step.info["episode_length"][0])))
+        length = int(ends[-1].info["episode_length"][0])
+        recorded.append(Episode(path, return_, length))
     return recorded
 
 
