@@ -136,13 +136,13 @@ def draw(path: Path, plan: Plan, found: Sequence[Row]) -> None:
         history.xaxis.get_major_locator().set_params(integer=True)
         history.legend(fontsize=9)
         for axis, (name, space) in zip(others, plan.space.items(), strict=False):
-            places = [row.values[name] for row in done]
-            if choices := getattr(space, "choices", ()):
+            xs = [row.values[name] for row in done]
+            choices = getattr(space, "choices", ())
+            _mark(axis, done, name, [choices.index(x) if choices else x for x in xs])
+            if choices:
                 axis.set_xticks(range(len(choices)), choices, fontsize=9)
-                places = [choices.index(x) for x in places]
             elif space.log:
                 axis.set_xscale("log")
-            _mark(axis, done, name, places)
         for axis in others[len(plan.space) :]:
             axis.set_visible(False)
         for axis in axes[:, 0]:
