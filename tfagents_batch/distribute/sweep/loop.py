@@ -15,8 +15,7 @@ from tfagents_batch.distribute.sweep import local, storage
 from tfagents_batch.distribute.sweep.search import Plan
 from tfagents_batch.errors import SaveError, UserError
 
-LOG = "*/metrics.jsonl"  # in the folder of a trial
-OUTPUT = "output.txt"
+LOG, OUTPUT = "*/metrics.jsonl", "output.txt"  # in the folder of a trial
 REFUSED = 64  # exit status of a training whose flags are wrong
 _REFUSALS = 3  # so many trials without another end the sweep
 _POLL_SECONDS = 0.1

@@ -136,11 +136,9 @@ def draw(path: Path, plan: Plan, found: Sequence[Row]) -> None:
         history.xaxis.get_major_locator().set_params(integer=True)
         history.legend(fontsize=9)
         for axis, (name, space) in zip(others, plan.space.items(), strict=False):
-            places = [row.values[name] for row in done]
+            xs = [row.values[name] for row in done]
             choices = getattr(space, "choices", ())
-            _mark(
-                axis, done, name, [*map(choices.index, places)] if choices else places
-            )
+            _mark(axis, done, name, [choices.index(x) if choices else x for x in xs])
             if choices:
                 axis.set_xticks(range(len(choices)), choices, fontsize=9)
             elif space.log:
