@@ -25,8 +25,9 @@ _BATCH_OPTIONS = ("on_fault", "finite_check", "info_keys")
 _LOCAL = "which is stepped as a whole in this process"
 
 
+# A TensorEnv may also be callable.
 @overload
-def make_env(  # pyright: ignore[reportOverlappingOverload]  a class is a callable, too
+def make_env(  # pyright: ignore[reportOverlappingOverload]
     env: TensorEnv | type[TensorEnv],
     num_envs: int | None = None,
     num_workers: int | None = None,

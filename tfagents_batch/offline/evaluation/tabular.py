@@ -55,5 +55,5 @@ def _predictions(
     followed = rows.discount, rows.reward
     model = cells.model(found, cell, rows.action, after, rows.policy, *followed)
     reward = model.reward.reshape(*model.rows.shape, -1)
-    logged = cells.logged_values(found.count, cell, after, *followed)
+    logged = cells.logged_values(found.number, cell, after, *followed)
     return Predictions(cells.values(model), reward, model.rows, logged)

@@ -100,13 +100,14 @@ class Intervals(NamedTuple):
     Attributes:
       start, end: bounds; further intervals of a feature are beyond all numbers.
       width: what a place in the interval is divided by.
-      number: f64 ``[G]``, of the intervals of each feature.
+      count: f64 ``[G]``, number of intervals of each feature.
     """
 
     start: np.ndarray
     end: np.ndarray
     width: np.ndarray
-    number: np.ndarray
+    # Checkpoints have this name.
+    count: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def intervals(features: Sequence[Feature]) -> Intervals:

@@ -21,7 +21,8 @@ class Layer(NamedTuple):
 
     name: str
     shapes: dict[str, list[int]]
-    count: int  # pyright: ignore[reportIncompatibleMethodOverride]  as in run.json
+    # ``run.json`` has this name.
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def by_layer(algorithm: Any) -> list[Layer]:
