@@ -50,8 +50,8 @@ def pytest_collection_finish(session):
     module and TensorFlow, which takes seconds. Imported modules are excluded from
     garbage collection, which also runs less often, because most objects are permanent.
     TensorFlow's graph optimizer is disabled: it takes longer than the few steps of a
-    test. The lines of Python that made an operation are not recorded: that takes a tenth
-    of the time of a test that trains.
+    test. Where operations are made is not recorded: that takes a tenth of the time
+    of a test that trains.
     """
     for name in {item.module.__name__ for item in session.items}:
         if name in sys.modules:
