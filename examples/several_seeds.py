@@ -7,6 +7,7 @@ mean and its 95 % confidence interval. Run: python examples/several_seeds.py
 import json
 import pathlib
 import subprocess
+import sys
 
 import numpy as np
 
@@ -16,7 +17,8 @@ T_95 = 2.776  # quantile of Student's t for 5 seeds, so 4 degrees of freedom
 
 def train(seed, rate):
     """Train in a process of its own; return the mean return at the end."""
-    command = ["tfagents-batch", "train", "--env=tf/CartPole-v1", "--quiet"]
+    command = [sys.executable, "-m", "tfagents_batch", "train", "--quiet"]
+    command += ["--env=tf/CartPole-v1"]
     command += ["--steps=50000", "--eval_every=0", f"--seed={seed}"]
     command += [f"--algorithm.learning_rate={rate}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

@@ -60,8 +60,9 @@ def pytest_collection_finish(session):
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    lines = tf_stack.extract_stack()
-    tf_stack.extract_stack = lambda stacklevel=1: lines
+    if "PYTEST_XDIST_WORKER" in os.environ:  # and not with -n 0, to debug
+        lines = tf_stack.extract_stack()
+        tf_stack.extract_stack = lambda stacklevel=1: lines
 
 
 @pytest.fixture(autouse=True)

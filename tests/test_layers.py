@@ -40,7 +40,7 @@ PACKAGES = {
 # Folders and modules of envs that may import TensorFlow; workers import none of them.
 GRAPH_SIDE = ("graph", "native", "tf", "make", "recipe", "contract")
 # Other code imports only the functions in ``__init__`` of these folders.
-FRONT_DOORS = ("training.compilation", "training.seeds")
+FRONT_DOORS = ("training.compilation",)
 
 
 class Import(NamedTuple):

@@ -127,7 +127,7 @@ def created():
 @pytest.mark.filterwarnings("ignore:builtin type [Ss]wig:DeprecationWarning")
 @pytest.mark.parametrize("name", created())
 def test_a_preset_creates_its_agent_for_its_environment(name, agents):
-    """The extras of presets are part of [dev], so a missing package is a failure."""
+    """The extras of their environments are part of [dev], so none may be missing."""
     preset = PRESETS[name]()
     processes = {} if preset.env.startswith("tf/") else {"num_workers": 0}
     kind, _ = algorithms.REGISTRY[preset.algorithm]

@@ -289,6 +289,13 @@ def test_what_cannot_be_is_said_before_anything_starts(local, text, tmp_path):
     assert not local and not list(tmp_path.iterdir())
 
 
+def test_a_master_beside_the_session_of_spark_submit_is_refused(monkeypatch):
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setattr(machine, "available_bytes", lambda: 0)
+    with pytest.raises(UserError, match=r"has a session of Spark.*leave master out"):
+        spark_workers.start(SparkPool(workers=16, master="spark://a:7077"), job())
+
+
 @pytest.mark.parametrize(
     ("start", "settings", "text"),
     [

@@ -125,6 +125,27 @@ def test_an_end_marker_gives_the_next_row_and_is_no_sample(tmp_path):  # T1, T11
     assert summary.terminals == summary.dropped["end markers"] == 1
 
 
+def test_sums_of_three_rewards_end_at_the_last_row(tmp_path):  # T2
+    _, found = logged.build(T2, tmp_path, last_row="drop", n_step=3)
+    assert column(found, "reward") == pytest.approx([1 + 0.1 + 0.225, 0.2 + 0.45, 0.9])
+    assert column(found, "time_diff") == [12, 2, 1]
+    assert column(found, "time_since_first") == [0, 10, 11]
+    assert column(found, "next_action") == ["4"] * 3
+    assert column(found, "next_state_features") == [{4: 1.0}] * 3
+    assert column(found, "possible_next_actions") == [POSSIBLE_T2[3]] * 3
+    assert column(found, "metrics") == [*map(widgets, (27.5, 35.0, 30.0))]
+    assert column(found, "step") == [3, 2, 1]
+
+
+def test_parametric_sums_have_the_features_of_the_last_action(tmp_path):  # T3
+    _, found = logged.build(T3, tmp_path, "parametric", last_row="drop", n_step=2)
+    assert column(found, "reward") == pytest.approx([1 + 0.1, 0.2])
+    assert column(found, "time_diff") == [11, 1]
+    assert column(found, "next_action") == [TAKEN_T3[2]] * 2
+    assert column(found, "possible_next_actions") == [POSSIBLE_T3[2]] * 2
+    assert column(found, "metrics") == [widgets(20.0), widgets(20.0)]
+
+
 def test_an_empty_parametric_action_is_a_marker(tmp_path):  # T4
     _, (sample,) = logged.build(T4, tmp_path, "parametric", last_row="drop")
     assert sample["next_action"] == {}

@@ -55,10 +55,10 @@ def train_here(monkeypatch):
     run = subprocess.run
 
     def run_here(command, **options):
-        if command[:2] != ["tfagents-batch", "train"]:
+        if command[1:4] != ["-m", "tfagents_batch", "train"]:
             return run(command, **options)
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            assert train.main(command[2:]) == 0
+            assert train.main(command[4:]) == 0
         return SimpleNamespace(stdout=out.getvalue())
 
     monkeypatch.setattr(subprocess, "run", run_here)

@@ -17,7 +17,7 @@ from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.distribute.spark_tasks import player
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.distribute.worker import Job
-from tfagents_batch.errors import EnvError, Stopped, first_line
+from tfagents_batch.errors import EnvError, Stopped, UserError, first_line
 from tfagents_batch.metrics import Metrics, Sum
 from tfagents_batch.offline.engines import session
 
@@ -166,11 +166,17 @@ def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
     """Start workers, see ``pools.start``."""
     sent = wire.pickled(job)
     with contextlib.ExitStack() as stack:
-        if settings.master is None:
-            memory.check(settings.workers)
-        else:
+        given = session.is_given()  # and its executors are elsewhere
+        if given and settings.master is not None:
+            raise UserError(
+                f"master is {settings.master!r}, but this program has a session of "
+                "Spark, which is used; leave master out"
+            )
+        if settings.master is not None:
             check_master(settings.master)
-        if "PYSPARK_PYTHON" not in os.environ:
+        elif not given:
+            memory.check(settings.workers)
+        if not given and "PYSPARK_PYTHON" not in os.environ:
             # Else Spark would take whichever python3 it finds first.
             os.environ["PYSPARK_PYTHON"] = sys.executable
             stack.callback(os.environ.pop, "PYSPARK_PYTHON", None)

@@ -76,6 +76,7 @@ class Optimizer(tf.Module):
         """
         weights = [variable.value for variable in self.trained]
         with tf.GradientTape() as tape:
+            tape.watch(weights)  # also those that became trainable later
             value, others = loss()
         gradients = tape.gradient(value, weights)
         if when is True:

@@ -71,7 +71,7 @@ def read(folder: Path) -> dict[str, Any]:
             f"{path} is damaged, or was changed; expected a manifest as the timeline "
             "has written it. Restore it from a copy, or make the timeline again"
         )
-    if found["config"].get("form", "rows") != "rows":  # of an earlier release
+    if found["config"].get("form", "rows") != "rows":  # from before 0.1.0
         raise UserError(
             f"{path} has samples in the form {found['config']['form']}; expected one "
             "next row in each sample. Make the timeline again from the logged rows"

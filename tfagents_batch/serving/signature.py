@@ -161,9 +161,14 @@ class Signature:
         self, decision: Decision, noise: tf.Tensor | None
     ) -> dict[str, tf.Tensor]:
         """Return the action, its probability, and those of all Discrete actions."""
-        share, random, greedy = self._exploration, decision.random, decision.action
-        assert random is not None
+        share, greedy = self._exploration, decision.action
         action = greedy
+        random: Any = decision.random
+        if random is None and (share or noise is not None):
+            raise UserError(
+                "the policy's decisions have no `random` distribution, so it cannot "
+                "explore; expected one, see interfaces.Decision"
+            )
         if noise is not None:
             kind = _logistic if isinstance(random, Bernoulli) else gumbel
             drawn = random.sample(tf.reshape(kind(noise[:, 1:]), _shape(random)))

@@ -71,7 +71,7 @@ class Reporter:
         """Return the report of the newest weights; None if ``stop`` returned True."""
         del seed, step
         metrics: Metrics = {}
-        assessed = []
+        last = None
         for tag, rows in self._rows.items():
             found = self._assessed(rows.columns, stop)
             if found is None:
@@ -80,8 +80,9 @@ class Reporter:
             if not self._names:
                 rows, found, log_density = row_metrics.of_box(rows, found)
             metrics |= row_metrics.td_loss(tag, rows, found, self._names)
-            assessed.append((rows, found, log_density))
-        rows, found, log_density = assessed[-1]
+            last = rows, found, log_density
+        assert last is not None  # there are rows
+        rows, found, log_density = last
         metrics |= row_metrics.values(rows, found, self._names)
         metrics |= row_metrics.mc_loss(rows, found)
         if self._names:

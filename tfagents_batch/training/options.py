@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tfagents_batch.training.config import RunConfig
 
 
-class _RunOptions(TypedDict, total=False):
-    """As ``RunOptions``, without what ``train_offline`` has as an argument."""
+class CommonOptions(TypedDict, total=False):
+    """Fields of ``RunConfig`` with their types, and sources' settings by name."""
 
     env_kwargs: dict
     wrappers: list
@@ -51,13 +51,13 @@ class _RunOptions(TypedDict, total=False):
     queue: dict
 
 
-class RunOptions(_RunOptions, total=False):
-    """Fields of ``RunConfig`` with their types, and sources' settings by name."""
+class RunOptions(CommonOptions, total=False):
+    """``CommonOptions`` and ``table``, which ``train_offline`` has as an argument."""
 
     table: dict
 
 
-class TrainOptions(_RunOptions, total=False):
+class TrainOptions(CommonOptions, total=False):
     """Arguments of ``train`` that ``train_offline`` passes on."""
 
     env: Any

@@ -69,6 +69,14 @@ def started(master: str = "local[*]", memory: str = "2g") -> Iterator[Any]:
             _stop(session, gateway)
 
 
+def is_given() -> bool:
+    """Return whether ``started`` would yield a session that something else started."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started Java
+        return True
+    sql = sys.modules.get("pyspark.sql")
+    return sql is not None and sql.SparkSession.getActiveSession() is not None
+
+
 def check_java() -> None:
     """Check that Java 17 or later is there; raise a UserError with what is found."""
     home = os.environ.get("JAVA_HOME")

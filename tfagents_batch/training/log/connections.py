@@ -97,7 +97,7 @@ class Mlflow:
 
     def __init__(self, folder: Path, settings: dict[str, Any], ids: dict[str, str]):
         import mlflow  # pyright: ignore[reportMissingImports]  not in dev
-        from mlflow.entities import Metric, Param  # pyright: ignore[reportMissingImports]
+        from mlflow.entities import Metric, Param  # pyright: ignore[reportMissingImports]  not in dev
 
         self._metric, self._folder = Metric, folder
         self._client = client = mlflow.MlflowClient()
