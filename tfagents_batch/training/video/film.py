@@ -220,7 +220,7 @@ def write_mp4(path: Path, fps: float, pictures: Iterable[np.ndarray]) -> None:
     except ImportError:
         raise UserError(
             'MP4 videos need imageio_ffmpeg: pip install "tfagents_batch[video]", or '
-            "choose the format gif"
+            'pass format="gif" (flag --format=gif)'
         ) from None
     with contextlib.ExitStack() as stack:
         writer, shape = None, None
