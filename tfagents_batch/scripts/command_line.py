@@ -41,7 +41,7 @@ Command = TypeVar("Command")
 class AgentCommand:
     """Flags of scripts that load the agent of a run."""
 
-    logdir: str | None = option(None, "run folder; required")
+    logdir: str | None = option("", "run folder; required")
     checkpoint: str = option("newest", "checkpoint: newest, best or a step")
     env: str | None = option(None, "environment instead of the run's")
     env_kwargs: dict | None = option(
@@ -57,7 +57,7 @@ class AgentCommand:
 
     def arguments(self) -> dict[str, Any]:
         """Return the flags as arguments of ``tfb.load``."""
-        if self.logdir is None:
+        if not self.logdir:
             raise UserError("no run folder is given; pass --logdir=<run folder>")
         names = {field.name for field in dataclasses.fields(AgentCommand)} - {"debug"}
         return {name: getattr(self, name) for name in names}

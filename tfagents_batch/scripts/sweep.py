@@ -34,8 +34,8 @@ _POINTS = 10  # of the search space that are checked before the first trial
 class Command:
     """Flags of this script."""
 
-    logdir: str | None = option(
-        None, "folder of the sweep; required. An interrupted sweep goes on there"
+    logdir: str = option(
+        "", "folder of the sweep; required. An interrupted sweep goes on there"
     )
     search: str | None = option(
         None, "a flag and its values, num_envs=8,16; may be repeated", group="sweep"

@@ -15,6 +15,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.training.run_folder import flag_names, runs
 
+_WANTED = "a run folder or a folder of runs, such as logs"
 POINTS = 200  # number of grid points
 
 
@@ -90,7 +91,7 @@ def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
     same_name: dict[tuple[str, str], list[tuple[Path, dict[str, Any]]]] = {}
     seeds: dict[Path, int] = {}
     for folder in found:
-        data = json.loads(runs.open_run(folder).config_text)
+        data = json.loads(runs.open_run(folder, _WANTED).config_text)
         config = data["config"]
         seeds[folder] = config["seed"]
         # The folder's name without time, seed and number.

@@ -101,11 +101,15 @@ def create(
     return folder
 
 
-def open_run(path: str | os.PathLike) -> RunFolder:
+def open_run(
+    path: str | os.PathLike,
+    wanted: str = "the run folder that training printed at its end",
+) -> RunFolder:
     """Open a run folder, which may have been moved.
 
     Args:
       path: path of the run folder, absolute or relative; ``~`` is expanded.
+      wanted: what an error says to pass.
 
     Raises:
       UserError: if this is not a run folder; the message says what to pass.
@@ -124,9 +128,7 @@ def open_run(path: str | os.PathLike) -> RunFolder:
         wrong = "is a file"
     runs = list_runs(folder) or list_runs(folder.parent)
     newest = f", such as the newest one there, {runs[-1]}" if runs else ""
-    raise UserError(
-        f"{path} {wrong}; pass the run folder that training printed at its end{newest}"
-    )
+    raise UserError(f"{path} {wrong}; pass {wanted}{newest}")
 
 
 def facts(folder: str | os.PathLike) -> dict:
