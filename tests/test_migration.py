@@ -249,6 +249,8 @@ def test_an_option_of_train_that_is_a_setting_of_another_part_is_named():
         "gamma": 'did you mean settings={"gamma": ...}?',
         "vf_coef": 'settings={"value_scale": ...} here, twice that value',
         "tensorboard_log": "is 'logdir' here",
+        "policy_kwargs": 'policy_kwargs is settings={"network.hidden": ...} here',
+        "callback": "callback is 'on_iteration' here, or on_evaluation or on_check",
     }.items():
         with pytest.raises(UserError, match=re.escape(hint)):
             tfb.train("ppo", env="CartPole-v1", **{option: 1})

@@ -19,6 +19,8 @@ _USAGE, _CRASH = 64, 70  # exit statuses, as of the commands
 def main() -> None:
     """Run the command that the command line names, as ``python -m`` runs its module."""
     name, *rest = sys.argv[1:] or ["--help"]
+    if name == "help" and rest:
+        name, rest = rest[0], ["--help"]
     if name in ("-h", "--help", "help"):
         print(_help())
         return

@@ -236,7 +236,9 @@ def overrides(
 
 
 def parse(
-    arguments: Sequence[str], parts: Sequence[tuple[Any, str]]
+    arguments: Sequence[str],
+    parts: Sequence[tuple[Any, str]],
+    some: bool = False,
 ) -> list[dict[str, Any]]:
     """Parse a command line.
 
@@ -246,6 +248,7 @@ def parse(
     Args:
       arguments: command line without the program's name.
       parts: pairs of a config (or its class) and a prefix, as in ``define_flags``.
+      some: there are other flags, too, which are left out.
 
     Returns:
       For each part the settings that were given, see ``overrides``.
@@ -268,6 +271,10 @@ def parse(
             positive = name.removeprefix("no")
             if positive != name and positive in known and known[positive].boolean:
                 name, equals, value = positive, "=", "false"
+        if name not in known and some:
+            if not equals and rest and not rest[0].startswith("--"):
+                rest.pop(0)  # its value, unless it is a bool
+            continue
         if name not in known:
             hint = suggest.setting(name, {other: f"--{other}" for other in known})
             hint = hint or "--help lists all flags"

@@ -18,6 +18,10 @@ _PEERS = {
     "action_noise": ("exploration", "gaussian or ou"),
     "activation_fn": ("network.activation", ""),
     "batch_size": ("minibatch_size", ""),
+    "callback": (
+        "on_iteration",
+        "or on_evaluation or on_checkpoint, each a function or a list",
+    ),
     "buffer_size": ("replay.capacity", ""),
     "clip_range": ("clip_ratio", ""),
     "clip_range_vf": ("value_clip", ""),
@@ -43,6 +47,7 @@ _PEERS = {
     "norm_reward": ("normalize_return", ""),
     "optimize_memory_usage": ("replay.stack", "the number of stacked frames"),
     "policy": ("network.hidden", "such as 64,64; images get a CNN by themselves"),
+    "policy_kwargs": ("network.hidden", "such as 64,64, with network.activation"),
     "progress_bar": ("progress", ""),
     "rms_prop_eps": ("optimizer_epsilon", ""),
     "save_freq": ("keep_every", "steps of all environments together"),

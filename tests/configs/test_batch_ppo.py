@@ -13,7 +13,10 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.configs import batch_ppo
 from tfagents_batch.nn import networks
 
-NETWORKS = {"feed_forward": batch_ppo.FEED_FORWARD, "recurrent": batch_ppo.RECURRENT}
+NETWORKS = {
+    "feed_forward": batch_ppo.feed_forward(),
+    "recurrent": batch_ppo.recurrent(),
+}
 
 
 def box(size):
@@ -88,4 +91,4 @@ def test_flags_can_describe_the_recurrent_network():
         "--algorithm.network.value_core=none",
     ]
     (flags,) = config.parse(argv, [(ppo.Config, "algorithm")])
-    assert config.replace(ppo.Config(), flags).network == batch_ppo.RECURRENT
+    assert config.replace(ppo.Config(), flags).network == batch_ppo.recurrent()

@@ -66,6 +66,62 @@ def test_scripts_can_be_imported_without_tensorflow():
     assert run(code).stdout == "False\n"
 
 
+def test_what_is_wrong_without_tensorflow_is_said_without_it(tmp_path):
+    """A start of TensorFlow takes seconds."""
+    folder = tmp_path / "run"
+    (folder / "checkpoints" / "step-000000000100").mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    run_folder = f"--logdir={folder}"
+    wrong = {
+        "train cartpole": "stray argument 'cartpole'",
+        "train --config=cartpol": "did you mean 'cartpole'?",
+        "train --algorithm.epochs 3 --steps=abc": "--steps=abc: expected a whole",
+        "train --pool=rey": "--pool=rey: expected none or ray or spark",
+        "train --resume=nowhere": "nowhere does not exist",
+        "train --init_from=nowhere": "nowhere does not exist",
+        "train --data=tabel": "tabel has no timeline",
+        "evaluate --logdir=nowhere": "nowhere does not exist",
+        f"evaluate {run_folder} --checkpoint=bst": "use newest, best or a step of 100",
+        "export --logdir=nowhere": "nowhere does not exist",
+        "collect --logdir=nowhere": "nowhere does not exist",
+        "decide --logdir=nowhere --data=tabel": "tabel has no timeline",
+        "plot --logdir=nowhere": "pass a run folder or a folder of runs",
+        f"visualize {run_folder}": "flag --format=gif",
+        "sweep --logdir=s --search=num_envs=log:0:8": "expected a low end above 0",
+        "sweep --logdir=s --config=cartpol": "did you mean 'cartpole'?",
+    }
+    code = f"""if True:
+        import importlib, sys
+        from tfagents_batch.errors import UserError
+
+        sys.modules["imageio_ffmpeg"] = None
+        for line in {[*wrong]}:
+            name, *flags = line.split()
+            script = importlib.import_module("tfagents_batch.scripts." + name)
+            try:
+                getattr(script, "early", script.main)(flags)
+                print("no error")
+            except UserError as error:
+                print(error)
+            assert "tensorflow" not in sys.modules, line
+    """
+    done = run(code)
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(wrong), done.stderr
+    for line, (command, text) in zip(lines, wrong.items(), strict=True):
+        assert text in line, (command, line)
+
+
+def test_help_of_a_command_is_that_of_the_command(monkeypatch):
+    ran = []
+    monkeypatch.setattr(
+        commands.runpy, "run_module", lambda name, **_: ran.append((name, sys.argv[1:]))
+    )
+    monkeypatch.setattr(sys, "argv", ["tfagents-batch", "help", "train"])
+    commands.main()
+    assert ran == [("tfagents_batch.scripts.train", ["--help"])]
+
+
 def test_the_help_of_every_command_needs_no_extra():
     """The modules of all extras are as if they were not installed."""
     paths = ROOT.glob("tfagents_batch/scripts/[!_]*.py")

@@ -198,7 +198,7 @@ def test_a_missing_folder_for_temporary_files_is_reported(monkeypatch):
         (["--env=CartPole-v1", "--algorithm.epoch=3"], "algorithm.epochs"),
         (["--log_dir=x", "--config=cartpole"], "--logdir"),
         ([], "no environment"),
-        (["--resume=nowhere", "--logdir=logs"], "logdir"),
+        (["--resume=nowhere"], "nowhere does not exist"),
         (["--config=tf/cartpole", "--seeds=2"], "each --seed .*several_seeds.py"),
         (["--data=table", "--seeds", "2"], "each --seed .*several_seeds.py"),
     ],

@@ -86,6 +86,7 @@ def test_rows_of_a_removed_folder_are_written_again_and_the_server_says_so(
     finally:
         code, text = server.stop()
     assert code == 0 and "was removed; its 10 rows were written again" in text
+    assert "starting" not in text
     assert [row["request_id"] for row in lines(log)] == answered
 
 

@@ -3,9 +3,12 @@
 Presets with a plain name are tuned for this package. A comment gives the target return;
 ``docs/results.md`` has the results and the commands that reproduce them. Presets in
 ``batch_ppo/``, ``ga3c_paper/`` and ``deck/`` have settings of the originals. Those in
-``rows/`` are for logged rows.
+``rows/`` are for logged rows. Their names need no TensorFlow.
 """
 
+from pathlib import Path
+
+from tfagents_batch import config
 from tfagents_batch.configs import (
     atari,
     batch_ppo,
@@ -20,6 +23,8 @@ from tfagents_batch.configs import (
     rows,
     tensorflow,
 )
+from tfagents_batch.errors import UserError
+from tfagents_batch.training.run_folder import runs
 
 PRESETS = {
     **classic_control.PRESETS,
@@ -37,3 +42,24 @@ PRESETS = {
 }
 # Presets that are not supported, and what to do; docs/decisions/0008-no-pybullet.md.
 REFUSED = batch_ppo.REFUSED
+FILES = (".json", ".yaml", ".yml")  # of settings, see ``named``
+
+
+def check_name(name: str) -> None:
+    """Check that a config can be found by its name, see ``named.find``.
+
+    Raises:
+      UserError: for a name that is no preset, run folder or file of settings.
+    """
+    path = Path(name).expanduser()
+    if name in REFUSED:
+        raise UserError(f"config {name!r} does not exist: {REFUSED[name]}")
+    if name in PRESETS or path.suffix in FILES:
+        return
+    if path.is_dir():
+        runs.open_run(path)
+        return
+    raise UserError(
+        config.unknown("config", name, PRESETS)
+        + " Others are a run folder, and a .json or .yaml file of settings"
+    )

@@ -10,53 +10,73 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfagents_batch.algorithms import ppo, ppo_penalty
 from tfagents_batch.config import replace
-from tfagents_batch.nn import networks
 from tfagents_batch.schedules import Constant
 from tfagents_batch.training.config import RunConfig, with_options
 
-# Policy and value are two ReLU networks of 200 and 100 units with Glorot kernels. The
-# mean of a Box policy lies within the bounds of actions, or within -1 and 1 if these
-# are not finite; its initial standard deviation is 0.35 halves of this range.
-FEED_FORWARD = networks.Config(
-    hidden=(200, 100),
-    activation="relu",
-    initializer="glorot",
-    policy_scale=0.1,
-    mean="tanh",
-    std="softplus",
-    init_std=0.35,
-)
-# A GRU of 100 units in the policy; the value sees only the current observation.
-RECURRENT = dataclasses.replace(FEED_FORWARD, core="gru", value_core="none")
+if TYPE_CHECKING:
+    from tfagents_batch.algorithms import ppo
+    from tfagents_batch.nn import networks
 
-SETTINGS = ppo.Config(
-    objective="kl",
-    gamma=0.995,
-    gae_lambda=1.0,  # Monte Carlo
-    value_target="return",
-    learning_rate=Constant(1e-4),
-    optimizer_epsilon=1e-8,
-    epochs=25,
-    minibatch_size=None,  # each epoch is one step on the whole batch
-    max_gradient_norm=None,
-    kl=ppo_penalty.Settings(
-        target=0.01,
-        init_penalty=1.0,
-        cutoff_factor=2.0,
-        cutoff_scale=1000.0,
-        reduction="sequence",
-    ),
-    normalize_advantage="batch",
-    observation_clip=5.0,
-    normalize_return="per_step",
-    reward_clip=10.0,
-    normalize_epsilon=1e-4,
-    network=FEED_FORWARD,
-)
+
+@functools.cache
+def feed_forward() -> networks.Config:
+    """Return the networks of the original: two ReLU networks with Glorot kernels.
+
+    They have 200 and 100 units. The mean of a Box policy lies within the bounds of
+    actions, or within -1 and 1 if these are not finite; its initial standard deviation
+    is 0.35 halves of this range.
+    """
+    from tfagents_batch.nn import networks
+
+    return networks.Config(
+        hidden=(200, 100),
+        activation="relu",
+        initializer="glorot",
+        policy_scale=0.1,
+        mean="tanh",
+        std="softplus",
+        init_std=0.35,
+    )
+
+
+def recurrent() -> networks.Config:
+    """Return a GRU of 100 units in the policy; the value sees only the observation."""
+    return dataclasses.replace(feed_forward(), core="gru", value_core="none")
+
+
+@functools.cache
+def _defaults() -> ppo.Config:
+    """Return the settings that all tasks of the original have."""
+    # Imported here because they import TensorFlow, which names do not need.
+    from tfagents_batch.algorithms import ppo, ppo_penalty
+
+    return ppo.Config(
+        objective="kl",
+        gamma=0.995,
+        gae_lambda=1.0,  # Monte Carlo
+        value_target="return",
+        learning_rate=Constant(1e-4),
+        optimizer_epsilon=1e-8,
+        epochs=25,
+        minibatch_size=None,  # each epoch is one step on the whole batch
+        max_gradient_norm=None,
+        kl=ppo_penalty.Settings(
+            target=0.01,
+            init_penalty=1.0,
+            cutoff_factor=2.0,
+            cutoff_scale=1000.0,
+            reduction="sequence",
+        ),
+        normalize_advantage="batch",
+        observation_clip=5.0,
+        normalize_return="per_step",
+        reward_clip=10.0,
+        normalize_epsilon=1e-4,
+        network=feed_forward(),
+    )
 
 
 def preset(
@@ -86,7 +106,7 @@ def preset(
         steps=steps,
         num_envs=30,
         eval_episodes=30,
-        settings=replace(SETTINGS, settings),
+        settings=replace(_defaults(), settings),
     )
     return with_options(config, {"rollout.episodes": episodes})
 

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 from tfagents_batch import config
 from tfagents_batch.algorithms import REGISTRY
-from tfagents_batch.configs import PRESETS, REFUSED
+from tfagents_batch.configs import FILES, PRESETS, check_name
 from tfagents_batch.envs.registry import needs_user_code
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
 from tfagents_batch.training.run_folder import config_file, files, runs
 
-_YAML = (".yaml", ".yml")
+_YAML = FILES[1:]
 # YAML 1.2 says that 1e-3 is a number; PyYAML reads YAML 1.1, where it is text.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
@@ -68,8 +68,7 @@ def find(name: str, algorithm: str | type | None = None) -> Named:
     Raises:
       UserError: for an unknown name, or a file that cannot be read.
     """
-    if name in REFUSED:
-        raise UserError(f"config {name!r} does not exist: {REFUSED[name]}")
+    check_name(name)
     if name in PRESETS:
         return Named(PRESETS[name](), name, {})
     path = Path(name).expanduser()
@@ -77,11 +76,6 @@ def find(name: str, algorithm: str | type | None = None) -> Named:
         run = runs.open_run(path)
         saved, user = config_file.from_text(run.config_text, algorithm)
         return Named(saved, saved.algorithm, user)
-    if path.suffix not in (".json", *_YAML):
-        raise UserError(
-            config.unknown("config", name, PRESETS)
-            + " Others are a run folder, and a .json or .yaml file of settings"
-        )
     data = _read(path)
     if "schema" in data:
         saved, user = config_file.from_text(json.dumps(data), algorithm)

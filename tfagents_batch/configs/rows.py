@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.config import replace
 from tfagents_batch.configs.tuned import Preset
-from tfagents_batch.sources.table_settings import TableSettings
 from tfagents_batch.training.config import RunConfig
 
 
 def _learned(algorithm: str, steps: int, **settings: Any) -> Preset:
     """Return a preset of an algorithm that makes ``steps`` updates."""
-    defaults = REGISTRY[algorithm][1]
 
     def preset() -> RunConfig:
+        # Imported here because they import TensorFlow, which names do not need.
+        from tfagents_batch.algorithms import REGISTRY
+        from tfagents_batch.sources.table_settings import TableSettings
+
+        defaults = REGISTRY[algorithm][1]
         changed = replace(defaults(), settings)
         parts = {"settings": changed, "source": TableSettings()}
         return RunConfig(algorithm=algorithm, steps=steps, **parts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.config import replace
 from tfagents_batch.training.config import RunConfig, with_options
 
@@ -61,9 +60,12 @@ def trained_by(
       run: other options, see ``config.with_options``.
       **settings: settings of the algorithm that differ from the defaults.
     """
-    _, defaults = REGISTRY[algorithm]
 
     def preset() -> RunConfig:
+        # Imported here because it imports TensorFlow, which names do not need.
+        from tfagents_batch.algorithms import REGISTRY
+
+        _, defaults = REGISTRY[algorithm]
         changed = replace(defaults(), settings)
         config = RunConfig(algorithm=algorithm, settings=changed, env=env)
         options = {"steps": steps, "num_envs": num_envs, config.source.name: source}

@@ -38,6 +38,8 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if command.logdir is None:
         _check_uniform(command)
+    else:
+        command_line.check_run(command.logdir, command.checkpoint)
     prefix = _prefix(command)
     command_line.import_tensorflow()
     # Imported here because TensorFlow takes seconds and reads environment variables.

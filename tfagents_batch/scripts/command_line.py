@@ -32,6 +32,7 @@ from tfagents_batch.importing import (
     without_messages,
 )
 from tfagents_batch.training.log import starting, status
+from tfagents_batch.training.run_folder import runs
 from tfagents_batch.training.runtime import signals
 
 Command = TypeVar("Command")
@@ -41,7 +42,7 @@ Command = TypeVar("Command")
 class AgentCommand:
     """Flags of scripts that load the agent of a run."""
 
-    logdir: str | None = option(None, "run folder; required")
+    logdir: str | None = option("", "run folder; required")
     checkpoint: str = option("newest", "checkpoint: newest, best or a step")
     env: str | None = option(None, "environment instead of the run's")
     env_kwargs: dict | None = option(
@@ -57,8 +58,9 @@ class AgentCommand:
 
     def arguments(self) -> dict[str, Any]:
         """Return the flags as arguments of ``tfb.load``."""
-        if self.logdir is None:
+        if not self.logdir:
             raise UserError("no run folder is given; pass --logdir=<run folder>")
+        check_run(self.logdir, self.checkpoint)
         names = {field.name for field in dataclasses.fields(AgentCommand)} - {"debug"}
         return {name: getattr(self, name) for name in names}
 
@@ -74,6 +76,15 @@ class PlayCommand(AgentCommand):
     def arguments(self) -> dict[str, Any]:
         """Return the flags as arguments of ``tfb.evaluate`` and ``tfb.visualize``."""
         return super().arguments() | {"seed": self.seed}
+
+
+def check_run(logdir: str, checkpoint: str = "newest") -> None:
+    """Check that there is such a run and checkpoint, before TensorFlow is imported.
+
+    Raises:
+      UserError: if there is not.
+    """
+    runs.checkpoint(runs.open_run(logdir).folder, checkpoint)
 
 
 EXIT_USAGE = 64  # bad flag, name, config or run folder
@@ -99,7 +110,11 @@ _TOO_MANY_FILES = (
 _NOT_NEEDED = ("matplotlib", "cv2", "pandas", "scipy", "jax")
 
 
-def run(main: Callable[[Sequence[str]], int], trains: bool = False) -> int:
+def run(
+    main: Callable[[Sequence[str]], int],
+    trains: bool = False,
+    early: Callable[[Sequence[str]], None] | None = None,
+) -> int:
     """Run a script's main function on the command line and return the exit status.
 
     An error is printed as one line on stderr, or as an environment's report;
@@ -110,6 +125,7 @@ def run(main: Callable[[Sequence[str]], int], trains: bool = False) -> int:
       main: function of the arguments without the program's name.
       trains: it trains, which compiles for long; programs are saved for later starts,
         see ``training.compilation``.
+      early: function of the arguments that refuses what is wrong without TensorFlow.
     """
     argv = sys.argv[1:]
     _open_standard_streams()
@@ -120,9 +136,11 @@ def run(main: Callable[[Sequence[str]], int], trains: bool = False) -> int:
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
-            if not config.HELP.intersection(argv):
-                reason = starting.REASON if trains else ""
-                stack.enter_context(starting.starting("--quiet" in argv, reason))
+            helps = config.HELP.intersection(argv)
+            reason = starting.REASON if trains and not helps else ""
+            stack.enter_context(starting.starting("--quiet" in argv, reason))
+            if early is not None and not helps:
+                early(argv)
             if trains:
                 import_tensorflow()
                 from tfagents_batch.training import compilation
@@ -188,6 +206,7 @@ def flags(
     if config.HELP.intersection(argv):
         about = sys.modules[parts[0][0].__module__].__doc__ or ""
         about = about.partition("\n\n")[0].replace("``", "").strip()
+        starting.end()
         print(f"{about}\n\n{config.help_text(parts)}{epilog}")
         return None
     return config.parse(argv, parts)

@@ -13,7 +13,7 @@ from pathlib import Path
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError, saving
-from tfagents_batch.offline import publish
+from tfagents_batch.offline import publish, table_reader
 from tfagents_batch.offline.evaluation import rules as gate
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.scripts import command_line
@@ -51,15 +51,15 @@ def main(argv: Sequence[str]) -> int:
         if not getattr(command, name):
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")
     limits = gate.read(command.rules) if command.rules else gate.Rules()
-    command_line.import_tensorflow()
-    from tfagents_batch.offline import table_reader
-    from tfagents_batch.offline.evaluation.page import page
-    from tfagents_batch.serving.evaluating import evaluate_offline
-
     folder = Path(command.output).expanduser()
     _remove_earlier(folder)
     known = table_reader.partition(command.data).schema
     gate.check_names(limits, known.actions, ("reward", *known.metrics))
+    command_line.check_run(command.logdir, command.checkpoint)
+    command_line.import_tensorflow()
+    from tfagents_batch.offline.evaluation.page import page
+    from tfagents_batch.serving.evaluating import evaluate_offline
+
     with status.doing("evaluating"):
         found = evaluate_offline(
             command.logdir,

@@ -17,6 +17,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import status
+from tfagents_batch.training.run_folder import runs
 
 if TYPE_CHECKING:
     from tfagents_batch.training.analysis import curves
@@ -69,6 +70,7 @@ def main(argv: Sequence[str]) -> int:
     command = command_line.parse(argv, PlotCommand)
     if command is None:
         return 0
+    runs.open_runs(command.logdir)  # its errors need no TensorFlow
     command_line.import_tensorflow()
     # Imported here, as in the functions below, because TensorFlow takes seconds.
     from tfagents_batch.training.analysis import curves

@@ -34,8 +34,8 @@ _POINTS = 10  # of the search space that are checked before the first trial
 class Command:
     """Flags of this script."""
 
-    logdir: str | None = option(
-        None, "folder of the sweep; required. An interrupted sweep goes on there"
+    logdir: str = option(
+        "", "folder of the sweep; required. An interrupted sweep goes on there"
     )
     search: str | None = option(
         None, "a flag and its values, num_envs=8,16; may be repeated", group="sweep"
@@ -73,6 +73,10 @@ def main(argv: Sequence[str]) -> int:
             raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
         for name in texts.keys() & _NOT_SEARCHED:
             raise UserError(f"--{name} cannot be searched; {_NOT_SEARCHED[name]}")
+        for name, text in texts.items():
+            if text.startswith(search.RANGES):
+                search.parse(name, text, fields.kind(float), {})
+        train.check(given, Command)
     command_line.import_tensorflow()
     from tfagents_batch.configs import searches
     from tfagents_batch.distribute.sweep import loop, results

@@ -10,11 +10,93 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tfagents_batch import config, configs
+from tfagents_batch.config import option, peek, replace
+from tfagents_batch.errors import UserError
+from tfagents_batch.offline import table_reader
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training.config import RunConfig
+from tfagents_batch.training.run_folder import runs
 from tfagents_batch.training.runtime.signals import exit_status
 
 # Flags that are arguments of ``api.train`` if they are given.
 _GIVEN = ("resume", "init_from", "init_checkpoint", "profile")
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """Flags of this script."""
+
+    config: str | None = option(
+        None,
+        "settings to start from: a preset (listed at the end), a run folder, or a "
+        "JSON or YAML file",
+    )
+    data: str | None = option(
+        None, "folder of a timeline to learn from, instead of an environment"
+    )
+    logdir: str | None = option(None, "root folder of the runs; none: logs")
+    resume: str | None = option(None, "folder of a run to continue", group="checkpoint")
+    init_from: str | None = option(
+        None,
+        "folder of a run that provides the initial weights and statistics",
+        group="checkpoint",
+    )
+    init_checkpoint: str | None = option(
+        None,
+        "checkpoint of --init_from: newest, best or a step; none: newest",
+        group="checkpoint",
+    )
+    profile: bool = option(
+        False,
+        "measure the time of each part of an iteration after training",
+        group="log",
+    )
+    quiet: bool = option(False, "the same as --progress=false", group="log")
+    debug: bool = option(False, "print tracebacks")
+
+
+@dataclasses.dataclass(frozen=True)
+class _OfRuns(RunConfig):
+    """Flags of a run other than those of its algorithm, which need TensorFlow."""
+
+    def __post_init__(self):
+        pass
+
+
+def early(argv: Sequence[str]) -> None:
+    """Refuse what is wrong on a command line without TensorFlow, which takes seconds.
+
+    Raises:
+      UserError: see ``check``.
+    """
+    if peek(argv, "seeds") is not None:
+        raise UserError(
+            "there is no --seeds; train once for each --seed instead, as "
+            "examples/several_seeds.py does"
+        )
+    check(argv, Command)
+
+
+def check(argv: Sequence[str], command: type) -> None:
+    """Check all flags but those of an algorithm, and what they name.
+
+    Args:
+      argv: command line without the program's name.
+      command: flags of the script besides those of a run.
+
+    Raises:
+      UserError: for a stray argument, a wrong value, or a run, config or timeline that
+        does not exist.
+    """
+    given, _ = config.parse(argv, ((command, ""), (_OfRuns, "")), some=True)
+    for name in ("resume", "init_from"):
+        if given.get(name):
+            runs.open_run(given[name])
+    if given.get("config"):
+        configs.check_name(given["config"])
+    if given.get("data"):
+        table_reader.partition(given["data"])
 
 
 def main(argv: Sequence[str]) -> int:
@@ -27,60 +109,18 @@ def main(argv: Sequence[str]) -> int:
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch import api
     from tfagents_batch.algorithms import REGISTRY
-    from tfagents_batch.config import option, peek, replace
-    from tfagents_batch.configs import PRESETS
-    from tfagents_batch.errors import UserError
     from tfagents_batch.sources import table_settings
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
     data = peek(argv, "data")
-    if peek(argv, "seeds") is not None:
-        raise UserError(
-            "there is no --seeds; train once for each --seed instead, as "
-            "examples/several_seeds.py does"
-        )
     base = defaults(algorithm, preset, data)
     if data is not None:
         algorithm = base.algorithm
 
-    @dataclasses.dataclass(frozen=True)
-    class Command:
-        """Flags of this script."""
-
-        config: str | None = option(
-            None,
-            "settings to start from: a preset (listed at the end), a run folder, or a "
-            "JSON or YAML file",
-        )
-        data: str | None = option(
-            None, "folder of a timeline to learn from, instead of an environment"
-        )
-        logdir: str | None = option(None, "root folder of the runs; none: logs")
-        resume: str | None = option(
-            None, "folder of a run to continue", group="checkpoint"
-        )
-        init_from: str | None = option(
-            None,
-            "folder of a run that provides the initial weights and statistics",
-            group="checkpoint",
-        )
-        init_checkpoint: str | None = option(
-            None,
-            "checkpoint of --init_from: newest, best or a step; none: newest",
-            group="checkpoint",
-        )
-        profile: bool = option(
-            False,
-            "measure the time of each part of an iteration after training",
-            group="log",
-        )
-        quiet: bool = option(False, "the same as --progress=false", group="log")
-        debug: bool = option(False, "print tracebacks")
-
     source = base.source.name
     parts = (Command, ""), (base, ""), (base.source, source)
     parts += ((base.settings, "algorithm"),)
-    epilog = _listed("algorithms", REGISTRY) + _listed("presets", PRESETS)
+    epilog = _listed("algorithms", REGISTRY) + _listed("presets", configs.PRESETS)
     parsed = command_line.flags(argv, *parts, epilog=epilog)
     if parsed is None:
         return 0
@@ -167,8 +207,6 @@ def _next(run: Any, options: dict[str, Any], data: str | None) -> str:
 
 def _can_decide(data: str) -> bool:
     """Return whether a policy can be evaluated on a timeline."""
-    from tfagents_batch.errors import UserError
-    from tfagents_batch.offline import table_reader
     from tfagents_batch.offline.evaluation import logged_rows
 
     try:
@@ -179,4 +217,4 @@ def _can_decide(data: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main, trains=True))
+    sys.exit(command_line.run(main, trains=True, early=early))

@@ -9,6 +9,7 @@ from typing import Literal
 
 from tfagents_batch.config import option
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training import video
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,8 @@ def main(argv: Sequence[str]) -> int:
     if command is None:
         return 0
     arguments = command.arguments()
+    if command.format == "mp4":
+        video.ffmpeg()  # its error needs no TensorFlow
     command_line.import_tensorflow()
     from tfagents_batch import api
 

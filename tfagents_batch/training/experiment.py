@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 
 from tfagents_batch import algorithms, encoding, placement, seeds, spaces
+from tfagents_batch.envs.native import build
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, Experience, Policy
@@ -85,8 +86,7 @@ class Experiment:
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
             opened = experience or config.source
-            text = "starting environments; the native backend is built once"
-            with status.doing(text if experience is None else "starting the workers"):
+            with status.doing(start_of(config, recipe, experience)):
                 self.envs, self.spec = opened.environments(recipe, config)
             if recipe.creates:
                 for env in self.envs:
@@ -234,6 +234,15 @@ class Experiment:
             config.eval_actions,
             self.placement,
         )
+
+
+def start_of(config: RunConfig, recipe: EnvRecipe, experience: Any) -> str:
+    """Return what the start of a run's environments is called."""
+    if experience is not None:
+        return "starting the workers"
+    if config.num_workers != 0 and recipe.has_workers and build.is_due():
+        return "starting environments; the native backend is built once"
+    return "starting environments"
 
 
 def _kind(kind: str, overlap: bool) -> str:

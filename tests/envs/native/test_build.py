@@ -10,8 +10,11 @@ from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.native import build, folders
 from tfagents_batch.envs.processes import backends
+from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.shared import futex
 from tfagents_batch.errors import UserError
+from tfagents_batch.training import experiment
+from tfagents_batch.training.config import RunConfig
 
 
 @pytest.fixture
@@ -62,7 +65,9 @@ def test_the_library_is_built_once_into_the_cache_folder(
     monkeypatch.setattr(build, "_run", compile_once)
     monkeypatch.setattr(build, "_open", lambda path: path)
     caplog.set_level("INFO", "tfagents_batch")
+    assert build.is_due()
     path = build.library()
+    assert not build.is_due()
     build._load.cache_clear()  # as in another process
     assert build.library() == path and path.read_bytes() == b"a library"
     assert caplog.text.count("built the native backend") == 1
@@ -165,6 +170,15 @@ def test_the_variable_forces_the_portable_backend(monkeypatch):
         assert (env.backend, env.compilable) == ("portable", False)
     with pytest.raises(UserError, match=f"{name}.*portable"):
         ProcessEnv(fault_envs(None), 1, backend="native")
+
+
+def test_a_start_names_the_native_backend_only_if_it_is_built(monkeypatch):
+    config, recipe = RunConfig(env="CartPole-v1"), EnvRecipe("CartPole-v1")
+    for due in (False, True):
+        monkeypatch.setattr(build, "is_due", lambda due=due: due)
+        text = experiment.start_of(config, recipe, None)
+        assert ("native backend" in text) == due
+    assert "native" not in experiment.start_of(config, EnvRecipe("tf/Catch-v0"), None)
 
 
 def test_an_unsupported_machine_is_named_as_the_reason(monkeypatch):

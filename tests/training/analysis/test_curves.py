@@ -116,6 +116,12 @@ def test_the_error_about_a_missing_metric_lists_the_known_ones(tmp_path):
         curves.read(folder, "loss/x")
 
 
+def test_a_folder_without_runs_is_told_what_to_pass(tmp_path):
+    text = "missing does not exist; pass a run folder or a folder of runs"
+    with pytest.raises(UserError, match=text):
+        curves.group([tmp_path / "missing"])
+
+
 def test_values_that_are_not_numbers_are_left_out(tmp_path):
     folder = make_run(tmp_path, 1, [1, None, 3])
     assert curves.read(folder, "episode/return_mean").value.tolist() == [1, 3]

@@ -52,6 +52,14 @@ def test_plain_lines_come_after_3_seconds_and_then_every_4():
     assert len(stream.getvalue().splitlines()) == 8  # and one at the end
 
 
+def test_the_end_is_told_once():
+    stream, clock = io.StringIO(), Clock()
+    with Console(10, stream, clock=clock) as console:
+        clock.now += 5
+        console.update(10, {})  # then the last evaluation, and a checkpoint
+    assert stream.getvalue().count("100%") == 1
+
+
 def lines(total, *updates, **options):
     """Return the printed lines for ``(seconds, step, metrics)`` updates."""
     stream, clock = io.StringIO(), Clock()
@@ -76,7 +84,7 @@ def test_a_line_shows_steps_speed_return_and_time_left():
 
 
 def test_the_first_iteration_which_compiles_does_not_count_for_the_time_left():
-    first, second, _ = lines(1000, (100, 100, {}), (10, 200, {}))
+    first, second = lines(1000, (100, 100, {}), (10, 200, {}))
     assert "left" not in first
     assert second.endswith("  0:01:20 left")
 

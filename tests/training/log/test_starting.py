@@ -74,6 +74,20 @@ def test_a_pipe_gets_a_line_after_which_results_come(monkeypatch, capsys):
     assert capsys.readouterr() == ("result\n", "half of it\n")
 
 
+def test_a_help_that_takes_long_says_so_until_it_is_there(monkeypatch, capsys):
+    def main(argv):
+        with status.doing("importing TensorFlow"):
+            read("importing TensorFlow, 0 s")
+        assert command_line.flags(argv, (command_line.AgentCommand, "")) is None
+        assert not starting.is_open()
+        return 0
+
+    monkeypatch.setattr("sys.argv", ["tfagents-batch", "--help"])
+    with stderr("pipe", monkeypatch) as read:
+        assert command_line.run(main) == 0
+    assert "--checkpoint=newest" in capsys.readouterr().out
+
+
 def test_on_a_terminal_other_lines_take_the_place_of_the_line(monkeypatch):
     with stderr("terminal", monkeypatch) as read, starting.starting(reason=""):
         read("starting, 0 s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import shutil
+import sys
 
 import gymnasium
 import numpy as np
@@ -56,6 +57,14 @@ def test_a_gif_shows_the_pictures_at_the_speed_of_the_environment(run, tmp_path)
     assert sum(shown) == 20 * (episode.length + 1) and min(shown) == 20  # milliseconds
     with pytest.raises(UserError, match="format is 'webm'; expected 'mp4' or 'gif'"):
         tfb.visualize(run.logdir, tmp_path, 1, format="webm")
+
+
+def test_without_the_extra_the_error_names_the_flag_of_the_other_format(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(UserError, match="flag --format=gif"):
+        write_mp4(tmp_path / "a.mp4", 30, [])
 
 
 @pytest.mark.parametrize("fps", [15, 30, 50, 60, 67, 125])

@@ -17,6 +17,7 @@ from tfagents_batch import fields
 from tfagents_batch.errors import UserError
 
 _NUMBERS = {"int": int, "float": float, "schedule": float}
+RANGES = "uniform:", "log:"  # beginnings of ranges, which are of numbers
 _RANGE = "uniform:<low>:<high>, uniform:<low>:<high>:<step> or log:<low>:<high>"
 
 
@@ -123,7 +124,7 @@ def parse(name: str, text: str, kind: fields.Kind, bounds: Mapping[str, Any]) ->
     def refused(detail: str) -> UserError:
         return UserError(f"--search={name}={text}: {detail}")
 
-    read = _range if text.startswith(("uniform:", "log:")) else _choices
+    read = _range if text.startswith(RANGES) else _choices
     values, found = read(kind, text, refused)
     for value in values:
         if complaint := fields.out_of_bounds(value, bounds):

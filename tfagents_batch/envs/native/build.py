@@ -54,6 +54,15 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
+def is_due() -> bool:
+    """Return whether ``library`` will compile, which takes half a minute."""
+    with contextlib.suppress(OSError, folders.NotPrivate):
+        here = sys.platform.startswith("linux") and futex.supported()
+        allowed = os.environ.get(BACKEND_VARIABLE) != "portable"
+        return here and allowed and not _path().exists()
+    return False
+
+
 @functools.cache
 def _load() -> ctypes.CDLL | str:
     """Return the library, or why it is unavailable; cached per process."""

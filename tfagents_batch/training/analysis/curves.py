@@ -83,14 +83,10 @@ def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
     Raises:
       UserError: if a folder contains no run.
     """
-    found: list[Path] = []
-    for folder in map(Path, folders):
-        inside = [] if (folder / "config.json").is_file() else runs.list_runs(folder)
-        found += inside or [folder]
     same_name: dict[tuple[str, str], list[tuple[Path, dict[str, Any]]]] = {}
     seeds: dict[Path, int] = {}
-    for folder in found:
-        data = json.loads(runs.open_run(folder).config_text)
+    for run in runs.open_runs(folders):
+        folder, data = run.folder, json.loads(run.config_text)
         config = data["config"]
         seeds[folder] = config["seed"]
         # The folder's name without time, seed and number.

@@ -72,6 +72,7 @@ class Console:
         self._began = self._shown = clock()
         self._interval = FIRST_LINE_SECONDS
         self._latest: dict[str, float] = {}
+        self._told: tuple[int, dict[str, float]] | None = None  # by the last line
         self._broken, self._quiet = False, quiet
         self._stream = stream or sys.stderr
         self._bar: progress.Progress | None = None
@@ -123,7 +124,8 @@ class Console:
 
     def __exit__(self, *exc) -> None:
         self._ticker.stop()
-        self._show(self._clock())
+        if self._bar or self._told != (self._step, self._latest):
+            self._show(self._clock())
         if self._bar:
             with contextlib.suppress(OSError, ValueError):
                 self._bar.stop()  # releases stderr, even if it is broken
@@ -142,6 +144,7 @@ class Console:
             self._bar.update(self._task, completed=self._step)
             self._draw(self._bar.refresh)
         else:
+            self._told = self._step, dict(self._latest)
             done = self._step / max(self._total, 1)
             self.note(f"{min(done, 1):4.0%}  {self._status(now)}")
 

@@ -314,11 +314,8 @@ def _restore(
 
 def _candidates(folder: Path, which: str | int) -> list[int]:
     """Return the steps to try, in this order, including damaged ones."""
+    which = runs.checkpoint(folder.parent, which)
     steps = files.steps(folder)[::-1]
-    if not steps:
-        raise UserError(
-            f"{folder.parent} holds no checkpoint; train longer, or pass another run"
-        )
     if which == "newest":
         return steps
     if which == "best":
@@ -330,14 +327,7 @@ def _candidates(folder: Path, which: str | int) -> list[int]:
                 "known; use newest"
             )
         return best
-    which = int(which) if isinstance(which, str) and which.isdecimal() else which
-    if which not in steps:
-        found = ", ".join(map(str, steps))
-        raise UserError(
-            f"no checkpoint {which} in {folder.parent}; use newest, best or a step of "
-            f"{found}"
-        )
-    return [which]
+    return [int(which)]
 
 
 def _marked(folder: Path, step: int, mark: str) -> bool:

@@ -19,7 +19,7 @@ import re
 import shutil
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,11 +101,15 @@ def create(
     return folder
 
 
-def open_run(path: str | os.PathLike) -> RunFolder:
+def open_run(
+    path: str | os.PathLike,
+    wanted: str = "the run folder that training printed at its end",
+) -> RunFolder:
     """Open a run folder, which may have been moved.
 
     Args:
       path: path of the run folder, absolute or relative; ``~`` is expanded.
+      wanted: what an error says to pass.
 
     Raises:
       UserError: if this is not a run folder; the message says what to pass.
@@ -124,9 +128,41 @@ def open_run(path: str | os.PathLike) -> RunFolder:
         wrong = "is a file"
     runs = list_runs(folder) or list_runs(folder.parent)
     newest = f", such as the newest one there, {runs[-1]}" if runs else ""
-    raise UserError(
-        f"{path} {wrong}; pass the run folder that training printed at its end{newest}"
-    )
+    raise UserError(f"{path} {wrong}; pass {wanted}{newest}")
+
+
+def open_runs(paths: Sequence[str | os.PathLike]) -> list[RunFolder]:
+    """Open run folders, and those directly in other folders.
+
+    Raises:
+      UserError: if a folder is no run and has none.
+    """
+    found: list[Path] = []
+    for path in map(Path, paths):
+        inside = [] if (path / "config.json").is_file() else list_runs(path)
+        found += inside or [path]
+    wanted = "a run folder or a folder of runs, such as logs"
+    return [open_run(path, wanted) for path in found]
+
+
+def checkpoint(folder: Path, which: str | int) -> str | int:
+    """Return which checkpoint of a run is meant: newest, best or a step as a number.
+
+    Raises:
+      UserError: if the run has no checkpoint, or none of that step.
+    """
+    steps = files.steps(folder / "checkpoints")[::-1]
+    if not steps:
+        raise UserError(
+            f"{folder} holds no checkpoint; train longer, or pass another run"
+        )
+    which = int(which) if isinstance(which, str) and which.isdecimal() else which
+    if which not in ("newest", "best", *steps):
+        found = ", ".join(map(str, steps))
+        raise UserError(
+            f"no checkpoint {which} in {folder}; use newest, best or a step of {found}"
+        )
+    return which
 
 
 def facts(folder: str | os.PathLike) -> dict:

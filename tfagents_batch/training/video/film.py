@@ -17,6 +17,7 @@ from tfagents_batch.envs import make
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.interfaces import Actor
+from tfagents_batch.training import video
 from tfagents_batch.training.evaluate import LONGEST
 from tfagents_batch.training.log import gif, status
 from tfagents_batch.types import TimeStep
@@ -215,13 +216,7 @@ def write_mp4(path: Path, fps: float, pictures: Iterable[np.ndarray]) -> None:
       UserError: if the extra ``video`` is missing or pictures differ in size.
       SaveError: if the file cannot be written.
     """
-    try:
-        import imageio_ffmpeg
-    except ImportError:
-        raise UserError(
-            'MP4 videos need imageio_ffmpeg: pip install "tfagents_batch[video]", or '
-            "choose the format gif"
-        ) from None
+    imageio_ffmpeg = video.ffmpeg()
     with contextlib.ExitStack() as stack:
         writer, shape = None, None
         for picture in pictures:
