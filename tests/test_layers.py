@@ -88,6 +88,7 @@ def imports(source: str) -> list[Import]:
     return [Import(line, name, module_of(name, SOURCES)) for line, name in rows]
 
 
+@functools.cache
 def folder(module: str) -> str | None:
     """Return the folder of a module as in the table; None for the package itself."""
     path = module.split(".")[0 if module.startswith(BENCHMARKS) else 1 :]

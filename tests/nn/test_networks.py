@@ -56,9 +56,15 @@ class HiddenConvolution(keras.layers.Layer):
         return tf.reshape(convolve(image), [-1, 6])
 
 
+def functional_convolution():
+    image = keras.Input((3, 1))
+    return keras.Model(image, keras.ops.conv(image, keras.ops.ones((1, 1, 2))))
+
+
 @pytest.mark.parametrize(
     "body, convolves",
     [
+        (functional_convolution, True),
         (lambda: keras.layers.Dense(4, name="Conv"), False),
         (lambda: keras.layers.Conv1D(2, 1), True),
         (lambda: keras.layers.DepthwiseConv1D(1), True),

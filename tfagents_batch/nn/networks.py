@@ -28,12 +28,13 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 HIDDEN = (64, 64)  # for vector observations
 CORE_BEHIND_IMAGE = (256,)  # as in IMPALA (Espeholt et al. 2018)
-# Layers of Keras that never convolve.
-_PLAIN = (
-    keras.layers.Activation,
-    keras.layers.Dense,
-    keras.layers.LayerNormalization,
-)
+# Names of Keras' layers that never convolve.
+_PLAIN = {
+    *("Activation", "Add", "BatchNormalization", "Concatenate", "Dense", "Dropout"),
+    *("Embedding", "Flatten", "Functional", "GRU", "GRUCell", "InputLayer"),
+    *("LayerNormalization", "LSTM", "LSTMCell", "ReLU", "Rescaling", "Reshape"),
+    "Sequential",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,8 +265,14 @@ def convolves(
 
 def _is_plain(layer: keras.layers.Layer) -> bool:
     """Return whether a layer has no convolution but those of layers inside it."""
-    own = type(layer).__module__.startswith("tfagents_batch.")
-    return own or type(layer) in _PLAIN
+    kind = type(layer)
+    # A functional model also has operations that are no layers, such as keras.ops.conv.
+    inside = getattr(layer, "operations", ())
+    return kind.__module__.startswith("tfagents_batch.") or (
+        kind.__module__.startswith("keras.")
+        and kind.__name__ in _PLAIN
+        and all(isinstance(each, keras.layers.Layer) for each in inside)
+    )
 
 
 def dummy_steps(spec: EnvSpec) -> TimeStep:
