@@ -63,6 +63,7 @@ def evaluation(
     fqe=None,
     judged_by="unseen",
     values_from="folds",
+    propensities="logged",
     **changes,
 ):
     """Return an evaluation in which all estimators find a value."""
@@ -87,7 +88,7 @@ def evaluation(
         {"reward": around(0.1, 0.001), "click": around(0.2, 0.001)},
         {"reward": 0.5, "click": 0.5},
         dataclasses.replace(DIAGNOSTICS, **changes),
-        "logged",
+        propensities,
         judged_by,
         values_from,
         ("A warning.",),
@@ -99,10 +100,33 @@ def evaluation(
     [
         ({}, {}, "deploy", "1.200 times the log's 1"),
         ({"value": 0.8}, {}, "do not deploy", "0.800 times"),
-        ({"value": 1.02}, {}, "cannot tell", "more episodes would tell"),
+        (
+            {"value": 1.02},
+            {},
+            "cannot tell",
+            "At least the log's value is needed; more episodes would tell",
+        ),
         ({}, {"uplift": 0.3}, "do not deploy", "1.3 times the log's value is needed"),
         ({}, {"uplift": 0.2}, "cannot tell", "1.2 times the log's value is needed"),
-        ({"reach": 0.2}, {}, "cannot tell", "chance that the policy ever takes"),
+        ({"reach": 0.2}, {}, "deploy", "1.200"),
+        (
+            {"reach": 0.2, "effective_least": 4.0},
+            {},
+            "cannot tell",
+            "chance that the policy ever takes",
+        ),
+        (
+            {"reach": 0.2, "propensities": "estimated"},
+            {},
+            "cannot tell",
+            "chance that the policy ever takes",
+        ),
+        (
+            {"effective_least": 1000.0, "mean_weight_error": 0.0},
+            {},
+            "cannot tell",
+            "This log is the policy's own: nothing is to be decided.",
+        ),
         ({"rare": 0.2}, {}, "cannot tell", "below 1 %"),
         ({"fqe": 2.0}, {}, "cannot tell", "WSDR gives 1.2 and FQE 2"),
         ({"value": 0.6, "fqe": 0.3}, {}, "do not deploy", "0.600 times"),
