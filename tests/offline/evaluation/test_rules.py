@@ -233,6 +233,23 @@ def test_the_page_says_the_verdict_and_escapes_names():
     assert "http" not in text
 
 
+def test_the_page_says_which_policy_was_judged():
+    given = evaluation()
+    facts = {"step": 3000, "exploration": 0.2}
+    given = dataclasses.replace(given, facts=facts)
+    text = page.page(given, rules.decide(given, Rules()))
+    assert "checkpoint of step 3,000, with 20% random decisions" in text
+    text = page.page(evaluation(), rules.decide(given, Rules()))  # of a function
+    assert "checkpoint" not in text
+
+
+def test_the_estimators_of_one_decision_have_their_own_names():
+    text = page.page(evaluation(), rules.decide(evaluation(), Rules()))
+    episodes, decisions = text.split("Reward of one decision")
+    assert ">episodes</text>" in episodes and ">IPS</text>" in decisions
+    assert ">episodes</text>" not in decisions
+
+
 def test_the_result_is_json():
     given = evaluation(value=float("nan"))
     content = json.loads(json.dumps(given.to_dict()))
