@@ -94,7 +94,7 @@ def test_a_decision_that_fails_leaves_no_earlier_one(tmp_path, monkeypatch, wher
         ("--checkpoint=7", "7"),
         ("--data=nowhere", "nowhere has no timeline"),
         ("--rules=nowhere", "the rules nowhere cannot be read"),
-        ("--folds=1", "folds"),
+        ("--folds=-1", "folds"),
     ],
 )
 def test_a_misspelled_flag_leaves_an_earlier_decision(
