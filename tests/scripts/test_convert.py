@@ -73,6 +73,8 @@ def test_a_file_without_names_is_refused(flags, tmp_path):
     [
         ([], "no table is given; pass --input"),
         (["--input=t.csv"], "no column of actions is given"),
+        (["--input=t.csv", "--action=doo"], "--action: t.csv has no column 'doo'; did"),
+        (["--input=t.csv", "--action=do"], "pass the columns of features"),
         (["--input=no.csv", "--action=do", *FEATURES], "no.csv is no file; expected"),
         (
             ["--input=t.txt", "--action=do", *FEATURES],
