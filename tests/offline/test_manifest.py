@@ -74,6 +74,13 @@ def test_a_new_run_has_files_of_other_names(tmp_path):
         ({"metrics": {"click": 1.0}}, {}, "metrics lost send_cost"),
         ({}, {"n_step": 3}, "n_step 1 became 3"),
         ({}, {"gamma": 0.7, "n_step": 2}, "n_step 1 became 2; gamma 0.5 became 0.7"),
+        (
+            {},
+            {"train_share": 0.5, "eval_share": 0.5},
+            "train_share 0.8 became 0.5; eval_share 0.2 became 0.5. Pass "
+            "--train_share=0.8 --eval_share=0.2 as before, another --output",
+        ),
+        ({}, {"salt": "x"}, "salt  became x. Pass --salt= as before"),
     ],
 )
 @pytest.mark.parametrize("day", ["1", "2"])  # the same partition, and the next one
@@ -142,4 +149,4 @@ def test_a_manifest_that_is_not_readable_is_refused(tmp_path, text):
     (tmp_path / "ds=1").mkdir()
     (tmp_path / "ds=1" / manifest.NAME).write_text(text)
     with pytest.raises(UserError):
-        manifest.check_change(tmp_path, Schema(), TimelineConfig())
+        manifest.check_change(tmp_path, Schema(), TimelineConfig(), False)

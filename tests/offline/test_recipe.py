@@ -73,6 +73,24 @@ def test_at_most_twelve_commands_lead_to_a_second_decision(ran):
     assert {x for found in statuses.values() for x in found} == {0}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_first_decision_of_the_page_is_to_deploy(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    customers.log(tmp_path, 18_500, seed=1)
+    for line in COMMANDS:
+        _, command, *flags = words(line)
+        if command == "export":
+            break
+        script = importlib.import_module(f"tfagents_batch.scripts.{command}")
+        (run,) = pathlib.Path("logs").glob("*") if command == "decide" else [None]
+        flags = [x.replace("$RUN", str(run)) for x in flags]
+        assert script.main(flags) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("deploy: An episode")
+    tabular = "--values=tabular", "--output=tabular"
+    assert script.main([*flags, *tabular]) == 0
+
+
 def test_a_decision_is_asked_for_by_names_and_logged_by_numbers(ran):
     folder, (decision, feedback), _ = ran
     assert decision.status == 200 and decision.body["action_name"] in customers.LETTERS

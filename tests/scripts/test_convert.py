@@ -35,6 +35,15 @@ def test_names_numbers_and_types_are_kept_in_a_file(flags, capsys):
     assert timeline.main(given) == 0
 
 
+def test_a_table_with_a_file_of_features_is_not_extended_without(flags):
+    convert.main([*flags, *FEATURES])
+    given = "--input=rows", "--output=table"
+    assert timeline.main([*given, "--features=features.json"]) == 0
+    with pytest.raises(UserError, match=r"missing\. Pass --features=<file> as before"):
+        timeline.main(given)
+    assert timeline.main([*given, "--features=features.json"]) == 0
+
+
 def test_a_later_table_gets_the_numbers_of_the_file(flags, tmp_path, capsys):
     convert.main([*flags, *FEATURES])
     before = (tmp_path / "features.json").read_bytes()
@@ -64,6 +73,8 @@ def test_a_file_without_names_is_refused(flags, tmp_path):
     [
         ([], "no table is given; pass --input"),
         (["--input=t.csv"], "no column of actions is given"),
+        (["--input=t.csv", "--action=doo"], "--action: t.csv has no column 'doo'; did"),
+        (["--input=t.csv", "--action=do"], "pass the columns of features"),
         (["--input=no.csv", "--action=do", *FEATURES], "no.csv is no file; expected"),
         (
             ["--input=t.txt", "--action=do", *FEATURES],

@@ -1,5 +1,6 @@
 """The command decides about a run by logged rows."""
 
+import contextlib
 import json
 import pathlib
 import re
@@ -63,7 +64,7 @@ def test_a_trained_policy_is_deployed(trained, tmp_path, capsys):
     assert page.count("<svg ") == 5 and "http" not in page and "<script" not in page
 
 
-@pytest.mark.parametrize("where", ["evaluate_offline", "page"])
+@pytest.mark.parametrize("where", ["evaluation", "page"])
 def test_a_decision_that_fails_leaves_no_earlier_one(tmp_path, monkeypatch, where):
     """Neither an old verdict nor an old page stands for a decision that failed."""
 
@@ -71,15 +72,42 @@ def test_a_decision_that_fails_leaves_no_earlier_one(tmp_path, monkeypatch, wher
         raise KeyError(where)
 
     monkeypatch.setattr(table_reader, "partition", fake)
-    monkeypatch.setattr(evaluating, "evaluate_offline", fake)
+    monkeypatch.setattr(evaluating, "opened", fake)
     monkeypatch.setattr(rules, "decide", fake)
-    monkeypatch.setattr(evaluating if where != "page" else pages, where, fail)
+    if where == "page":
+        monkeypatch.setattr(pages, where, fail)
+    else:
+        opened = contextlib.nullcontext(fail)
+        monkeypatch.setattr(evaluating, "opened", lambda *arguments: opened)
     for name in ("gate.json", "index.html"):
         (tmp_path / name).write_text("earlier")
     arguments = ["decide", "--logdir=a", "--data=b", f"--output={tmp_path}"]
     monkeypatch.setattr("sys.argv", arguments)
     assert command_line.run(decide.main) == 70
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("--logdir=nowhere", "nowhere"),
+        ("--checkpoint=7", "7"),
+        ("--data=nowhere", "nowhere has no timeline"),
+        ("--rules=nowhere", "the rules nowhere cannot be read"),
+        ("--folds=-1", "folds"),
+    ],
+)
+def test_a_misspelled_flag_leaves_an_earlier_decision(
+    trained, tmp_path, wrong, message
+):
+    table, run = trained
+    for name in ("gate.json", "index.html"):
+        (tmp_path / name).write_text("earlier")
+    flags = [f"--logdir={run}", f"--data={table.folder}", f"--output={tmp_path}"]
+    flags = [x for x in flags if not x.startswith(wrong.partition("=")[0])]
+    with pytest.raises(UserError, match=message):
+        decide.main([*flags, wrong])
+    assert {x.read_text() for x in tmp_path.iterdir()} == {"earlier"}
 
 
 def fake(*arguments, **settings):

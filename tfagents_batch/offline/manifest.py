@@ -110,8 +110,16 @@ def schema(folder: Path) -> Schema:
     return Schema.from_dict(read(folder)["schema"])
 
 
-def check_change(output: Path, found: Schema, config: TimelineConfig) -> None:
+def check_change(
+    output: Path, found: Schema, config: TimelineConfig, features: bool
+) -> None:
     """Check that new samples mean the same as those of the newest partition.
+
+    Args:
+      output: the table.
+      found: what the rows contain.
+      config: settings.
+      features: whether a specification of features is given.
 
     Raises:
       UserError: with the differences.
@@ -119,15 +127,22 @@ def check_change(output: Path, found: Schema, config: TimelineConfig) -> None:
     folder = newest(output)
     if folder is None or config.on_change == "accept":
         return
-    before, after = read(folder)["config"], configs.to_dict(config)
+    content = read(folder)
+    before, after = content["config"], configs.to_dict(config)
     changes = [schema(folder).difference(found)] if schema(folder) != found else []
+    flags = []
     for name in OF_SAMPLES:
         if before.get(name) != after[name]:
             changes.append(f"{name} {before.get(name)} became {after[name]}")
+            flags.append(f"--{name}={before.get(name)}")
+    if "features_sha256" in content and not features:
+        changes.append("the specification of features is missing")
+        flags.append("--features=<file>")
     if changes:
+        same = f"{' '.join(flags)} as before, " if flags else ""
         raise UserError(
             f"the samples differ from those of {folder}: {'; '.join(changes)}. Pass "
-            "another --output, or --on_change=accept. Nothing is published"
+            f"{same}another --output, or --on_change=accept. Nothing is published"
         )
 
 

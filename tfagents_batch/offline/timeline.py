@@ -128,7 +128,7 @@ def build(
         config = work.config  # with its end_ds
         target = publish.partition(output, config.end_ds)
         manifest.check_target(target)
-        manifest.check_change(output, schema, config)
+        manifest.check_change(output, schema, config, features is not None)
         with publish.staging(target, manifest.check_target) as staged:
             work.write(staged)
             rows.check_unchanged()

@@ -57,8 +57,11 @@ class TimelineConfig:
     )
 
 
-# Settings that change what the columns of a sample mean.
-OF_SAMPLES = ("n_step", "gamma", "discount", "time_unit", "last_row")
+# Settings that change what the columns of a sample mean, or what an episode is for.
+OF_SAMPLES = (
+    *("n_step", "gamma", "discount", "time_unit", "last_row"),
+    *("train_share", "eval_share", "salt"),
+)
 
 # Keys of Horizon that are settings under another name.
 _SETTINGS = {

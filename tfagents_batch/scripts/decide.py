@@ -52,23 +52,22 @@ def main(argv: Sequence[str]) -> int:
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")
     limits = gate.read(command.rules) if command.rules else gate.Rules()
     folder = Path(command.output).expanduser()
-    _remove_earlier(folder)
+    _check_output(folder)
+    settings = config.replace(EvaluationSettings(), given[1]).check()
     known = table_reader.partition(command.data).schema
     gate.check_names(limits, known.actions, ("reward", *known.metrics))
     command_line.check_run(command.logdir, command.checkpoint)
     command_line.import_tensorflow()
     from tfagents_batch.offline.evaluation.page import page
-    from tfagents_batch.serving.evaluating import evaluate_offline
+    from tfagents_batch.serving import evaluating
 
-    with status.doing("evaluating"):
-        found = evaluate_offline(
-            command.logdir,
-            command.data,
-            exploration=command.exploration,
-            checkpoint=command.checkpoint,
-            settings=given[1],
-            say=command_line.say,
-        )
+    policy = command.logdir, command.data, command.exploration, command.checkpoint
+    with (
+        status.doing("evaluating"),
+        evaluating.opened(*policy, settings) as evaluated,
+    ):
+        _remove_earlier(folder)  # not before: a misspelled flag must lose nothing
+        found = evaluated(command_line.say)
     decision = gate.decide(found, limits)
     content = {
         **decision.to_dict(),

@@ -59,16 +59,37 @@ def evaluate_offline(
         evaluation.
     """
     checked = config.replace(EvaluationSettings(), dict(settings or {})).check()
+    with opened(policy, data, exploration, checkpoint, checked) as evaluated:
+        return evaluated(say)
+
+
+@contextlib.contextmanager
+def opened(
+    policy: Any,
+    data: str | os.PathLike[str],
+    exploration: float,
+    checkpoint: str | int,
+    settings: EvaluationSettings,
+) -> Iterator[Callable[[Callable[[str], Any]], Evaluation]]:
+    """Open and check all that an evaluation needs; yield what evaluates, with ``say``.
+
+    For arguments and errors see ``evaluate_offline``.
+    """
     found = table_reader.partition(data)
     judges = _judges(policy, found)
-    evaluate.check(found, checked, judges)
+    evaluate.check(found, settings, judges)
     normalize = _normalize(found)
     with _candidate(policy, found, exploration, checkpoint) as candidate:
-        result = evaluate.evaluate(
-            found, candidate, checked, fitted_q.Fit, normalize, say, judges
-        )
-    facts = {"exploration": exploration, "step": getattr(candidate, "step", None)}
-    return dataclasses.replace(result, facts=facts | dict(result.facts))
+
+        def evaluated(say: Callable[[str], Any]) -> Evaluation:
+            result = evaluate.evaluate(
+                found, candidate, settings, fitted_q.Fit, normalize, say, judges
+            )
+            step = getattr(candidate, "step", None)
+            facts = {"exploration": exploration, "step": step}
+            return dataclasses.replace(result, facts=facts | dict(result.facts))
+
+        yield evaluated
 
 
 @contextlib.contextmanager

@@ -51,6 +51,21 @@ def test_a_policy_that_is_better_by_20_percent_is_deployed(tmp_path):
     assert decided(found, policy, 0)[0] == "deploy"
 
 
+def test_a_policy_that_goes_where_the_log_never_goes_is_not_deployed(tmp_path):
+    """3 % of its decisions were never logged, which its weights do not tell."""
+    world, policy = worlds.better(BETTER["unlike"], 1.4)
+    logging, reward = world.logging.copy(), world.reward.copy()
+    logging[0], policy[0], reward[0, 2] = np.eye(6)[1], [0, 0.88, 0.12, 0, 0, 0], -20
+    world = dataclasses.replace(world, logging=logging, reward=reward)
+    assert world.value(policy) < world.value(logging)
+    shares = {"train_share": 0.0, "eval_share": 1.0}
+    found = world.table(tmp_path, 1000, 0, **shares)
+    verdict, result = decided(found, policy, 0)
+    assert verdict == "cannot tell"
+    blind = rules.decide(result, rules.Rules(most_rare=1))
+    assert (blind.verdict, blind.estimator) == ("deploy", "wsdr")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_at_most_5_percent_of_300_lucky_policies_are_deployed(tmp_path):

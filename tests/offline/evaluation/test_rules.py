@@ -63,6 +63,7 @@ def evaluation(
     fqe=None,
     judged_by="unseen",
     values_from="folds",
+    propensities="logged",
     **changes,
 ):
     """Return an evaluation in which all estimators find a value."""
@@ -87,7 +88,7 @@ def evaluation(
         {"reward": around(0.1, 0.001), "click": around(0.2, 0.001)},
         {"reward": 0.5, "click": 0.5},
         dataclasses.replace(DIAGNOSTICS, **changes),
-        "logged",
+        propensities,
         judged_by,
         values_from,
         ("A warning.",),
@@ -99,10 +100,33 @@ def evaluation(
     [
         ({}, {}, "deploy", "1.200 times the log's 1"),
         ({"value": 0.8}, {}, "do not deploy", "0.800 times"),
-        ({"value": 1.02}, {}, "cannot tell", "more episodes would tell"),
+        (
+            {"value": 1.02},
+            {},
+            "cannot tell",
+            "At least the log's value is needed; more episodes would tell",
+        ),
         ({}, {"uplift": 0.3}, "do not deploy", "1.3 times the log's value is needed"),
         ({}, {"uplift": 0.2}, "cannot tell", "1.2 times the log's value is needed"),
-        ({"reach": 0.2}, {}, "cannot tell", "chance that the policy ever takes"),
+        ({"reach": 0.2}, {}, "deploy", "1.200"),
+        (
+            {"reach": 0.2, "effective_least": 4.0},
+            {},
+            "cannot tell",
+            "chance that the policy ever takes",
+        ),
+        (
+            {"reach": 0.2, "propensities": "estimated"},
+            {},
+            "cannot tell",
+            "chance that the policy ever takes",
+        ),
+        (
+            {"effective_least": 1000.0, "mean_weight_error": 0.0},
+            {},
+            "cannot tell",
+            "This log is the policy's own: nothing is to be decided.",
+        ),
         ({"rare": 0.2}, {}, "cannot tell", "below 1 %"),
         ({"fqe": 2.0}, {}, "cannot tell", "WSDR gives 1.2 and FQE 2"),
         ({"value": 0.6, "fqe": 0.3}, {}, "do not deploy", "0.600 times"),
@@ -207,6 +231,23 @@ def test_the_page_says_the_verdict_and_escapes_names():
     assert "policy &lt;b&gt;" in text
     assert "not defined" in text
     assert "http" not in text
+
+
+def test_the_page_says_which_policy_was_judged():
+    given = evaluation()
+    facts = {"step": 3000, "exploration": 0.2}
+    given = dataclasses.replace(given, facts=facts)
+    text = page.page(given, rules.decide(given, Rules()))
+    assert "checkpoint of step 3,000, with 20% random decisions" in text
+    text = page.page(evaluation(), rules.decide(given, Rules()))  # of a function
+    assert "checkpoint" not in text
+
+
+def test_the_estimators_of_one_decision_have_their_own_names():
+    text = page.page(evaluation(), rules.decide(evaluation(), Rules()))
+    episodes, decisions = text.split("Reward of one decision")
+    assert ">episodes</text>" in episodes and ">IPS</text>" in decisions
+    assert ">episodes</text>" not in decisions
 
 
 def test_the_result_is_json():

@@ -18,7 +18,10 @@ _NAMES = {
     "pdis": "per decision",
     "wis": "weighted episodes",
     "ips": "episodes",
+}
+_ONE_STEP = {
     "dm": "direct method",
+    "ips": "IPS",
     "dr": "doubly robust",
     "sndr": "self-normalized DR",
     "switch_dr": "switch-DR",
@@ -42,9 +45,10 @@ p{margin:4px 0 10px;max-width:820px}.quiet{color:#5b6472}
 table{border-collapse:collapse}td,th{padding:5px 18px 5px 0;vertical-align:top;
  text-align:left;border-top:1px solid #e3e6eb}th{border:0;color:#5b6472;font-size:13px}
 td.mark{font-weight:700;font-size:17px}
-.side{display:flex;flex-wrap:wrap;gap:8px 44px}
+td:first-child,.mark+td{white-space:nowrap}
+.side{display:flex;flex-wrap:wrap;gap:8px 40px}
 .key i{display:inline-block;width:12px;height:12px;margin:0 6px 0 14px}
-svg{display:block;margin:8px 0}
+svg{display:block;margin:8px 0;max-width:100%;height:auto}
 svg text{font:12px system-ui,sans-serif;fill:#374151}
 """
 
@@ -60,7 +64,7 @@ def page(given: Evaluation, decision: Decision) -> str:
 <style>{_STYLE}</style><main>
 <h1>{name}</h1>
 <p class="quiet">evaluated on {given.diagnostics.rows:,} rows of
-{given.diagnostics.episodes:,} episodes in {data}</p>
+{given.diagnostics.episodes:,} episodes in {data}{_origin(given)}</p>
 <div class="verdict" style="background:{_COLORS[decision.verdict]}">
 <b>{decision.verdict[0].upper()}{decision.verdict[1:]}</b>
 {html.escape(decision.reason)}</div>
@@ -72,6 +76,15 @@ def page(given: Evaluation, decision: Decision) -> str:
 {_one_step(given)}
 </main></html>
 """
+
+
+def _origin(given: Evaluation) -> str:
+    """Return the checkpoint of a run, and how it explores; nothing of a function."""
+    step = given.facts.get("step")
+    if step is None:
+        return ""
+    share = given.facts["exploration"]
+    return f"; checkpoint of step {step:,}, with {100 * share:.3g}% random decisions"
 
 
 def _values(given: Evaluation, decision: Decision) -> str:
@@ -137,9 +150,7 @@ policy; they differ by {found.variation:.1%} (total variation)</p>
 
 def _one_step(given: Evaluation) -> str:
     lines = [
-        Line(_NAMES[x], rows["reward"].value)
-        for x, rows in given.one_step.items()
-        if x in _NAMES
+        Line(_ONE_STEP[x], rows["reward"].value) for x, rows in given.one_step.items()
     ]
     base = given.logged_step["reward"]
     return f"""<h2>Reward of one decision</h2>

@@ -12,7 +12,7 @@ from tfagents_batch.offline.evaluation.result import Interval
 from tfagents_batch.offline.evaluation.totals import EDGES
 from tfagents_batch.offline.features.plots import number
 
-_WIDTH, _ROW, _LEFT, _RIGHT = 640, 26, 190, 90
+_WIDTH, _ROW, _LEFT, _RIGHT = 950, 26, 190, 90
 _BLUE, _GRAY, _RED, _AXIS = "#2563c9", "#98a1b0", "#dc2626", "#c9ced6"
 
 
@@ -116,7 +116,7 @@ def weights(counts: Sequence[int], title: str) -> str:
       counts: see ``totals.Totals``: of weights 0, then of the intervals of ``EDGES``.
       title: text that a browser shows at the mouse.
     """
-    height, width, left = 110, 460, 70
+    height, width, left = 110, 455, 70
     shares = np.array(counts) / max(sum(counts), 1)
     zeros, *sizes = shares * (height - 8) / max(shares.max(), 1e-9)
     room = (width - left) / len(sizes)

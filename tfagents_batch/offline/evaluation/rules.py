@@ -22,6 +22,7 @@ EXITS: dict[Verdict, int] = {"deploy": 0, "do not deploy": 1, "cannot tell": 3}
 _FEW = 10  # effective episodes below which a weighted estimate is chance
 _SAME = 1e-9  # standard error of a difference, below which there is none
 _SURE = 3.0  # standard errors of a difference that is no chance
+_ALIKE = 1e-4  # loss of effective episodes by weights that are 1 but for rounding
 _MOST_ERROR = 0.5  # of fitted values, as a part of the size of returns
 
 
@@ -43,7 +44,10 @@ class Rules:
         0.01, "the same as a share of all episodes", least=0, most=1
     )
     most_reach: float = number(
-        0.05, "chance of ever taking a decision that is hardly logged", least=0, most=1
+        0.05,
+        "chance of ever taking a hardly logged decision, where no known weights decide",
+        least=0,
+        most=1,
     )
     most_rare: float = number(
         0.01, "share of decisions that were logged with less than 1 %", least=0, most=1
@@ -249,13 +253,17 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
     weightless = estimator == "fqe" and not enough
     text += "; FQE needs no weights." if weightless else "."
     yield _trust("effective episodes", enough or weightless, text)
-    yield _trust(
-        "reach",
-        found.reach <= rules.most_reach,
-        f"The chance that the policy ever takes a decision that was logged less than 5 "
-        f"times is {found.reach:.1%}; at most {rules.most_reach:.1%} is allowed. More "
-        "episodes that judge, or more random decisions in the log, lower this.",
-    )
+    # Known weights tell it of each decision, and not only of groups of similar states,
+    # of which some have few rows however much the log explores.
+    if estimator == "fqe" or given.propensities != "logged":
+        yield _trust(
+            "reach",
+            found.reach <= rules.most_reach,
+            f"The chance that the policy ever takes a decision that was logged less "
+            f"than 5 times is {found.reach:.1%}; at most {rules.most_reach:.1%} is "
+            "allowed. More episodes that judge, or more random decisions in the log, "
+            "lower this.",
+        )
     yield _trust(
         "rare decisions",
         found.rare <= rules.most_rare,
@@ -336,6 +344,8 @@ def _value(given: Evaluation, rules: Rules, estimator: str) -> Finding:
     if found.ratio is not None and found.ratio.value > 0 and base > 0:
         low, high, limit = found.ratio.least, found.ratio.most, 1 + rules.uplift
         needed = f"{limit:.3g} times the log's value is needed"
+        if not rules.uplift:
+            needed = "at least the log's value is needed"
     else:
         low, high = found.difference.least, found.difference.most
         limit = rules.uplift * abs(base)
@@ -345,6 +355,9 @@ def _value(given: Evaluation, rules: Rules, estimator: str) -> Finding:
     needed = needed[0].upper() + needed[1:]
     if not np.isfinite([low, high]).all():
         return Finding("value", "unknown", "The value could not be estimated.")
+    if _is_own(given):
+        own = f"{text} This log is the policy's own: nothing is to be decided."
+        return Finding("value", "unknown", own)
     if not found.difference.std_error > _SAME * max(1.0, abs(base)):
         same = f"{text} It is that of the log: rewards are equal, or both act alike."
         return Finding("value", "unknown", same)
@@ -353,6 +366,13 @@ def _value(given: Evaluation, rules: Rules, estimator: str) -> Finding:
     if high < limit:
         return Finding("value", "failed", f"{text} {needed}.")
     return Finding("value", "unknown", f"{text} {needed}; more episodes would tell.")
+
+
+def _is_own(given: Evaluation) -> bool:
+    """Return whether the policy acts as the log does: all weights are 1."""
+    found = given.diagnostics
+    alike = found.effective_least > (1 - _ALIKE) * found.episodes
+    return alike and abs(found.mean_weight - 1) < _ALIKE
 
 
 def _value_text(found: Estimate, given: Evaluation) -> str:

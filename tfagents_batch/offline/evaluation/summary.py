@@ -259,7 +259,8 @@ def _warnings(given: Diagnostics, settings: EvaluationSettings) -> list[str]:
             f"({', '.join(_WEIGHTED)}) are too narrow then: they have the true value "
             "less often than in 95 of 100 logs, with few effective episodes far less."
         )
-    if given.reach > 0.05:
+    weighted = settings.propensities == "logged" and given.effective_least >= _ENOUGH
+    if given.reach > 0.05 and not weighted:
         found.append(
             f"The policy takes a decision that was logged less than {cells.SUPPORT} "
             f"times with a chance of {given.reach:.1%} in an episode; nothing is known "

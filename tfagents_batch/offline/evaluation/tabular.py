@@ -56,4 +56,7 @@ def _predictions(
     model = cells.model(found, cell, rows.action, after, rows.policy, *followed)
     reward = model.reward.reshape(*model.rows.shape, -1)
     logged = cells.logged_values(found.number, cell, after, *followed)
-    return Predictions(cells.values(model), reward, model.rows, logged)
+    # Few rows of a cell do not tell that an action is never taken there: all cells
+    # count as one row.
+    behavior = model.rows + model.rows.sum(0) / model.rows.sum()
+    return Predictions(cells.values(model), reward, behavior, logged)

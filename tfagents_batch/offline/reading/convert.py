@@ -60,7 +60,7 @@ def convert(
         tables that cannot be read, and for a folder of something else.
       SaveError: if the output cannot be written.
     """
-    settings, output = _checked(settings, known), Path(output).expanduser()
+    settings, output = _checked(settings), Path(output).expanduser()
     _check_output(output)
     files.check_outside(output, map(Path, (*data, *settings.rewards)))
     folder = Scratch()
@@ -70,6 +70,8 @@ def convert(
         ) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             table = Table(connection, "given", data, settings.nulls)
+            table.text("action", settings.action)  # misspelled, it is told first
+            _check_features(settings, known)
             notices: list[str] = []
             columns = tuple(known) or _columns(table, settings)
             _store_decisions(table, settings, columns, notices)
@@ -98,21 +100,10 @@ def _check_output(folder: Path) -> None:
     publish.check_only(folder, {ROWS, SUMMARY}, "convert", SUMMARY)
 
 
-def _checked(settings: TableSettings, known: Sequence[Column]) -> TableSettings:
+def _checked(settings: TableSettings) -> TableSettings:
     config.check(settings, "--")
     if not settings.action:
         raise UserError("no column of actions is given; pass --action=<column>")
-    names = (*settings.features, *settings.categories)
-    if bool(names) == bool(known):
-        raise UserError(
-            "pass the columns of features, as --features and --categories, or the file "
-            "of earlier ones, as --known"
-        )
-    if wrong := [x for x in names if is_integer(x)]:
-        raise UserError(
-            f"the feature {wrong[0]} has the name of a number, which would be taken "
-            "for an id; rename the column"
-        )
     if settings.rewards:
         needed = ("reward", "id" if settings.reward_id else "episode")
         needed += () if settings.reward_id and settings.window is None else ("order",)
@@ -128,6 +119,20 @@ def _checked(settings: TableSettings, known: Sequence[Column]) -> TableSettings:
 
 
 # ---- features
+
+
+def _check_features(settings: TableSettings, known: Sequence[Column]) -> None:
+    names = (*settings.features, *settings.categories)
+    if bool(names) == bool(known):
+        raise UserError(
+            "pass the columns of features, as --features and --categories, or the file "
+            "of earlier ones, as --known"
+        )
+    if wrong := [x for x in names if is_integer(x)]:
+        raise UserError(
+            f"the feature {wrong[0]} has the name of a number, which would be taken "
+            "for an id; rename the column"
+        )
 
 
 def _columns(table: Table, settings: TableSettings) -> tuple[Column, ...]:
