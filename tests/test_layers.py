@@ -10,6 +10,7 @@ import collections
 import functools
 import graphlib
 import re
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -216,6 +217,25 @@ def test_modules_import_only_the_version_from_the_package():
             and node.value.id == PACKAGE
         }
         assert used <= {"__version__"}, f"{module} uses {used} of the package"
+
+
+def test_only_front_and_scripts_join_training_and_serving():
+    joined = {
+        name
+        for name, allowed in ALLOWED.items()
+        if any(each.partition("/")[0] == "serving" for each in allowed)
+    }
+    assert {x for x in joined if not x.startswith("serving")} == {"front", "scripts"}
+
+
+def test_logged_decisions_and_the_server_import_no_tensorflow():
+    folders = "offline", "serving.decisions", "serving.server"
+    parts = tuple(f"{PACKAGE}.{name}." for name in folders)
+    names = [name for name in SOURCES if name.startswith(parts)]
+    code = "import importlib, sys\n"
+    code += f"for name in {names}: importlib.import_module(name)\n"
+    code += "assert not {'tensorflow', 'keras'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", FRONT_DOORS)

@@ -70,6 +70,15 @@ def test_a_check_that_hangs_is_ended_with_its_children(monkeypatch, tmp_path, ca
         assert pipe.read() == ""  # all writing processes have ended
 
 
+def test_a_python_that_cannot_be_started_is_a_failure(monkeypatch, tmp_path, capsys):
+    fake(monkeypatch, tmp_path, "")
+    (tmp_path / "python").chmod(0o644)
+    assert not doctor.isolated(60)
+    path = tmp_path / "python"
+    row = f"second process  FAILED   {path} cannot be started: Permission denied\n"
+    assert capsys.readouterr().out == row
+
+
 def test_a_crash_is_a_failure_in_the_row_of_its_check(monkeypatch, tmp_path, capfd):
     """What its libraries wrote comes after the table."""
     code = "cd /proc/self/fd; printf operations > $3; echo of XLA > $4; kill -SEGV $$"

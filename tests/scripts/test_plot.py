@@ -80,6 +80,13 @@ def test_the_text_of_a_figure_can_be_read_on_a_page(logs, tmp_path, monkeypatch)
             assert min(part.get_fontsize() for part in parts) >= 9
 
 
+def test_a_curve_of_one_point_is_seen(tmp_path, monkeypatch):
+    make_run(tmp_path, 1, [1, 2, 3], evals=[2])
+    figure = draw(monkeypatch, tmp_path, tmp_path / "x.png")
+    markers = [line.get_marker() for line in figure.axes[0].get_lines()]
+    assert markers == ["", "o"]
+
+
 def test_thresholds_are_in_the_legend(logs, tmp_path, monkeypatch):
     figure = draw(monkeypatch, logs, tmp_path / "x.png", "--threshold=2,-3.5")
     axes = figure.axes

@@ -127,7 +127,9 @@ def machine() -> Line:
 
 
 def isolated(seconds: float) -> bool:
-    """Run ``checks`` in a process; return False if one fails, crashes or hangs.
+    """Run ``checks`` in a process, and return whether all of them passed.
+
+    They did not if one fails, crashes or hangs, or if the process cannot be started.
 
     Args:
       seconds: time limit, after which the process and its children are killed.
@@ -137,12 +139,18 @@ def isolated(seconds: float) -> bool:
     starting.end()  # the second process has its own line
     with tempfile.TemporaryFile() as name, tempfile.TemporaryFile() as messages:
         files = name.fileno(), messages.fileno()
-        with subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, files)],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            pass_fds=files,
-        ) as process:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", code, *map(str, files)],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=files,
+            )
+        except OSError as error:  # such as a Python that this user may not execute
+            text = f"{sys.executable} cannot be started: {error.strerror}"
+            _show("second process", FAILED, text)
+            return False
+        with process:
             try:
                 exited, problem = process.wait(seconds), ""
             except BaseException as error:

@@ -179,10 +179,11 @@ def _draw_panel(axis: Any, panel: Panel, threshold: float | None) -> None:
     for number, (label, read) in enumerate(panel.lines):
         color = f"tab:{_COLORS[number % len(_COLORS)]}"
         for curve in read if len(read) > 1 else ():
-            axis.plot(curve.step, curve.value, color=color, alpha=0.25, linewidth=0.8)
+            thin = {"alpha": 0.25, "linewidth": 0.8, "marker": _marker(curve.step)}
+            axis.plot(curve.step, curve.value, color=color, **thin)
         band = curves.band(read)
-        label = _folded(label)
-        axis.plot(band.step, band.mean, color=color, linewidth=2, label=label)
+        thick = {"linewidth": 2, "marker": _marker(band.step), "label": _folded(label)}
+        axis.plot(band.step, band.mean, color=color, **thick)
         axis.fill_between(band.step, band.low, band.high, color=color, alpha=0.2)
     if threshold is not None:
         figure.mark(axis, threshold)
@@ -199,6 +200,11 @@ def _draw_panel(axis: Any, panel: Panel, threshold: float | None) -> None:
         bbox_to_anchor=(0.5, 0),
         bbox_transform=axis.transAxes + below,
     )
+
+
+def _marker(steps: Sequence[int]) -> str:
+    """Return the marker of a curve: one of a single point has no line to be seen."""
+    return "o" if steps[0] == steps[-1] else ""
 
 
 def _folded(text: str) -> str:

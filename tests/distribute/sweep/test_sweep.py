@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import itertools
 import os
 import select
 import signal
@@ -257,6 +258,27 @@ def test_results_are_a_file_a_table_a_command_and_a_figure(tmp_path):
     assert results.command(DOING, found[0]) == again
     results.draw(tmp_path / results.FIGURE, DOING, found)
     assert (tmp_path / results.FIGURE).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("ends", ["1e-4:1e-3", "2e-4:8e-4", "1e-5:1e-1", "16:256"])
+def test_labels_of_a_logarithmic_axis_do_not_overlap(ends, tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    drawn = []
+    monkeypatch.setattr(pyplot, "close", drawn.append)
+    plan = plan_of({}, {"x": f"log:{ends}"})
+    places = [float(x) for x in ends.split(":")]
+    found = [
+        results.Row(i, "complete", 1.0, {"x": x}, 1.0, "", "")
+        for i, x in enumerate(places)
+    ]
+    results.draw(tmp_path / results.FIGURE, plan, found)
+    axis = drawn[0].axes[1]
+    low, high = axis.get_xlim()
+    labels = axis.xaxis.get_ticklabels(which="both")
+    shown = [x for x in labels if x.get_text() and low <= x.get_position()[0] <= high]
+    boxes = sorted(x.get_window_extent().extents[[0, 2]].tolist() for x in shown)
+    assert len(boxes) >= 2
+    assert all(end < start for (_, end), (start, _) in itertools.pairwise(boxes))
 
 
 def test_a_file_of_the_working_folder_does_not_replace_a_module_of_python(tmp_path):

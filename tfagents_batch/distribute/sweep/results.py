@@ -142,7 +142,7 @@ def draw(path: Path, plan: Plan, found: Sequence[Row]) -> None:
             if choices:
                 axis.set_xticks(range(len(choices)), choices, fontsize=9)
             elif space.log:
-                axis.set_xscale("log")
+                _logarithmic(axis)
         for axis in others[len(plan.space) :]:
             axis.set_visible(False)
         for axis in axes[:, 0]:
@@ -161,6 +161,22 @@ def _mark(axis: Any, done: Sequence[Row], label: str, places: Sequence[Any]) -> 
             axis.scatter(*zip(*shown, strict=True), label=state, **style)
     axis.set_xlabel(label)
     axis.grid(alpha=0.3)
+
+
+def _logarithmic(axis: Any) -> None:
+    """Make the x-axis logarithmic, with labels that do not lie over each other."""
+    from matplotlib import ticker
+
+    axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    ratio = high / low
+    # Powers of ten; where there are few of them, also 2 and 5 times these.
+    locator = ticker.LogLocator(subs=(1,) if ratio >= 100 else (1, 2, 5))
+    if ratio < 5:  # which would leave one label, or none
+        locator = ticker.MaxNLocator(4)
+    axis.xaxis.set_major_locator(locator)
+    axis.xaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    axis.xaxis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _row(trial: Any) -> Row:
