@@ -71,6 +71,7 @@ def test_a_decision_that_fails_leaves_no_earlier_one(tmp_path, monkeypatch, wher
         raise KeyError(where)
 
     monkeypatch.setattr(table_reader, "partition", fake)
+    monkeypatch.setattr(command_line, "check_run", fake)
     monkeypatch.setattr(evaluating, "evaluate_offline", fake)
     monkeypatch.setattr(rules, "decide", fake)
     monkeypatch.setattr(evaluating if where != "page" else pages, where, fail)
