@@ -141,7 +141,7 @@ def test_another_seed_gives_other_lines_and_a_failed_profile_is_only_reported(
     assert "there is no profile: env 0 raised" in capsys.readouterr().err
 
 
-def test_a_run_is_resumed_from_its_newest_checkpoint_with_its_options(run):
+def test_a_run_is_resumed_from_its_newest_checkpoint_with_its_options(run, capsys):
     edit_config(run, eval_every=0)
     more = tfb.train(resume=run.logdir, steps=600)
     assert more.logdir == run.logdir
@@ -156,8 +156,13 @@ def test_a_run_is_resumed_from_its_newest_checkpoint_with_its_options(run):
     changed = [event["changed"] for event in events if event["event"] == "options"]
     assert changed == [{"steps": [300, 600]}]
     assert read_config(run)["steps"] == 600
+    capsys.readouterr()
     again = tfb.train(resume=run.logdir)  # ends at once
     assert again.finished and again.step == more.step
+    assert again.metrics["episode/return_mean"] == more.metrics["episode/return_mean"]
+    said = "the run has all its 600 steps; pass --steps=1200 for more\n"
+    assert capsys.readouterr() == ("", said)
+    assert read_events(run.logdir) == events
 
 
 def test_the_config_is_saved_as_text_and_read_back(run):

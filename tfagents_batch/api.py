@@ -705,8 +705,14 @@ def _resume(
         if evaluated is not None:
             played["eval_env"] = evaluated.describe()
 
+        is_same = not changed and played == user
+        if is_same and not profile:
+            ended = training_run.finished(run.folder, resolved, state)
+            if ended is not None:
+                return Run(*ended)
+
         def started() -> None:
-            if changed or played != user:  # saved once resuming has worked
+            if not is_same:  # saved once resuming has worked
                 text = config_file.to_text(resolved, env, network, played)
                 files.write_atomic(run.folder / "config.json", text)
 

@@ -125,7 +125,7 @@ def test_actions_are_as_frequent_as_their_propensities_say(case):
     )
     propensity = np.zeros(len(actions))
     propensity[number.ravel()] = found["propensity"]
-    np.testing.assert_allclose(found["propensity"], propensity[number.ravel()])
+    np.testing.assert_allclose(found["propensity"], propensity[number.ravel()], 1e-6)
     assert 1 - 0.02 < propensity.sum() < 1 + 1e-5
     error = 3.5 * np.sqrt(propensity * (1 - propensity) / count) + 1e-9
     assert (np.abs(counts / count - propensity) <= error).all()

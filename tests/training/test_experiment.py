@@ -6,8 +6,7 @@ from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
 from tfagents_batch.training.experiment import seeded
 
-# Each of the four kernels is created while shapes are inferred, and again afterwards.
-CREATIONS = 8
+CREATIONS = 4  # of kernels
 
 
 class Interrupted(keras.initializers.Zeros):

@@ -74,7 +74,7 @@ class Record:
         self.latest: dict[str, Any] = {}
         self._steps = config.steps
         self._speed_name = speed_name(config.source.unit)
-        self._should_evaluate = Every(_default(config.eval_every, config.steps // 10))
+        self._should_evaluate = Every(_evaluates_every(config))
         self._should_log = Every(_default(config.log_every, config.steps // 200))
         self._should_keep = Every(config.keep_every)
         self._clocks = {
@@ -250,6 +250,17 @@ class Record:
         return True
 
 
+def is_finished(config: RunConfig, state: dict[str, Any]) -> bool:
+    """Return whether a checkpoint is of a run that has nothing left to do.
+
+    Args:
+      config: of the run.
+      state: state of the checkpoint, see ``Record.state``.
+    """
+    evaluated = state.get("evaluated") == state["step"]
+    return state["step"] >= config.steps and (evaluated or not _evaluates_every(config))
+
+
 def system(traces: int) -> dict[str, float]:
     """Return system metrics that should stay constant during a run."""
     sizes: dict[str, float] = {"system/traces": traces}
@@ -264,6 +275,10 @@ def _gradients(metrics: Metrics) -> tuple[int, float]:
     if not isinstance(skipped, Mean):  # of a single update
         return 1, float(skipped)
     return int(skipped.count), float(skipped.sum)
+
+
+def _evaluates_every(config: RunConfig) -> int:
+    return _default(config.eval_every, config.steps // 10)
 
 
 def _default(value: int | None, otherwise: int) -> int:

@@ -16,14 +16,15 @@ from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.training import preprocessing
 from tfagents_batch.training.analysis import profile
 from tfagents_batch.training.callbacks import Callbacks, stop_at_return
+from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.log import trackers
+from tfagents_batch.training.log import starting, trackers
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger, read_metrics
 from tfagents_batch.training.loop import Loop
-from tfagents_batch.training.record import Record, system
+from tfagents_batch.training.record import Record, is_finished, system
 from tfagents_batch.training.run_folder import (
     checkpoint,
     config_file,
@@ -140,6 +141,29 @@ def run(
             _profile(experiment, folder, console, logger)
     signal = None if finished else interrupts.signal
     return Ended(str(folder), record.step, record.latest, finished, signal)
+
+
+def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> Ended | None:
+    """Return the end of a run that has nothing left to do, and say so; else None.
+
+    Args:
+      folder: run folder.
+      config: of the run.
+      state: state of its newest checkpoint.
+    """
+    if not is_finished(config, state):
+        return None
+    latest: dict[str, float] = {}
+    with contextlib.suppress(UserError):  # a damaged log
+        for line in read_metrics(folder):
+            latest |= line
+    latest.pop("step", None)
+    starting.end()
+    Console(config.steps, quiet=not config.progress).note(
+        f"the run has all its {config.steps:,} steps; pass --steps={2 * config.steps} "
+        "for more"
+    )
+    return Ended(str(folder), state["step"], latest, True)
 
 
 def _introduce(experiment: Experiment, console: Console) -> None:
