@@ -80,15 +80,20 @@ def test_the_first_decision_of_the_page_is_to_deploy(tmp_path, monkeypatch, caps
     customers.log(tmp_path, 18_500, seed=1)
     for line in COMMANDS:
         _, command, *flags = words(line)
-        if command == "export":
-            break
         script = importlib.import_module(f"tfagents_batch.scripts.{command}")
         (run,) = pathlib.Path("logs").glob("*") if command == "decide" else [None]
         flags = [x.replace("$RUN", str(run)) for x in flags]
         assert script.main(flags) == 0
+        if command == "decide":
+            break
     assert capsys.readouterr().out.splitlines()[-1].startswith("deploy: An episode")
     tabular = "--values=tabular", "--output=tabular"
     assert script.main([*flags, *tabular]) == 0
+
+
+def test_the_second_decision_says_that_it_is_on_the_policys_own_log(ran):
+    found = json.loads((ran[0] / "decision-2/gate.json").read_text())
+    assert "This log is the policy's own: nothing is to be decided." in found["reason"]
 
 
 def test_a_decision_is_asked_for_by_names_and_logged_by_numbers(ran):
