@@ -8,6 +8,8 @@ import shlex
 import subprocess
 import sys
 
+import pytest
+
 from tests.offline import made
 from tests.support import brief, logged
 from tfagents_batch.offline import rules, schema, validator

@@ -20,7 +20,7 @@ extras.skip_without("spark")
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.fixture(params=[False, True])
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.slow)])
 def one_partition(request, monkeypatch):
     """Let rows be grouped in one partition, as with one thread, or in two."""
     monkeypatch.setattr(
