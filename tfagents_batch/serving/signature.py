@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import tensorflow as tf
@@ -163,7 +163,7 @@ class Signature:
         """Return the action, its probability, and those of all Discrete actions."""
         share, greedy = self._exploration, decision.action
         action = greedy
-        random: Any = decision.random
+        random = cast(Any, decision.random)  # None only without exploration
         if random is None and (share or noise is not None):
             raise UserError(
                 "the policy's decisions have no `random` distribution, so it cannot "
