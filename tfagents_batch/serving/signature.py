@@ -163,12 +163,12 @@ class Signature:
         """Return the action, its probability, and those of all Discrete actions."""
         share, greedy = self._exploration, decision.action
         action = greedy
-        random = cast(Any, decision.random)  # None only without exploration
-        if random is None and (share or noise is not None):
+        if decision.random is None and (share or noise is not None):
             raise UserError(
                 "the policy's decisions have no `random` distribution, so it cannot "
                 "explore; expected one, see interfaces.Decision"
             )
+        random = cast(Any, decision.random)  # not needed without exploration
         if noise is not None:
             kind = _logistic if isinstance(random, Bernoulli) else gumbel
             drawn = random.sample(tf.reshape(kind(noise[:, 1:]), _shape(random)))
