@@ -23,7 +23,7 @@ from tfagents_batch.training.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
-# What a user may write, with a mistake in every line of the second part. No type
+# A script of a user, with a mistake in every line of the second part. No type
 # checker can find the last two.
 SCRIPT = """
 import numpy as np

@@ -70,7 +70,7 @@ def test_partitions_change_nothing_and_equal_episodes_alone(spark):
     for one, two, mine in zip(*found, alone, strict=True):
         for name, x in one.items():
             np.testing.assert_array_equal(x, two[name], name)
-            # Another process may run another kernel for the same product.
+            # One value differed in its last bit from that of this process.
             np.testing.assert_allclose(x, mine[name], 1e-5, 1e-6, err_msg=name)
 
 

@@ -47,11 +47,9 @@ def started(master: str = "local[*]", memory: str = "2g") -> Iterator[Any]:
         is another version of Python.
     """
     sql = _import()
-    if (active := sql.SparkSession.getActiveSession()) is not None:
-        yield active
-        return
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started Java
-        yield sql.SparkSession.builder.getOrCreate()
+    if is_given():
+        builder = sql.SparkSession.builder
+        yield sql.SparkSession.getActiveSession() or builder.getOrCreate()
         return
     check_java()
     check_python()
