@@ -42,7 +42,7 @@ from tfagents_batch.training.config import (
 )
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.log import starting, status, trackers
+from tfagents_batch.training.log import console, trackers
 from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.training.options import (
     EvaluateOptions,
@@ -235,7 +235,7 @@ def train(
     evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
     workers = pools.experience(resolved, recipe, network, profile)
     with (
-        starting.starting(not resolved.progress),
+        console.starting(not resolved.progress),
         Experiment(resolved, recipe, evaluated, network, workers) as experiment,
     ):
         text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
@@ -375,7 +375,7 @@ def evaluate(
         playing.loaded(found, made.spec, network, checkpoint) as (agent, step),
     ):
         play = experiments.evaluation(saved, agent, made, episodes, actions)
-        with status.doing(f"playing {episodes} episodes"):
+        with console.doing(f"playing {episodes} episodes"):
             return play(_unseen_seed(seed), step=step)
 
 
@@ -676,7 +676,7 @@ def _resume(
     pool = pools.experience(resolved, recipe, network, profile)
     with (
         runs.lock(run.folder),
-        starting.starting(not resolved.progress),
+        console.starting(not resolved.progress),
         Experiment(resolved, recipe, evaluated, network, pool) as experiment,
     ):
         runs.sweep(run.folder)

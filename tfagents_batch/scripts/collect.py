@@ -12,7 +12,7 @@ from pathlib import Path
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> int:
         ds = command.ds or datetime.datetime.now(datetime.UTC).date().isoformat()
         logger = RowLogger(command.output, mode, prefix=prefix)
         stack.enter_context(logger)
-        say = stack.enter_context(status.doing("collecting"))
+        say = stack.enter_context(console.doing("collecting"))
         episodes = collecting.collect(
             *(env, decide, logger, command.rows, command.seed, ds),
             progress=lambda made: say(f"collecting: {made:,} of {command.rows:,} rows"),

@@ -31,7 +31,7 @@ from tfagents_batch.importing import (
     uncollected,
     without_messages,
 )
-from tfagents_batch.training.log import starting, status
+from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import runs
 from tfagents_batch.training.runtime import signals
 
@@ -137,8 +137,8 @@ def run(
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
             helps = config.HELP.intersection(argv)
-            reason = starting.REASON if trains and not helps else ""
-            stack.enter_context(starting.starting("--quiet" in argv, reason))
+            reason = console.REASON if trains and not helps else ""
+            stack.enter_context(console.starting("--quiet" in argv, reason))
             if early is not None and not helps:
                 early(argv)
             if trains:
@@ -149,7 +149,7 @@ def run(
             return main(argv)
     except BaseException as error:
         status = _status(error)
-        starting.end()
+        console.started()
         if status is None:
             if not isinstance(error, Exception):
                 raise
@@ -170,7 +170,7 @@ def show(text: str) -> None:
 
     Results come last, so the line about the progress ends.
     """
-    starting.end()
+    console.started()
     try:
         print(text, flush=True)
     except (OSError, ValueError) as error:
@@ -206,7 +206,7 @@ def flags(
     if config.HELP.intersection(argv):
         about = sys.modules[parts[0][0].__module__].__doc__ or ""
         about = about.partition("\n\n")[0].replace("``", "").strip()
-        starting.end()
+        console.started()
         print(f"{about}\n\n{config.help_text(parts)}{epilog}")
         return None
     return config.parse(argv, parts)
@@ -255,7 +255,7 @@ def _lacks_descriptors(error: BaseException) -> bool:
 def say(text: str) -> None:
     """Print a line that is no result, on stderr."""
     # The terminal may be closed.
-    with starting.aside(), contextlib.suppress(OSError, ValueError):
+    with console.aside(), contextlib.suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
 
@@ -300,7 +300,7 @@ def import_tensorflow() -> None:
         return
     with (
         keras_on_tensorflow(),
-        status.doing("importing TensorFlow"),
+        console.doing("importing TensorFlow"),
         without_messages(),
         hidden(*_NOT_NEEDED),
         uncollected(),

@@ -17,7 +17,7 @@ from tfagents_batch.offline.features.settings import FeatureSettings
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.reading.table_settings import Column, TableSettings
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.offline.reading.convert import convert
 
     earlier = None if command.known is None else specification.read(command.known)
-    with status.doing("reading the table") as now:
+    with console.doing("reading the table") as now:
         known = () if earlier is None else _columns(earlier, command.known)
         found = convert(command.input, command.output, settings, known)
         if earlier is None:

@@ -17,7 +17,7 @@ from tfagents_batch.offline import publish, table_reader
 from tfagents_batch.offline.evaluation import rules as gate
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 _VERDICT, _PAGE = "gate.json", "index.html"
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
 
     policy = command.logdir, command.data, command.exploration, command.checkpoint
     with (
-        status.doing("evaluating"),
+        console.doing("evaluating"),
         evaluating.opened(*policy, settings) as evaluated,
     ):
         _remove_earlier(folder)  # not before: a misspelled flag must lose nothing

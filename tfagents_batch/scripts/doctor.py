@@ -23,7 +23,7 @@ from tfagents_batch.config import option
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.diagnostics import cuda, gpu, nvidia
 from tfagents_batch.training.diagnostics.gpu import LITTLE_MEMORY, Line
-from tfagents_batch.training.log import starting, status
+from tfagents_batch.training.log import console
 
 PACKAGE = "tfagents_batch"
 OK, WARNING, FAILED = "ok", "warning", "FAILED"
@@ -64,7 +64,7 @@ def run(name: str, check: Callable[[], Line], wrong: str = WARNING) -> bool:
       wrong: state of a row with advice.
     """
     try:
-        with status.doing(f"checking {name}"):
+        with console.doing(f"checking {name}"):
             text, advice = check()
         state = wrong if advice else OK
     except Exception as error:
@@ -76,7 +76,7 @@ def run(name: str, check: Callable[[], Line], wrong: str = WARNING) -> bool:
 def _show(name: str, state: str, text: str) -> None:
     """Print a row."""
     text = text.replace("\n", f"\n{'':24} ")
-    with starting.aside():
+    with console.aside():
         print(f"{name:15} {state:8} {text}", flush=True)
 
 
@@ -136,7 +136,7 @@ def isolated(seconds: float) -> bool:
     """
     code = "import sys; from tfagents_batch.scripts import doctor; "
     code += "sys.exit(doctor.second(*map(int, sys.argv[1:])))"
-    starting.end()  # the second process has its own line
+    console.started()  # the second process has its own line
     with tempfile.TemporaryFile() as name, tempfile.TemporaryFile() as messages:
         files = name.fileno(), messages.fileno()
         try:
@@ -177,7 +177,7 @@ def second(name: int, messages: int) -> int:
       messages: descriptor of a file that takes the place of stderr.
     """
     works = True
-    with starting.starting(reason=""):  # which keeps the stderr that it finds
+    with console.starting(reason=""):  # which keeps the stderr that it finds
         os.dup2(messages, 2)
         for each, check in checks().items():
             os.pwrite(name, f"{each:15}".encode(), 0)

@@ -18,7 +18,7 @@ from tfagents_batch.offline.features.settings import FeatureSettings
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _search(command: Command, settings: FeatureSettings) -> int:
     from tfagents_batch.offline.reader import open_rows
 
     with (
-        status.doing("reading rows"),
+        console.doing("reading rows"),
         open_rows(
             command.input, command.mode, extra_columns=command.extra_columns
         ) as rows,

@@ -14,7 +14,7 @@ from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
 from tfagents_batch.serving.join import JoinConfig, join
 from tfagents_batch.serving.server.decision_log import FEEDBACK_FOLDER
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     decisions = [*command.decisions]
     feedback = command.feedback or str(Path(decisions[0]) / FEEDBACK_FOLDER)
     data = decisions[0] if len(decisions) == 1 else decisions
-    with status.doing("joining"):
+    with console.doing("joining"):
         summary = join(data, feedback, command.output, command.mode, settings)
     command_line.say(summary.text())
     command_line.show(command.output)

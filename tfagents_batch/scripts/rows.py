@@ -13,7 +13,7 @@ from tfagents_batch.offline import schema as schemas
 from tfagents_batch.offline import text_files
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
     with open_rows(
         command.input, command.mode, schema, extra_columns=command.extra_columns
     ) as rows:
-        with status.doing("checking rows"):
+        with console.doing("checking rows"):
             report = validate(rows, schema, options)
         if command.write_schema is not None:
             text_files.write(rows.find_schema().to_json(), command.write_schema)

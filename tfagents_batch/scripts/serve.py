@@ -11,7 +11,7 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.scripts import command_line
 from tfagents_batch.serving.server.settings import Settings
-from tfagents_batch.training.log import starting
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     # Imported here because NumPy takes part of a second.
     from tfagents_batch.serving.server import run
 
-    starting.end()  # here, because only the worker, another process, shows its line
+    console.started()  # here, because only the worker, another process, shows its line
     run.serve(settings, command_line.show)
     return 0
 

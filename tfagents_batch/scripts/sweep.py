@@ -16,7 +16,7 @@ from tfagents_batch.config import option
 from tfagents_batch.distribute.sweep import search
 from tfagents_batch.errors import TrainingError, UserError
 from tfagents_batch.scripts import command_line, train
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 Parts = Sequence[tuple[Any, str]]  # configs and prefixes, see ``config.parse``
 # Flags of ``train`` that are no settings of a run.
@@ -101,7 +101,7 @@ def main(argv: Sequence[str]) -> int:
     folder = Path(command.logdir).expanduser()
     with (
         storage.opened(folder, plan, command.prune) as study,
-        status.doing(f"{command.trials} trials") as now,
+        console.doing(f"{command.trials} trials") as now,
     ):
 
         def report(trial: Any) -> None:

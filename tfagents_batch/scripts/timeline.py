@@ -86,7 +86,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> int:
     from tfagents_batch.offline.timeline import build
-    from tfagents_batch.training.log import progress, status
+    from tfagents_batch.training.log import console
 
     for notice in horizon.notices:
         command_line.say(f"note: {notice}")
@@ -97,14 +97,14 @@ def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> in
     expected = _expected(command, settings)
     extra = command.extra_columns or horizon.extra_columns
     with (
-        status.doing("reading rows") as now,
+        console.doing("reading rows") as now,
         _opened(command, mode, expected, extra) as rows,
     ):
         now("checking rows")
         schema = expected or _found(rows, horizon.actions)
         if command.check and not _is_right(command, rows, expected, settings):
             return command_line.EXIT_DATA
-        with progress.shown() as tell:
+        with console.progress() as tell:
             summary = build(rows, schema, settings, command.output, tell, features)
     command_line.show(summary.text())
     command_line.show(str(summary.folder))

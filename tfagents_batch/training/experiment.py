@@ -33,7 +33,7 @@ from tfagents_batch.training import (
 )
 from tfagents_batch.training.config import RunConfig, without_variables
 from tfagents_batch.training.diagnostics import weights
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.runtime import devices, signals, threads
 from tfagents_batch.training.video.clips import Clips
@@ -86,7 +86,7 @@ class Experiment:
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
             opened = experience or config.source
-            with status.doing(start_of(config, recipe, experience)):
+            with console.doing(start_of(config, recipe, experience)):
                 self.envs, self.spec = opened.environments(recipe, config)
             if recipe.creates:
                 for env in self.envs:
@@ -115,7 +115,7 @@ class Experiment:
             if hasattr(config.source, "check_memory"):
                 config.source.check_memory(self._seen, config, self.placement)
             stack.enter_context(compilation.during_run())
-            with status.doing("creating networks"), self.placement.updating():
+            with console.doing("creating networks"), self.placement.updating():
                 self.algorithm = create_algorithm(config, self._seen, network)
                 self._player = self.preprocessing.player(self.algorithm)
             self.size_warning = ""

@@ -18,7 +18,7 @@ from tfagents_batch.errors import (
 )
 from tfagents_batch.training import compilation
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 from tfagents_batch.training.record import Record
 from tfagents_batch.training.replay_saver import ReplaySaver
 from tfagents_batch.training.rescue import Rescue, rescued
@@ -81,7 +81,7 @@ class Loop:
         record = self.record
         try:
             with rescued(self._interrupts, self._rescue):
-                with status.doing("starting environments"):
+                with console.doing("starting environments"):
                     self.experiment.start(record.step)
                 started()
             # Only now: what could not be restored is never saved over what is there.
@@ -120,7 +120,7 @@ class Loop:
         while not record.finished and not self._interrupts.requested:
             if not record.done:  # otherwise only the last evaluation is missing
                 began = record.seconds
-                with status.doing("" if compiled else "compiling"):
+                with console.doing("" if compiled else "compiling"):
                     metrics = self._iterate()
                 self._log_events()
                 if not compiled:
@@ -213,7 +213,7 @@ class Loop:
             failed = not record.done and program.failed
             return self._interrupts.requested or failed
 
-        with status.doing("evaluating"), rescued(self._interrupts, self._rescue):
+        with console.doing("evaluating"), rescued(self._interrupts, self._rescue):
             result = evaluator(seed, stop, record.step)
         self._log_events()
         if result is not None:  # None if stopped: a resumed run evaluates again

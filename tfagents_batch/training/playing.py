@@ -17,7 +17,7 @@ from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.nn.policies.preprocessed import Player
 from tfagents_batch.training import compilation, experiment, preprocessing
 from tfagents_batch.training.config import IN_PROCESS, VARIABLES, RunConfig
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 from tfagents_batch.training.runtime import signals, threads
 from tfagents_batch.types import EnvSpec
@@ -146,7 +146,7 @@ def loaded(
         stack.enter_context(compilation.during_run())
         normalization = preprocessing.of_run(found.run.folder)
         seen = normalization.seen(spec)
-        with status.doing("loading the agent"):
+        with console.doing("loading the agent"):
             algorithm = experiment.create_algorithm(config, seen, network)
             variables = algorithm.named_variables()
             step, _ = checkpoint.load(found.run.folder, variables, which)
@@ -158,7 +158,7 @@ def environment(found: Trained, num_envs: int) -> Iterator[Env]:
     """Yield environments to play; those that exist already are not closed."""
     recipe = found.recipe.without_close()
     with signals.harmless_checkpoint_requests():
-        with status.doing("starting environments"):
+        with console.doing("starting environments"):
             env = recipe.make(num_envs, **found.config.make_options(num_envs))
         try:
             yield env

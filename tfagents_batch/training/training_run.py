@@ -20,7 +20,8 @@ from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.log import starting, trackers
+from tfagents_batch.training.log import console as consoles
+from tfagents_batch.training.log import trackers
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger, read_metrics
 from tfagents_batch.training.loop import Loop
@@ -158,7 +159,7 @@ def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> Ended | No
         for line in read_metrics(folder):
             latest |= line
     latest.pop("step", None)
-    starting.end()
+    consoles.started()
     Console(config.steps, quiet=not config.progress).note(
         f"the run has all its {config.steps:,} steps; pass --steps={2 * config.steps} "
         "for more"

@@ -19,7 +19,7 @@ from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.interfaces import Actor
 from tfagents_batch.training import video
 from tfagents_batch.training.evaluate import LONGEST
-from tfagents_batch.training.log import gif, status
+from tfagents_batch.training.log import console, gif
 from tfagents_batch.types import TimeStep
 
 Format = Literal["mp4", "gif"]
@@ -191,7 +191,7 @@ def film(
         name = f"episode-{len(recorded):03d}"
         part = folder / f"{name}.part.{format}"
         try:
-            with status.doing(f"filming episode {len(recorded) + 1} of {episodes}"):
+            with console.doing(f"filming episode {len(recorded) + 1} of {episodes}"):
                 _WRITERS[format](part, camera.fps, pictures())
             return_ = float(ends[-1].info["episode_return"][0])
             path = folder / f"{name}-return-{return_:g}.{format}"
