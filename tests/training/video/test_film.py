@@ -17,7 +17,7 @@ import tfagents_batch as tfb
 from tests.support.brief import QUICK
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import visualize
-from tfagents_batch.training.log import gif
+from tfagents_batch.training.log.tensorboard import gif
 from tfagents_batch.training.video.film import write_mp4
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
@@ -72,7 +72,7 @@ def test_a_gif_lasts_as_long_as_its_pictures_at_a_speed_that_browsers_show(
     fps,
 ):
     pictures = [np.full([4, 4, 3], number % 250, np.uint8) for number in range(2 * fps)]
-    with Image.open(io.BytesIO(gif.encode(pictures, fps))) as picture:
+    with Image.open(io.BytesIO(gif(pictures, fps))) as picture:
         shown = [x.info["duration"] for x in ImageSequence.Iterator(picture)]
     assert abs(sum(shown) - 2000) <= 1000 * 3 / fps and min(shown) >= 20
 

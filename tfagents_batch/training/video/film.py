@@ -19,7 +19,8 @@ from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.interfaces import Actor
 from tfagents_batch.training import video
 from tfagents_batch.training.evaluate import LONGEST
-from tfagents_batch.training.log import console, gif
+from tfagents_batch.training.log import console
+from tfagents_batch.training.log.tensorboard import gif
 from tfagents_batch.types import TimeStep
 
 Format = Literal["mp4", "gif"]
@@ -240,7 +241,7 @@ def write_mp4(path: Path, fps: float, pictures: Iterable[np.ndarray]) -> None:
 
 def write_gif(path: Path, fps: float, pictures: Iterable[np.ndarray]) -> None:
     """Write a GIF, see ``write_mp4``."""
-    data = gif.encode(pictures, fps)
+    data = gif(pictures, fps)
     with _saving(path):
         path.write_bytes(data)
 
