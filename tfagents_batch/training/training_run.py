@@ -26,13 +26,7 @@ from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger, read_metrics
 from tfagents_batch.training.loop import Loop
 from tfagents_batch.training.record import Record, is_finished, system
-from tfagents_batch.training.run_folder import (
-    checkpoint,
-    config_file,
-    flag_names,
-    git_state,
-    runs,
-)
+from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 from tfagents_batch.training.runtime import devices
 from tfagents_batch.training.runtime.signals import Interrupts
 from tfagents_batch.types import EnvSpec
@@ -96,7 +90,7 @@ def run(
             start if state else None,
             warn=console.message,
             tracker=tracker,
-            settings=flag_names.with_defaults(settings),
+            settings=config_file.with_defaults(settings),
             steps=settings.steps,
         )
         stack.enter_context(logger)
@@ -225,7 +219,7 @@ def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, 
         **({} if found is None else {_FINGERPRINT: found}),
         runs.TRAINING_ROWS: _training_rows(source),
         **preprocessing.of_source(source).facts(),
-        "checkout": git_state.state(),
+        "checkout": runs.checkout(),
         "weights": weights.facts(weights.by_layer(algorithm)),
         "observation_space": spaces.to_json(spec.observation_space),
         "action_space": spaces.to_json(spec.action_space),

@@ -36,7 +36,7 @@ from tfagents_batch.training.log.tensorboard import TensorBoard
 from tfagents_batch.training.log.trackers import Tracker
 from tfagents_batch.training.log.writers import RetryingFile
 from tfagents_batch.training.run_folder import files, runs
-from tfagents_batch.training.run_folder.flag_names import Setting
+from tfagents_batch.training.run_folder.config_file import Setting
 
 SCHEMA = 1
 FILE = "metrics.jsonl"

@@ -29,8 +29,8 @@ from tensorboard.util import tensor_util
 
 from tfagents_batch.training.log import writers
 from tfagents_batch.training.log.writers import RetryingFile
-from tfagents_batch.training.run_folder import flag_names
-from tfagents_batch.training.run_folder.flag_names import SAME_CURVE, Setting
+from tfagents_batch.training.run_folder import config_file
+from tfagents_batch.training.run_folder.config_file import SAME_CURVE, Setting
 
 # TensorBoard sorts groups and columns by name, capital letters first. So these come
 # before all others. Every other metric has its own name.
@@ -179,14 +179,14 @@ def table(settings: Mapping[str, Setting]) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
-    return flag_names.as_text(name, value).replace("|", r"\|")
+    return config_file.as_text(name, value).replace("|", r"\|")
 
 
 def _hparam(name: str, value: Any) -> bool | int | float | str:
     """Convert a setting for the tab of hyperparameters; it has no lists and no None."""
     if isinstance(value, (bool, int, float)):
         return value
-    return flag_names.as_text(name, value)
+    return config_file.as_text(name, value)
 
 
 def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summary:
