@@ -16,12 +16,11 @@ from tests.support.counting import Counting
 from tfagents_batch import algorithms, machine, nest
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.distribute import (
-    memory,
     pool,
     pools,
     ray_workers,
+    resources,
     spark_workers,
-    storing,
     wire,
     worker,
 )
@@ -172,10 +171,10 @@ def test_windows_of_a_replay_end_where_a_worker_was_replaced():
     plan = RemotePlan("ahead", 2, 3, 2, marks=True)
     settings = dqn.Config(n_step=3, batch_size=64)
     source, algorithm, workers = pooled(plan, algorithm="dqn", settings=settings)
-    like = storing.without_marks(source.outline())
+    like = pools.without_marks(source.outline())
     wanted = algorithm.config.accepts()["windows"]
     replay = Replay(source, ReplaySettings(400, steps=3), like, wanted)
-    stored = storing.StoringPool(source, replay)
+    stored = pools.StoringPool(source, replay)
     stored.publish(algorithm.policy)
     for fetch in range(12):
         if fetch in (4, 9):
@@ -306,6 +305,6 @@ def test_a_master_beside_the_session_of_spark_submit_is_refused(monkeypatch):
 )
 def test_more_workers_than_memory_are_refused(monkeypatch, start, settings, text):
     monkeypatch.setattr(machine, "available_bytes", lambda: 4 * 2**30)
-    memory.check(5)
+    resources.check_memory(5)
     with pytest.raises(UserError, match=f"{text} need more than the 4.00 GiB of free"):
         start(settings, job())

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tfagents_batch.distribute import memory, ray_session, wire, worker
+from tfagents_batch.distribute import ray_session, resources, wire, worker
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.errors import (
@@ -302,7 +302,7 @@ def start(settings: RayPool, job: worker.Job) -> tuple[RayWorkers, dict[str, Any
     """Start actors, see ``pools.start``."""
     sent = wire.pickled(job)
     if settings.address is None:
-        memory.check(settings.workers, settings.memory)
+        resources.check_memory(settings.workers, settings.memory)
     with contextlib.ExitStack() as stack:
         cpus = max(os.cpu_count() or 1, math.ceil(settings.workers * settings.cpus))
         ray = stack.enter_context(ray_session.session(settings.address, cpus))

@@ -20,10 +20,10 @@ from tfagents_batch.envs.native import op
 from tfagents_batch.metrics import RULES, Result
 
 # TensorFlow ends a function's name in a number that counts everything that the process
-# has created so far. The name is part of the key of a compiled program in its cache, and
-# a process that has also traced another program, or written a checkpoint, would count
-# further and miss the cache. So each kind of program starts at a fixed number, far above
-# those used before; counting this far takes about 10 ms.
+# has created so far. The name is part of the key of a compiled program in its cache. A
+# process that has also traced another program, or written a checkpoint, would count
+# further and miss the cache. So each kind of program starts at a fixed number, far
+# above those used before; counting this far takes about 10 ms.
 PROGRAM = 100_000
 EVALUATION = 200_000
 SAMPLED = 300_000  # evaluation with sampled actions
