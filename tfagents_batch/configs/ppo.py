@@ -93,10 +93,10 @@ _MUJOCO = {
         | RAW_ACTIONS,
     ),
 }
-# Atari (extra ``atari``), with the settings of rl-baselines3-zoo. Three differ. The clip
-# range is constant. Rewards are divided by the standard deviation of returns instead of
-# clipped to their sign. A lost life does not end an episode, so that returns are
-# scores. The steps amount to 40 million frames.
+# Atari (extra ``atari``), with the settings of rl-baselines3-zoo. Three differ. The
+# clip range is constant. Rewards are divided by the standard deviation of returns
+# instead of clipped to their sign. A lost life does not end an episode, so that returns
+# are scores. The steps amount to 40 million frames.
 _pong = tuned(
     ("ALE/Pong-v5", 10_000_000, 8, 128),
     (2.5e-4, 4, 256),
@@ -120,9 +120,9 @@ def _minatar(game: str) -> Preset:
     )
 
 
-# Environments written in TensorFlow, which run in the compiled program. Those of classic
-# control have the same targets as above. Most have more environments, which cost little
-# here, and shorter rollouts.
+# Environments written in TensorFlow, which run in the compiled program. Those of
+# classic control have the same targets as above. Most have more environments, which
+# cost little here, and shorter rollouts.
 _TENSORFLOW = {
     "tf/cartpole": like(
         _CLASSIC["cartpole"],

@@ -29,7 +29,7 @@ from tfagents_batch.training import (
     evaluate,
     own_algorithm,
     preprocessing,
-    replay_saver,
+    saving,
 )
 from tfagents_batch.training.config import RunConfig, without_variables
 from tfagents_batch.training.diagnostics import weights
@@ -167,15 +167,15 @@ class Experiment:
 
     def run_variables(self) -> dict[str, Any]:
         """Return the environments' variables in a checkpoint, if they can resume."""
-        started = hasattr(self, "source") and not replay_saver.has_own_file(self.source)
+        started = hasattr(self, "source") and not saving.has_own_file(self.source)
         if not started or not self._resumable:
             return {}
         named = self.source.named_variables().items()
         return {f"{checkpoint.RUN_ONLY}source/{name}": each for name, each in named}
 
     def restore_replay(self, folder: str | os.PathLike, step: int) -> str:
-        """Restore the replay of a resumed run, see ``replay_saver.restore``."""
-        return replay_saver.restore(self.source, folder, step, self._resumable)
+        """Restore the replay of a resumed run, see ``saving.restore``."""
+        return saving.restore(self.source, folder, step, self._resumable)
 
     def events(self) -> list[dict[str, Any]]:
         """Return the environments' events since the last call, see ``ManagedEnv``."""

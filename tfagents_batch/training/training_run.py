@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -24,8 +23,7 @@ from tfagents_batch.training.log import console as consoles
 from tfagents_batch.training.log import trackers
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger, read_metrics
-from tfagents_batch.training.loop import Loop
-from tfagents_batch.training.record import Record, is_finished, system
+from tfagents_batch.training.loop import Loop, Outputs, is_finished
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 from tfagents_batch.training.runtime import devices
 from tfagents_batch.training.runtime.signals import Interrupts
@@ -103,16 +101,6 @@ def run(
             logger.event(**event)
             _explain(event, console)
 
-        def variables() -> dict[str, Any]:
-            return experiment.named_variables() | experiment.run_variables()
-
-        def counters() -> dict[str, Any]:
-            return experiment.counters() | system(experiment.program.traces())
-
-        save = functools.partial(checkpoint.save, folder)
-        written = logger, console, alarms, hooks, variables, save
-        record = Record(settings, *written, state, counters)
-
         def on_start() -> None:
             variables = experiment.run_variables()
             if state and variables:
@@ -121,21 +109,22 @@ def run(
                 console.message(text)
             started()
 
-        loop = Loop(experiment, interrupts, record, folder)
+        outputs = Outputs(logger, console, alarms, hooks)
+        loop = Loop(experiment, interrupts, outputs, folder, state)
         try:
             finished = loop.run(on_start)
         except Exception as error:  # callbacks may raise any exception
             kind = type(error).__name__
-            logger.event("failed", record.step, error=kind, text=str(error))
+            logger.event("failed", loop.step, error=kind, text=str(error))
             raise
         if hooks.stopped_by is not None:
             console.note(f"{hooks.stopped_by} ends training")
-            logger.event("stopped_by_callback", record.step, name=hooks.stopped_by)
-        logger.event("finished" if finished else "stopped", record.step)
+            logger.event("stopped_by_callback", loop.step, name=hooks.stopped_by)
+        logger.event("finished" if finished else "stopped", loop.step)
         if profiled and finished:
             _profile(experiment, folder, console, logger)
     signal = None if finished else interrupts.signal
-    return Ended(str(folder), record.step, record.latest, finished, signal)
+    return Ended(str(folder), loop.step, loop.latest, finished, signal)
 
 
 def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> Ended | None:

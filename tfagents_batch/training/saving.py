@@ -1,18 +1,26 @@
-"""Saves the replay of a run on a clock of its own, and restores it."""
+"""What a run saves beside its checkpoints: the replay, and its state after a stop."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
+from tfagents_batch import placement
 from tfagents_batch.clocks import EverySeconds
 from tfagents_batch.errors import SaveError
 from tfagents_batch.interfaces import Source
 from tfagents_batch.training.run_folder import replay_file
+from tfagents_batch.training.runtime.signals import Interrupts
 
 _RATE = 200e6  # bytes per second, until the first replay is written
+_SECONDS = 1.0  # shortest time between two copies of the state
+_SHARE = 0.005  # largest share of the time for copies
 
 
 class ReplaySaver:
@@ -114,3 +122,63 @@ def restore(source: Any, folder: str | os.PathLike, step: int, exact: bool) -> s
     if found < step:
         return f"{text}; it lacks the last {step - found:,} steps"
     return f"{text}, which is newer than the weights" if found > step else text
+
+
+class Rescue:
+    """Copies the state of a run between iterations, and saves the newest copy.
+
+    While a program runs it locks its variables, and an update may take minutes. A copy
+    can be saved from another thread in the meantime.
+
+    Args:
+      loop: the ``loop.Loop`` of the run.
+    """
+
+    def __init__(self, loop: Any):
+        self._loop = loop
+        self._step: int | None = None  # of the copy
+        self._state: dict[str, Any] = {}
+        self._values: dict[str, np.ndarray] = {}
+        self._next = 0.0
+
+    def refresh(self) -> None:
+        """Copy the state if the last copy is not recent; no program may run."""
+        begin = time.monotonic()
+        if begin < self._next:
+            return
+        named = self._loop.variables().items()
+        self._values = {name: np.array(variable.numpy()) for name, variable in named}
+        self._step, self._state = self._loop.step, self._loop.state()
+        end = time.monotonic()
+        self._next = end + max(_SECONDS, (end - begin) / _SHARE)
+
+    def save(self) -> None:
+        """Save the newest copy, unless a newer checkpoint is saved, and end the log."""
+        step, loop = self._step, self._loop
+        saved = loop.saved
+        if step is not None and (saved is None or step > saved):
+            with placement.host():
+                variables = {
+                    name: tf.Variable(value, trainable=False)
+                    for name, value in self._values.items()
+                }
+            try:
+                loop.save(step, variables, self._state)
+                saved = step
+            except SaveError as error:
+                loop.console.message(f"warning: {error}")
+                loop.logger.event("checkpoint_failed", step, reason=str(error))
+        loop.logger.event("stopped", saved or 0)
+
+
+@contextlib.contextmanager
+def rescued(interrupts: Interrupts, rescue: Rescue) -> Iterator[None]:
+    """Save the state before the code inside if a stop has to leave it behind.
+
+    Args:
+      interrupts: decides that, see ``Interrupts.rescue``.
+      rescue: of the run that the code trains; refreshed first.
+    """
+    rescue.refresh()
+    with interrupts.rescue(rescue.save):
+        yield
