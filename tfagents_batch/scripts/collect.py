@@ -56,11 +56,12 @@ def main(argv: Sequence[str]) -> int:
             decide = collecting.uniform(env.spec, command.seed)
         else:
             given = command.env, command.env_kwargs, command.wrappers, None
-            found = playing.trained(command.logdir, *given, command.algorithm)
+            own = *given, command.algorithm, command.checkpoint
+            found = playing.trained(command.logdir, *own)
             found.require_env()
             env = stack.enter_context(playing.environment(found, command.num_envs))
             collecting.check(env.spec)
-            loaded = playing.loaded(found, env.spec, None, command.checkpoint)
+            loaded = playing.loaded(found, env.spec)
             algorithm, step = stack.enter_context(loaded)
             decide = collecting.of_policy(
                 algorithm.policy, env.spec, step, command.epsilon, command.seed

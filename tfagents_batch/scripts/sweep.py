@@ -199,7 +199,6 @@ def _check(plan: search.Plan, parts: Parts) -> None:
 
 def _refusal(values: Mapping[str, Any], parts: Parts) -> UserError | None:
     """Return why ``train`` would refuse these flags; None if it would not."""
-    from tfagents_batch import api
     from tfagents_batch.configs import named
 
     texts = [f"--{name}={x}" for name, x in values.items() if name not in _PASSED]
@@ -210,7 +209,7 @@ def _refusal(values: Mapping[str, Any], parts: Parts) -> UserError | None:
             options[parts[1][1]] = of_source
         if preset is not None:  # checks import the names
             named.require(named.find(preset, algorithm), {"env": None} | options)
-        run = api.resolve(algorithm, None, preset, settings or None, options)
+        run = named.resolve(algorithm, None, preset, settings or None, options)
         recipe = run.check().recipe()
         if not recipe.in_graph and recipe.has_workers:  # both look up the name
             recipe.constructor()

@@ -109,6 +109,7 @@ def main(argv: Sequence[str]) -> int:
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch import api
     from tfagents_batch.algorithms import REGISTRY
+    from tfagents_batch.configs import named
     from tfagents_batch.sources import table_settings
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
@@ -134,7 +135,7 @@ def main(argv: Sequence[str]) -> int:
     options["settings"] = changed or None
     if data is not None:
         options |= {"source": table_settings.replaced(base.source, of_source)}
-        options["settings"] = api.offline_settings(algorithm, changed)
+        options["settings"] = named.offline_settings(algorithm, changed)
         options["algorithm"] = algorithm
     elif of_source:
         options[source] = of_source
@@ -162,14 +163,14 @@ def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any
     Raises:
       UserError: for an unknown name, or flags that exclude each other.
     """
-    from tfagents_batch import api
+    from tfagents_batch.configs import named
     from tfagents_batch.sources import table_settings
 
     if data is None:
-        return api.resolve(algorithm, None, preset, None, {})
-    trained = api.offline_algorithm(algorithm, preset)
-    settings = api.offline_settings(trained, None, preset)
-    return api.resolve(
+        return named.resolve(algorithm, None, preset, None, {})
+    trained = named.offline_algorithm(algorithm, preset)
+    settings = named.offline_settings(trained, None, preset)
+    return named.resolve(
         trained, None, preset, settings, {"source": table_settings.newest(data)}
     )
 
