@@ -28,7 +28,7 @@ PAGE = ROOT / "CONTRIBUTING.md"
 MOST_MODULES = 20  # per folder
 FOLDERS = (PACKAGE, BENCHMARKS, "tests")  # folders with that limit
 # Modules in the root of the package that may import all its folders.
-FRONT = {"api", "agent"}
+FRONT = {"api"}
 # Other packages that these folders may import, besides the standard library.
 PACKAGES = {
     "kernel": {"absl", "gymnasium", "numpy", "tensorflow"},

@@ -15,7 +15,6 @@ import keras
 import numpy as np
 
 from tfagents_batch import config, seeds
-from tfagents_batch.agent import Agent
 from tfagents_batch.configs import named
 from tfagents_batch.distribute import pools
 from tfagents_batch.distribute.ray_pool import RayPool
@@ -26,8 +25,8 @@ from tfagents_batch.interfaces import Experience
 from tfagents_batch.serving import export as exports
 from tfagents_batch.serving import exporting
 from tfagents_batch.sources import given, table_settings
-from tfagents_batch.training import experiment as experiments
-from tfagents_batch.training import playing, starting_runs
+from tfagents_batch.training import assembly, playing, starting_runs
+from tfagents_batch.training.agent import Agent
 from tfagents_batch.training.callbacks import (
     OnCheckpoint,
     OnEvaluation,
@@ -331,7 +330,7 @@ def evaluate(
         playing.environment(found, batch) as made,
         playing.loaded(found, made.spec) as (agent, step),
     ):
-        play = experiments.evaluation(saved, agent, made, episodes, actions)
+        play = assembly.evaluation(saved, agent, made, episodes, actions)
         with console.doing(f"playing {episodes} episodes"):
             return play(_unseen_seed(seed), step=step)
 

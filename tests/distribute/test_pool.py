@@ -33,8 +33,8 @@ from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.assembly import create_algorithm
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import create_algorithm
 from tfagents_batch.training.log.logger import read_metrics
 
 SMALL = {"network": {"hidden": [8]}}

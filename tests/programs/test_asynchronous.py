@@ -26,8 +26,8 @@ from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping
 from tfagents_batch.sources.predicting import Choice, Numbers
 from tfagents_batch.sources.queue_settings import QueueSettings
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig, with_options
-from tfagents_batch.training.experiment import Experiment
 
 pytestmark = pytest.mark.usefixtures("linear")
 

@@ -31,8 +31,8 @@ from tests.support.space_env import SpaceEnv
 from tfagents_batch import config as configs
 from tfagents_batch import nest, placement
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig, with_options
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.types import Collected
 
 SECOND = "/CPU:1"

@@ -9,7 +9,7 @@ import pathlib
 from typing import Any
 
 from tfagents_batch.configs import named
-from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 from tfagents_batch.training.training_run import facts
 

@@ -22,10 +22,10 @@ from tfagents_batch.errors import (
 )
 from tfagents_batch.metrics import Mean, Sum
 from tfagents_batch.sources import rollout_settings
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.evaluate import Evaluation
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.loop import Loop, Outputs
 
 pytestmark = pytest.mark.usefixtures("linear")

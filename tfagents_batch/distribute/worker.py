@@ -21,8 +21,8 @@ from tfagents_batch.programs import program
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import environments, own_algorithm
+from tfagents_batch.training.assembly import create_algorithm
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import create_algorithm
 from tfagents_batch.training.runtime import threads
 from tfagents_batch.types import EnvSpec
 

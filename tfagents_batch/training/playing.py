@@ -15,7 +15,7 @@ from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.nn.policies.preprocessed import Player
-from tfagents_batch.training import compilation, experiment, preprocessing
+from tfagents_batch.training import assembly, compilation, preprocessing
 from tfagents_batch.training.config import IN_PROCESS, VARIABLES, RunConfig
 from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import checkpoint as checkpoints
@@ -148,13 +148,13 @@ def loaded(found: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player, 
         stack.enter_context(signals.harmless_checkpoint_requests())
         own = found.network is not None
         resources = threads.configure(config, spec, own_network=own)
-        experiment.prepare_devices(config, resources)
+        assembly.prepare_devices(config, resources)
         stack.enter_context(placement.host())
         stack.enter_context(compilation.during_run())
         normalization = preprocessing.of_run(found.run.folder)
         seen = normalization.seen(spec)
         with console.doing("loading the agent"):
-            algorithm = experiment.create_algorithm(config, seen, found.network)
+            algorithm = assembly.create_algorithm(config, seen, found.network)
             variables = algorithm.named_variables()
             step, _ = checkpoints.load(found.run.folder, variables, found.checkpoint)
         yield normalization.player(algorithm), step

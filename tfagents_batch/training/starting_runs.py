@@ -11,11 +11,10 @@ from tfagents_batch import config
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Experience
-from tfagents_batch.training import experiment as experiments
-from tfagents_batch.training import training_run, warm_start
+from tfagents_batch.training import assembly, training_run, warm_start
 from tfagents_batch.training.analysis import profile
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log import console, trackers
 from tfagents_batch.training.run_folder import checkpoint, config_file, files, runs
 
@@ -59,11 +58,11 @@ def begin(
       origin: folder of the run that provides the initial agent, and its checkpoint.
     """
     network, eval_env = given.network, given.eval_env
-    own = resolved.env or experiments.reports(resolved)
+    own = resolved.env or assembly.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
         resolved = config.replace(resolved, {"eval_every": 0})
     if eval_env is None:
-        experiments.check_played(resolved)
+        assembly.check_played(resolved)
     with _experiment(resolved, given) as (experiment, recipe, _):
         text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
         parts = experiment.algorithm, experiment.spec, resolved.source
@@ -180,7 +179,7 @@ def _resumed(
     resolved = with_options(saved, options | own)
     training_run.check_source(run.folder, resolved.source)
     if given.eval_env is None and not user["eval_env"]:
-        experiments.check_played(resolved)
+        assembly.check_played(resolved)
     if resolved.eval_every != 0:
         config_file.require_evaluation(user, given.eval_env)
     return resolved, saved, user

@@ -14,11 +14,11 @@ from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.training import preprocessing
 from tfagents_batch.training.analysis import profile
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.callbacks import Callbacks, stop_at_return
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.diagnostics.alarms import Alarms
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log import console as consoles
 from tfagents_batch.training.log import trackers
 from tfagents_batch.training.log.console import Console

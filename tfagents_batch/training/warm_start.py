@@ -9,7 +9,7 @@ from typing import Any
 from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import preprocessing
-from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 
 _OPTIMIZER = "learner/optimizer/"

@@ -15,8 +15,8 @@ from tfagents_batch import seeds
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources import rollout_settings
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.video import clips
 from tfagents_batch.training.video.clips import Clips
 

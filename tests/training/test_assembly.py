@@ -4,7 +4,7 @@ import pytest
 from tests.nn.cases import make_spec
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
-from tfagents_batch.training.experiment import seeded
+from tfagents_batch.training.assembly import seeded
 
 CREATIONS = 4  # of kernels
 
