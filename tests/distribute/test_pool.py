@@ -13,8 +13,9 @@ import tfagents_batch as tfb
 from tests.distribute import local_workers
 from tests.distribute.local_workers import LocalWorkers
 from tests.support.counting import Counting
-from tfagents_batch import algorithms, machine, nest
+from tfagents_batch import algorithms, nest
 from tfagents_batch.algorithms import dqn
+from tfagents_batch.devices import machine
 from tfagents_batch.distribute import (
     pool,
     pools,

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import config as configs
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.distribute.pool import REPLACED, Pool, RemoteEnvs, Workers
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
@@ -16,7 +17,6 @@ from tfagents_batch.distribute.worker import Job, of_worker, to_spec
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import VERSION, Algorithm
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import episodes
 from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.training import own_algorithm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 
-from tfagents_batch import machine
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 
 WORKER_BYTES = 800_000_000  # TensorFlow, a small network, environments

@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     if command is None:
         return 0
     from tfagents_batch import api
-    from tfagents_batch.training.runtime.signals import exit_status
+    from tfagents_batch.training.signals import exit_status
 
     run = api.train(
         config=_PRESET,

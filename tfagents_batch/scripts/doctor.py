@@ -20,9 +20,9 @@ from importlib import metadata
 from packaging.requirements import Requirement
 
 from tfagents_batch.config import option
+from tfagents_batch.devices import cuda, gpu, nvidia
+from tfagents_batch.devices.gpu import LITTLE_MEMORY, Line
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.diagnostics import cuda, gpu, nvidia
-from tfagents_batch.training.diagnostics.gpu import LITTLE_MEMORY, Line
 from tfagents_batch.training.log import console
 
 PACKAGE = "tfagents_batch"
@@ -114,8 +114,8 @@ def supported(needed: Requirement) -> Line:
 
 def machine() -> Line:
     """Report the cores and the memory that this process may use."""
+    from tfagents_batch.devices.machine import available_bytes
     from tfagents_batch.envs.shared import cpus
-    from tfagents_batch.machine import available_bytes
 
     free = available_bytes()
     memory = "unknown" if free is None else f"{free / 2**30:.1f} GiB available"
@@ -217,7 +217,7 @@ def operations() -> Line:
     """Check that TensorFlow runs an operation, on a GPU if it sees one."""
     import tensorflow as tf
 
-    from tfagents_batch import placement
+    from tfagents_batch.devices import placement
 
     placement.claim(placement.Placement(update=placement.GPU))  # not all of its memory
     tf.ones([3]).numpy()

@@ -17,7 +17,7 @@ from tfagents_batch.offline import table_reader
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.run_folder import runs
-from tfagents_batch.training.runtime.signals import exit_status
+from tfagents_batch.training.signals import exit_status
 
 # Flags that are arguments of ``api.train`` if they are given.
 _GIVEN = ("resume", "init_from", "init_checkpoint", "profile")

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import metrics, seeds
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.graph import constants
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.metrics import Interval, Mean, Metrics
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import predicting
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.bounded_queue import POLL, BoundedQueue, Counts, Stopping

@@ -6,11 +6,12 @@ import dataclasses
 import logging
 from typing import Any, ClassVar, Self
 
-from tfagents_batch import config, machine
+from tfagents_batch import config
 from tfagents_batch.config import number, option
+from tfagents_batch.devices import machine
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, RemotePlan
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.schedules import Linear, Schedule
 from tfagents_batch.sources.replay import memory
 from tfagents_batch.sources.replay.replay import Replay, outline

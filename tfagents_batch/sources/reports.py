@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tfagents_batch.devices.placement import Placement
 from tfagents_batch.interfaces import Algorithm, Assessment, BoxAssessment
 from tfagents_batch.offline.table_reader import Columns
-from tfagents_batch.placement import Placement
 from tfagents_batch.sources import row_metrics, table
 from tfagents_batch.sources.row_metrics import Metrics, Rows
 

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 
 from tfagents_batch import config
 from tfagents_batch.config import option
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env, RemotePlan
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import episodes, groups
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.episodes import Episodes

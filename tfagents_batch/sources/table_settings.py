@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tfagents_batch import config, machine
+from tfagents_batch import config
 from tfagents_batch.config import option
+from tfagents_batch.devices import machine
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.offline import table_reader
@@ -23,7 +25,6 @@ from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.manifest import FEATURES as FEATURES_FILE
 from tfagents_batch.offline.table_reader import Columns, Partition
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import row_spaces
 from tfagents_batch.sources.reports import KEPT, TRAINED, Reporter
 from tfagents_batch.sources.row_metrics import Rows

@@ -12,7 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfagents_batch import nest, placement, seeds
+from tfagents_batch import nest, seeds
+from tfagents_batch.devices import placement
 from tfagents_batch.graph import constants
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics

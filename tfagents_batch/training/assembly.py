@@ -13,7 +13,9 @@ import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
-from tfagents_batch import algorithms, encoding, placement, seeds, spaces
+from tfagents_batch import algorithms, encoding, seeds, spaces
+from tfagents_batch.devices import placement
+from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
@@ -21,7 +23,6 @@ from tfagents_batch.interfaces import Algorithm, Env, Experience, Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
 from tfagents_batch.nn.policies.preprocessed import Player
-from tfagents_batch.placement import CPU, HOST, Placement
 from tfagents_batch.programs import program
 from tfagents_batch.training import (
     compilation,
@@ -30,12 +31,13 @@ from tfagents_batch.training import (
     own_algorithm,
     preprocessing,
     saving,
+    signals,
+    threads,
 )
 from tfagents_batch.training.config import RunConfig, without_variables
 from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import checkpoint
-from tfagents_batch.training.runtime import devices, signals, threads
 from tfagents_batch.training.video.clips import Clips
 from tfagents_batch.types import EnvSpec
 
@@ -79,7 +81,7 @@ class Experiment:
     ):
         config = config.check()
         self._experience = experience
-        devices.check(config.device)
+        placement.check(config.device)
         self.config, self._recipe = without_variables(config), recipe
         self._user_code = network is not None or recipe.needs_user_code
         _check_evaluation(config, recipe, eval_recipe)
@@ -110,7 +112,7 @@ class Experiment:
             self.placement, self.cache_off = prepare_devices(
                 config,
                 self.resources,
-                lambda: devices.place_run(config, self._seen, self.envs, own),
+                lambda: placement.of_run(config, self._seen, self.envs, own),
             )
             if hasattr(config.source, "check_memory"):
                 config.source.check_memory(self._seen, config, self.placement)

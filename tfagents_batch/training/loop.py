@@ -32,8 +32,8 @@ from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.log import console
 from tfagents_batch.training.log.logger import Logger, event_text
 from tfagents_batch.training.run_folder import checkpoint
-from tfagents_batch.training.runtime.signals import Interrupts
 from tfagents_batch.training.saving import ReplaySaver, Rescue, rescued
+from tfagents_batch.training.signals import Interrupts
 from tfagents_batch.training.video.clips import NAME
 
 SECONDS = 0.2  # target duration of a call; an interrupt may have to wait for its end

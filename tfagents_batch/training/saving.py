@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch import placement
 from tfagents_batch.clocks import EverySeconds
+from tfagents_batch.devices import placement
 from tfagents_batch.errors import SaveError
 from tfagents_batch.interfaces import Source
 from tfagents_batch.training.run_folder import replay_file
-from tfagents_batch.training.runtime.signals import Interrupts
+from tfagents_batch.training.signals import Interrupts
 
 _RATE = 200e6  # bytes per second, until the first replay is written
 _SECONDS = 1.0  # shortest time between two copies of the state

@@ -25,8 +25,7 @@ from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger, read_metrics
 from tfagents_batch.training.loop import Loop, Outputs, is_finished
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
-from tfagents_batch.training.runtime import devices
-from tfagents_batch.training.runtime.signals import Interrupts
+from tfagents_batch.training.signals import Interrupts
 from tfagents_batch.types import EnvSpec
 
 _FINGERPRINT = "source_fingerprint"  # key of run.json
@@ -153,7 +152,8 @@ def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> Ended | No
 def _introduce(experiment: Experiment, console: Console) -> None:
     """Print what a run uses: threads, workers, devices and the size of its network."""
     console.note(str(experiment.resources))
-    console.note(devices.text(experiment.placement))
+    place = experiment.placement
+    console.note(f"device {place.name}: {place.reason}")
     for remark in experiment.remarks:
         console.note(remark)
     if layers := weights.by_layer(experiment.algorithm):

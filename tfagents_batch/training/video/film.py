@@ -12,7 +12,8 @@ import gymnasium
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch import nest, placement
+from tfagents_batch import nest
+from tfagents_batch.devices import placement
 from tfagents_batch.envs import make
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, UserError, no_folder

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tfagents_batch.training.diagnostics import cuda, gpu, nvidia
-from tfagents_batch.training.diagnostics.cuda import Build, Compiler, Libraries
-from tfagents_batch.training.diagnostics.gpu import Facts
-from tfagents_batch.training.diagnostics.nvidia import Driver, Gpu, Process
+from tfagents_batch.devices import cuda, gpu, nvidia
+from tfagents_batch.devices.cuda import Build, Compiler, Libraries
+from tfagents_batch.devices.gpu import Facts
+from tfagents_batch.devices.nvidia import Driver, Gpu, Process
 
 GIB = 2**30
 BUILD = Build("2.21.0", "12.5.1", "9")

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from tfagents_batch.machine import amount
-from tfagents_batch.training.diagnostics import cuda, nvidia
-from tfagents_batch.training.diagnostics.cuda import Build, Compiler, Libraries
-from tfagents_batch.training.diagnostics.nvidia import Driver, Gpu
+from tfagents_batch.devices import cuda, nvidia
+from tfagents_batch.devices.cuda import Build, Compiler, Libraries
+from tfagents_batch.devices.machine import amount
+from tfagents_batch.devices.nvidia import Driver, Gpu
 
 OLDEST_CUDA, OLDEST_DRIVER = (12, 0), "525.60.13"  # the first driver for CUDA 12
 OLDEST_CUDNN = (9, 3)  # TensorFlow 2.21 refuses older ones

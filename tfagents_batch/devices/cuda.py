@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from tfagents_batch.training.diagnostics import nvidia
+from tfagents_batch.devices import nvidia
 
 # Libraries that TensorFlow opens before it uses a GPU, and the folder of each in the
 # pip packages of NVIDIA.

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.training.diagnostics import cuda
-from tfagents_batch.training.diagnostics.cuda import Compiler, Libraries
+from tfagents_batch.devices import cuda
+from tfagents_batch.devices.cuda import Compiler, Libraries
 
 LIBRARY = """
 #include <stddef.h>

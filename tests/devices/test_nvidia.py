@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from tfagents_batch.training.diagnostics import nvidia
-from tfagents_batch.training.diagnostics.nvidia import Driver, Gpu, Process
+from tfagents_batch.devices import nvidia
+from tfagents_batch.devices.nvidia import Driver, Gpu, Process
 
 CUDA = """
 int cuInit(unsigned flags) { return STATUS; }

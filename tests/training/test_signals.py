@@ -10,11 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tfagents_batch.training.runtime import signals
-from tfagents_batch.training.runtime.signals import (
-    Interrupts,
-    harmless_checkpoint_requests,
-)
+from tfagents_batch.training import signals
+from tfagents_batch.training.signals import Interrupts, harmless_checkpoint_requests
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SIGNALS = (*STOPS, signal.SIGUSR1)

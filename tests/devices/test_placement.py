@@ -3,8 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from tfagents_batch import placement
-from tfagents_batch.placement import CPU, GPU, HOST, Placement, Work
+from tfagents_batch.devices import placement
+from tfagents_batch.devices.placement import CPU, GPU, HOST, Placement, Work
 
 
 @pytest.fixture

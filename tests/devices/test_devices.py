@@ -6,13 +6,11 @@ import pytest
 import tensorflow as tf
 
 from tfagents_batch import config as configs
-from tfagents_batch import placement
+from tfagents_batch.devices import gpu, nvidia, placement
+from tfagents_batch.devices.nvidia import Gpu, Process
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources.replay import memory
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.diagnostics import nvidia
-from tfagents_batch.training.diagnostics.nvidia import Gpu, Process
-from tfagents_batch.training.runtime import devices
 from tfagents_batch.types import EnvSpec
 
 GIB = 1 << 30
@@ -41,7 +39,7 @@ def machine(monkeypatch):
 
 def choose(observation, **options):
     spec = EnvSpec(8, observation, gymnasium.spaces.Discrete(2), {})
-    return devices.place_run(RunConfig(**options), spec, [FakeEnv()])
+    return placement.of_run(RunConfig(**options), spec, [FakeEnv()])
 
 
 def test_images_are_trained_on_a_gpu_if_there_is_one_with_memory(machine):
@@ -50,7 +48,7 @@ def test_images_are_trained_on_a_gpu_if_there_is_one_with_memory(machine):
     found = choose(IMAGES)
     assert found[:2] == (placement.CPU, placement.GPU)
     assert found.free_bytes == 78 * GIB
-    assert "convolve" in devices.text(found)
+    assert "convolve" in found.reason
     machine(FULL)
     found = choose(IMAGES)
     assert (found.name, found.reason) == (
@@ -68,35 +66,35 @@ def test_networks_of_a_user_have_no_known_width(machine):
     config = RunConfig()
     settings = configs.replace(config.settings, settings)
     config = configs.replace(config, {"settings": settings})
-    assert devices.place_run(config, spec, [FakeEnv()]).name == "gpu"
-    assert devices.place_run(config, spec, [FakeEnv()], own_network=True).name == "cpu"
+    assert placement.of_run(config, spec, [FakeEnv()]).name == "gpu"
+    assert placement.of_run(config, spec, [FakeEnv()], own_network=True).name == "cpu"
 
 
 def test_a_gpu_that_is_asked_for_must_be_there_and_have_memory(machine, monkeypatch):
-    monkeypatch.setattr(devices.gpu, "problem", lambda: "no NVIDIA driver")
+    monkeypatch.setattr(gpu, "problem", lambda: "no NVIDIA driver")
     machine()
-    devices.check("auto")
+    placement.check("auto")
     with pytest.raises(
         UserError, match="gpu, but no NVIDIA driver; or use --device=cpu"
     ):
-        devices.check("gpu")
-    monkeypatch.setattr(devices.gpu, "problem", lambda: "")
+        placement.check("gpu")
+    monkeypatch.setattr(gpu, "problem", lambda: "")
     with pytest.raises(UserError, match="TensorFlow on the CPU before; start a new"):
-        devices.check("gpu")
+        placement.check("gpu")
     machine(FULL)
     with pytest.raises(UserError, match=r"512.0 MiB of 80.*process 7 \(python\).*end"):
-        devices.check("gpu")
+        placement.check("gpu")
     machine(EMPTY)
-    devices.check("gpu")
+    placement.check("gpu")
 
 
 def test_the_gpu_is_the_first_visible_one(machine, monkeypatch):
     machine(EMPTY, FULL)
-    assert devices.used_gpu() == EMPTY
+    assert placement.used_gpu() == EMPTY
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
-    assert devices.used_gpu() == FULL
+    assert placement.used_gpu() == FULL
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-8f6d")
-    assert devices.used_gpu() is None
+    assert placement.used_gpu() is None
 
 
 def test_a_replay_must_fit_into_the_memory_of_the_gpu():
