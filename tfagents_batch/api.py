@@ -21,7 +21,7 @@ from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Experience
+from tfagents_batch.experience import Experience
 from tfagents_batch.serving import export as exports
 from tfagents_batch.serving import exporting
 from tfagents_batch.sources import given, table_settings
@@ -156,7 +156,7 @@ def train(
         ``env_kwargs`` if it has the same name. Each environment of a list plays the
         same number of episodes, so ``eval_episodes`` may be rounded up.
       source: where experience comes from, if not from the algorithm's usual source;
-        see ``interfaces.Experience``. One that steps no environments needs no ``env``;
+        see ``experience.Experience``. One that steps no environments needs no ``env``;
         then there are evaluations only with ``eval_env``.
       pool: workers on Ray or Spark that collect what the source would: "ray", "spark",
         or their settings, a ``RayPool`` or ``SparkPool``. None is the config's.

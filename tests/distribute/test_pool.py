@@ -29,7 +29,6 @@ from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped, UserError
-from tfagents_batch.interfaces import VERSION, RemotePlan
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
@@ -37,6 +36,7 @@ from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.assembly import create_algorithm
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import read_metrics
+from tfagents_batch.types import VERSION, RemotePlan
 
 SMALL = {"network": {"hidden": [8]}}
 

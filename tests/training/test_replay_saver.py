@@ -13,8 +13,6 @@ from tfagents_batch.training.saving import ReplaySaver
 class Source:
     """A source whose variables are saved in files of their own."""
 
-    own_file = True
-
     class config:
         save_every = 1e-9
 

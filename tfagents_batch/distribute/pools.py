@@ -16,12 +16,13 @@ from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.distribute.worker import Job, of_worker, to_spec
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import EnvError, UserError
-from tfagents_batch.interfaces import VERSION, Algorithm
+from tfagents_batch.experience import HasRemotePlan
+from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.sources import episodes
 from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.types import Collected, EnvSpec, Trajectory
+from tfagents_batch.types import VERSION, Collected, EnvSpec, Trajectory
 
 POOLS = {each.name: each for each in (RayPool, SparkPool)}
 
@@ -117,7 +118,7 @@ class PoolExperience:
         run: RunConfig,
         placement: Placement = HOST,
     ) -> Pool | StoringPool:
-        """Return the source, see ``interfaces.Experience``."""
+        """Return the source, see ``experience.Experience``."""
         source, (remote,) = run.source, envs
         plan = run.source.remote_plan(run, self._pool.parts)
         if plan.whole:
@@ -141,8 +142,6 @@ class StoringPool(tf.Module):
     Attributes:
       config: settings of the replay.
     """
-
-    own_file = True
 
     def __init__(self, pool: Pool, replay: Replay):
         super().__init__()
@@ -230,7 +229,7 @@ def _check_time_limit(recipe: EnvRecipe, own: RunConfig) -> None:
 def _check_source(pool: Any, config: RunConfig) -> None:
     """Refuse a source whose experience the workers of a pool cannot collect."""
     source = config.source
-    if not hasattr(source, "remote_plan"):
+    if not isinstance(source, HasRemotePlan):
         raise UserError(
             f"pool is {pool.name}, but the run learns from {source.name}; a pool "
             "collects in environments: leave --pool out"

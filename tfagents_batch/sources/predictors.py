@@ -51,7 +51,7 @@ class Rollouts(NamedTuple):
 
 
 class Predictors:
-    """Threads that collect rollouts for a queue; an ``interfaces.HostSource``.
+    """Threads that collect rollouts for a queue; an ``experience.HostSource``.
 
     Threads start with the first ``fetch`` and run until ``close``, also while the run
     evaluates and saves. An exception in a thread is raised by the next ``fetch``.
@@ -123,7 +123,7 @@ class Predictors:
                 programs[rows] = predicting.collector(part, rollouts, rows, compiled)
 
     def fetch(self, step: int) -> Collected:
-        """Return rollouts for at least one update, see ``interfaces.HostSource``."""
+        """Return rollouts for at least one update, see ``experience.HostSource``."""
         self._step = step
         if not self._threads:
             self._begin()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -19,14 +19,19 @@ from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env, Experience, Policy
+from tfagents_batch.experience import (
+    Evaluates,
+    Experience,
+    NeedsMemory,
+    OwnFile,
+)
+from tfagents_batch.interfaces import Algorithm, Assesses, Env, Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
 from tfagents_batch.nn.policies.preprocessed import Player
 from tfagents_batch.programs import program
 from tfagents_batch.training import (
     compilation,
-    environments,
     evaluate,
     own_algorithm,
     preprocessing,
@@ -99,7 +104,7 @@ class Experiment:
             self.resources = threads.configure(
                 config,
                 self.spec,
-                environments.num_workers(self.envs),
+                _num_workers(self.envs),
                 own_network=network is not None,
                 workers_reason=getattr(self.envs[0], "workers_reason", "")
                 if self.envs
@@ -114,7 +119,7 @@ class Experiment:
                 self.resources,
                 lambda: placement.of_run(config, self._seen, self.envs, own),
             )
-            if hasattr(config.source, "check_memory"):
+            if isinstance(config.source, NeedsMemory):
                 config.source.check_memory(self._seen, config, self.placement)
             stack.enter_context(compilation.during_run())
             with console.doing("creating networks"), self.placement.updating():
@@ -169,7 +174,7 @@ class Experiment:
 
     def run_variables(self) -> dict[str, Any]:
         """Return the environments' variables in a checkpoint, if they can resume."""
-        started = hasattr(self, "source") and not saving.has_own_file(self.source)
+        started = hasattr(self, "source") and not isinstance(self.source, OwnFile)
         if not started or not self._resumable:
             return {}
         named = self.source.named_variables().items()
@@ -181,11 +186,11 @@ class Experiment:
 
     def events(self) -> list[dict[str, Any]]:
         """Return the environments' events since the last call, see ``ManagedEnv``."""
-        return environments.events(self.envs) + environments.events(self._evaluated)
+        return env_events(self.envs) + env_events(self._evaluated)
 
     def counters(self) -> dict[str, float]:
         """Return the training environments' counters since the last call."""
-        return environments.counters(self.envs)
+        return env_counters(self.envs)
 
     def report(self) -> dict[str, Any]:
         """Return the machine resources that the run uses, for its log."""
@@ -255,7 +260,7 @@ def _kind(kind: str, overlap: bool) -> str:
 def reports(config: RunConfig) -> bool:
     """Return whether a run evaluates by its source, without an environment."""
     kind = own_algorithm.entry(config.algorithm).kind
-    return hasattr(kind, "assess") and hasattr(config.source, "evaluator")
+    return issubclass(kind, Assesses) and isinstance(config.source, Evaluates)
 
 
 def create_algorithm(
@@ -399,9 +404,9 @@ def _check_evaluation(
         return
     if eval_recipe is None and not recipe.env and not reports(config):
         text, advice = "the run has no environment", "pass one as eval_env="
-        if hasattr(config.source, "evaluator"):
+        if isinstance(config.source, Evaluates):
             known = algorithms.REGISTRY.items()
-            names = [name for name, (kind, _) in known if hasattr(kind, "assess")]
+            names = [name for name, (kind, _) in known if issubclass(kind, Assesses)]
             text += f", and reports on rows instead are those of {', '.join(names)}"
             advice = "pass --env=<name> to play in it"
         raise UserError(
@@ -429,6 +434,48 @@ def _check_spaces(found: EnvSpec, expected: EnvSpec) -> None:
                 f"eval_env has {name}={own}, but the agent is trained with {trained}; "
                 "pass an environment with the same spaces"
             )
+
+
+def env_events(envs: Sequence[Env]) -> list[dict[str, Any]]:
+    """Return events since the last call, see ``ManagedEnv``.
+
+    Environments are numbered through all batches.
+    """
+    found, first = [], 0
+    for env in envs:
+        for event in getattr(env, "events", list)():
+            if "envs" in event:
+                event = event | {"envs": [first + i for i in event["envs"]]}
+            found.append(event)
+        first += env.spec.num_envs
+    return found
+
+
+def env_counters(envs: Sequence[Env]) -> dict[str, float]:
+    """Return counters since the last call, see ``joined_counters``."""
+    return joined_counters(getattr(env, "metrics", dict)() for env in envs)
+
+
+def joined_counters(counters: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return counters of several batches: sums, means of times, largest sizes."""
+    found: dict[str, list[float]] = {}
+    for each in counters:
+        for name, x in each.items():
+            found.setdefault(name, []).append(x)
+    return {name: _joined(name, values) for name, values in found.items()}
+
+
+def _num_workers(envs: Sequence[Env]) -> int | None:
+    """Return the number of worker processes; None if there are no such environments."""
+    counts = [getattr(env, "num_workers", None) for env in envs]
+    return None if None in counts or not counts else sum(counts)
+
+
+def _joined(name: str, values: list[float]) -> float:
+    if name.startswith("system/"):
+        return max(values)
+    mean = name.startswith("time/") or name.endswith("_fraction")
+    return sum(values) / len(values) if mean else sum(values)
 
 
 @contextlib.contextmanager

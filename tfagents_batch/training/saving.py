@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfagents_batch.clocks import EverySeconds
 from tfagents_batch.devices import placement
 from tfagents_batch.errors import SaveError
-from tfagents_batch.interfaces import Source
+from tfagents_batch.experience import OwnFile
 from tfagents_batch.training.run_folder import replay_file
 from tfagents_batch.training.signals import Interrupts
 
@@ -36,13 +36,13 @@ class ReplaySaver:
 
     def __init__(
         self,
-        source: Source,
+        source: Any,
         folder: str | os.PathLike,
         step: int,
         event: Callable[[dict[str, Any]], None],
     ):
         self._source, self._folder, self._event = source, folder, event
-        self._on = has_own_file(source)
+        self._on = isinstance(source, OwnFile)
         self._clock = EverySeconds(source.config.save_every if self._on else 0)
         self._rate, self._saved = _RATE, step
 
@@ -83,11 +83,6 @@ class ReplaySaver:
         self._event({"event": "replay_failed", "reason": reason})
 
 
-def has_own_file(source: Any) -> bool:
-    """Return whether a source is saved in files of its own, see ``Source``."""
-    return getattr(source, "own_file", False)
-
-
 def restore(source: Any, folder: str | os.PathLike, step: int, exact: bool) -> str:
     """Restore the replay of a resumed run.
 
@@ -103,7 +98,7 @@ def restore(source: Any, folder: str | os.PathLike, step: int, exact: bool) -> s
     Raises:
       UserError: if the replay cannot be used.
     """
-    if not has_own_file(source):
+    if not isinstance(source, OwnFile):
         return ""
     found = replay_file.newest(folder, step)
     if found is None:

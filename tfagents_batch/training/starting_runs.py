@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from tfagents_batch import config
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Experience
+from tfagents_batch.experience import Experience
 from tfagents_batch.training import assembly, training_run, warm_start
 from tfagents_batch.training.analysis import profile
 from tfagents_batch.training.assembly import Experiment

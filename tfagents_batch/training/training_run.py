@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfagents_batch import sources, spaces
 from tfagents_batch.errors import EnvError, Stopped, UserError
+from tfagents_batch.experience import Fingerprinted, KnowsTrainingRows
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.training import preprocessing
 from tfagents_batch.training.analysis import profile
@@ -191,7 +192,7 @@ def check_source(folder: pathlib.Path, source: Any) -> None:
       UserError: if they are others.
     """
     before = runs.facts(folder).get(_FINGERPRINT)
-    if before is not None and before != getattr(source, "fingerprint", None):
+    if before is not None and before != _fingerprint(source):
         raise UserError(
             f"the data of the run {folder} have changed since it began: "
             f"{getattr(source, 'data', source)} was made again; start a new run, with "
@@ -203,7 +204,7 @@ def check_source(folder: pathlib.Path, source: Any) -> None:
 
 def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, Any]:
     """Return facts about a run for run.json: agent, spaces, code version and data."""
-    found = getattr(source, "fingerprint", None)
+    found = _fingerprint(source)
     return {
         **({} if found is None else {_FINGERPRINT: found}),
         runs.TRAINING_ROWS: _training_rows(source),
@@ -215,14 +216,17 @@ def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, 
     }
 
 
+def _fingerprint(source: Any) -> str | None:
+    return source.fingerprint if isinstance(source, Fingerprinted) else None
+
+
 def _training_rows(source: Any) -> list[dict[str, Any] | None]:
     """Return which logged episodes training sees: none, those of one, or unknown ones.
 
     A source of the user's own may replay a log, whatever its kind is.
     """
-    known = getattr(source, "training_rows", None)
-    if known is not None:
-        return [known()]
+    if isinstance(source, KnowsTrainingRows):
+        return [source.training_rows()]
     steps = source is None or type(source) in sources.REGISTRY.values()
     return [] if steps else [None]
 

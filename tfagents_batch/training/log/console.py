@@ -201,7 +201,7 @@ class Console:
       total_steps: steps at which the run ends.
       stream: output stream; stderr if None.
       start_step: steps at which a resumed run begins.
-      unit: unit of steps, see ``interfaces.Experience``.
+      unit: unit of steps, see ``experience.Experience``.
       clock: monotonic time in seconds.
       terminal: rich console to use instead of ``stream``.
       quiet: show no progress and no notes, only messages.
