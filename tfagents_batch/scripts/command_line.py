@@ -31,6 +31,7 @@ from tfagents_batch.importing import (
     uncollected,
     without_messages,
 )
+from tfagents_batch.settings import parsing
 from tfagents_batch.training import signals
 from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import runs
@@ -136,7 +137,7 @@ def run(
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
-            helps = config.HELP.intersection(argv)
+            helps = parsing.HELP.intersection(argv)
             reason = console.REASON if trains and not helps else ""
             stack.enter_context(console.starting("--quiet" in argv, reason))
             if early is not None and not helps:
@@ -196,20 +197,20 @@ def parse(argv: Sequence[str], command: type[Command]) -> Command | None:
 def flags(
     argv: Sequence[str], *parts: tuple[Any, str], epilog: str = ""
 ) -> list[dict] | None:
-    """Parse flags by ``config.parse``; print help and return None if requested.
+    """Parse flags by ``parsing.parse``; print help and return None if requested.
 
     Args:
       argv: command line without the program's name.
-      *parts: configs and prefixes, see ``config.parse``.
+      *parts: configs and prefixes, see ``parsing.parse``.
       epilog: text after the help.
     """
-    if config.HELP.intersection(argv):
+    if parsing.HELP.intersection(argv):
         about = sys.modules[parts[0][0].__module__].__doc__ or ""
         about = about.partition("\n\n")[0].replace("``", "").strip()
         console.started()
-        print(f"{about}\n\n{config.help_text(parts)}{epilog}")
+        print(f"{about}\n\n{parsing.help_text(parts)}{epilog}")
         return None
-    return config.parse(argv, parts)
+    return parsing.parse(argv, parts)
 
 
 class _Interrupted(KeyboardInterrupt):

@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tfagents_batch import config, fields, suggest
+from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.distribute.sweep import search
 from tfagents_batch.errors import TrainingError, UserError
 from tfagents_batch.scripts import command_line, train
+from tfagents_batch.settings import fields, parsing, suggest
 from tfagents_batch.training.log import console
 
-Parts = Sequence[tuple[Any, str]]  # configs and prefixes, see ``config.parse``
+Parts = Sequence[tuple[Any, str]]  # configs and prefixes, see ``parsing.parse``
 # Flags of ``train`` that are no settings of a run.
 _PASSED = "config", "data", "init_from", "init_checkpoint"
 _NOT_SEARCHED = {
@@ -67,9 +68,9 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.distribute.sweep import storage
 
     texts, given = search.take(argv)
-    if not config.HELP.intersection(argv):  # errors that need no TensorFlow come first
+    if not parsing.HELP.intersection(argv):  # errors that need no TensorFlow come first
         storage.require_optuna()
-        if not config.peek(given, "logdir"):
+        if not parsing.peek(given, "logdir"):
             raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
         for name in texts.keys() & _NOT_SEARCHED:
             raise UserError(f"--{name} cannot be searched; {_NOT_SEARCHED[name]}")
@@ -82,7 +83,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.distribute.sweep import loop, results
 
     names = "algorithm", "config", "data"
-    base = train.defaults(*(config.peek(given, name) for name in names))
+    base = train.defaults(*(parsing.peek(given, name) for name in names))
     source = base.source, base.source.name
     parts = (base, ""), source, (base.settings, "algorithm")
     parsed = command_line.flags(given, (Command, ""), *parts)
@@ -151,7 +152,7 @@ def _values(name: str, text: str, parts: Parts, given: Sequence[str]) -> Any:
     Raises:
       UserError: for an unknown flag, one that is also given, or a wrong value.
     """
-    if config.peek(given, name) is not None:
+    if parsing.peek(given, name) is not None:
         raise UserError(
             f"--{name} is given and searched; leave out --{name} or --search={name}"
         )
@@ -204,7 +205,7 @@ def _refusal(values: Mapping[str, Any], parts: Parts) -> UserError | None:
     texts = [f"--{name}={x}" for name, x in values.items() if name not in _PASSED]
     preset, algorithm = values.get("config"), values.get("algorithm")
     try:
-        options, of_source, settings = config.parse(texts, parts)
+        options, of_source, settings = parsing.parse(texts, parts)
         if of_source:
             options[parts[1][1]] = of_source
         if preset is not None:  # checks import the names

@@ -10,11 +10,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfagents_batch import config, configs
-from tfagents_batch.config import option, peek, replace
+from tfagents_batch import configs
+from tfagents_batch.config import option, replace
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import table_reader
 from tfagents_batch.scripts import command_line
+from tfagents_batch.settings import parsing
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.run_folder import runs
 from tfagents_batch.training.signals import exit_status
@@ -70,7 +71,7 @@ def early(argv: Sequence[str]) -> None:
     Raises:
       UserError: see ``check``.
     """
-    if peek(argv, "seeds") is not None:
+    if parsing.peek(argv, "seeds") is not None:
         raise UserError(
             "there is no --seeds; train once for each --seed instead, as "
             "examples/several_seeds.py does"
@@ -89,7 +90,7 @@ def check(argv: Sequence[str], command: type) -> None:
       UserError: for a stray argument, a wrong value, or a run, config or timeline that
         does not exist.
     """
-    given, _ = config.parse(argv, ((command, ""), (_OfRuns, "")), some=True)
+    given, _ = parsing.parse(argv, ((command, ""), (_OfRuns, "")), some=True)
     for name in ("resume", "init_from"):
         if given.get(name):
             runs.open_run(given[name])
@@ -112,8 +113,8 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.configs import named
     from tfagents_batch.sources import table_settings
 
-    algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
-    data = peek(argv, "data")
+    algorithm, preset = parsing.peek(argv, "algorithm"), parsing.peek(argv, "config")
+    data = parsing.peek(argv, "data")
     base = defaults(algorithm, preset, data)
     if data is not None:
         algorithm = base.algorithm

@@ -15,10 +15,10 @@ from unittest import mock
 import pytest
 
 import tfagents_batch as tfb
-from tfagents_batch import fields
 from tfagents_batch.distribute.sweep import local, loop, results, search, storage
 from tfagents_batch.distribute.sweep.search import Plan
 from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.settings import fields
 
 PROGRAM = sys.executable, str(Path(__file__).with_name("fake_train.py"))
 KINDS = {"x": fields.kind(float), "do": fields.kind(str)}

@@ -32,7 +32,7 @@ from typing import Any
 
 from tfagents_batch.config import flat
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 from tfagents_batch.training.run_folder import files
 
 BEHIND = 1000  # calls that may wait to be sent

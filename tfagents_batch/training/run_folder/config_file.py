@@ -11,12 +11,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tfagents_batch import config, fields, sources
+from tfagents_batch import config, sources
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.registry import describe, needs_user_code
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
+from tfagents_batch.settings import fields
 from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import VARIABLES, RunConfig, without_variables
 
