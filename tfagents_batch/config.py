@@ -215,7 +215,7 @@ def setting(config: Any, name: str) -> tuple[fields.Kind, Mapping[str, Any]]:
     return fields.kind(typing.get_type_hints(type(config))[last]), field.metadata
 
 
-class Leaf(NamedTuple):
+class NamedSetting(NamedTuple):
     """A setting that is no config; its name is dotted."""
 
     name: str
@@ -225,7 +225,7 @@ class Leaf(NamedTuple):
     value: Any
 
 
-def leaves(config: Any, prefix: str) -> Iterator[Leaf]:
+def leaves(config: Any, prefix: str) -> Iterator[NamedSetting]:
     """Yield all settings, also those of nested configs, but for those of type Any."""
     config = config() if isinstance(config, type) else config
     hints = typing.get_type_hints(type(config))
@@ -236,7 +236,7 @@ def leaves(config: Any, prefix: str) -> Iterator[Leaf]:
             yield from leaves(value, name)
         elif hint is not Any:
             group = _group(type(config), field.name)
-            yield Leaf(name, hint, field.metadata["help"], group, value)
+            yield NamedSetting(name, hint, field.metadata["help"], group, value)
 
 
 def _group(kind: type, name: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from tfagents_batch.devices import cuda, gpu, nvidia
 from tfagents_batch.devices.cuda import Build, Compiler, Libraries
-from tfagents_batch.devices.gpu import Facts
+from tfagents_batch.devices.gpu import GpuFacts
 from tfagents_batch.devices.nvidia import Driver, Gpu, Process
 
 GIB = 2**30
@@ -13,7 +13,7 @@ DRIVER = Driver("580.65.06", (13, 0), visible=1)
 H100 = Gpu("NVIDIA H100", (9, 0), 80 * GIB, 79 * GIB)
 FOUND = Libraries((), (12, 9), (9, 10, 2))
 MISSING = Libraries(tuple(cuda.LIBRARIES))
-WORKS = Facts(DRIVER, (H100,), None, BUILD, FOUND, seen=1)
+WORKS = GpuFacts(DRIVER, (H100,), None, BUILD, FOUND, seen=1)
 UNSEEN = WORKS._replace(seen=0)
 INSTALL = 'pip install "tensorflow[and-cuda]==2.21.0"'
 

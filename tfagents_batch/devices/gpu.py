@@ -22,14 +22,14 @@ OLDEST_GPU, NEWEST_GPU = (6, 0), (9, 0)  # with machine code in TensorFlow's whe
 LITTLE_MEMORY = 2 << 30  # bytes; training may need more
 
 
-class Line(NamedTuple):
+class Remark(NamedTuple):
     """What was found, and what to do about it, or ""."""
 
     text: str
     advice: str = ""
 
 
-class Facts(NamedTuple):
+class GpuFacts(NamedTuple):
     """What was found on a machine.
 
     Attributes:
@@ -54,13 +54,13 @@ def problem() -> str:
     return why_unseen(facts())
 
 
-def facts() -> Facts:
+def facts() -> GpuFacts:
     """Look at this machine; TensorFlow is imported, and searches for GPUs."""
     import tensorflow as tf
 
     seen = len(tf.config.list_physical_devices("GPU"))  # before libraries are loaded
     folder = cuda.folder()
-    return Facts(
+    return GpuFacts(
         nvidia.driver(),
         nvidia.gpus(),
         os.environ.get("CUDA_VISIBLE_DEVICES"),
@@ -70,7 +70,7 @@ def facts() -> Facts:
     )
 
 
-def why_unseen(facts: Facts) -> str:
+def why_unseen(facts: GpuFacts) -> str:
     """Return why TensorFlow sees no GPU and what to do; "" if it sees one."""
     if facts.seen:
         return ""
@@ -86,65 +86,65 @@ def why_unseen(facts: Facts) -> str:
     return f"{line.text}; {line.advice}"
 
 
-def driver_line(driver: Driver | None, hidden: str | None) -> Line:
+def driver_line(driver: Driver | None, hidden: str | None) -> Remark:
     """Describe the driver."""
     if driver is None:
-        return Line(f"no NVIDIA driver ({nvidia.CUDA}), so training runs on the CPU")
+        return Remark(f"no NVIDIA driver ({nvidia.CUDA}), so training runs on the CPU")
     text = f"{driver.version or 'unknown version'}, for CUDA up to "
     text += _dotted(driver.cuda)
     if driver.cuda < OLDEST_CUDA:
-        return Line(
+        return Remark(
             f"{text}; TensorFlow needs {_dotted(OLDEST_CUDA)}",
             f"install NVIDIA driver {OLDEST_DRIVER} or newer",
         )
     if not driver.visible and not driver.error and hidden is not None:
-        return Line(
+        return Remark(
             f"{text}; CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU",
             "unset CUDA_VISIBLE_DEVICES, or set it to the number of a GPU, such as 0",
         )
     if not driver.visible:
-        return Line(
+        return Remark(
             f"{text}; it finds no GPU: {driver.error or 'none is installed'}",
             "see whether nvidia-smi lists one; restart the machine after an update of "
             "the driver; start a container with --gpus=all",
         )
-    return Line(f"{text}; GPUs: {driver.visible}")
+    return Remark(f"{text}; GPUs: {driver.visible}")
 
 
-def gpus_line(gpus: tuple[Gpu, ...]) -> Line:
+def gpus_line(gpus: tuple[Gpu, ...]) -> Remark:
     """Describe all GPUs, each in a line that begins with its number."""
     if not gpus:
         text = f"unknown, because {nvidia.NVML} describes none"
-        return Line(text, "see whether nvidia-smi lists one")
+        return Remark(text, "see whether nvidia-smi lists one")
     lines = [gpu_line(gpu) for gpu in gpus]
     text, advice = (
         [f"{number}: {part}" for number, part in enumerate(parts) if part]
         for parts in zip(*lines, strict=True)
     )
-    return Line("\n".join(text), "\n".join(advice))
+    return Remark("\n".join(text), "\n".join(advice))
 
 
-def gpu_line(gpu: Gpu) -> Line:
+def gpu_line(gpu: Gpu) -> Remark:
     """Describe a GPU, its memory and the processes that use it."""
     text = f"{gpu.name}, compute capability {_dotted(gpu.capability)}, "
     text += f"{amount(gpu.free)} of {amount(gpu.total)} free"
     users = [_user(process) for process in gpu.processes]
     text += f"; used by {', '.join(users)}" if users else ""
     if gpu.capability < OLDEST_GPU:
-        return Line(
+        return Remark(
             f"{text}; TensorFlow needs {_dotted(OLDEST_GPU)}",
             "use another GPU or --device=cpu",
         )
     if gpu.free < LITTLE_MEMORY:
         advice = "end the processes that use it" if users else "end other programs"
-        return Line(text, f"{advice}, or choose another GPU by CUDA_VISIBLE_DEVICES")
+        return Remark(text, f"{advice}, or choose another GPU by CUDA_VISIBLE_DEVICES")
     if gpu.capability[0] > NEWEST_GPU[0]:
-        return Line(
+        return Remark(
             f"{text}; TensorFlow has no machine code for it",
             "expect a slow first start, possibly half an hour: the driver compiles "
             "TensorFlow's operations then, and stores them in ~/.nv",
         )
-    return Line(text)
+    return Remark(text)
 
 
 def _user(process: nvidia.Process) -> str:
@@ -153,10 +153,10 @@ def _user(process: nvidia.Process) -> str:
     return name if process.used is None else f"{name}: {amount(process.used)}"
 
 
-def library_line(build: Build, libraries: Libraries, seen: int) -> Line:
+def library_line(build: Build, libraries: Libraries, seen: int) -> Remark:
     """Describe CUDA's libraries."""
     if not build.cuda:
-        return Line(
+        return Remark(
             f"TensorFlow {build.version} is built without CUDA",
             f"uninstall it, and {_install(build)}",
         )
@@ -166,19 +166,19 @@ def library_line(build: Build, libraries: Libraries, seen: int) -> Line:
         text += f", and does not find {', '.join(libraries.missing)}"
         if libraries.other:
             text += f"; {libraries.other} is of another CUDA version and no substitute"
-        return Line(text, _install(build))
+        return Remark(text, _install(build))
     text += f"; it finds CUDA {_dotted(libraries.cuda)} and cuDNN "
     text += _dotted(libraries.cudnn)
     if libraries.cudnn and libraries.cudnn < OLDEST_CUDNN:
         needed = f"cuDNN {_dotted(OLDEST_CUDNN)} or newer"
-        return Line(f"{text}, but needs {needed}", _install(build))
+        return Remark(f"{text}, but needs {needed}", _install(build))
     if not seen:
         advice = "run again with TF_CPP_MAX_VLOG_LEVEL=1 to read TensorFlow's reason"
-        return Line(f"{text}, but sees no GPU", advice)
-    return Line(text)
+        return Remark(f"{text}, but sees no GPU", advice)
+    return Remark(text)
 
 
-def compiler_line(build: Build, compiler: Compiler) -> Line:
+def compiler_line(build: Build, compiler: Compiler) -> Remark:
     """Describe what XLA needs to compile programs for a GPU."""
     version = f" {_dotted(compiler.version)}" if compiler.ptxas else ""
     found = {
@@ -187,8 +187,8 @@ def compiler_line(build: Build, compiler: Compiler) -> Line:
     }
     text = "; ".join(f"{name}: {path or 'not found'}" for name, path in found.items())
     if all(found.values()):
-        return Line(text)
-    return Line(
+        return Remark(text)
+    return Remark(
         f"{text}; XLA cannot compile for the GPU",
         f"{_install(build)}, or set XLA_FLAGS=--xla_gpu_cuda_data_dir=<folder of CUDA>",
     )

@@ -26,7 +26,7 @@ _LOOK = 10.0  # seconds between two looks at what Ray has written to disks
 _CLOSE = 2.0  # seconds that actors have to close their environments
 
 
-class Actor:
+class RayActor:
     """What runs in an actor: a ``RolloutWorker`` that is made once versions agree."""
 
     def __init__(self, versions: dict[str, str], job: bytes, cores: int):
@@ -335,7 +335,7 @@ def _check_room(ray: Any, settings: RayPool) -> None:
 def _controlled(ray: Any) -> type:
     """Return the class of actors, in which one thread only answers questions."""
     control = ray.method(concurrency_group="control")
-    return type("Actor", (Actor,), {"alive": control(Actor.alive)})
+    return type("RayActor", (RayActor,), {"alive": control(RayActor.alive)})
 
 
 def _reason(error: BaseException) -> str:

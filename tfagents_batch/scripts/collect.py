@@ -16,7 +16,7 @@ from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command(command_line.PlayCommand):
+class CollectCommand(command_line.PlayCommand):
     """Flags of this script."""
 
     logdir: str | None = option(
@@ -33,7 +33,7 @@ class Command(command_line.PlayCommand):
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, collect, and print the folder as the last line."""
-    command = command_line.parse(argv, Command)
+    command = command_line.parse(argv, CollectCommand)
     if command is None:
         return 0
     if command.logdir is None:
@@ -80,20 +80,20 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _check_uniform(command: Command) -> None:
+def _check_uniform(command: CollectCommand) -> None:
     """Check the flags of uniform actions, for which there is no agent."""
     if not command.env:
         raise UserError("no environment is given; pass --env, such as CartPole-v1")
     for name in ("epsilon", "checkpoint", "algorithm"):
         value = getattr(command, name)
-        if value != getattr(Command, name):
+        if value != getattr(CollectCommand, name):
             raise UserError(
                 f"--{name} is {value}, which means nothing for uniform actions; leave "
                 "it out, or pass the folder of a run as --logdir"
             )
 
 
-def _prefix(command: Command) -> str:
+def _prefix(command: CollectCommand) -> str:
     """Return the beginning of the names of the files, which has the seed.
 
     Raises:

@@ -21,7 +21,7 @@ from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class ConvertCommand:
     """Flags of this script, besides the columns of the tables."""
 
     input: tuple[str, ...] = option(
@@ -39,10 +39,10 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write rows and the specification, and print what comes next."""
-    given = command_line.flags(argv, (Command, ""), (TableSettings, ""))
+    given = command_line.flags(argv, (ConvertCommand, ""), (TableSettings, ""))
     if given is None:
         return 0
-    command = config.replace(Command(), given[0])
+    command = config.replace(ConvertCommand(), given[0])
     settings = config.replace(TableSettings(), given[1])
     if not command.input:
         raise UserError("no table is given; pass --input=<file of decisions>")

@@ -23,7 +23,7 @@ _VERDICT, _PAGE = "gate.json", "index.html"
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class DecideCommand:
     """Flags of this script."""
 
     logdir: str = option("", "run folder, whose agent would be deployed; required")
@@ -43,10 +43,10 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 0 deploy, 1 do not, 3 cannot tell.
     """
-    given = command_line.flags(argv, (Command, ""), (EvaluationSettings, ""))
+    given = command_line.flags(argv, (DecideCommand, ""), (EvaluationSettings, ""))
     if given is None:
         return 0
-    command = config.check(config.replace(Command(), given[0]), "--")
+    command = config.check(config.replace(DecideCommand(), given[0]), "--")
     for name in ("logdir", "data"):
         if not getattr(command, name):
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")

@@ -18,7 +18,7 @@ from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class JoinCommand:
     """Flags of this script, besides the settings of a join."""
 
     decisions: tuple[str, ...] = option((), "the server's --log, or files of it")
@@ -32,10 +32,10 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, join, and print the counts and the folder."""
-    given = command_line.flags(argv, (Command, ""), (JoinConfig, ""))
+    given = command_line.flags(argv, (JoinCommand, ""), (JoinConfig, ""))
     if given is None:
         return 0
-    command = config.replace(Command(), given[0])
+    command = config.replace(JoinCommand(), given[0])
     settings = config.check(config.replace(JoinConfig(), given[1]))
     if not command.decisions:
         raise UserError("no decisions are given; pass --decisions=<the server's --log>")

@@ -94,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def panels(
-    groups: Sequence[curves.Group], metrics: Sequence[str], compare: bool
+    groups: Sequence[curves.CurveGroup], metrics: Sequence[str], compare: bool
 ) -> list[Panel]:
     """Return the panels to draw; report runs without the metric on stderr.
 

@@ -17,7 +17,7 @@ from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class RowsCommand:
     """Flags of this script."""
 
     input: tuple[str, ...] = option(
@@ -41,10 +41,10 @@ def main(argv: Sequence[str]) -> int:
     """
     from tfagents_batch.offline.validator import Options, validate
 
-    given = command_line.flags(argv, (Command, ""), (Options, ""))
+    given = command_line.flags(argv, (RowsCommand, ""), (Options, ""))
     if given is None:
         return 0
-    command = config.replace(Command(), given[0])
+    command = config.replace(RowsCommand(), given[0])
     options = config.replace(Options(), given[1])
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")

@@ -15,7 +15,7 @@ from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class ServeCommand:
     """Flags of this script, besides the settings of the server."""
 
     debug: bool = option(False, "print tracebacks")
@@ -23,10 +23,10 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, and serve until the process is asked to stop."""
-    given = command_line.flags(argv, (Command, ""), (Settings, ""))
+    given = command_line.flags(argv, (ServeCommand, ""), (Settings, ""))
     if given is None:
         return 0
-    config.replace(Command(), given[0])
+    config.replace(ServeCommand(), given[0])
     settings = config.check(config.replace(Settings(), given[1]))
     for name in ("token", "admin_token"):
         if not getattr(settings, name):

@@ -32,7 +32,7 @@ _POINTS = 10  # of the search space that are checked before the first trial
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class SweepCommand:
     """Flags of this script."""
 
     logdir: str = option(
@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
         for name, text in texts.items():
             if text.startswith(search.RANGES):
                 search.parse(name, text, fields.kind(float), {})
-        train.check(given, Command)
+        train.check(given, SweepCommand)
     command_line.import_tensorflow()
     from tfagents_batch.configs import searches
     from tfagents_batch.distribute.sweep import loop, results
@@ -86,13 +86,13 @@ def main(argv: Sequence[str]) -> int:
     base = train.defaults(*(parsing.peek(given, name) for name in names))
     source = base.source, base.source.name
     parts = (base, ""), source, (base.settings, "algorithm")
-    parsed = command_line.flags(given, (Command, ""), *parts)
+    parsed = command_line.flags(given, (SweepCommand, ""), *parts)
     if parsed is None:
         return 0
-    command = config.check(config.replace(Command(), parsed.pop(0)), "--")
+    command = config.check(config.replace(SweepCommand(), parsed.pop(0)), "--")
     shown = parsed[0].pop("progress", True) and not command.quiet
     texts = texts or searches.usual(base.algorithm, command.data is not None)
-    plan = search.Plan(
+    plan = search.SearchPlan(
         _fixed(command, parts, parsed),
         texts,
         {name: _values(name, x, parts, given) for name, x in texts.items()},
@@ -136,7 +136,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _fixed(
-    command: Command, parts: Parts, parsed: Sequence[Mapping[str, Any]]
+    command: SweepCommand, parts: Parts, parsed: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
     """Return the flags that every training gets, as text by name."""
     passed = {name: getattr(command, name) for name in _PASSED}
@@ -170,7 +170,7 @@ def _values(name: str, text: str, parts: Parts, given: Sequence[str]) -> Any:
     return search.parse(name, text, *config.setting(*known[name]))
 
 
-def _check(plan: search.Plan, parts: Parts) -> None:
+def _check(plan: search.SearchPlan, parts: Parts) -> None:
     """Refuse a plan of which nothing can be trained or compared.
 
     Raises:

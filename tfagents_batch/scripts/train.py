@@ -25,7 +25,7 @@ _GIVEN = ("resume", "init_from", "init_checkpoint", "profile")
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class TrainCommand:
     """Flags of this script."""
 
     config: str | None = option(
@@ -76,7 +76,7 @@ def early(argv: Sequence[str]) -> None:
             "there is no --seeds; train once for each --seed instead, as "
             "examples/several_seeds.py does"
         )
-    check(argv, Command)
+    check(argv, TrainCommand)
 
 
 def check(argv: Sequence[str], command: type) -> None:
@@ -120,14 +120,14 @@ def main(argv: Sequence[str]) -> int:
         algorithm = base.algorithm
 
     source = base.source.name
-    parts = (Command, ""), (base, ""), (base.source, source)
+    parts = (TrainCommand, ""), (base, ""), (base.source, source)
     parts += ((base.settings, "algorithm"),)
     epilog = _listed("algorithms", REGISTRY) + _listed("presets", configs.PRESETS)
     parsed = command_line.flags(argv, *parts, epilog=epilog)
     if parsed is None:
         return 0
     command, options, of_source, changed = parsed
-    command = replace(Command(), command)
+    command = replace(TrainCommand(), command)
     given = {name: getattr(command, name) for name in _GIVEN}
     options |= {name: value for name, value in given.items() if value}
     if command.quiet:

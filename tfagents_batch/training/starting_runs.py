@@ -47,7 +47,7 @@ def begin(
     name: str,
     logdir: str | os.PathLike,
     origin: tuple[str | os.PathLike, str | int] | None = None,
-) -> training_run.Ended:
+) -> training_run.RunEnd:
     """Train in a new run folder.
 
     Args:
@@ -81,7 +81,7 @@ def begin(
 
 def resume(
     folder: str | os.PathLike, given: Given, options: dict[str, Any]
-) -> training_run.Ended:
+) -> training_run.RunEnd:
     """Continue a run from its newest checkpoint.
 
     Args:

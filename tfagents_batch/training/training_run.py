@@ -32,7 +32,7 @@ from tfagents_batch.types import EnvSpec
 _FINGERPRINT = "source_fingerprint"  # key of run.json
 
 
-class Ended(NamedTuple):
+class RunEnd(NamedTuple):
     """A run that has ended; its fields are those of ``api.Run``."""
 
     logdir: str
@@ -50,7 +50,7 @@ def run(
     events: Sequence[dict] = (),
     profiled: bool = False,
     started: Callable[[], None] = lambda: None,
-) -> Ended:
+) -> RunEnd:
     """Train in a run folder that this process has locked.
 
     Args:
@@ -124,10 +124,10 @@ def run(
         if profiled and finished:
             _profile(experiment, folder, console, logger)
     signal = None if finished else interrupts.signal
-    return Ended(str(folder), loop.step, loop.latest, finished, signal)
+    return RunEnd(str(folder), loop.step, loop.latest, finished, signal)
 
 
-def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> Ended | None:
+def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> RunEnd | None:
     """Return the end of a run that has nothing left to do, and say so; else None.
 
     Args:
@@ -147,7 +147,7 @@ def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> Ended | No
         f"the run has all its {config.steps:,} steps; pass --steps={2 * config.steps} "
         "for more"
     )
-    return Ended(str(folder), state["step"], latest, True)
+    return RunEnd(str(folder), state["step"], latest, True)
 
 
 def _introduce(experiment: Experiment, console: Console) -> None:

@@ -45,7 +45,7 @@ class Band(NamedTuple):
     high: np.ndarray
 
 
-class Group(NamedTuple):
+class CurveGroup(NamedTuple):
     """Runs that differ only in their seed.
 
     Attributes:
@@ -77,8 +77,8 @@ def read(folder: str | os.PathLike, metric: str) -> Curve:
     return Curve(step.astype(np.int64), value)
 
 
-def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
-    """Group runs by name, environment and settings.
+def group(folders: Sequence[str | os.PathLike]) -> list[CurveGroup]:
+    """CurveGroup runs by name, environment and settings.
 
     Raises:
       UserError: if a folder contains no run.
@@ -98,7 +98,7 @@ def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
         key = stem or config["algorithm"], config["env"]
         same_name.setdefault(key, []).append((folder, settings))
     return [
-        Group(f"{name}{flags}", env, {folder: seeds[folder] for folder in members})
+        CurveGroup(f"{name}{flags}", env, {folder: seeds[folder] for folder in members})
         for (name, env), each in same_name.items()
         for flags, members in _by_differences(each).items()
     ]
@@ -127,7 +127,7 @@ def band(curves: Sequence[Curve], resamples: int = 1000) -> Band:
 def _by_differences(
     members: Sequence[tuple[Path, dict[str, Any]]],
 ) -> dict[str, list[Path]]:
-    """Group run folders by the settings in which they differ, as flags.
+    """CurveGroup run folders by the settings in which they differ, as flags.
 
     A setting that is missing in some runs, because an older version wrote them, is
     ignored. With more than three groups, the text leaves out a value that half of

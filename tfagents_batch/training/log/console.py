@@ -419,7 +419,7 @@ def _make_bar(
     from rich import progress, table
     from rich.text import Text
 
-    class Numbers(progress.ProgressColumn):
+    class BarText(progress.ProgressColumn):
         max_refresh = None
 
         def render(self, task: progress.Task) -> Text:
@@ -429,7 +429,7 @@ def _make_bar(
     return progress.Progress(
         progress.TaskProgressColumn(table_column=table.Column(min_width=4)),
         progress.BarColumn(bar_width=20),
-        Numbers(table_column=one_line),
+        BarText(table_column=one_line),
         console=terminal,
         auto_refresh=False,
         redirect_stdout=False,
