@@ -26,6 +26,7 @@ from tfagents_batch.serving import export as exports
 from tfagents_batch.serving import exporting
 from tfagents_batch.sources import given, table_settings
 from tfagents_batch.training import assembly, playing, starting_runs
+from tfagents_batch.training import video as filming
 from tfagents_batch.training.agent import Agent
 from tfagents_batch.training.callbacks import (
     OnCheckpoint,
@@ -48,7 +49,6 @@ from tfagents_batch.training.options import (
     showing,
 )
 from tfagents_batch.training.starting_runs import RESUMABLE
-from tfagents_batch.training.video import film as filming
 
 _LOG = logging.getLogger("tfagents_batch")
 

@@ -18,7 +18,7 @@ from tests.support.brief import QUICK
 from tests.support.linear import Config
 from tests.support.lines import of_the_seed, saved
 from tests.training.log.test_trackers import fake_packages
-from tests.training.video.test_clips import Falling, Shown
+from tests.training.test_clips import Falling, Shown
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Limit
 from tfagents_batch.training import assembly

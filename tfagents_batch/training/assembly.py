@@ -43,7 +43,7 @@ from tfagents_batch.training.config import RunConfig, without_variables
 from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import checkpoint
-from tfagents_batch.training.video.clips import Clips
+from tfagents_batch.training.video import Clips
 from tfagents_batch.types import EnvSpec
 
 

@@ -34,7 +34,7 @@ from tfagents_batch.training.log.logger import Logger, event_text
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.saving import ReplaySaver, Rescue, rescued
 from tfagents_batch.training.signals import Interrupts
-from tfagents_batch.training.video.clips import NAME
+from tfagents_batch.training.video import CLIP
 
 SECONDS = 0.2  # target duration of a call; an interrupt may have to wait for its end
 MOST = 10_000  # rounds of a call
@@ -333,7 +333,7 @@ class Loop:
                 f"warning: no more videos, training continues: {error}"
             )
             return
-        self.logger.video(NAME, frames, step, clips.fps)
+        self.logger.video(CLIP, frames, step, clips.fps)
         self.logger.event("video", step, **facts)
 
     def _evaluate(self) -> None:

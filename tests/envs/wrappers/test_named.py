@@ -20,7 +20,7 @@ from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.video.clips import Clips
+from tfagents_batch.training.video import Clips
 
 SMALL = {
     **{"steps": 100, "num_envs": 2, "rollout.length": 25, "eval_every": 0},

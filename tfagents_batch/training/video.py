@@ -1,4 +1,9 @@
-"""Play episodes and record them as videos."""
+"""Videos of an agent: films of a trained one, and clips during training.
+
+A clip is one episode that is played greedily between two iterations, in a separate
+environment in this process, with a separate seed. It does not affect training: weights
+and statistics do not change, and training uses other environments and random numbers.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +17,12 @@ import gymnasium
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch import nest
+from tfagents_batch import importing, nest
 from tfagents_batch.devices import placement
 from tfagents_batch.envs import make
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.interfaces import Actor
-from tfagents_batch.training import video
 from tfagents_batch.training.evaluate import LONGEST
 from tfagents_batch.training.log import console
 from tfagents_batch.training.log.tensorboard import gif
@@ -27,6 +31,10 @@ from tfagents_batch.types import TimeStep
 Format = Literal["mp4", "gif"]
 """Format of a video; MP4 needs the extra ``video``."""
 FPS = 30  # default for environments without metadata
+CLIP = "video/episode"  # name in the log
+CLIP_SIZE = 320  # pixels of the longer side of a clip's picture, at most
+CLIP_PICTURES = 200  # at most
+CLIP_STEPS = 3000  # at most
 _MODE = "render_mode"
 _BLOCK = 2  # pixels: H.264 needs even sizes
 
@@ -218,7 +226,7 @@ def write_mp4(path: Path, fps: float, pictures: Iterable[np.ndarray]) -> None:
       UserError: if the extra ``video`` is missing or pictures differ in size.
       SaveError: if the file cannot be written.
     """
-    imageio_ffmpeg = video.ffmpeg()
+    imageio_ffmpeg = importing.ffmpeg()
     with contextlib.ExitStack() as stack:
         writer, shape = None, None
         for picture in pictures:
@@ -256,3 +264,85 @@ def _saving(path: Path) -> Iterator[None]:
 
 
 _WRITERS = {"mp4": write_mp4, "gif": write_gif}
+
+
+class Clips:
+    """Plays episodes of an agent and records their pictures.
+
+    Args:
+      recipe: the training environment.
+      actor: policy that selects actions; its mode is played.
+      refresh: called before an episode.
+
+    Attributes:
+      fps: pictures per second for playback.
+
+    Raises:
+      UserError: if the environment cannot be recorded.
+      EnvError: if it cannot be created.
+    """
+
+    def __init__(
+        self,
+        recipe: EnvRecipe,
+        actor: Actor,
+        refresh: Callable[[], None] | None = None,
+    ):
+        self._camera, self._refresh = Camera(recipe), refresh
+        self._play, self.fps = player(self._camera, actor), self._camera.fps
+
+    def __call__(
+        self, seed: int, stop: Callable[[], bool] = lambda: False
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Play one episode from its first to its last state, or until it is cut off.
+
+        Args:
+          seed: seed of the environment.
+          stop: called at every step; the clip ends if it returns True.
+
+        Returns:
+          frames: uint8 ``[n, height, width, 3]``, at most ``CLIP_PICTURES`` of at most
+            ``CLIP_SIZE`` pixels a side; of a longer episode every second, fourth, ...
+          facts: ``return``, the undiscounted sum of raw rewards; ``length`` in steps;
+            ``ended``, whether the episode ended.
+
+        Raises:
+          EnvError: if the environment failed.
+          UserError: if it renders nothing.
+        """
+        frames: list[np.ndarray] = []
+        taken, stride = 0, 1
+        if self._refresh is not None:
+            self._refresh()
+        played = self._play(seed)
+        while True:
+            picture, step = next(played)
+            if taken % stride == 0:
+                frames.append(smaller(picture, CLIP_SIZE))
+                if len(frames) > CLIP_PICTURES:
+                    frames, stride = frames[::2], 2 * stride
+            if step.last[0] or taken >= CLIP_STEPS or stop():
+                break
+            taken += 1
+        return np.stack(frames), {
+            "return": float(step.info["episode_return"][0]),
+            "length": int(step.info["episode_length"][0]),
+            "ended": bool(step.last[0]),
+        }
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._camera.env.close()
+
+
+def smaller(picture: np.ndarray, largest: int) -> np.ndarray:
+    """Shrink a picture to at most ``largest`` pixels a side, by means over k x k.
+
+    Args:
+      picture: uint8 ``[height, width, 3]``.
+      largest: pixels of the longer side, at most.
+    """
+    from PIL import Image  # comes with TensorBoard; slow to import
+
+    k = -(-max(picture.shape[:2]) // largest)
+    return picture if k <= 1 else np.asarray(Image.fromarray(picture).reduce(k))

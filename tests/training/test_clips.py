@@ -15,10 +15,10 @@ from tfagents_batch import seeds
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources import rollout_settings
+from tfagents_batch.training import video
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.video import clips
-from tfagents_batch.training.video.clips import Clips
+from tfagents_batch.training.video import Clips
 
 CONFIG = RunConfig(
     algorithm="linear",
@@ -127,16 +127,16 @@ def test_equal_seeds_give_equal_clips(make):
 
 
 def test_a_clip_of_a_long_episode_skips_pictures(make, monkeypatch):
-    monkeypatch.setattr(clips, "MOST", 20)
+    monkeypatch.setattr(video, "CLIP_PICTURES", 20)
     frames, facts = make(Shown, {"length": 100})(1)
     shown = frames[:, 0, 0, 0].astype(int)
-    assert clips.MOST / 2 <= len(shown) <= clips.MOST
+    assert video.CLIP_PICTURES / 2 <= len(shown) <= video.CLIP_PICTURES
     assert facts["length"] == 100
     assert set(np.diff(shown) % 256) == {8}
 
 
 def test_an_episode_without_end_is_cut_off(make, monkeypatch):
-    monkeypatch.setattr(clips, "LONGEST", 40)
+    monkeypatch.setattr(video, "CLIP_STEPS", 40)
     _, facts = make(Shown, {"length": 10**9})(1)
     assert facts == {"return": 40.0, "length": 40, "ended": False}
 
@@ -179,8 +179,8 @@ def test_a_render_result_that_is_not_a_picture_is_refused(make, shape, dtype):
 def test_pictures_are_reduced_by_means():
     picture = np.zeros([8, 12, 3], np.uint8)
     picture[:, ::2] = 100
-    found = clips.smaller(picture, 6)
+    found = video.smaller(picture, 6)
     assert found.shape == (4, 6, 3)
     assert (found == 50).all()
-    assert clips.smaller(picture, 12) is picture
-    assert clips.smaller(np.zeros([7, 13, 3], np.uint8), 6).shape == (3, 5, 3)
+    assert video.smaller(picture, 12) is picture
+    assert video.smaller(np.zeros([7, 13, 3], np.uint8), 6).shape == (3, 5, 3)

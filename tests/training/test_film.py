@@ -18,7 +18,7 @@ from tests.support.brief import QUICK
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import visualize
 from tfagents_batch.training.log.tensorboard import gif
-from tfagents_batch.training.video.film import write_mp4
+from tfagents_batch.training.video import write_mp4
 
 imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
 
