@@ -1,4 +1,4 @@
-"""SearchPlan of a sweep, and its search space: ``--search=<flag>=<values>``.
+"""Plan of a sweep, and its search space: ``--search=<flag>=<values>``.
 
 8,16,32              one of these values
 64,64|128,128        the same, for values that contain commas
@@ -23,7 +23,7 @@ _RANGE = "uniform:<low>:<high>, uniform:<low>:<high>:<step> or log:<low>:<high>"
 
 @dataclasses.dataclass(frozen=True)
 class SearchPlan:
-    """SearchPlan of a sweep, which does not change when the sweep is resumed.
+    """Plan of a sweep, which does not change when the sweep is resumed.
 
     Attributes:
       fixed: flags of every training, as text by name.

@@ -78,7 +78,7 @@ def read(folder: str | os.PathLike, metric: str) -> Curve:
 
 
 def group(folders: Sequence[str | os.PathLike]) -> list[CurveGroup]:
-    """CurveGroup runs by name, environment and settings.
+    """Group runs by name, environment and settings.
 
     Raises:
       UserError: if a folder contains no run.
@@ -127,7 +127,7 @@ def band(curves: Sequence[Curve], resamples: int = 1000) -> Band:
 def _by_differences(
     members: Sequence[tuple[Path, dict[str, Any]]],
 ) -> dict[str, list[Path]]:
-    """CurveGroup run folders by the settings in which they differ, as flags.
+    """Group run folders by the settings in which they differ, as flags.
 
     A setting that is missing in some runs, because an older version wrote them, is
     ignored. With more than three groups, the text leaves out a value that half of
