@@ -13,19 +13,18 @@ import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
-from tfagents_batch import algorithms, encoding, seeds, spaces
+from tfagents_batch import seeds
 from tfagents_batch.devices import placement
 from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import (
-    Evaluates,
     Experience,
     NeedsMemory,
     OwnFile,
 )
-from tfagents_batch.interfaces import Algorithm, Assesses, Env, Policy
+from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
 from tfagents_batch.nn.policies.preprocessed import Player
@@ -40,7 +39,6 @@ from tfagents_batch.training import (
     threads,
 )
 from tfagents_batch.training.config import RunConfig, without_variables
-from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import checkpoint
 from tfagents_batch.training.video import Clips
@@ -63,6 +61,7 @@ class Experiment:
       config: config without worker variables, which must never be saved.
       envs, spec: environments that are stepped, none for logged data, and the spec of
         all of them.
+      seen: spec of what the algorithm sees of them.
       algorithm: the algorithm that is trained.
       preprocessing: normalization of features, or none.
       source, program, saver: its source of experience, the program that joins both,
@@ -71,8 +70,7 @@ class Experiment:
       clips: recorder of videos, in a separate environment; None without videos.
       resources: threads and workers, and the reasons for their numbers.
       placement: the devices, and why.
-      remarks: lines about the observations and minibatches, see ``remarks``.
-      size_warning: line about a network that is too large, or "".
+      own_network: whether the network is the user's.
       cache_off: reason why compiled programs are not cached; empty if they are.
     """
 
@@ -88,8 +86,9 @@ class Experiment:
         self._experience = experience
         placement.check(config.device)
         self.config, self._recipe = without_variables(config), recipe
-        self._user_code = network is not None or recipe.needs_user_code
-        _check_evaluation(config, recipe, eval_recipe)
+        self.own_network = own = network is not None
+        self._user_code = own or recipe.needs_user_code
+        evaluate.check(config, recipe, eval_recipe)
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
             opened = experience or config.source
@@ -99,36 +98,28 @@ class Experiment:
                 for env in self.envs:
                     stack.callback(env.close)
             self.preprocessing = preprocessing.of_source(config.source)
-            self._seen = self.preprocessing.seen(self.spec)
+            self.seen = self.preprocessing.seen(self.spec)
             # After the environments exist, but before TensorFlow runs anything.
             self.resources = threads.configure(
                 config,
                 self.spec,
                 _num_workers(self.envs),
-                own_network=network is not None,
+                own_network=own,
                 workers_reason=getattr(self.envs[0], "workers_reason", "")
                 if self.envs
                 else "",
             )
-            self.remarks = [] if network is not None else remarks(self.spec)
-            self.remarks += large_minibatch(config, self.spec)
-            self.remarks += self.preprocessing.remarks()
-            own = network is not None
             self.placement, self.cache_off = prepare_devices(
                 config,
                 self.resources,
-                lambda: placement.of_run(config, self._seen, self.envs, own),
+                lambda: placement.of_run(config, self.seen, self.envs, own),
             )
             if isinstance(config.source, NeedsMemory):
-                config.source.check_memory(self._seen, config, self.placement)
+                config.source.check_memory(self.seen, config, self.placement)
             stack.enter_context(compilation.during_run())
             with console.doing("creating networks"), self.placement.updating():
-                self.algorithm = create_algorithm(config, self._seen, network)
+                self.algorithm = create_algorithm(config, self.seen, network)
                 self._player = self.preprocessing.player(self.algorithm)
-            self.size_warning = ""
-            if network is None:
-                layers, space = weights.by_layer(self.algorithm), self._seen
-                self.size_warning = weights.warning(layers, space.observation_space)
             self._evaluated: tuple[Env, ...] = ()
             self.evaluator = self._make_evaluator(stack, config, eval_recipe)
             self.clips = None
@@ -154,7 +145,7 @@ class Experiment:
             self.source = experience.open(
                 self.envs, self.algorithm, seed, run, self.placement
             )
-        parts = config, self._seen, self.envs
+        parts = config, self.seen, self.envs
         self.saver = compilation.Saver(*parts, own_code=self._user_code)
         self.program = program.build(
             self.source,
@@ -232,7 +223,7 @@ class Experiment:
         self._evaluated = (env,)
         if recipe.creates:
             stack.callback(env.close)
-        _check_spaces(self.preprocessing.seen(env.spec), self._seen)
+        evaluate.check_spaces(self.preprocessing.seen(env.spec), self.seen)
         return evaluation(
             self.config,
             self._player,
@@ -255,12 +246,6 @@ def start_of(config: RunConfig, recipe: EnvRecipe, experience: Any) -> str:
 def _kind(kind: str, overlap: bool) -> str:
     """Return the kind of program; one that fetches is always ahead of the updates."""
     return "overlapped" if overlap and kind == "synchronous" else kind
-
-
-def reports(config: RunConfig) -> bool:
-    """Return whether a run evaluates by its source, without an environment."""
-    kind = own_algorithm.entry(config.algorithm).kind
-    return issubclass(kind, Assesses) and isinstance(config.source, Evaluates)
 
 
 def create_algorithm(
@@ -352,88 +337,6 @@ def prepare_devices(
     claim()
     used = "programs of a GPU are not cached" if config.compile_cache else ""
     return chosen[0], used or "compile_cache is false"
-
-
-def remarks(spec: EnvSpec) -> list[str]:
-    """Return a line for each part of observations that looks like an image but is none.
-
-    The built-in network flattens it.
-    """
-    found = []
-    for leaf in spaces.leaves(spec.observation_space):
-        if reason := encoding.missed_image(leaf.space):
-            found.append(f"note: {spaces.field(leaf.path)}{reason}")
-    return found
-
-
-def large_minibatch(config: RunConfig, spec: EnvSpec) -> list[str]:
-    """Return a line if minibatches are larger than an update, so that there is one."""
-    size = getattr(config.settings, "minibatch_size", None) or 0
-    most = config.source.transitions(config.num_envs, spec.max_episode_steps)
-    if size <= most:
-        return []
-    return [
-        f"note: minibatch_size is {size:,}, but an update has {most:,} transitions at "
-        "most, so each pass is a single gradient step; lower it, or collect more "
-        f"(--num_envs, --{config.source.name}.length)"
-    ]
-
-
-def check_played(config: RunConfig) -> None:
-    """Refuse settings of evaluations that play, for rows without an environment.
-
-    Raises:
-      UserError: for a setting that is not the default.
-    """
-    if config.env or config.source.kind != "rows":
-        return
-    for name in ("eval_actions", "eval_episodes", "eval_max_episode_steps"):
-        value = getattr(config, name)
-        if value != getattr(RunConfig, name):
-            raise UserError(
-                f"{name} is {value}, which means nothing without an environment; leave "
-                "it out, or pass env to play in evaluations"
-            )
-
-
-def _check_evaluation(
-    config: RunConfig, recipe: EnvRecipe, eval_recipe: EnvRecipe | None
-) -> None:
-    """Check that evaluations have environments of their own."""
-    if config.eval_every == 0:
-        return
-    if eval_recipe is None and not recipe.env and not reports(config):
-        text, advice = "the run has no environment", "pass one as eval_env="
-        if isinstance(config.source, Evaluates):
-            known = algorithms.REGISTRY.items()
-            names = [name for name, (kind, _) in known if issubclass(kind, Assesses)]
-            text += f", and reports on rows instead are those of {', '.join(names)}"
-            advice = "pass --env=<name> to play in it"
-        raise UserError(
-            f"eval_every is {config.eval_every}, but {text}; {advice}, or set "
-            "eval_every=0"
-        )
-    if recipe.exists and (eval_recipe is None or eval_recipe.env is recipe.env):
-        raise UserError(
-            f"env is a {type(recipe.env).__name__} object, which exists already, so "
-            "evaluations would disturb training; pass a second one as eval_env=, or "
-            "set eval_every=0"
-        )
-
-
-def _check_spaces(found: EnvSpec, expected: EnvSpec) -> None:
-    """Check that the agent can act in the evaluation environment."""
-    same_actions = found.action_space == expected.action_space
-    # Observation bounds may differ: evaluations may measure exactly that.
-    alike = spaces.alike(found.observation_space, expected.observation_space)
-    checks = (same_actions, "action_space"), (alike, "observation_space")
-    for fits, name in checks:
-        if not fits:
-            own, trained = getattr(found, name), getattr(expected, name)
-            raise UserError(
-                f"eval_env has {name}={own}, but the agent is trained with {trained}; "
-                "pass an environment with the same spaces"
-            )
 
 
 def env_events(envs: Sequence[Env]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from tfagents_batch import config, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import Experience
-from tfagents_batch.training import assembly, preprocessing, training_run
+from tfagents_batch.training import evaluate, preprocessing, training_run
 from tfagents_batch.training.analysis import profile
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
@@ -60,11 +60,11 @@ def begin(
       origin: folder of the run that provides the initial agent, and its checkpoint.
     """
     network, eval_env = given.network, given.eval_env
-    own = resolved.env or assembly.reports(resolved)
+    own = resolved.env or evaluate.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
         resolved = config.replace(resolved, {"eval_every": 0})
     if eval_env is None:
-        assembly.check_played(resolved)
+        evaluate.check_played(resolved)
     with _experiment(resolved, given) as (experiment, recipe, _):
         text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
         parts = experiment.algorithm, experiment.spec, resolved.source
@@ -265,7 +265,7 @@ def _resumed(
     resolved = with_options(saved, options | own)
     training_run.check_source(run.folder, resolved.source)
     if given.eval_env is None and not user["eval_env"]:
-        assembly.check_played(resolved)
+        evaluate.check_played(resolved)
     if resolved.eval_every != 0:
         config_file.require_evaluation(user, given.eval_env)
     return resolved, saved, user

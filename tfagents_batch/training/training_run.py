@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import sources, spaces
+from tfagents_batch import encoding, sources, spaces
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.experience import Fingerprinted, KnowsTrainingRows
 from tfagents_batch.interfaces import Algorithm
@@ -155,12 +155,40 @@ def _introduce(experiment: Experiment, console: Console) -> None:
     console.note(str(experiment.resources))
     place = experiment.placement
     console.note(f"device {place.name}: {place.reason}")
-    for remark in experiment.remarks:
-        console.note(remark)
+    own, seen = experiment.own_network, experiment.seen
+    notes = [] if own else remarks(experiment.spec)
+    notes += large_minibatch(experiment.config, experiment.spec)
+    for note in notes + experiment.preprocessing.remarks():
+        console.note(note)
     if layers := weights.by_layer(experiment.algorithm):
         console.note(weights.table(layers))
-    if experiment.size_warning:
-        console.message(experiment.size_warning)
+    if not own and (text := weights.warning(layers, seen.observation_space)):
+        console.message(text)
+
+
+def remarks(spec: EnvSpec) -> list[str]:
+    """Return a line for each part of observations that looks like an image but is none.
+
+    The built-in network flattens it.
+    """
+    found = []
+    for leaf in spaces.leaves(spec.observation_space):
+        if reason := encoding.missed_image(leaf.space):
+            found.append(f"note: {spaces.field(leaf.path)}{reason}")
+    return found
+
+
+def large_minibatch(config: RunConfig, spec: EnvSpec) -> list[str]:
+    """Return a line if minibatches are larger than an update, so that there is one."""
+    size = getattr(config.settings, "minibatch_size", None) or 0
+    most = config.source.transitions(config.num_envs, spec.max_episode_steps)
+    if size <= most:
+        return []
+    return [
+        f"note: minibatch_size is {size:,}, but an update has {most:,} transitions at "
+        "most, so each pass is a single gradient step; lower it, or collect more "
+        f"(--num_envs, --{config.source.name}.length)"
+    ]
 
 
 def _make_alarms(experiment: Experiment, inherited: bool) -> Alarms:
