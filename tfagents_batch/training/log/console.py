@@ -416,19 +416,20 @@ def _make_bar(
     terminal: rich.console.Console, text: Callable[[rich.progress.Task], str]
 ) -> rich.progress.Progress:
     """Return a bar in one line, with a text behind it."""
-    from rich import progress, table
+    from rich import progress as parts
+    from rich import table
     from rich.text import Text
 
-    class BarText(progress.ProgressColumn):
+    class BarText(parts.ProgressColumn):
         max_refresh = None
 
-        def render(self, task: progress.Task) -> Text:
+        def render(self, task: parts.Task) -> Text:
             return Text(text(task))
 
     one_line = table.Column(no_wrap=True, overflow="ellipsis")
-    return progress.Progress(
-        progress.TaskProgressColumn(table_column=table.Column(min_width=4)),
-        progress.BarColumn(bar_width=20),
+    return parts.Progress(
+        parts.TaskProgressColumn(table_column=table.Column(min_width=4)),
+        parts.BarColumn(bar_width=20),
         BarText(table_column=one_line),
         console=terminal,
         auto_refresh=False,
