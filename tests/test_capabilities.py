@@ -21,8 +21,8 @@ from tfagents_batch.envs.native import build
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Interval
 from tfagents_batch.nn import networks
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig, with_options
-from tfagents_batch.training.experiment import Experiment
 
 LIMIT = 4  # steps of an episode
 VECTOR = gs.Box(-1, 1, (3,))

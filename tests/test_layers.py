@@ -28,7 +28,9 @@ PAGE = ROOT / "CONTRIBUTING.md"
 MOST_MODULES = 20  # per folder
 FOLDERS = (PACKAGE, BENCHMARKS, "tests")  # folders with that limit
 # Modules in the root of the package that may import all its folders.
-FRONT = {"api", "agent"}
+FRONT = {"api"}
+# Folders that belong to the kernel, which every other one may import.
+KERNEL = {"devices", "settings"}
 # Other packages that these folders may import, besides the standard library.
 PACKAGES = {
     "kernel": {"absl", "gymnasium", "numpy", "tensorflow"},
@@ -97,6 +99,8 @@ def folder(module: str) -> str | None:
         return None
     if not any(name.startswith(f"{module}.") for name in SOURCES):
         path = path[:-1]
+    if KERNEL.intersection(path[:1]):
+        return "kernel"
     if not path:
         return "front" if module.split(".")[1] in FRONT else "kernel"
     return "/".join(path)

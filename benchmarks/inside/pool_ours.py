@@ -23,8 +23,8 @@ def rollouts(work: Pooled) -> dict[str, float]:
     """Return environment steps per second; each rollout has new weights."""
     from tfagents_batch.algorithms import REGISTRY
     from tfagents_batch.distribute import pools
+    from tfagents_batch.training.assembly import create_algorithm
     from tfagents_batch.training.config import RunConfig, with_options
-    from tfagents_batch.training.experiment import create_algorithm
 
     env = "benchmarks.work.environments:WaitingCartPole"
     options = {

@@ -15,8 +15,9 @@ from tests.algorithms.cases import (
     named,
     variables,
 )
-from tfagents_batch import machine, nest
+from tfagents_batch import nest
 from tfagents_batch.algorithms import dqn
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
 from tfagents_batch.schedules import Constant

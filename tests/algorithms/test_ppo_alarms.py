@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces as gs
 
-from tfagents_batch import config
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.algorithms.ppo_penalty import Settings
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks
+from tfagents_batch.settings import parsing
 from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import alarms
@@ -186,7 +186,7 @@ def test_squashed_and_masked_actions_have_no_entropy_limit():
 
 
 def test_every_flag_and_metric_named_in_a_text_exists():
-    text = config.help_text(
+    text = parsing.help_text(
         [
             (RunConfig, ""),
             (rollout_settings.RolloutSettings, "rollout"),

@@ -5,8 +5,8 @@ import json
 import pytest
 
 import tfagents_batch as tfb
-from tfagents_batch.api import resolve
 from tfagents_batch.configs import named
+from tfagents_batch.configs.named import resolve
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.run_folder import runs
 

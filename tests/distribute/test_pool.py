@@ -13,15 +13,15 @@ import tfagents_batch as tfb
 from tests.distribute import local_workers
 from tests.distribute.local_workers import LocalWorkers
 from tests.support.counting import Counting
-from tfagents_batch import algorithms, machine, nest
+from tfagents_batch import algorithms, nest
 from tfagents_batch.algorithms import dqn
+from tfagents_batch.devices import machine
 from tfagents_batch.distribute import (
-    memory,
     pool,
     pools,
     ray_workers,
+    resources,
     spark_workers,
-    storing,
     wire,
     worker,
 )
@@ -29,14 +29,14 @@ from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped, UserError
-from tfagents_batch.interfaces import VERSION, RemotePlan
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.assembly import create_algorithm
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import create_algorithm
 from tfagents_batch.training.log.logger import read_metrics
+from tfagents_batch.types import VERSION, RemotePlan
 
 SMALL = {"network": {"hidden": [8]}}
 
@@ -172,10 +172,10 @@ def test_windows_of_a_replay_end_where_a_worker_was_replaced():
     plan = RemotePlan("ahead", 2, 3, 2, marks=True)
     settings = dqn.Config(n_step=3, batch_size=64)
     source, algorithm, workers = pooled(plan, algorithm="dqn", settings=settings)
-    like = storing.without_marks(source.outline())
+    like = pools.without_marks(source.outline())
     wanted = algorithm.config.accepts()["windows"]
     replay = Replay(source, ReplaySettings(400, steps=3), like, wanted)
-    stored = storing.StoringPool(source, replay)
+    stored = pools.StoringPool(source, replay)
     stored.publish(algorithm.policy)
     for fetch in range(12):
         if fetch in (4, 9):
@@ -306,6 +306,6 @@ def test_a_master_beside_the_session_of_spark_submit_is_refused(monkeypatch):
 )
 def test_more_workers_than_memory_are_refused(monkeypatch, start, settings, text):
     monkeypatch.setattr(machine, "available_bytes", lambda: 4 * 2**30)
-    memory.check(5)
+    resources.check_memory(5)
     with pytest.raises(UserError, match=f"{text} need more than the 4.00 GiB of free"):
         start(settings, job())

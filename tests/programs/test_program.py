@@ -12,12 +12,12 @@ from tests.support import growth, linear, linear_q
 from tests.support.fault_env import FaultEnv
 from tests.support.space_env import SpaceEnv
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.devices.placement import CPU, GPU, HOST, Placement
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.metrics import Mean
-from tfagents_batch.placement import CPU, GPU, HOST, Placement
 from tfagents_batch.programs import program
 from tfagents_batch.schedules import Constant
 from tfagents_batch.sources.replay_settings import ReplaySettings

@@ -7,11 +7,10 @@ from importlib import metadata
 
 import pytest
 
-from tfagents_batch import placement
+from tfagents_batch.devices import nvidia, placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.scripts import command_line, doctor
 from tfagents_batch.scripts.doctor import FAILED, OK, WARNING
-from tfagents_batch.training.diagnostics import nvidia
 
 
 def rows(text):

@@ -7,9 +7,9 @@ import pytest
 from tests.offline import timelines
 from tfagents_batch import config
 from tfagents_batch.algorithms import REGISTRY
+from tfagents_batch.devices.placement import HOST
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.evaluation import seen
-from tfagents_batch.placement import HOST
 from tfagents_batch.sources.table_settings import TableSettings
 from tfagents_batch.types import EnvSpec
 

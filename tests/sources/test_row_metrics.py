@@ -7,9 +7,9 @@ logged.
 import numpy as np
 import pytest
 
-from tfagents_batch.interfaces import Assessment
 from tfagents_batch.sources import row_metrics
 from tfagents_batch.sources.row_metrics import Rows
+from tfagents_batch.types import Assessment
 
 NAMES = "a", "b", "c"
 NAN = np.nan

@@ -17,8 +17,8 @@ import tfagents_batch as tfb
 from tests.support.lines import saved
 from tfagents_batch.errors import SaveError
 from tfagents_batch.training.log.logger import read_events
-from tfagents_batch.training.rescue import Rescue
 from tfagents_batch.training.run_folder import checkpoint
+from tfagents_batch.training.saving import Rescue
 
 ROOT = pathlib.Path(__file__).parents[2]
 

@@ -18,7 +18,6 @@ from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import one_network, rows
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Assessment, BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
@@ -27,7 +26,7 @@ from tfagents_batch.nn.policies.box import ClippedNormal
 from tfagents_batch.nn.policies.softmax import Softmax
 from tfagents_batch.ops import masked, td
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import Assessment, BoxAssessment, EnvSpec, Trajectory, Updated
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,6 @@ from tfagents_batch.algorithms.shared import off_policy, rows
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import Assessment, Updated, UpdateSize
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor, networks, q_network, user
 from tfagents_batch.nn.exploration import Warmup
@@ -24,7 +23,7 @@ from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best, both
 from tfagents_batch.nn.policies.imitated import Imitated
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.schedules import Constant
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import Assessment, EnvSpec, Trajectory, Updated, UpdateSize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +174,7 @@ class BCQ(tf.Module):
         return Updated(metrics | found | losses | means)
 
     def assess(self, trajectory: Trajectory) -> Assessment:
-        """Return values, targets and actions of rows, see ``interfaces.Assessment``."""
+        """Return values, targets and actions of rows, see ``types.Assessment``."""
         batch = windows.transition(trajectory, 1, self.inputs.gamma)
         heads = self.network(batch.step)[0]
         _, valid = networks.split_mask(batch.step.observation)

@@ -15,14 +15,13 @@ from tfagents_batch import seeds
 from tfagents_batch.algorithms import crr_discrete
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.config import option
-from tfagents_batch.interfaces import BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.box import ClippedNormal
 from tfagents_batch.ops import advantages, masked, td, windows
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import BoxAssessment, EnvSpec, TimeStep, Trajectory, Updated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +112,7 @@ class CRR(tf.Module):
         return masked.safe(td.target(batch.reward, batch.discount, value), batch.mask)
 
     def assess(self, trajectory: Trajectory) -> BoxAssessment:
-        """Return values and densities of rows, see ``interfaces.BoxAssessment``."""
+        """Return values and densities of rows, see ``types.BoxAssessment``."""
         batch = windows.transition(trajectory, 1, self.inputs.gamma)
         log = self.policy.density_of(batch.step, batch.action)
         rows = self.policy.bounds, batch, self._target(batch, 0), log

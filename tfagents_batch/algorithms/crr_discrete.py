@@ -16,13 +16,12 @@ import tensorflow as tf
 from tfagents_batch.algorithms.shared import actor_critic, rows
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Assessment, Updated
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.softmax import Softmax
 from tfagents_batch.ops import advantages, masked, td, windows
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import Assessment, EnvSpec, TimeStep, Trajectory, Updated
 
 
 @dataclasses.dataclass(frozen=True)

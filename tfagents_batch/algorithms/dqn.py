@@ -18,11 +18,10 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.dqn_settings import Config
 from tfagents_batch.algorithms.shared import off_policy
 from tfagents_batch.graph.inputs import Inputs, InputSchedule
-from tfagents_batch.interfaces import Assessment, Updated
 from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
 from tfagents_batch.ops import histograms, masked, td, windows
-from tfagents_batch.types import EnvSpec, Nest, Trajectory
+from tfagents_batch.types import Assessment, EnvSpec, Nest, Trajectory, Updated
 
 __all__ = ["DQN", "Config"]
 

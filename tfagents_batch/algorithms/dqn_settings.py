@@ -9,7 +9,6 @@ from tfagents_batch import config
 from tfagents_batch.algorithms.shared import alarms, off_policy
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import UpdateSize
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import q_network
 from tfagents_batch.ops import td
@@ -20,7 +19,7 @@ from tfagents_batch.ops.value_distributions import (
     Quantiles,
 )
 from tfagents_batch.schedules import Constant, Linear, Schedule
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import EnvSpec, UpdateSize
 
 _OUTSIDE = Limit(
     "returns_outside_bounds",

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from tfagents_batch.algorithms.shared import actor_critic, rows
 from tfagents_batch.config import number, option
-from tfagents_batch.interfaces import BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
@@ -22,7 +21,7 @@ from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.box import ClippedNormal
 from tfagents_batch.ops import advantages, masked, td, windows
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import BoxAssessment, EnvSpec, Trajectory, Updated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +130,7 @@ class IQL(tf.Module):
         return masked.safe(td.target(batch.reward, batch.discount, later), batch.mask)
 
     def assess(self, trajectory: Trajectory) -> BoxAssessment:
-        """Return values and densities of rows, see ``interfaces.BoxAssessment``."""
+        """Return values and densities of rows, see ``types.BoxAssessment``."""
         batch = windows.transition(trajectory, 1, self.inputs.gamma)
         log = self.policy.density_of(batch.step, batch.action)
         rows = self.policy.bounds, batch, self._target(batch), log

@@ -17,11 +17,10 @@ from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import batches, epochs, forward
 from tfagents_batch.graph.batches import Batch
-from tfagents_batch.interfaces import VERSION, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import networks, summary
 from tfagents_batch.ops import histograms, losses, masked, returns
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import VERSION, EnvSpec, TimeStep, Trajectory, Updated
 
 METRICS = (
     *("loss/total", "loss/policy", "loss/kl_penalty", "loss/value"),

@@ -9,10 +9,9 @@ from tfagents_batch.algorithms import ppo_alarms, ppo_penalty
 from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import UpdateSize
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import EnvSpec, UpdateSize
 
 
 @dataclasses.dataclass(frozen=True)

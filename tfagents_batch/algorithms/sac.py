@@ -16,7 +16,6 @@ from tfagents_batch.algorithms import sac_discrete
 from tfagents_batch.algorithms.sac_settings import Config
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Assessment, BoxAssessment, Updated
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
@@ -24,7 +23,14 @@ from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.nn.policies.softmax import Softmax
 from tfagents_batch.ops import masked, td, windows
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import (
+    Assessment,
+    BoxAssessment,
+    EnvSpec,
+    TimeStep,
+    Trajectory,
+    Updated,
+)
 
 
 class SAC(tf.Module):

@@ -11,13 +11,12 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Assessment
 from tfagents_batch.nn import actor, networks
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies.softmax import Softmax
 from tfagents_batch.ops import masked, td
 from tfagents_batch.ops.windows import Transition
-from tfagents_batch.types import EnvSpec, TimeStep
+from tfagents_batch.types import Assessment, EnvSpec, TimeStep
 
 _SHARE = 0.98  # of the largest entropy, as in the paper
 
@@ -70,7 +69,7 @@ def values(
 def assess(
     policy: Softmax, critics: Critics, batch: Transition, target: tf.Tensor
 ) -> Assessment:
-    """Return the assessment of rows, see ``interfaces.Assessment``."""
+    """Return the assessment of rows, see ``types.Assessment``."""
     _, valid = networks.split_mask(batch.step.observation)
     log_prob = td.log_policy(policy.network(batch.step)[0]["logits"], 1.0, valid)
     target = tf.where(batch.mask, target, float("nan"))

@@ -9,8 +9,7 @@ from tfagents_batch.algorithms import sac_cql
 from tfagents_batch.algorithms.shared.actor_critic import Settings
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Accepts, DefaultSource
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import Accepts, DefaultSource, EnvSpec
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,6 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.config import inherited, number, option
-from tfagents_batch.interfaces import Accepts, BoxAssessment, DefaultSource, Updated
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.bounds import bounds
@@ -23,7 +22,14 @@ from tfagents_batch.nn.exploration import Kind
 from tfagents_batch.nn.policies.box import Deterministic
 from tfagents_batch.ops import advantages, masked, td, windows
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import (
+    Accepts,
+    BoxAssessment,
+    DefaultSource,
+    EnvSpec,
+    Trajectory,
+    Updated,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +153,7 @@ class TD3(tf.Module):
         return Updated(metrics, error)
 
     def assess(self, trajectory: Trajectory) -> BoxAssessment:
-        """Return values of rows and their targets, see ``interfaces.BoxAssessment``."""
+        """Return values of rows and their targets, see ``types.BoxAssessment``."""
         batch = windows.transition(trajectory, 1, self.inputs.gamma)
         rows = self.policy.bounds, batch, self._target(batch, 0)
         return actor_critic.assessment(self.critics, *rows)

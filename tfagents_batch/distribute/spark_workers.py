@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Any
 
-from tfagents_batch.distribute import address, memory, wire
+from tfagents_batch.distribute import resources, wire
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.distribute.spark_tasks import player
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
@@ -175,7 +175,7 @@ def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
         if settings.master is not None:
             check_master(settings.master)
         elif not given:
-            memory.check(settings.workers)
+            resources.check_memory(settings.workers)
         if not given and "PYSPARK_PYTHON" not in os.environ:
             # Else Spark would take whichever python3 it finds first.
             os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -198,7 +198,7 @@ def check_master(master: str) -> None:
     if master.startswith("spark://"):
         masters = master.removeprefix("spark://").split(",")
         example = "spark://10.0.0.1:7077"
-        address.check("Spark", masters, example, "start the master there")
+        resources.check_address("Spark", masters, example, "start the master there")
 
 
 def _cause(error: Exception) -> str:

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.graph import batches, chunks, sequences
 from tfagents_batch.graph.batches import Batch
-from tfagents_batch.interfaces import ActorCriticHeads, Network
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.interfaces import Network
+from tfagents_batch.types import ActorCriticHeads, Nest, TimeStep
 
 
 def heads(network: Network, batch: Batch) -> ActorCriticHeads:

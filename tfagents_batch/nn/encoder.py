@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import encoding, machine, spaces
+from tfagents_batch import encoding, spaces
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.layers import blocks, impala
 

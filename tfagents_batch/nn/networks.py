@@ -12,7 +12,6 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import ActorCriticHeads
 from tfagents_batch.nn.encoder import ACTION_MASK, Encoder
 from tfagents_batch.nn.settings import Settings
 from tfagents_batch.nn.std import Std, TrainedStd
@@ -24,7 +23,7 @@ from tfagents_batch.nn.towers import (
     ValueCore,
 )
 from tfagents_batch.ops.distributions import families
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.types import ActorCriticHeads, EnvSpec, Nest, TimeStep
 
 HIDDEN = (64, 64)  # for vector observations
 CORE_BEHIND_IMAGE = (256,)  # as in IMPALA (Espeholt et al. 2018)

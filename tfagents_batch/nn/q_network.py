@@ -10,13 +10,12 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import ActionValueHeads
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.encoder import Encoder, feature_space, numbers
 from tfagents_batch.nn.q_body import ACTION_FEATURES, Config, QBody
 from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.ops.value_distributions import Distribution, Mean
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.types import ActionValueHeads, EnvSpec, Nest, TimeStep
 
 HIDDEN = (128, 128)  # for vector observations
 _DEFAULTS, _MEAN = Config(), Mean()

@@ -8,7 +8,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import LARGEST_NUMBER, Schema
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 if TYPE_CHECKING:
     from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine

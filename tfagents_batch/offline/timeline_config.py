@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 
 @dataclasses.dataclass(frozen=True)

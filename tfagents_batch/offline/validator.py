@@ -19,7 +19,7 @@ from tfagents_batch.offline.report import ERROR, WARNING, Example, Finding, Repo
 from tfagents_batch.offline.rules import IN_ORDER, WARNINGS, marker, rules
 from tfagents_batch.offline.schema import FEATURES, METRICS, Schema, types
 from tfagents_batch.offline.sql import literal, literals
-from tfagents_batch.suggest import closest, unknown
+from tfagents_batch.settings.suggest import closest, unknown
 
 if typing.TYPE_CHECKING:
     from tfagents_batch.offline.reader import Rows  # needs an extra

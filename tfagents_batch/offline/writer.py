@@ -26,7 +26,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.line_files import LineFiles
 from tfagents_batch.offline.lines import to_line
 from tfagents_batch.offline.schema import NEEDED, Mode, types
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 
 class RowLogger:

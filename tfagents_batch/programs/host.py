@@ -15,18 +15,19 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, seeds
+from tfagents_batch.devices.placement import Placement
 from tfagents_batch.envs.processes import interrupts
+from tfagents_batch.experience import HostSource, Stores
 from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
-from tfagents_batch.interfaces import Algorithm, HostSource
+from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Interval, Mean, Metrics, Result
-from tfagents_batch.placement import Placement
 from tfagents_batch.programs import rounds, xla_errors
 from tfagents_batch.types import Collected, Trajectory
 
 
 class HostProgram:
-    """The training of a run from a host source; an ``interfaces.Program``.
+    """The training of a run from a host source; an ``program.Program``.
 
     Args:
       source: what fetches experience.
@@ -58,7 +59,7 @@ class HostProgram:
         self._updates: dict[Any, Any] = {}  # a program for each shape of a batch
         self._compiled = mode in ("full", "split", "update")
         self._update = rounds.make_update(algorithm, compiled=False)
-        self._stores = hasattr(source, "store")
+        self._stores = isinstance(source, Stores)
         self._thread = ThreadPoolExecutor(1, "tfagents_batch-fetch")
         self._ahead: Future | None = None
         source.start(mode in ("full", "split"))
@@ -73,7 +74,7 @@ class HostProgram:
         return False
 
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
-        """Make updates, see ``interfaces.Program``."""
+        """Make updates, see ``program.Program``."""
         with interrupts.guard():
             try:
                 return self._run(until, rounds)

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, seeds
+from tfagents_batch.experience import Source, Stores
 from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
-from tfagents_batch.interfaces import Algorithm, Source, Updated
+from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import UPDATES, Mean, Metrics, Result
-from tfagents_batch.types import Collected, Trajectory
+from tfagents_batch.types import Collected, Trajectory, Updated
 
 
 class Round(NamedTuple):
@@ -33,7 +34,7 @@ class Round(NamedTuple):
 def call(
     source: Source, algorithm: Algorithm, update: Any, step: tf.Variable
 ) -> Callable[..., Result]:
-    """Return the function of a call on one device, see ``interfaces.Program``.
+    """Return the function of a call on one device, see ``program.Program``.
 
     Args:
       source, algorithm: as in ``interfaces``.
@@ -109,7 +110,7 @@ def learn(
     Returns:
       What was stored; the number of updates, int32 ``[]``, and sums of their metrics.
     """
-    if hasattr(source, "store"):
+    if isinstance(source, Stores):
         collected = source.store(collected, step)
     count = tf.where(collected.ok, collected.updates, 0)
 

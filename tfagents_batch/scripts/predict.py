@@ -13,7 +13,7 @@ from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class PredictCommand:
     """Flags of this script."""
 
     export: str = option("", "folder of an ONNX export; required")
@@ -23,7 +23,7 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, and print a line of JSON for each line."""
-    command = command_line.parse(argv, Command)
+    command = command_line.parse(argv, PredictCommand)
     if command is None:
         return 0
     if not command.export:

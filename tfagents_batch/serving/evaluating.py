@@ -100,9 +100,9 @@ def _candidate(
     if folder is None:
         yield Function(policy)
         return
-    run = playing.trained(folder, None, None, None, None, plays=False)
+    run = playing.trained(folder, checkpoint=checkpoint, plays=False)
     origin = exporting.origin(run)
-    with playing.loaded(run, run.spec, None, checkpoint) as (agent, step):
+    with playing.loaded(run, run.spec) as (agent, step):
         names = origin.actions, origin.features
         name = run.run.folder.name
         signature = Signature(agent.policy, run.spec, step, exploration)

@@ -34,7 +34,7 @@ from tfagents_batch.serving.description import (
 )
 from tfagents_batch.serving.parity import Parity
 from tfagents_batch.serving.signature import Signature
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import files
 from tfagents_batch.types import EnvSpec
 
@@ -119,7 +119,7 @@ def write(
     module = importlib.import_module(f"tfagents_batch.serving.formats.{format}")
     with (
         publish.folder(target, _check_target) as folder,
-        status.doing(f"exporting to {format}"),
+        console.doing(f"exporting to {format}"),
     ):
         name = module.write(signature.decide, signature.specs(), folder)
         given = parity.inputs(signature, spec.observation_space)

@@ -23,7 +23,7 @@ from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import TargetNetwork
 from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings, FitSettings
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 _CALL = 500  # steps of a call of the program
 _ROWS = 8192  # of a prediction
@@ -71,7 +71,7 @@ class Fit(tf.Module):
         )
         self._predicts = tf.function(self._outputs, autograph=False, jit_compile=True)
         self.losses: list[np.ndarray] = []
-        with status.doing("fitting") as say:
+        with console.doing("fitting") as say:
             self._train(Sample(*(tf.constant(x) for x in scaled)), say)
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:

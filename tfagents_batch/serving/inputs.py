@@ -13,7 +13,7 @@ import numpy as np
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.description import Array, Description
-from tfagents_batch.suggest import hint
+from tfagents_batch.settings.suggest import hint
 
 Arrays = dict[str, np.ndarray]
 Read = Callable[[Any, Arrays], None]

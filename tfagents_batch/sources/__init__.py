@@ -1,4 +1,4 @@
-"""Sources of experience by name: ``REGISTRY[name]`` is an ``interfaces.Experience``.
+"""Sources of experience by name: ``REGISTRY[name]`` is an ``experience.Experience``.
 
 An algorithm names one of them. Its settings have its name in front, such as
 ``--rollout.length``.

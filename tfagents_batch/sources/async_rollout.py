@@ -16,9 +16,9 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.state import State, variable
-from tfagents_batch.interfaces import VERSION, Policy
+from tfagents_batch.interfaces import Policy
 from tfagents_batch.sources import metrics
-from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
+from tfagents_batch.types import VERSION, Collected, Nest, TimeStep, Trajectory
 
 
 class _Row(NamedTuple):
@@ -104,7 +104,7 @@ class AsyncRollout(tf.Module):
         """Collect a trajectory of up to T steps of every active environment.
 
         Args:
-          seed, step: see ``interfaces.Source``.
+          seed, step: see ``experience.Source``.
           wait_for: another k than that of the constructor.
         """
         batch, count, length = self.batch, wait_for or self.wait_for, self.length

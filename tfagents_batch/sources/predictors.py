@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import metrics, seeds
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.graph import constants
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.metrics import Interval, Mean, Metrics
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import predicting
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.bounded_queue import POLL, BoundedQueue, Counts, Stopping
@@ -51,7 +51,7 @@ class Rollouts(NamedTuple):
 
 
 class Predictors:
-    """Threads that collect rollouts for a queue; an ``interfaces.HostSource``.
+    """Threads that collect rollouts for a queue; an ``experience.HostSource``.
 
     Threads start with the first ``fetch`` and run until ``close``, also while the run
     evaluates and saves. An exception in a thread is raised by the next ``fetch``.
@@ -123,7 +123,7 @@ class Predictors:
                 programs[rows] = predicting.collector(part, rollouts, rows, compiled)
 
     def fetch(self, step: int) -> Collected:
-        """Return rollouts for at least one update, see ``interfaces.HostSource``."""
+        """Return rollouts for at least one update, see ``experience.HostSource``."""
         self._step = step
         if not self._threads:
             self._begin()

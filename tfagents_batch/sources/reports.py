@@ -12,11 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch.interfaces import Algorithm, Assessment, BoxAssessment
+from tfagents_batch.devices.placement import Placement
+from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.offline.table_reader import Columns
-from tfagents_batch.placement import Placement
 from tfagents_batch.sources import row_metrics, table
 from tfagents_batch.sources.row_metrics import Metrics, Rows
+from tfagents_batch.types import Assessment, BoxAssessment
 
 ROWS = 4096  # of a call
 TRAINED, KEPT = "td_loss", "eval_td_loss"  # tags of rows for training, and evaluation

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfagents_batch.interfaces import Assessment, BoxAssessment
 from tfagents_batch.offline.table_reader import Columns
+from tfagents_batch.types import Assessment, BoxAssessment
 
 Metrics = dict[str, float | np.ndarray]
 

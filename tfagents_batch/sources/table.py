@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 
 class Table(tf.Module):
-    """Source of rows in memory; an ``interfaces.Source``.
+    """Source of rows in memory; an ``experience.Source``.
 
     Args:
       blocks: columns of each block, see ``offline.table_reader.read``; read one by one.

@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tfagents_batch import config, machine
+from tfagents_batch import config
 from tfagents_batch.config import option
+from tfagents_batch.devices import machine
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.offline import table_reader
@@ -23,7 +25,6 @@ from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.manifest import FEATURES as FEATURES_FILE
 from tfagents_batch.offline.table_reader import Columns, Partition
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import row_spaces
 from tfagents_batch.sources.reports import KEPT, TRAINED, Reporter
 from tfagents_batch.sources.row_metrics import Rows
@@ -42,7 +43,7 @@ _STEPPING = (
 
 @dataclasses.dataclass(frozen=True)
 class TableSettings:
-    """Settings of logged rows; an ``interfaces.Experience``."""
+    """Settings of logged rows; an ``experience.Experience``."""
 
     name: ClassVar[str] = "table"
     kind: ClassVar[str] = "rows"
@@ -74,7 +75,7 @@ class TableSettings:
 
     @property
     def program(self) -> str:
-        """Kind of the program, see ``interfaces.Experience``."""
+        """Kind of the program, see ``experience.Experience``."""
         return "host" if self.streams else "synchronous"
 
     @property
@@ -90,11 +91,11 @@ class TableSettings:
 
     @property
     def fingerprint(self) -> str:
-        """Text that changes with the rows, see ``interfaces.Experience``."""
+        """Text that changes with the rows, see ``experience.Experience``."""
         return table_reader.partition(self.data).fingerprint
 
     def training_rows(self) -> dict[str, Any]:
-        """Return which episodes training sees, see ``interfaces.Experience``."""
+        """Return which episodes training sees, see ``experience.Experience``."""
         return seen.of_timeline(table_reader.partition(self.data))
 
     def names(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -127,7 +128,7 @@ class TableSettings:
         return given, found.schema.features
 
     def check(self, run: Any) -> Self:
-        """Return the checked settings, see ``interfaces.Experience``."""
+        """Return the checked settings, see ``experience.Experience``."""
         checked = config.check(self, "table.")
         if not checked.data:
             raise UserError("table.data is empty; expected the folder of a timeline")
@@ -196,7 +197,7 @@ class TableSettings:
         run: Any,
         placement: Placement = HOST,
     ) -> Table | TableStream:
-        """Read the rows, or begin to, see ``interfaces.Experience``."""
+        """Read the rows, or begin to, see ``experience.Experience``."""
         del envs, seed
         found = table_reader.partition(self.data)
         every = table_reader.blocks(found, self.block_rows)

@@ -12,7 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfagents_batch import nest, placement, seeds
+from tfagents_batch import nest, seeds
+from tfagents_batch.devices import placement
 from tfagents_batch.graph import constants
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics
@@ -25,7 +26,7 @@ UPDATES = 50  # of a fetch, at most
 
 
 class TableStream:
-    """Source of rows in files; an ``interfaces.HostSource``.
+    """Source of rows in files; an ``experience.HostSource``.
 
     Args:
       read: returns the columns of the rows that a block has for training; called in
@@ -50,7 +51,7 @@ class TableStream:
         """Do nothing: it runs no program that XLA could compile."""
 
     def fetch(self, step: int) -> Collected:
-        """Return the rows of the next updates, see ``interfaces.HostSource``."""
+        """Return the rows of the next updates, see ``experience.HostSource``."""
         with placement.host():
             now, index, after = self._draws(constants.argument(step, tf.int64))
         left = max(self._steps - step, 1)  # one is fetched ahead at the end

@@ -17,10 +17,10 @@ from tfagents_batch.envs import wrappers
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.video.clips import Clips
+from tfagents_batch.training.video import Clips
 
 SMALL = {
     **{"steps": 100, "num_envs": 2, "rollout.length": 25, "eval_every": 0},

@@ -18,8 +18,8 @@ from tfagents_batch.envs.native import build
 from tfagents_batch.nn import networks
 from tfagents_batch.scripts import train
 from tfagents_batch.sources import rollout_settings
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 
 TRAIN = """
 import sys

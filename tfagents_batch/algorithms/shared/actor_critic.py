@@ -12,7 +12,6 @@ import tensorflow as tf
 from tfagents_batch.algorithms.shared import alarms, off_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import BoxAssessment, UpdateSize
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import actor, networks
 from tfagents_batch.nn.bounds import Bounds
@@ -21,7 +20,7 @@ from tfagents_batch.nn.exploration import ActionNoise, Kind, action_noise
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.ops.windows import Transition
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Nest
+from tfagents_batch.types import BoxAssessment, EnvSpec, Nest, UpdateSize
 
 # Metrics of an update of the actor.
 ACTOR_METRICS = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")

@@ -14,12 +14,13 @@ from tfagents_batch.algorithms.shared import optimization
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import Accepts, DefaultSource, Policy, Rows, Windows
+from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import TargetNetwork
+from tfagents_batch.types import Accepts, DefaultSource, Rows, Windows
 
 _COLLECTING = "train_every", "train_updates", "warmup_steps"
 

@@ -12,20 +12,23 @@ from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import optimization
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import (
-    VERSION,
-    Accepts,
-    DefaultSource,
-    Rollouts,
-    UpdateSize,
-)
 from tfagents_batch.metrics import Max, Metrics
 from tfagents_batch.nn import moments, networks, normalizers, user
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
 from tfagents_batch.ops import histograms, losses, masked
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+from tfagents_batch.types import (
+    VERSION,
+    Accepts,
+    DefaultSource,
+    EnvSpec,
+    Nest,
+    Rollouts,
+    TimeStep,
+    Trajectory,
+    UpdateSize,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,10 +7,9 @@ from typing import ClassVar
 
 from tfagents_batch.algorithms.shared import off_policy, optimization
 from tfagents_batch.config import number, option
-from tfagents_batch.interfaces import Accepts, DefaultSource, Rows, UpdateSize
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import Accepts, DefaultSource, EnvSpec, Rows, UpdateSize
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,12 +11,12 @@ from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms, on_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.batches import Batch
-from tfagents_batch.interfaces import VERSION, Distribution
+from tfagents_batch.interfaces import Distribution
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.ops import histograms, masked, returns
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import VERSION, EnvSpec, TimeStep, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,7 @@ from gymnasium.wrappers import (
 
 from tfagents_batch.envs.adapters.ga3c_frames import GA3CFrames
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import hint
+from tfagents_batch.settings.suggest import hint
 
 EXTRA = 'pip install "tfagents_batch[atari]"'
 _CONTROL = ("preprocess", "max_episode_steps", "disable_env_checker")

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import record
 
-from tfagents_batch import placement
+from tfagents_batch.devices import placement
 from tfagents_batch.envs.processes import interrupts, owner_thread
 
 

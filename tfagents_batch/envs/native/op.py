@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
-from tfagents_batch import placement
+from tfagents_batch.devices import placement
 
 _VERSION = 9  # version of the op's conventions
 _PLATFORMS = ("CPU", "CUDA")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfagents_batch import machine
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.spaces import Leaf
 

@@ -16,7 +16,7 @@ from tfagents_batch import spaces
 from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 RAW, ZEROS = "raw", "zeros"  # values of reset_value
 # Integers double in width, so that no difference overflows.

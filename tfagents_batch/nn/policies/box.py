@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Decision
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.bounds import Bounds
 from tfagents_batch.nn.exploration import ActionNoise, Warmup
@@ -24,7 +23,7 @@ from tfagents_batch.ops.distributions.gaussian import (
     TanhNormal,
     log_upper_tail,
 )
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.types import Decision, Nest, TimeStep
 
 _LOG_STD = (-20.0, 2.0)  # bounds of a log standard deviation, as in Haarnoja et al.
 _LOG_STD_OF_ROWS = (-5.0, 2.0)  # densities of repeated actions would grow without end

@@ -7,12 +7,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfagents_batch.interfaces import ActionValueHeads
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import td
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.types import ActionValueHeads, Nest, TimeStep
 
 
 class Imitated(keras.Model):

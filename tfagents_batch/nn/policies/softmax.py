@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfagents_batch.interfaces import Decision
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import Actor
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.distributions.categorical import Categorical, gumbel_noise
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.types import Decision, Nest, TimeStep
 
 
 class Softmax(NetworkPolicy):

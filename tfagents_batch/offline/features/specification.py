@@ -18,7 +18,7 @@ from typing import Any
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import text_files
 from tfagents_batch.offline.schema import is_integer
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 VERSION = 2
 # All types, in the order of their columns.

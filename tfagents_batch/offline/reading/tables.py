@@ -19,7 +19,7 @@ from tfagents_batch.offline import interruptible
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.reading.conversion import converted
 from tfagents_batch.offline.sql import identifier, literal, literals
-from tfagents_batch.suggest import hint
+from tfagents_batch.settings.suggest import hint
 
 CSV = (".csv", ".tsv")
 ROW = "row of the table"  # column with the position of a row, counted from 1

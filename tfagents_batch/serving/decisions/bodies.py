@@ -11,7 +11,7 @@ from tfagents_batch.offline.schema import LARGEST_NUMBER
 from tfagents_batch.serving.decisions import rows
 from tfagents_batch.serving.decisions.observations import Decision, Reader
 from tfagents_batch.serving.inputs import finite, memory
-from tfagents_batch.suggest import hint
+from tfagents_batch.settings.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.
 _PER_DECISION = (

@@ -9,7 +9,7 @@ import numpy as np
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.description import Description
 from tfagents_batch.serving.inputs import Arrays, Structure, finite, text
-from tfagents_batch.suggest import hint
+from tfagents_batch.settings.suggest import hint
 
 _LARGEST = 3e38  # number of a feature, which is float32
 _LIMIT = 20  # names of features in an error

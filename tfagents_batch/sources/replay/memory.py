@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfagents_batch import machine, nest
+from tfagents_batch import nest
+from tfagents_batch.devices import machine
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.replay import frames
 from tfagents_batch.sources.replay.layout import Layout
 from tfagents_batch.sources.replay.storage import row_bytes

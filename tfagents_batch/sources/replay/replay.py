@@ -11,7 +11,6 @@ from tfagents_batch import config as configs
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.state import State, variable
-from tfagents_batch.interfaces import Windows
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.sources.replay import breaks, frames, layout, memory
@@ -20,7 +19,7 @@ from tfagents_batch.sources.replay.prioritized import Prioritized
 from tfagents_batch.sources.replay.sampler import Ring
 from tfagents_batch.sources.replay.storage import Storage
 from tfagents_batch.sources.replay.uniform import Uniform
-from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
+from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory, Windows
 
 _CHECKED = 1000  # steps of an environment whose frame stacks are checked
 
@@ -48,8 +47,6 @@ class Replay(tf.Module):
     Raises:
       UserError: for a capacity, stack or inner source that cannot be used.
     """
-
-    own_file = True  # its variables are too large for every checkpoint
 
     def __init__(
         self,
@@ -113,7 +110,7 @@ class Replay(tf.Module):
         return self.inner.actor
 
     def collect(self, seed, step) -> Collected:
-        """Collect k steps of every environment, see ``interfaces.Source``."""
+        """Collect k steps of every environment, see ``experience.Source``."""
         return self.inner.collect(seed, step)
 
     def store(self, collected: Collected, step) -> Collected:
