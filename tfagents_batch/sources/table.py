@@ -25,7 +25,6 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.graph import state
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.table_reader import Columns
-from tfagents_batch.sources.replay.uniform import integers
 from tfagents_batch.types import Collected, TimeStep, Trajectory
 
 FEATURES, MASK = "action_features", "action_mask"  # parts of an observation
@@ -159,7 +158,7 @@ def draw(sizes: Sizes, seed: Any, block: Any) -> tf.Tensor:
       block: int32 ``[]``, number of the block.
     """
     rows = tf.constant(sizes.blocks, tf.int32)[block]
-    return integers(sizes.batch_size, seeds.key(seed, "table"), rows)
+    return seeds.indices(sizes.batch_size, seeds.key(seed, "table"), rows)
 
 
 def _order(count: int, turn: tf.Tensor) -> tf.Tensor:

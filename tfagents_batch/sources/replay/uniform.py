@@ -60,19 +60,6 @@ class Uniform(tf.Module):
         return {}
 
 
-def integers(count: int, key: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
-    """Draw int32 ``[count]`` uniformly from [0, high), for any positive int32.
-
-    floor(x high / 2^64) for 64 random bits x, so probabilities differ by less than
-    2^-32 of their size.
-    """
-    low, top = tf.unstack(tf.cast(seeds.words([2, count], key), tf.uint64))
-    high = tf.cast(high, tf.uint64)
-    shift = tf.constant(32, tf.uint64)
-    carry = tf.bitwise.right_shift(low * high, shift)
-    return tf.cast(tf.bitwise.right_shift(top * high + carry, shift), tf.int32)
-
-
 def rejected(
     count: int, key: tf.Tensor, high: tf.Tensor, valid: Callable
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -91,7 +78,7 @@ def rejected(
     Returns:
       int32 ``[N]``, and bool ``[N]``: false if no valid number was found.
     """
-    draws = integers(_TRIES * count, key, tf.maximum(high, 1))
+    draws = seeds.indices(_TRIES * count, key, tf.maximum(high, 1))
     draws = tf.reshape(draws, [_TRIES, count])
     good = valid(draws) & (high > 0)
     tries = list(zip(tf.unstack(draws), tf.unstack(good), strict=True))
