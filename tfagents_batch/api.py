@@ -23,9 +23,9 @@ from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Experience
+from tfagents_batch.logged import given, table_settings
 from tfagents_batch.serving import export as exports
 from tfagents_batch.serving import exporting
-from tfagents_batch.sources import given, table_settings
 from tfagents_batch.training import experiment as experiments
 from tfagents_batch.training import own_algorithm, playing, training_run, warm_start
 from tfagents_batch.training.callbacks import (
@@ -282,7 +282,7 @@ def train_offline(
         dicts; they are written to ``folder`` as a timeline first.
       settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:
         rows hold as many rewards as the timeline was made with.
-      table: settings of ``sources.table_settings.TableSettings``, such as ``boosts``.
+      table: settings of ``logged.table_settings.TableSettings``, such as ``boosts``.
       mode: kind of actions of rows that are no timeline yet.
       timeline: settings of their timeline, see ``offline.timeline_config``. ``gamma``
         is that of ``settings``, if it is there.

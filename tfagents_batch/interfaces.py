@@ -653,7 +653,7 @@ class Experience(Protocol):
         each in one of ``parts`` equal parts of the environments; raises UserError for a
         setting that means nothing there. A pool refuses a source without it.
       training_rows() -> dict: which logged episodes a run sees, by which its policy is
-        not judged; see ``offline.evaluation.seen``. Without it, a source of the user's
+        not judged; see ``logged.seen``. Without it, a source of the user's
         own may have seen all of them, and ``decide`` cannot tell.
       names() -> (actions, features): names of the actions and ids of the features of
         logged rows; raises UserError if the rows cannot be read.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.sources.reports import Report
+from tfagents_batch.logged.reports import Report
 from tfagents_batch.training import callbacks
 from tfagents_batch.training.callbacks import Callbacks, Evaluated, Iterated, Saved
 from tfagents_batch.training.evaluate import Evaluation

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.features.layout import layout
+from tfagents_batch.features.specification import Specification
 from tfagents_batch.offline import manifest, publish
 from tfagents_batch.offline.features import specification
-from tfagents_batch.offline.features.layout import layout
-from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_checks import (

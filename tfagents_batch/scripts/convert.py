@@ -12,9 +12,9 @@ from pathlib import Path
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
+from tfagents_batch.features.specification import Specification
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.settings import FeatureSettings
-from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.reading.table_settings import Column, TableSettings
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import status

@@ -109,7 +109,7 @@ def main(argv: Sequence[str]) -> int:
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch import api
     from tfagents_batch.algorithms import REGISTRY
-    from tfagents_batch.sources import table_settings
+    from tfagents_batch.logged import table_settings
 
     algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
     data = peek(argv, "data")
@@ -163,7 +163,7 @@ def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any
       UserError: for an unknown name, or flags that exclude each other.
     """
     from tfagents_batch import api
-    from tfagents_batch.sources import table_settings
+    from tfagents_batch.logged import table_settings
 
     if data is None:
         return api.resolve(algorithm, None, preset, None, {})
@@ -207,7 +207,7 @@ def _next(run: Any, options: dict[str, Any], data: str | None) -> str:
 
 def _can_decide(data: str) -> bool:
     """Return whether a policy can be evaluated on a timeline."""
-    from tfagents_batch.offline.evaluation import logged_rows
+    from tfagents_batch.evaluation import logged_rows
 
     try:
         logged_rows.check(table_reader.partition(data))

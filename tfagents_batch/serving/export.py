@@ -18,10 +18,10 @@ import numpy as np
 
 from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
+from tfagents_batch.features.specification import Specification
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
-from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.serving import parity
 from tfagents_batch.serving.description import (
     FEATURES,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfagents_batch import seeds
-from tfagents_batch.sources.replay import prioritized, sum_tree, uniform
+from tfagents_batch.sources.replay import prioritized, sum_tree
 
 TREES = {size: sum_tree.SumTree(size) for size in (5, 16, 300)}
 compiled = tf.function(
@@ -63,10 +63,10 @@ def test_importance_weights_are_those_of_the_formula():
 
 def test_integers_are_exact_and_cover_large_ranges_evenly():
     high = 10**7 + 3
-    found = uniform.integers(100_000, seeds.key(1, "test"), tf.constant(high)).numpy()
+    found = seeds.indices(100_000, seeds.key(1, "test"), tf.constant(high)).numpy()
     assert found.min() >= 0 and found.max() < high
     counts = np.bincount(found * np.int64(10) // high, minlength=10)
     assert (abs(counts - 10_000) < 500).all()
     assert len({*(found % 2)}) == 2
-    small = uniform.integers(100, seeds.key(1, "test"), tf.constant(1)).numpy()
+    small = seeds.indices(100, seeds.key(1, "test"), tf.constant(1)).numpy()
     assert not small.any()

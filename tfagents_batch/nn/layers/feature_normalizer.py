@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch.offline.features.layout import (
+from tfagents_batch.features.layout import (
     ACTION_MARGIN,
     LARGEST,
     POSITIVE_MARGIN,
@@ -19,7 +19,7 @@ from tfagents_batch.offline.features.layout import (
     layout,
     parameters,
 )
-from tfagents_batch.offline.features.specification import Feature, Specification
+from tfagents_batch.features.specification import Feature, Specification
 
 Weights = dict[str, tf.Tensor]
 

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.features.layout import layout, some
+from tfagents_batch.features.specification import Feature, Specification
 from tfagents_batch.offline.features import statistics, twin
 from tfagents_batch.offline.features.identify import Facts, Normality, identify
 from tfagents_batch.offline.features.importance import mutual_information
-from tfagents_batch.offline.features.layout import layout, some
 from tfagents_batch.offline.features.settings import FeatureSettings, checked
-from tfagents_batch.offline.features.specification import Feature, Specification
 from tfagents_batch.offline.features.suspicions import Suspicion, suspicions
 from tfagents_batch.offline.reader import Rows
 

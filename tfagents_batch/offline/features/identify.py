@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.features import twin
-from tfagents_batch.offline.features.normality import box_cox, omnibus
-from tfagents_batch.offline.features.settings import FeatureSettings
-from tfagents_batch.offline.features.specification import (
+from tfagents_batch.features.specification import (
     STANDARDIZED,
     VERSION,
     Feature,
 )
+from tfagents_batch.offline.features import twin
+from tfagents_batch.offline.features.normality import box_cox, omnibus
+from tfagents_batch.offline.features.settings import FeatureSettings
 
 # Constants of Horizon.
 _NARROW = 1e-4  # range of numbers to which no power is applied

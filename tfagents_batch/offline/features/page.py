@@ -5,9 +5,9 @@ from __future__ import annotations
 import collections
 import html
 
+from tfagents_batch.features.specification import TYPES, Feature
 from tfagents_batch.offline.features import plots
 from tfagents_batch.offline.features.find import Found, Search
-from tfagents_batch.offline.features.specification import TYPES, Feature
 from tfagents_batch.offline.report import counted
 
 _BEFORE, _AFTER = "#98a1b0", "#2563c9"

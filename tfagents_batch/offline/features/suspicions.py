@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tfagents_batch.features.layout import LARGEST
+from tfagents_batch.features.specification import Feature
 from tfagents_batch.offline.features.identify import Facts
-from tfagents_batch.offline.features.layout import LARGEST
-from tfagents_batch.offline.features.specification import Feature
 
 _RARE = 0.01  # share of rows
 _FEW = 5  # values that are probably categories

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tfagents_batch.offline.features.layout import (
+from tfagents_batch.features.layout import (
     ACTION_MARGIN,
     LARGEST,
     POSITIVE_MARGIN,
@@ -18,7 +18,7 @@ from tfagents_batch.offline.features.layout import (
     intervals,
     parameters,
 )
-from tfagents_batch.offline.features.specification import Feature
+from tfagents_batch.features.specification import Feature
 
 _CHUNK = 1 << 22  # numbers that are normalized at once, to save memory
 

@@ -1,0 +1,62 @@
+"""Fitted Q evaluation by means of cells, solved exactly; see ``cells``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfagents_batch.evaluation import cells
+from tfagents_batch.evaluation.cells import Cells
+from tfagents_batch.evaluation.sample import Predictions, Sample
+
+
+class Tabular:
+    """Values of cells, of K folds; a ``fitting.Values``.
+
+    Args:
+      rows: the rows.
+      folds: number of rows of each fold, K >= 2; or empty: values of all rows.
+      found: the cells.
+      cell, after: int ``[N]``, cells of the states and next states.
+    """
+
+    def __init__(
+        self,
+        rows: Sample,
+        folds: tuple[int, ...],
+        found: Cells,
+        cell: np.ndarray,
+        after: np.ndarray,
+    ):
+        self._cells = found
+        self.losses: list[np.ndarray] = []  # there are no steps
+        ends = np.cumsum(folds) if folds else [0]
+        sizes = folds or (0,)
+        self._folds: list[Predictions] = []
+        for end, size in zip(ends, sizes, strict=True):
+            kept = np.r_[0 : end - size, end : len(cell)]
+            part = Sample(*(x[kept] for x in rows))
+            self._folds.append(_predictions(part, found, cell[kept], after[kept]))
+
+    def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
+        """Return predictions of what has not seen a fold, see ``fitting.Values``."""
+        found = self._folds[fold]
+        number = cells.number(self._cells, state)
+        behavior = np.where(mask, found.behavior[number], 0)
+        total = behavior.sum(1, keepdims=True)
+        behavior = np.where(total > 0, behavior / np.maximum(total, 1e-12), 0)
+        values = found.q[number], found.reward[number], behavior
+        return Predictions(*values, found.logged[number])
+
+
+def _predictions(
+    rows: Sample, found: Cells, cell: np.ndarray, after: np.ndarray
+) -> Predictions:
+    """Return the values of all cells."""
+    followed = rows.discount, rows.reward
+    model = cells.model(found, cell, rows.action, after, rows.policy, *followed)
+    reward = model.reward.reshape(*model.rows.shape, -1)
+    logged = cells.logged_values(found.number, cell, after, *followed)
+    # Few rows of a cell do not tell that an action is never taken there: all cells
+    # count as one row.
+    behavior = model.rows + model.rows.sum(0) / model.rows.sum()
+    return Predictions(cells.values(model), reward, behavior, logged)

@@ -1,0 +1,137 @@
+"""Columns of normalized features: by type, and by id inside a type."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tfagents_batch.errors import UserError
+from tfagents_batch.features.specification import (
+    STANDARDIZED,
+    TYPES,
+    Feature,
+    Specification,
+)
+
+LARGEST = 11.513  # magnitude of a normalized number, as in Horizon: logit(1e-5)
+PROBABILITY_MARGIN = 1e-5
+POSITIVE_MARGIN = 1e-6  # smallest number whose logarithm or power is taken
+QUANTILE_MARGIN = 1e-6  # added to the width of an interval
+ACTION_MARGIN = 1e-6
+_BEYOND = 1e300  # every float32
+
+
+class Group(NamedTuple):
+    """Features of one type.
+
+    Attributes:
+      kind: their type.
+      columns: i64 ``[G]``, theirs in the raw values.
+      features: the features, by ascending id.
+      standardized: whether the mean is subtracted from their numbers, which are then
+        divided by the standard deviation.
+    """
+
+    kind: str
+    columns: np.ndarray
+    features: tuple[Feature, ...]
+    standardized: bool
+
+
+class Layout(NamedTuple):
+    """Which columns of raw values become which columns of normalized ones.
+
+    Attributes:
+      inputs: number of raw columns.
+      groups: types in the order of their columns.
+      names: name of each normalized column: the id, for ENUM "<id>=<value>".
+      missing_as_zero: see ``Specification``.
+    """
+
+    inputs: int
+    groups: tuple[Group, ...]
+    names: tuple[str, ...]
+    missing_as_zero: bool
+
+    @property
+    def size(self) -> int:
+        """Number of normalized columns."""
+        return len(self.names)
+
+
+def layout(given: Specification, ids: Sequence[int] | None = None) -> Layout:
+    """Return the layout of a specification.
+
+    Args:
+      given: the specification.
+      ids: id of each raw column; None for those of the specification. Columns that it
+        does not have are left out.
+
+    Raises:
+      UserError: if the specification has a feature that is no raw column.
+    """
+    ids = given.ids if ids is None else ids
+    place = {feature: k for k, feature in enumerate(ids)}
+    if lost := [i for i in given.ids if i not in place]:
+        raise UserError(
+            f"the specification has the features {some(lost)}, which the rows do not "
+            f"have; they have {some(ids)}. Run tfagents-batch features on these rows, "
+            "or with --allowlist"
+        )
+    groups, names = [], []
+    for kind in TYPES:
+        found = {i: x for i, x in given.features.items() if x.feature_type == kind}
+        if not found:
+            continue
+        index = np.array([place[i] for i in found], np.int64)
+        standardized = kind in STANDARDIZED[given.version]
+        groups.append(Group(kind, index, tuple(found.values()), standardized))
+        for i, feature in found.items():
+            values = feature.possible_values or ()
+            names += [f"{i}={x}" for x in values] if kind == "ENUM" else [str(i)]
+    return Layout(len(ids), tuple(groups), tuple(names), given.missing_as_zero)
+
+
+class Intervals(NamedTuple):
+    """Intervals between quantiles, f64 ``[G, M]``, M the largest number of them.
+
+    Attributes:
+      start, end: bounds; further intervals of a feature are beyond all numbers.
+      width: what a place in the interval is divided by.
+      count: f64 ``[G]``, number of intervals of each feature.
+    """
+
+    start: np.ndarray
+    end: np.ndarray
+    width: np.ndarray
+    # Checkpoints have this name.
+    count: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+def intervals(features: Sequence[Feature]) -> Intervals:
+    """Return the intervals between the quantiles of features."""
+    most = max(max(len(x.quantiles or ()) - 1, 1) for x in features)
+    # Finite, because exports to ONNX multiply by 0 what they do not select.
+    start, end = np.full([2, len(features), most], _BEYOND)
+    width, counts = np.ones([len(features), most]), np.ones(len(features))
+    for k, feature in enumerate(features):
+        bounds = np.asarray(feature.quantiles, np.float64)
+        if len(bounds) == 1:  # 0 up to this value, and 1 above it
+            bounds = np.array([bounds[0], np.nextafter(bounds[0], np.inf)])
+        count = counts[k] = len(bounds) - 1
+        start[k, :count], end[k, :count] = bounds[:-1], bounds[1:]
+        width[k, :count] = np.diff(bounds) + QUANTILE_MARGIN
+    return Intervals(start, end, width, counts)
+
+
+def parameters(features: Sequence[Feature], name: str) -> np.ndarray:
+    """Return a parameter of all features, f64 ``[G]``."""
+    return np.array([getattr(x, name) for x in features], np.float64)
+
+
+def some(ids: Collection[int]) -> str:
+    """Return the first ids as text."""
+    more = ", ..." if len(ids) > 8 else ""
+    return ", ".join(map(str, [*ids][:8])) + more
