@@ -25,7 +25,6 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Experience
 from tfagents_batch.logged import given, table_settings
 from tfagents_batch.serving import export as exports
-from tfagents_batch.serving import exporting
 from tfagents_batch.training import experiment as experiments
 from tfagents_batch.training import own_algorithm, playing, training_run, warm_start
 from tfagents_batch.training.callbacks import (
@@ -450,7 +449,7 @@ def export(
     folder = run.logdir if isinstance(run, Run) else run
     found = _unplayed(folder, env, env_kwargs, wrappers, network, algorithm)
     target = outdir or os.path.join(found.run.folder, f"export-{format}")
-    origin = exporting.origin(found)
+    origin = exports.origin_of(found)
     with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
         what = agent.policy, found.spec, step, format
         return exports.write(*what, target, exploration, origin)

@@ -5,9 +5,9 @@ import pytest
 
 from tests.evaluation import grid
 from tests.learning import gridworld
-from tfagents_batch.evaluation import estimators, magic
-from tfagents_batch.evaluation.bootstrap import Bootstrap
+from tfagents_batch.evaluation import estimators
 from tfagents_batch.evaluation.episodes import Rows, pad
+from tfagents_batch.evaluation.totals import Bootstrap
 
 
 def estimates(logged, evaluated, seed):
@@ -41,7 +41,7 @@ def _mean_errors(case, seeds):
     for seed in range(seeds):
         bootstrap = estimates(*case, seed)
         values = [estimators.sdr(bootstrap.sums), estimators.wsdr(bootstrap.sums)]
-        values.append(magic.magic(bootstrap.sums, bootstrap.resampled, 1)[0])
+        values.append(estimators.magic(bootstrap.sums, bootstrap.resampled, 1)[0])
         found.append(np.ravel(values))
     return np.abs(np.array(found) / grid.value(grid.policy(case[1])) - 1).mean(0)
 

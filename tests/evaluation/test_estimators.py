@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies
 
 from tfagents_batch.evaluation import estimators
-from tfagents_batch.evaluation.bootstrap import Bootstrap
 from tfagents_batch.evaluation.episodes import Rows, pad, parts
+from tfagents_batch.evaluation.totals import Bootstrap
 
 # (ratio, reward, q, v) of the steps of two episodes that end.
 TOY = [[(0.5, 0, 0.4, 0.5), (2, 1, 0.8, 0.9)], [(1.5, 1, 0.6, 0.7)]]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tfagents_batch.evaluation import fitted_q
-from tfagents_batch.evaluation.sample import Sample
 from tfagents_batch.evaluation.settings import EvaluationSettings, FitSettings
+from tfagents_batch.evaluation.values import Sample
 
 
 def imitated(rows, chance, steps):

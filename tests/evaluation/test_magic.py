@@ -6,9 +6,9 @@ import pytest
 from hypothesis import strategies
 
 from tests.evaluation.test_estimators import rows
-from tfagents_batch.evaluation import estimators, magic
-from tfagents_batch.evaluation.bootstrap import Bootstrap
+from tfagents_batch.evaluation import estimators
 from tfagents_batch.evaluation.episodes import pad
+from tfagents_batch.evaluation.totals import Bootstrap
 
 
 @hypothesis.settings(max_examples=60, deadline=None)
@@ -17,7 +17,7 @@ def test_no_blend_is_smaller(seed, size):
     random = np.random.default_rng(seed)
     factor = random.normal(size=[size, random.integers(1, size + 1)])
     matrix = factor @ factor.T
-    x = magic.smallest(matrix)
+    x = estimators.smallest(matrix)
     assert x.min() >= 0
     assert x.sum() == pytest.approx(1)
     # The gradient of every used entry is the smallest one.
@@ -40,7 +40,7 @@ def test_a_right_model_is_trusted():
         for pair in random.uniform(0.2, 3, [50, 2])
     ]
     found = _bootstrap(episodes)
-    value, _, (model, _) = magic.magic(found.sums, found.resampled)
+    value, _, (model, _) = estimators.magic(found.sums, found.resampled)
     assert model[0] > 0.9
     assert value == pytest.approx([1.9], abs=0.05)
 
@@ -49,7 +49,7 @@ def test_a_model_that_is_far_off_is_not():
     random = np.random.default_rng(0)
     episodes = [[(1.0, x, 50.0, 50.0), (1.0, x, 50.0, 50.0)] for x in random.random(50)]
     found = _bootstrap(episodes)
-    value, drawn, (model, weighted) = magic.magic(found.sums, found.resampled)
+    value, drawn, (model, weighted) = estimators.magic(found.sums, found.resampled)
     assert model[0] < 0.1 and weighted[0] > 0.5
     assert value == pytest.approx(estimators.wsdr(found.sums), abs=0.1)
     assert drawn.shape == (200, 1)

@@ -15,7 +15,6 @@ from tfagents_batch.evaluation import (
     one_step,
     summary,
 )
-from tfagents_batch.evaluation.bootstrap import Bootstrap
 from tfagents_batch.evaluation.episodes import Rows, pad, parts
 from tfagents_batch.evaluation.fitting import (
     Candidate,
@@ -31,7 +30,7 @@ from tfagents_batch.evaluation.fitting import (
 from tfagents_batch.evaluation.logged_rows import EVERY, Extent, Judges
 from tfagents_batch.evaluation.result import Evaluation
 from tfagents_batch.evaluation.settings import EvaluationSettings
-from tfagents_batch.evaluation.totals import LEAST, Block, Totals
+from tfagents_batch.evaluation.totals import LEAST, Block, Bootstrap, Totals
 from tfagents_batch.offline.table_reader import Columns, Partition
 
 _BLOCK_ROWS = 200_000  # read at once

@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
-from tfagents_batch.evaluation.sample import Predictions, Sample
 from tfagents_batch.evaluation.settings import EvaluationSettings, FitSettings
+from tfagents_batch.evaluation.values import Predictions, Sample
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import TargetNetwork
@@ -30,7 +30,7 @@ _ROWS = 8192  # of a prediction
 
 
 class Fit(tf.Module):
-    """Networks of K folds, fitted to rows; a ``fitting.Values``.
+    """Networks of K folds, fitted to rows; a ``values.Values``.
 
     Args:
       rows: the rows.
@@ -75,7 +75,7 @@ class Fit(tf.Module):
             self._train(Sample(*(tf.constant(x) for x in scaled)), say)
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
-        """Return predictions of what has not seen a fold, see ``fitting.Values``."""
+        """Return predictions of what has not seen a fold, see ``values.Values``."""
         parts = []
         for first in range(0, len(state), _ROWS):
             part = state[first : first + _ROWS], mask[first : first + _ROWS]

@@ -11,9 +11,8 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation import cells, logged_rows
 from tfagents_batch.evaluation.cells import Cells
 from tfagents_batch.evaluation.logged_rows import EVERY, Judges
-from tfagents_batch.evaluation.sample import Predictions, Sample
 from tfagents_batch.evaluation.settings import EvaluationSettings
-from tfagents_batch.evaluation.tabular import Tabular
+from tfagents_batch.evaluation.values import Predictions, Sample, Tabular, Values
 from tfagents_batch.offline.sql import literal
 from tfagents_batch.offline.table_reader import TRAIN, Columns, Partition
 
@@ -35,27 +34,6 @@ class Candidate(Protocol):
         Args:
           columns: see ``offline.table_reader.read``; missing features are NaN.
           part: "" for the states of decisions, "next_" for those after them.
-        """
-        ...
-
-
-class Values(Protocol):
-    """Values that were fitted to rows, in folds; ``tabular.Tabular`` has some.
-
-    Attributes:
-      losses: of the steps of the fit, one row for each call of a
-        program, that of Q first; or empty.
-    """
-
-    losses: list[np.ndarray]
-
-    def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
-        """Return what was fitted to all rows but those of a fold.
-
-        Args:
-          state: f32 ``[N, F]``, normalized.
-          mask: bool ``[N, A]``, possible actions.
-          fold: number of the fold; 0 without folds.
         """
         ...
 

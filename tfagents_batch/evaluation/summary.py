@@ -6,11 +6,9 @@ import numpy as np
 
 from tfagents_batch import config
 from tfagents_batch.evaluation import cells, estimators, one_step
-from tfagents_batch.evaluation.bootstrap import Bootstrap
-from tfagents_batch.evaluation.estimators import Terms
+from tfagents_batch.evaluation.estimators import Terms, magic
 from tfagents_batch.evaluation.fitting import Fitted
 from tfagents_batch.evaluation.logged_rows import Judges
-from tfagents_batch.evaluation.magic import magic
 from tfagents_batch.evaluation.result import (
     Diagnostics,
     Estimate,
@@ -19,7 +17,7 @@ from tfagents_batch.evaluation.result import (
     interval,
 )
 from tfagents_batch.evaluation.settings import EvaluationSettings
-from tfagents_batch.evaluation.totals import Totals
+from tfagents_batch.evaluation.totals import Bootstrap, Totals
 from tfagents_batch.offline.table_reader import Partition
 
 _SUMMED = "direct", "ips", "pdis"  # estimates that are means of episodes

@@ -1,16 +1,74 @@
-"""Fitted Q evaluation by means of cells, solved exactly; see ``cells``."""
+"""Values that are fitted to rows, and those of cells, which are solved exactly."""
 
 from __future__ import annotations
+
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from tfagents_batch.evaluation import cells
 from tfagents_batch.evaluation.cells import Cells
-from tfagents_batch.evaluation.sample import Predictions, Sample
+
+
+class Sample(NamedTuple):
+    """Rows to fit, in the order of their folds.
+
+    Attributes:
+      state, after: f32 ``[N, F]``, normalized states and next states.
+      action: int32 ``[N]``.
+      mask: bool ``[N, A]``, actions that were possible.
+      policy: f32 ``[N, A]``, pi_e(a | s').
+      discount: f32 ``[N]``, 0 after a terminal row.
+      reward: f32 ``[N, M]``.
+    """
+
+    state: np.ndarray
+    after: np.ndarray
+    action: np.ndarray
+    mask: np.ndarray
+    policy: np.ndarray
+    discount: np.ndarray
+    reward: np.ndarray
+
+
+class Predictions(NamedTuple):
+    """Predictions in N states.
+
+    Attributes:
+      q, reward: f64 ``[N, A, M]``, value and next reward of every action.
+      behavior: f ``[N, A]``, the logging policy.
+      logged: f64 ``[N, M]``, value of the logging policy.
+    """
+
+    q: np.ndarray
+    reward: np.ndarray
+    behavior: np.ndarray
+    logged: np.ndarray
+
+
+class Values(Protocol):
+    """Values that were fitted to rows, in folds.
+
+    Attributes:
+      losses: of the steps of the fit, one row for each call of a program, that of Q
+        first; or empty.
+    """
+
+    losses: list[np.ndarray]
+
+    def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
+        """Return what was fitted to all rows but those of a fold.
+
+        Args:
+          state: f32 ``[N, F]``, normalized.
+          mask: bool ``[N, A]``, possible actions.
+          fold: number of the fold; 0 without folds.
+        """
+        ...
 
 
 class Tabular:
-    """Values of cells, of K folds; a ``fitting.Values``.
+    """Values of cells, of K folds; some ``Values``; see ``cells``.
 
     Args:
       rows: the rows.
@@ -38,7 +96,7 @@ class Tabular:
             self._folds.append(_predictions(part, found, cell[kept], after[kept]))
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
-        """Return predictions of what has not seen a fold, see ``fitting.Values``."""
+        """Return predictions of what has not seen a fold, see ``Values``."""
         found = self._folds[fold]
         number = cells.number(self._cells, state)
         behavior = np.where(mask, found.behavior[number], 0)
