@@ -1,7 +1,7 @@
 """Estimators of a policy's value from episodes of another policy, as ratios of sums.
 
 Each estimator is a function of sums over episodes. So rows are read once, in blocks,
-and a bootstrap over episodes (see ``totals.Bootstrap``) is the same function of weighted sums.
+and a bootstrap over episodes (``totals.Bootstrap``) is that function of weighted sums.
 
 W_t is the product of the ratios pi_e / pi_b up to step t, and W_{-1} = 1. D_t is the
 product of the discounts before step t. q_t = Q(s_t, a_t), and v_t = sum_a pi_e(a | s_t)

@@ -13,7 +13,6 @@ from tfagents_batch.evaluation.cells import Cells
 from tfagents_batch.evaluation.logged_rows import EVERY, Judges
 from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.evaluation.values import Predictions, Sample, Tabular, Values
-from tfagents_batch.offline.sql import literal
 from tfagents_batch.offline.table_reader import TRAIN, Columns, Partition
 
 _ERRORS = 200_000  # rows whose errors are measured, at most
@@ -81,7 +80,7 @@ def fit(
     Raises:
       UserError: if there are no rows to which values could be fitted.
     """
-    where = judges.where if settings.folds else f"split = {literal(TRAIN)}"
+    where = judges.where if settings.folds else f"split = '{TRAIN}'"
     spans = logged_rows.spans(found, where, settings.fit.rows)
     if not spans:
         raise UserError(

@@ -11,7 +11,6 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation.episodes import starts
 from tfagents_batch.logged.seen import Keys
 from tfagents_batch.offline import table_reader
-from tfagents_batch.offline.sql import literal
 from tfagents_batch.offline.table_reader import EVALUATE, Columns, Partition
 
 Origin = Literal["unseen", "no rows", "unknown", "stated"]
@@ -63,7 +62,7 @@ class Judges(NamedTuple):
     origin: Origin
 
 
-EVERY = Judges(f"split = {literal(EVALUATE)}", "stated")
+EVERY = Judges(f"split = '{EVALUATE}'", "stated")
 
 
 def check(found: Partition) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from tfagents_batch.evaluation.result import Diagnostics, Evaluation, Interval
 from tfagents_batch.evaluation.rules import Decision
 from tfagents_batch.evaluation.totals import EDGES
-from tfagents_batch.offline.features.plots import number
+from tfagents_batch.offline.report import number
 
 _NAMES = {
     "fqe": "fitted Q (FQE)",

@@ -38,7 +38,7 @@ def table(
     if data is None or isinstance(data, (str, os.PathLike)):
         yield data
         return
-    from tfagents_batch.offline.engines.scratch import Scratch
+    from tfagents_batch.offline.publish import Scratch
 
     timeline = config.replace(TimelineConfig(), dict(settings or {}), "timeline.")
     with contextlib.ExitStack() as stack:
@@ -50,13 +50,13 @@ def table(
 
 def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> None:
     from tfagents_batch.offline import timeline as timelines
-    from tfagents_batch.offline.engines import spark_frames
+    from tfagents_batch.offline.engines import spark_engine
     from tfagents_batch.offline.reader import open_rows
     from tfagents_batch.offline.validator import Options, validate
 
     with contextlib.ExitStack() as stack:
-        if spark_frames.is_frame(data):
-            data = stack.enter_context(spark_frames.files_of(data, target))
+        if spark_engine.is_frame(data):
+            data = stack.enter_context(spark_engine.files_of(data, target))
         rows = stack.enter_context(open_rows(data, mode))
         options = Options(
             on_duplicate=timeline.on_duplicate, metric_weights=timeline.metric_weights

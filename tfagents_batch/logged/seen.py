@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import table_reader
-from tfagents_batch.offline.sql import literal
 from tfagents_batch.offline.table_reader import EVALUATE, TRAIN, Partition
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.offline.timeline_sql import key_of_episode
@@ -52,7 +51,7 @@ class Seen(NamedTuple):
 
 def reported(found: Partition) -> Keys | None:
     """Return the keys of the lower half of the episodes for evaluation, or None."""
-    of_evaluation = f"FILTER (WHERE split = {literal(EVALUATE)})"
+    of_evaluation = f"FILTER (WHERE split = '{EVALUATE}')"
     bounds = "min(mdp_key)", "quantile_disc(DISTINCT mdp_key, 0.5)"
     low, high = table_reader.facts(found, *(f"{x} {of_evaluation}" for x in bounds))
     return None if low is None else Keys(int(low), int(high))
@@ -65,7 +64,7 @@ def of_timeline(found: Partition) -> dict[str, Any]:
     # Samples that another program made may have keys of their own.
     some = f"(SELECT mdp_key, mdp_id FROM {found.table} LIMIT {_CHECKED})"
     (hashed,) = table_reader.facts_of(found, some, f"bool_and(mdp_key = {key})")
-    of_training = f"FILTER (WHERE split = {literal(TRAIN)})"
+    of_training = f"FILTER (WHERE split = '{TRAIN}')"
     bounds = (f"{x}(mdp_key) {of_training}" for x in ("min", "max"))
     low, high = (int(x or 0) for x in table_reader.facts(found, *bounds))
     return Seen(
@@ -105,7 +104,7 @@ def unseen(found: Partition, runs: Sequence[Seen]) -> str | None:
     Returns:
       None if it is not known which rows these are.
     """
-    terms = [f"split = {literal(EVALUATE)}"]
+    terms = [f"split = '{EVALUATE}'"]
     salt = of_timeline(found)["salt"]
     for run in runs:
         if run.fingerprint != found.fingerprint:

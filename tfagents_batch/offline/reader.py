@@ -8,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import interruptible
 from tfagents_batch.offline.engines import contents
 from tfagents_batch.offline.engines.contents import Content
-from tfagents_batch.offline.engines.dialect import DUCKDB
+from tfagents_batch.offline.engines.dialect import DUCKDB, literal
 from tfagents_batch.offline.reading.files import File
 from tfagents_batch.offline.schema import ALIAS, Mode, Schema, types
-from tfagents_batch.offline.sql import literal
 
 try:
     import duckdb
 
-    from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
-    from tfagents_batch.offline.engines.scratch import Scratch
+    from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine, interruptible
+    from tfagents_batch.offline.publish import Scratch
     from tfagents_batch.offline.reading import absent, files, staging, view
 except ImportError as error:
     raise UserError(
@@ -79,7 +77,7 @@ class Rows:
           UserError: if a file cannot be read, or changed meanwhile.
         """
         try:
-            return interruptible.run(
+            return interruptible(
                 self.connection, lambda: self.connection.execute(query).fetchall()
             )
         except duckdb.Error as error:
@@ -183,7 +181,7 @@ def open_rows(
         try:
             source = data if found is None else found
             parts = staging.stage(connection, source, Path(folder.name), mode, extra)
-            query, others = interruptible.run(
+            query, others = interruptible(
                 connection, lambda: view.query(connection, parts, mode, extra)
             )
             connection.execute(f"CREATE VIEW {VIEW} AS {query}")

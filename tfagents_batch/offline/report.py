@@ -101,6 +101,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def number(x: float) -> str:
+    """Return a number in about 6 characters."""
+    return f"{x:,.0f}" if 1000 <= abs(x) < 1e6 else f"{x:.3g}"
+
+
 def _short(value: str | None) -> str:
     text = "NULL" if value is None else " ".join(value.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfagents_batch.offline.engines.dialect import DUCKDB, weighted
+from tfagents_batch.offline.engines.dialect import (
+    DUCKDB,
+    enumeration,
+    identifier,
+    literal,
+    weighted,
+)
 from tfagents_batch.offline.report import ERROR, WARNING
 from tfagents_batch.offline.schema import LARGEST_NUMBER, Mode
-from tfagents_batch.offline.sql import enumeration, identifier, literal
 
 # Names of all rules that are warnings, those of the validator included.
 WARNINGS = (

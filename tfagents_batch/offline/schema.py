@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import text_files
+from tfagents_batch.offline import publish
 
 Mode = Literal["discrete", "parametric", "continuous"]
 FEATURES = "MAP(BIGINT, DOUBLE)"
@@ -128,7 +128,7 @@ def read(path: str | Path) -> Schema:
     Raises:
       UserError: if it cannot be read, or has no schema.
     """
-    return Schema.from_dict(text_files.read_json(path))
+    return Schema.from_dict(publish.read_json(path))
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:

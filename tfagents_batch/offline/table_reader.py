@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline import manifest, maps
-from tfagents_batch.offline.reading import integrity
+from tfagents_batch.offline import manifest
+from tfagents_batch.offline.engines.dialect import enumeration, literal, literals
 from tfagents_batch.offline.schema import Schema
-from tfagents_batch.offline.sql import enumeration, literal, literals
 
 TRAIN, EVALUATE = "train", "eval"  # values of the column split
 _ALIGNMENT = 64  # bytes
@@ -84,7 +83,7 @@ def partition(folder: str | Path) -> Partition:
     known = manifest.read(found)
     if not known["rows"]:
         raise UserError(f"{found} has 0 samples; expected at least one")
-    integrity.check(found, known)
+    manifest.check_parts(found, known)
     return Partition(found, Schema.from_dict(known["schema"]), known)
 
 
@@ -153,7 +152,7 @@ def read(
       ``candidates`` and ``next_candidates`` ``[N, A, G]``, to which actions point.
       Continuous: f32 ``action`` and ``next_action`` ``[N, G]``.
     """
-    where = "" if split is None else f" WHERE split = {literal(split)}"
+    where = "" if split is None else f" WHERE split = '{split}'"
     with _reading(found):
         if block is None:
             return _select(found, found.table + where, missing=missing)
@@ -225,7 +224,7 @@ def _select(
     columns = {name: _array(table.column(name)) for name in _scalars(found)}
     for name, (_, ids) in sparse.items():
         fill = missing if name.endswith("state") else 0.0
-        columns[name] = maps.dense(table.column(name), ids, fill)
+        columns[name] = _dense(table.column(name), ids, fill)
     for name in possible:
         columns[name] = _mask(table.column(name), len(schema.actions))
     for name, parts in vectors.items():
@@ -289,7 +288,7 @@ def _scalars(found: Partition) -> dict[str, str]:
         "reward": "CAST(reward AS FLOAT)",
         "probability": "CAST(coalesce(action_probability, 'nan'::DOUBLE) AS FLOAT)",
         "discount": "CAST(discount AS FLOAT)",
-        "trains": f"split = {literal(TRAIN)}",
+        "trains": f"split = '{TRAIN}'",
     }
     if schema.mode == "discrete":
         kind = enumeration(schema.actions)
@@ -444,7 +443,7 @@ def of_split(
       most: number of rows, at most.
       last_key: largest key of an episode; None for any.
     """
-    where, limit = f"WHERE split = {literal(split)}", f"LIMIT {int(most)}"
+    where, limit = f"WHERE split = '{split}'", f"LIMIT {int(most)}"
     if last_key is not None:
         where += f" AND mdp_key <= {int(last_key)}"
     # Whole rows are sorted only up to the last of these episodes, to save memory.
@@ -528,3 +527,43 @@ def _computed(rows: str, *sql: str) -> tuple:
     text = f"SELECT {', '.join(sql)} FROM {rows}"
     with duckdb.connect() as connection:
         return connection.execute(text).fetchone()
+
+
+def _dense(column: Any, ids: Sequence[int], missing: float = 0.0) -> np.ndarray:
+    """Return the values of some keys, f32 ``[N, len(ids)]``.
+
+    The work is that of the keys which are there, however many ids there are.
+
+    Args:
+      column: chunked array ``[N]`` of maps from int64 to double; NULL is an empty map.
+      ids: the keys, ascending.
+      missing: value where the key, or its value, is not there.
+
+    Raises:
+      OverflowError: for a finite number beyond float32.
+    """
+    found = np.full([len(column), len(ids)], missing, np.float32)
+    keys, start = np.asarray(ids, np.int64), 0
+    for chunk in column.chunks if len(ids) else ():
+        # The offsets of NULL are those of an empty map; a slice keeps all values.
+        offsets = np.asarray(chunk.offsets)
+        used = slice(offsets[0], offsets[-1])
+        given = np.asarray(chunk.keys)[used]
+        values = chunk.items.to_numpy(zero_copy_only=False)[used]
+        rows = np.repeat(np.arange(len(chunk)), np.diff(offsets))
+        place = np.minimum(np.searchsorted(keys, given), len(keys) - 1)
+        known = keys[place] == given
+        if chunk.items.null_count:
+            known &= chunk.items.is_valid().to_numpy(zero_copy_only=False)[used]
+        found[start + rows[known], place[known]] = _narrow(values[known])
+        start += len(chunk)
+    return found
+
+
+def _narrow(values: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        found = values.astype(np.float32)
+    beyond = np.isinf(found) & np.isfinite(values)
+    if beyond.any():
+        raise OverflowError(repr(values[beyond][0]))
+    return found

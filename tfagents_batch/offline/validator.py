@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline.engines.dialect import literal, literals
 from tfagents_batch.offline.reading.conversion import OTHER_KEY
 from tfagents_batch.offline.report import ERROR, WARNING, Example, Finding, Report
 from tfagents_batch.offline.rules import IN_ORDER, WARNINGS, marker, rules
 from tfagents_batch.offline.schema import FEATURES, METRICS, Schema, types
-from tfagents_batch.offline.sql import literal, literals
 from tfagents_batch.suggest import closest, unknown
 
 if typing.TYPE_CHECKING:

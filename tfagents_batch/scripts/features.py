@@ -13,7 +13,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.features.layout import some
 from tfagents_batch.features.specification import TYPES, Specification
-from tfagents_batch.offline import text_files
+from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.settings import FeatureSettings
 from tfagents_batch.offline.schema import Mode
@@ -69,7 +69,7 @@ def _search(command: Command, settings: FeatureSettings) -> int:
         for notice in rows.notices:
             print(f"note: {notice}", file=sys.stderr)
     if command.report is not None:
-        text_files.write(page(search, ", ".join(command.input)), command.report)
+        publish.write_text(page(search, ", ".join(command.input)), command.report)
     for each in search.features:
         for name, text in each.suspicions:
             if name != "infinite":

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfagents_batch.features.specification import Specification, from_dict, to_text
-from tfagents_batch.offline import text_files
+from tfagents_batch.offline import publish
 
 
 def read(path: str | Path) -> Specification:
     """Return the specification of a file, see ``from_dict``."""
-    return from_dict(text_files.read_json(path), str(path))
+    return from_dict(publish.read_json(path), str(path))
 
 
 def write(given: Specification, path: str | Path) -> None:
     """Write a specification to a file."""
-    text_files.write(to_text(given), path)
+    publish.write_text(to_text(given), path)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import interruptible
+from tfagents_batch.offline.engines.duckdb_engine import interruptible
 from tfagents_batch.offline.features.identify import Facts
 from tfagents_batch.offline.reader import Rows
 
@@ -147,7 +147,7 @@ def _group(
       JOIN (VALUES {drawn}) AS shares(id, share) USING (id)
       WHERE finite AND u < share ORDER BY id, u
     """
-    found = interruptible.run(
+    found = interruptible(
         rows.connection, lambda: rows.connection.execute(query).fetchnumpy()
     )
     rows.check_unchanged()

@@ -12,12 +12,12 @@ import duckdb
 from tfagents_batch import config
 from tfagents_batch.errors import UserError, saving
 from tfagents_batch.offline import publish
-from tfagents_batch.offline.engines.scratch import Scratch
+from tfagents_batch.offline.engines.dialect import enumeration, identifier, literal
+from tfagents_batch.offline.publish import Scratch
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.reading.table_settings import Column, TableSettings
 from tfagents_batch.offline.reading.tables import MICROSECONDS, ROW, Table
 from tfagents_batch.offline.schema import is_integer
-from tfagents_batch.offline.sql import enumeration, identifier, literal
 
 ROWS, SUMMARY = "rows.parquet", "_convert.json"
 _LEAST = 20  # values of a feature, below which its type cannot be found

@@ -11,7 +11,7 @@ import pyarrow
 from pyarrow import parquet
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline.engines import contents, spark_frames
+from tfagents_batch.offline.engines import contents, spark_engine
 from tfagents_batch.offline.engines.contents import Content
 from tfagents_batch.offline.engines.spark_engine import SparkEngine
 from tfagents_batch.offline.engines.spark_sql import SPARK
@@ -96,7 +96,7 @@ def open_rows(
     extra, found = tuple(extra_columns), ()
     engine = SparkEngine(session)
     with engine.failing("rows cannot be read"):
-        if spark_frames.is_frame(data):
+        if spark_engine.is_frame(data):
             parts = [_Part(data, "'<DataFrame>'")]
         else:
             parts, found = _read(session, data, mode, extra)
@@ -141,8 +141,8 @@ def _read(
     kinds = {path: files.kind(path) for path in local}
     tables: dict[str, list[str]] = {}
     for path in (x for x, kind in kinds.items() if kind in files.PARQUET):
-        tables.setdefault(_columns(path), []).append(spark_frames.address(path))
-    lines = [spark_frames.address(x) for x, kind in kinds.items() if kind in files.JSON]
+        tables.setdefault(_columns(path), []).append(spark_engine.address(path))
+    lines = [spark_engine.address(x) for x, kind in kinds.items() if kind in files.JSON]
     frames = [session.read.parquet(*paths) for paths in tables.values()]
     if remote:
         read = session.read.option("mergeSchema", "true")
