@@ -20,7 +20,7 @@ from tfagents_batch.offline.features.settings import FeatureSettings
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.scripts import collect
-from tfagents_batch.serving.decisions.observations import Reader
+from tfagents_batch.serving.observations import Reader
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.training.preprocessing import Preprocessing
 

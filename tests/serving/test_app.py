@@ -13,7 +13,7 @@ from tests.serving import exports, served
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.serving.server import endpoints, worker
-from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.server.arrivals import Refused
 
 X = [0.1, 0.2, 0.3, -0.4]
 NAN = float("nan")

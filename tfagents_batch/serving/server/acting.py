@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import SaveError
-from tfagents_batch.serving.decisions.batch import Answers, split, stack
-from tfagents_batch.serving.decisions.observations import Decision
 from tfagents_batch.serving.description import TIME_DIGITS
+from tfagents_batch.serving.observations import Answers, Decision, split, stack
+from tfagents_batch.serving.server.arrivals import Refused
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
-from tfagents_batch.serving.server.refused import Refused
 
 Requests = Sequence[Sequence[Decision]]
 

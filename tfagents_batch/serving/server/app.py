@@ -16,10 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving.server import measures, openapi
-from tfagents_batch.serving.server.arrivals import Arrivals
-from tfagents_batch.serving.server.endpoints import Endpoints
-from tfagents_batch.serving.server.refused import GONE, Refused
+from tfagents_batch.serving.server import openapi
+from tfagents_batch.serving.server.arrivals import GONE, Arrivals, Refused
+from tfagents_batch.serving.server.endpoints import CONTENT_TYPE, Endpoints
 from tfagents_batch.serving.server.settings import Settings, is_loopback
 
 _JSON, _HTML = "application/json", "text/html; charset=utf-8"
@@ -63,7 +62,7 @@ class App:
             ("GET", "/readyz"): endpoints.readiness,
         }
         self._texts: dict[str, tuple[str, Callable[[], str]]] = {
-            "/metrics": (measures.CONTENT_TYPE, endpoints.measures),
+            "/metrics": (CONTENT_TYPE, endpoints.measures),
             "/openapi.json": (_JSON, lambda: json.dumps(self._document())),
             "/docs": (_HTML, lambda: openapi.page(self._document())),
         }

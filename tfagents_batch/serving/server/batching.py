@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.server.arrivals import Refused
 
 # From the items of each request to the results of each, or why it has none.
 Work = Callable[[Sequence[Sequence[Any]]], Sequence[Sequence[Any] | Exception]]

@@ -14,11 +14,11 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import description as described
-from tfagents_batch.serving.decisions.observations import Reader
-from tfagents_batch.serving.decisions.rows import Rows
+from tfagents_batch.serving.observations import Reader
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.serving.reading import Call
-from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.rows import Rows
+from tfagents_batch.serving.server.arrivals import Refused
 
 NICE = 10  # of the thread that loads; the event loop gets the processor first
 _SWITCH_SECONDS = 0.001  # while one loads; always, it would cost 0.1 ms a request

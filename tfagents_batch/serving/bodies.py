@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import LARGEST_NUMBER
-from tfagents_batch.serving.decisions import rows
-from tfagents_batch.serving.decisions.observations import Decision, Reader
+from tfagents_batch.serving import rows
 from tfagents_batch.serving.inputs import finite, memory
+from tfagents_batch.serving.observations import Decision, Reader, split, stack
+from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.
@@ -22,6 +25,7 @@ _PER_DECISION = (
     "state",
 )
 _KEYS = {"observation", "observations", *_PER_DECISION}
+_KEYS_OF_A_LINE = {"observation", "possible_actions"}
 _FEEDBACK = {
     "request_id",
     "reward",
@@ -31,6 +35,7 @@ _FEEDBACK = {
     "final_observation",
     "final_possible_actions",
 }
+BATCH = 256  # lines of a run of the model
 _EXACT = 2**53  # from here on, floats have lost digits
 _LARGEST = sys.float_info.max
 _MOST_LISTS = 500_000  # also objects; an empty one takes 3 bytes, and 64 in memory
@@ -211,3 +216,42 @@ def _encodable(value: str, name: str) -> str:
             f"{name} is {value!r:.80}, which UTF-8 does not have; send whole characters"
         ) from None
     return value
+
+
+def predict(predictor: Predictor, lines: Iterable[bytes]) -> Iterator[str]:
+    """Yield a line of JSON for each line: the greedy action, values, probabilities.
+
+    Args:
+      predictor: of an export that is not recurrent.
+      lines: ``{"observation": ...}`` as to ``/v1/predict`` of the server, with
+        ``possible_actions`` if the policy has an action mask.
+
+    Raises:
+      UserError: naming the line that is wrong, or for a recurrent policy.
+    """
+    description = predictor.description
+    if description.is_recurrent:
+        raise UserError(
+            f"{description.folder} is recurrent, and single lines have no memory; use "
+            "Predictor in Python, which returns the state"
+        )
+    decisions = _of_lines(Reader(description), lines)
+    while some := list(itertools.islice(decisions, BATCH)):
+        outputs = predictor.run_greedy(stack(description, some))
+        yield from map(json.dumps, split(description, outputs))
+
+
+def _of_lines(reader: Reader, lines: Iterable[bytes]) -> Iterator[Decision]:
+    for number, line in enumerate(lines, 1):
+        try:
+            asked = parse(line)
+            if not {"observation"} <= asked.keys() <= _KEYS_OF_A_LINE:
+                raise UserError(
+                    'expected an object with "observation", and "possible_actions" for '
+                    "a policy with an action mask, but no other keys"
+                )
+            yield reader.read(asked["observation"], asked.get("possible_actions"))
+        except UserError as error:
+            raise UserError(f"line {number}: {error}") from error
+        except RecursionError:
+            raise UserError(f"line {number}: {TOO_DEEP}") from None

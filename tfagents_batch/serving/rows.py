@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving.decisions.observations import Decision
 from tfagents_batch.serving.description import Description
+from tfagents_batch.serving.observations import Decision
 
 ACTION_ID = 1_000_000  # of the first feature of a continuous action, as in collecting
 Row = dict[str, Any]

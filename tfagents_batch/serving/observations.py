@@ -1,7 +1,8 @@
-"""Observations of requests as arrays of the model, one decision at a time."""
+"""Observations of requests as arrays of the model, and its outputs as answers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from tfagents_batch.serving.description import Description
 from tfagents_batch.serving.inputs import Arrays, Structure, finite, text
 from tfagents_batch.suggest import hint
 
+Answers = list[dict[str, Any]]
 _LARGEST = 3e38  # number of a feature, which is float32
 _LIMIT = 20  # names of features in an error
 
@@ -186,3 +188,33 @@ def _category(value: Any, name: str) -> str:
     raise UserError(
         f"observation[{name!r}] is {text(value)}; expected the name of a category"
     )
+
+
+def stack(
+    description: Description, decisions: Sequence[Decision]
+) -> dict[str, np.ndarray]:
+    """Return the arrays of decisions as one batch."""
+    found = {}
+    for each in description.inputs:
+        if each.role != "noise":
+            array = np.empty((len(decisions), *each.shape), each.dtype)
+            for index, decision in enumerate(decisions):
+                array[index] = decision.arrays[each.name]
+            found[each.name] = array
+    return found
+
+
+def split(description: Description, outputs: dict[str, Any]) -> Answers:
+    """Return the outputs of each decision as JSON data, with the model's version."""
+    version, names = description.version, description.actions
+    lists = {name: x.tolist() for name, x in outputs.items() if name != "state"}
+    if names is not None and "action" in lists:
+        start = description.start
+        lists["action_name"] = [names[x - start] for x in lists["action"]]
+    if "state" in outputs:
+        parts = [x.tolist() for x in outputs["state"]]
+        lists["state"] = [list(each) for each in zip(*parts, strict=True)]
+    return [
+        dict(zip(lists, values, strict=True), model_version=version)
+        for values in zip(*lists.values(), strict=True)
+    ]
