@@ -66,11 +66,7 @@ EVERY = Judges(f"split = '{EVALUATE}'", "stated")
 
 
 def check(found: Partition) -> None:
-    """Check that a policy can be evaluated on a timeline.
-
-    Raises:
-      UserError: if not.
-    """
+    """Check that a policy can be evaluated on a timeline; UserError if not."""
     if found.schema.mode != "discrete":
         raise UserError(
             f"the actions in {found.folder} are {found.schema.mode}; a policy can be "

@@ -66,11 +66,7 @@ class Rules:
     )
 
     def check(self) -> Rules:
-        """Return the checked rules.
-
-        Raises:
-          UserError: for a rule that is invalid.
-        """
+        """Return the checked rules; UserError for a rule that is invalid."""
         checked = config.check(self, "rules.")
         for name, share in checked.most_actions.items():
             if not isinstance(share, (int, float)) or not 0 <= share <= 1:
@@ -125,11 +121,7 @@ class Decision(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> Rules:
-    """Return the rules of a JSON file.
-
-    Raises:
-      UserError: if it cannot be read.
-    """
+    """Return the rules of a JSON file; UserError if it cannot be read."""
     try:
         content = json.loads(Path(path).read_text())
     except (OSError, ValueError) as error:
@@ -140,11 +132,7 @@ def read(path: str | os.PathLike[str]) -> Rules:
 
 
 def check_names(rules: Rules, actions: Sequence[str], metrics: Sequence[str]) -> None:
-    """Check that rules name only actions and metrics of the rows.
-
-    Raises:
-      UserError: if not.
-    """
+    """Check that rules name only actions and metrics of the rows; UserError if not."""
     for rule, names, known in (
         ("most_actions", rules.most_actions, actions),
         ("guards", rules.guards, metrics),

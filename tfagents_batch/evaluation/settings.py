@@ -49,9 +49,5 @@ class EvaluationSettings:
     fit: FitSettings = option(FitSettings(), "fitted Q evaluation")
 
     def check(self) -> EvaluationSettings:
-        """Return the checked settings.
-
-        Raises:
-          UserError: for a setting that is invalid.
-        """
+        """Return the checked settings; UserError for a setting that is invalid."""
         return config.check(self)

@@ -73,11 +73,7 @@ def of_timeline(found: Partition) -> dict[str, Any]:
 
 
 def from_dict(given: Mapping[str, Any], where: str) -> Seen:
-    """Return what ``of_timeline`` has written.
-
-    Raises:
-      UserError: if it is something else.
-    """
+    """Return what ``of_timeline`` has written; UserError if it is something else."""
     try:
         ranges = [
             None if given[x] is None else Keys(*map(int, given[x]))

@@ -19,10 +19,8 @@ from tfagents_batch.features.layout import layout
 from tfagents_batch.features.specification import Specification
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.logged import row_spaces, seen
-from tfagents_batch.logged.reports import KEPT, TRAINED, Reporter
-from tfagents_batch.logged.row_metrics import Rows
-from tfagents_batch.logged.table import Sizes, Table, used
-from tfagents_batch.logged.table_stream import TableStream
+from tfagents_batch.logged.reports import KEPT, TRAINED, Reporter, Rows
+from tfagents_batch.logged.table import Sizes, Table, TableStream, used
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.features import specification, twin
 from tfagents_batch.offline.manifest import FEATURES as FEATURES_FILE

@@ -123,11 +123,7 @@ class Schema:
 
 
 def read(path: str | Path) -> Schema:
-    """Return the schema of a file.
-
-    Raises:
-      UserError: if it cannot be read, or has no schema.
-    """
+    """Return the schema of a file; UserError if it cannot be read, or has no schema."""
     return Schema.from_dict(publish.read_json(path))
 
 

@@ -44,11 +44,7 @@ TOO_DEEP = "lists or objects are nested too deeply; send flat ones"
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a body.
-
-    Raises:
-      UserError: if it is none.
-    """
+    """Return the JSON object of a body; UserError if it is none."""
     count = body.count(b"[") + body.count(b"{")
     if count > _MOST_LISTS:
         raise UserError(

@@ -42,9 +42,8 @@ class Acting:
 
     def knows(self, request_id: str) -> bool:
         """Return whether this process has made the decision with an id."""
-        found = re.fullmatch(
-            rf"[0-9a-f]+-{self._process}-([0-9a-f]{{1,16}})", request_id
-        )
+        own = rf"[0-9a-f]+-{self._process}-([0-9a-f]{{1,16}})"
+        found = re.fullmatch(own, request_id)
         return found is not None and int(found[1], 16) < self._made
 
     def predict(self, requests: Requests) -> list[Answers | Refused]:
@@ -52,8 +51,7 @@ class Acting:
         model = self._models.current
         decisions = [decision for request in requests for decision in request]
         outputs = model.predictor.run_greedy(stack(model.description, decisions))
-        answers = split(model.description, outputs)
-        return _share(requests, answers, outputs)[0]
+        return _share(requests, split(model.description, outputs), outputs)[0]
 
     def act(self, requests: Requests) -> list[Answers | Refused]:
         """Return the answers of each request of ``/v1/act``, or its refusal.

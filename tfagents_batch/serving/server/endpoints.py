@@ -202,11 +202,10 @@ class Endpoints:
             ("resident_bytes", "Memory of the worker.", _resident_bytes()),
         ]
         if log is not None:
-            rows, lines = log.decisions, log.feedback
-            failures = rows.failures + lines.failures
+            failures = log.decisions.failures + log.feedback.failures
             found += [
-                ("logged_total", "Logged decisions.", rows.logged),
-                ("feedback_total", "Logged feedback.", lines.logged),
+                ("logged_total", "Logged decisions.", log.decisions.logged),
+                ("feedback_total", "Logged feedback.", log.feedback.logged),
                 ("log_failures_total", "Failures of the disk.", failures),
             ]
         version = json.dumps(self._version, ensure_ascii=False)  # has the same escapes

@@ -93,9 +93,8 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             f"{error}; expected PEM files"
         ) from error
     # A closed terminal ends the server, too; Granian would start another worker.
-    server.on_startup(
-        lambda: signal.signal(signal.SIGHUP, server.signal_handler_interrupt)
-    )
+    hang_up = signal.SIGHUP, server.signal_handler_interrupt
+    server.on_startup(lambda: signal.signal(*hang_up))
     # A worker that is stopped before it is ready ends at once.
     default = functools.partial(signal.signal, signal.SIGTERM, signal.SIG_DFL)
     os.register_at_fork(after_in_child=default)
