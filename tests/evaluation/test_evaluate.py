@@ -212,9 +212,9 @@ def test_a_weight_of_1e30_is_no_error(log, monkeypatch):
 
     def tiny(*arguments):
         columns, gaps = read(*arguments)
-        probability = columns["probability"].copy()
-        probability[5] = 1e-30
-        return columns | {"probability": probability}, gaps
+        propensity = columns["propensity"].copy()
+        propensity[5] = 1e-30
+        return columns | {"propensity": propensity}, gaps
 
     monkeypatch.setattr(logged_rows, "read", tiny)
     found = judged(log, candidate(log, 0.3), TABULAR)

@@ -134,7 +134,7 @@ def test_the_best_of_20_by_the_rows_that_choose_is_not_deployed_by_others(tmp_pa
 
 def _value_by_weights(world, rows, policy):
     state = rows["state"].argmax(-1)
-    weight = policy[state, rows["action"]] / rows["probability"]
+    weight = policy[state, rows["action"]] / rows["propensity"]
     return (weight * rows["reward"]).sum() / max(weight.sum(), 1e-9)
 
 

@@ -61,7 +61,7 @@ def test_logged_propensities_are_the_frequencies_of_the_actions(epsilon):
     row = np.random.default_rng(0).uniform(-1, 1, [1, 2]).astype(np.float32)
     decide = collecting.of_policy(agent.policy, spec, 10**6, epsilon, seed=1)
     found = decide(steps_of(row.repeat(size, 0), size), 0)
-    probability = np.exp(found.log_probability)
+    probability = np.exp(found.log_propensity)
     for action in range(3):
         taken = found.action == action
         p = probability[taken][0]
@@ -76,7 +76,7 @@ def test_actions_of_ppo_have_propensities_and_bounds():
     found = collecting.of_policy(agent.policy, spec, 0, 0.0, seed=1)(step, 0)
     every = agent.policy.probabilities(step, agent.policy.initial_state(4), 0)
     expected = np.take_along_axis(every.numpy(), found.action[:, None], 1)[:, 0]
-    np.testing.assert_allclose(np.exp(found.log_probability), expected, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(found.log_propensity), expected, rtol=1e-6)
     tiny = spec._replace(action_space=gym.spaces.Box(-1e-3, 1e-3, (1,)))
     decide = collecting.of_policy(ppo.PPO(ppo.Config(), tiny).policy, tiny, 0, 0.0, 1)
     with pytest.raises(UserError, match="beyond their bounds"):
@@ -94,7 +94,7 @@ def test_densities_of_continuous_actions_include_the_uniform_part():
         step, (), tf.constant(mixed.action), tf.constant(10**6, tf.int64)
     )
     expected = np.log(0.75 * np.exp(exact.numpy().astype(float)) + 0.25 / 4)
-    np.testing.assert_allclose(mixed.log_probability, expected, rtol=1e-5)
+    np.testing.assert_allclose(mixed.log_propensity, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ ROWS = Rows(
         "action": np.array([0, 1, 0, 1, 1], np.int32),
         "reward": np.array([1, 2, 4, 0, 1], np.float32),
     },
-    probability=np.array([0.5, 0.25, 1, NAN, 0.75], np.float32),
+    propensity=np.array([0.5, 0.25, 1, NAN, 0.75], np.float32),
     returns=np.array([4, 5, 2, NAN, NAN]),
     steps_to_end=np.array([3, 2, 1, 0, 0]),
 )
@@ -104,7 +104,7 @@ def test_actions_are_shares_and_what_is_not_known_of_one_is_left_out():
             "reward/logged/b": 1.0,
         }
     )
-    unknown = ROWS._replace(probability=np.full(5, NAN, np.float32))
+    unknown = ROWS._replace(propensity=np.full(5, NAN, np.float32))
     found = reports.actions(unknown, FOUND, NAMES)
     assert not [name for name in found if name.startswith("propensities/logged")]
 

@@ -120,7 +120,7 @@ def _judged(
     )
     logged = np.maximum(now.behavior[number, action], LEAST).astype(np.float64)
     if settings.propensities == "logged":
-        logged = columns["probability"].astype(np.float64)
+        logged = columns["propensity"].astype(np.float64)
     ratio = policy[number, action] / logged
     reward, q = rewards(columns), now.q[number, action]
     cell = cells.number(fitted.cells, state)

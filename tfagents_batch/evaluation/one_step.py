@@ -1,9 +1,9 @@
 """Estimators of the reward of one decision, as ratios of sums over episodes.
 
 As in ``estimators``, rows are read once, and a bootstrap is the same function of
-weighted sums. rho = pi_e(a | s) / p_b is the evaluated policy's probability of the
-logged action divided by the logged probability, R(s, a) is the reward that a model
-predicts, and R_e(s) = sum_a pi_e(a | s) R(s, a).
+weighted sums. rho = pi_e(a | s) / p is the evaluated policy's probability of the logged
+action divided by its propensity, R(s, a) is the reward that a model predicts, and
+R_e(s) = sum_a pi_e(a | s) R(s, a).
 """
 
 from __future__ import annotations

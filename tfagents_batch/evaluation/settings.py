@@ -39,7 +39,7 @@ class EvaluationSettings:
         "fitted Q evaluation by networks, or by means of equal or similar states",
     )
     propensities: Literal["logged", "estimated"] = option(
-        "logged", "action_probability of the log, or estimated from its actions"
+        "logged", "those of the log, or estimated from its actions"
     )
     cap: float = number(
         100.0, "largest importance weight; larger ones count as this", least=1

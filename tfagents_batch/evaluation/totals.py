@@ -19,7 +19,7 @@ class Block(NamedTuple):
 
     Attributes:
       action: int ``[N]``, logged actions.
-      propensity: f64 ``[N]``, logged probability of it.
+      propensity: f64 ``[N]``, of the logged action.
       policy: f64 ``[N, A]``, pi_e.
       behavior: f64 ``[N, A]``, imitator of the logging policy.
       ratio: f64 ``[N]``.

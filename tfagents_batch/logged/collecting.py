@@ -26,12 +26,12 @@ class Decision(NamedTuple):
 
     Attributes:
       action: ``[B]`` or ``[B, D]``, for the environments.
-      log_probability: f64 ``[B]``, logarithm of their probability or density under the
-        whole policy.
+      log_propensity: f64 ``[B]``, logarithm of their propensity, which is the
+        probability under the whole policy, or of the density of Box actions.
     """
 
     action: np.ndarray
-    log_probability: np.ndarray
+    log_propensity: np.ndarray
 
 
 Decide = Callable[[TimeStep, int], Decision]
@@ -224,12 +224,12 @@ def _row(
     }
     if isinstance(spec.action_space, gym.spaces.Discrete):
         row["action"] = str(int(chosen.action[i]))
-        row["action_probability"] = float(np.exp(chosen.log_probability[i]))
+        row["action_probability"] = float(np.exp(chosen.log_propensity[i]))
         row["possible_actions"] = _possible(spec, now, i)
     else:
         numbers = np.ravel(chosen.action[i]).tolist()
         row["action"] = {_ACTION_ID + k: x for k, x in enumerate(numbers)}
-        row["action_log_density"] = float(chosen.log_probability[i])
+        row["action_log_density"] = float(chosen.log_propensity[i])
     return row
 
 

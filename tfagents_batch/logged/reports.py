@@ -30,14 +30,14 @@ class Rows(NamedTuple):
 
     Attributes:
       columns: what a program reads, see ``table.used``.
-      probability: f32 ``[N]``, of the logged action; NaN if it was not logged.
+      propensity: f32 ``[N]``, of the logged action; NaN if it was not logged.
       returns: f64 ``[N]``, NaN where unknown, see ``offline.table_reader.returns``.
       steps_to_end: i64 ``[N]``, 0 where unknown, see
         ``offline.table_reader.steps_to_end``.
     """
 
     columns: Columns
-    probability: np.ndarray
+    propensity: np.ndarray
     returns: np.ndarray
     steps_to_end: np.ndarray
 
@@ -148,7 +148,7 @@ class Reporter:
 def _score(metrics: Metrics) -> float:
     """Return what is better in a checkpoint of an algorithm with values.
 
-    It is the gain minus its standard error; NaN if no probability was logged, or for
+    It is the gain minus its standard error; NaN if no propensity was logged, or for
     Box actions. It judges decisions and not values, which may be too low (CQL) or those
     of another policy than the logged one (max) although the decisions are good. So TD
     errors, and differences between values and returns, choose nothing: both are often
@@ -163,12 +163,12 @@ def of_box(rows: Rows, found: BoxAssessment) -> tuple[Rows, Assessment, np.ndarr
     """Return rows with Box actions as rows of one action, which has no name.
 
     Also their assessment as one of it, and the log densities of logged actions. There
-    are no probabilities.
+    are no propensities.
     """
     number = np.zeros(len(rows.returns), np.int64)
     unknown = np.full(len(number), np.nan, np.float32)
     columns = {**rows.columns, "action": number}
-    one = rows._replace(columns=columns, probability=unknown)
+    one = rows._replace(columns=columns, propensity=unknown)
     q = found.q[:, np.newaxis] if found.q.size else found.q
     return one, Assessment(q, found.target, np.zeros(0)), found.log_density
 
@@ -242,11 +242,11 @@ def actions(
     logged = _one_hot(rows.columns["action"], len(names))
     greedy = _one_hot(found.probability.argmax(-1), len(names))
     every = np.ones_like(logged)
-    known = logged & np.isfinite(rows.probability)[:, np.newaxis]
+    known = logged & np.isfinite(rows.propensity)[:, np.newaxis]
     metrics = (
         _means("actions/logged", names, logged, every)
         | _means("actions/model", names, greedy, every)
-        | _means("propensities/logged", names, rows.probability, known)
+        | _means("propensities/logged", names, rows.propensity, known)
         | _means("propensities/model", names, found.probability, every)
         | _means("reward/logged", names, rows.columns["reward"], logged)
     )
@@ -260,14 +260,14 @@ def gain(rows: Rows, found: Assessment) -> Metrics:
     """Return how much larger returns are if the learned policy decides once.
 
     It is sum_i w_i G_i / sum_i w_i - mean G over rows with known return G and
-    probability p, with w = pi(a | s) / p: the mean return from logged states on if the
+    propensity p, with w = pi(a | s) / p: the mean return from logged states on if the
     learned policy takes the first action there and the logging policy all others
     (Kakade and Langford 2002). Values are not needed for it. ``gain_error`` is the
     standard error of the first term.
     """
-    known = np.isfinite(rows.returns) & np.isfinite(rows.probability)
-    returns, probability = rows.returns[known], rows.probability[known]
-    weight = _of_logged(found.probability, rows)[known].astype(np.float64) / probability
+    known = np.isfinite(rows.returns) & np.isfinite(rows.propensity)
+    returns, propensity = rows.returns[known], rows.propensity[known]
+    weight = _of_logged(found.probability, rows)[known].astype(np.float64) / propensity
     if not weight.any():
         return {}
     mean = np.average(returns, weights=weight)

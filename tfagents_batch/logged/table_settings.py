@@ -248,7 +248,7 @@ class TableSettings:
         columns = prepared(rows)
         return Rows(
             used(columns, row_spaces.is_masked(found)),
-            columns["probability"],
+            columns["propensity"],
             table_reader.returns(columns),
             table_reader.steps_to_end(columns),
         )

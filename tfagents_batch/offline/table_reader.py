@@ -144,7 +144,7 @@ def read(
 
     Returns:
       f32 ``state`` and ``next_state`` ``[N, F]``; f32 ``reward``, ``discount`` (factor
-      of the value after the row) and ``probability`` (NaN if not logged), bool
+      of the value after the row) and ``propensity`` (NaN if not logged), bool
       ``terminated`` and ``trains`` (not kept for evaluation), i64 ``episode``, int32
       ``ordinal`` and ``step``, ``[N]`` each.
       Discrete and parametric: int32 ``action`` and ``next_action`` ``[N]``, ``UNKNOWN``
@@ -286,7 +286,7 @@ def _scalars(found: Partition) -> dict[str, str]:
         "step": "CAST(step AS INTEGER)",
         "terminated": "NOT CAST(not_terminal AS BOOLEAN)",
         "reward": "CAST(reward AS FLOAT)",
-        "probability": "CAST(coalesce(action_probability, 'nan'::DOUBLE) AS FLOAT)",
+        "propensity": "CAST(coalesce(action_probability, 'nan'::DOUBLE) AS FLOAT)",
         "discount": "CAST(discount AS FLOAT)",
         "trains": f"split = '{TRAIN}'",
     }

@@ -19,7 +19,7 @@ from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.types import Trajectory
 
-MARGIN = 0.03  # of ``AutoTuner``: share by which a candidate has to be better, beyond the noise
+MARGIN = 0.03  # share by which a candidate has to be better, beyond the noise
 ERRORS = 1.5  # standard errors of a difference that count as noise
 PAIRS = 2, 6  # fewest and most measurements of incumbent and candidate
 DROP, WATCHED = 0.1, 3  # loss of score, in so many windows, that starts a new search
