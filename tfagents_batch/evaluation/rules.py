@@ -68,15 +68,15 @@ class Rules:
     def check(self) -> Rules:
         """Return the checked rules; UserError for a rule that is invalid."""
         checked = config.check(self, "rules.")
-        for name, share in checked.most_actions.items():
-            if not isinstance(share, (int, float)) or not 0 <= share <= 1:
+        for name, x in checked.most_actions.items():
+            if not isinstance(x, (int, float)) or not 0 <= x <= 1:
                 raise UserError(
-                    f"rules.most_actions has {name}: {share!r}; expected 0 to 1"
+                    f"rules.most_actions has {name}: {x!r}; expected 0 to 1"
                 )
         for name, band in checked.guards.items():
             fits = isinstance(band, (list, tuple)) and len(band) == 2
-            known = fits and all(x is None or _is_number(x) for x in band)
-            if not known or (None not in band and band[0] > band[1]):
+            fits = fits and all(x is None or _is_number(x) for x in band)
+            if not fits or (None not in band and band[0] > band[1]):
                 raise UserError(
                     f"rules.guards has {name}: {band!r}; expected [low, high], null "
                     "for no bound"
@@ -133,11 +133,8 @@ def read(path: str | os.PathLike[str]) -> Rules:
 
 def check_names(rules: Rules, actions: Sequence[str], metrics: Sequence[str]) -> None:
     """Check that rules name only actions and metrics of the rows; UserError if not."""
-    for rule, names, known in (
-        ("most_actions", rules.most_actions, actions),
-        ("guards", rules.guards, metrics),
-    ):
-        if unknown := sorted(set(names) - set(known)):
+    for rule, known in (("most_actions", actions), ("guards", metrics)):
+        if unknown := sorted(set(getattr(rules, rule)) - set(known)):
             raise UserError(
                 f"rules.{rule} names {', '.join(unknown)}; expected names out of "
                 f"{', '.join(known)}"
@@ -154,22 +151,21 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
 
     Args:
       given: the evaluation.
-      rules: checked limits, see ``read``.
-
-    Raises:
-      UserError: if they name actions or metrics that the evaluation does not have.
+      rules: checked limits, see ``read``; UserError if they name actions or metrics
+        that the evaluation does not have.
     """
     check_names(rules, tuple(given.diagnostics.served), given.metrics)
-    estimator, other = _deciding(given, rules)
+    estimator = rules.estimator
+    if estimator == "auto":
+        estimator = "wsdr" if _enough(given, rules) else "fqe"
+    other = "wsdr" if estimator == "fqe" else "fqe"  # which has to agree
     limits = tuple(_actions(given, rules))
     value = _value(given, rules, estimator)
     judges = _judges(given)
     trust = [judges, *_overlap(given, rules, estimator), *_fit(given)]
     if value.state == _value(given, rules, other).state == "failed":
-        apart = (
-            f"{estimator.upper()} and {other.upper()} both say that it is too small."
-        )
-        trust.append(Finding("two estimators", "passed", apart))
+        both = f"{estimator.upper()} and {other.upper()} both say that it is too small."
+        trust.append(Finding("two estimators", "passed", both))
     else:
         trust.append(_agreement(given, rules, estimator, other))
     findings = (*trust, value, *_guards(given, rules, estimator), *limits)
@@ -183,14 +179,6 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
         if reasons := [x.text for x in judged if x.state == state]:
             return Decision(verdict, " ".join(reasons), estimator, findings)
     raise AssertionError("the value has a state")
-
-
-def _deciding(given: Evaluation, rules: Rules) -> tuple[str, str]:
-    """Return the estimator that decides, and the one that has to agree."""
-    name = rules.estimator
-    if name == "auto":
-        name = "wsdr" if _enough(given, rules) else "fqe"
-    return name, "wsdr" if name == "fqe" else "fqe"
 
 
 def _needed(given: Evaluation, rules: Rules) -> float:
@@ -279,8 +267,7 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
 
 def _fit(given: Evaluation) -> Iterator[Finding]:
     """Yield whether the fitted values make sense."""
-    found = given.diagnostics
-    logged = given.logged["reward"]
+    found, logged = given.diagnostics, given.logged["reward"]
     # Root mean square of logged returns. FQE's own value says nothing if it diverged.
     size = float(np.hypot(logged.value, logged.std_error * np.sqrt(found.episodes)))
     yield _trust(
@@ -328,32 +315,29 @@ def _agreement(given: Evaluation, rules: Rules, estimator: str, other: str) -> F
 def _value(given: Evaluation, rules: Rules, estimator: str) -> Finding:
     """Return whether the policy is worth more than the log."""
     found, base = given.estimates[estimator]["reward"], given.logged["reward"].value
-    text = _value_text(found, given)
+    text, needed = _value_text(found, base), "At least the log's value"
     if found.ratio is not None and found.ratio.value > 0 and base > 0:
         low, high, limit = found.ratio.least, found.ratio.most, 1 + rules.uplift
-        needed = f"{limit:.3g} times the log's value is needed"
-        if not rules.uplift:
-            needed = "at least the log's value is needed"
+        if rules.uplift:
+            needed = f"{limit:.3g} times the log's value"
     else:
         low, high = found.difference.least, found.difference.most
-        limit = rules.uplift * abs(base)
-        needed = "at least the log's value is needed"
-        if limit:
-            needed = f"{limit:.3g} more than the log's value is needed"
-    needed = needed[0].upper() + needed[1:]
+        if limit := rules.uplift * abs(base):
+            needed = f"{limit:.3g} more than the log's value"
+    state: State = "unknown"
     if not np.isfinite([low, high]).all():
-        return Finding("value", "unknown", "The value could not be estimated.")
-    if _is_own(given):
-        own = f"{text} This log is the policy's own: nothing is to be decided."
-        return Finding("value", "unknown", own)
-    if not found.difference.std_error > _SAME * max(1.0, abs(base)):
-        same = f"{text} It is that of the log: rewards are equal, or both act alike."
-        return Finding("value", "unknown", same)
-    if low >= limit:
-        return Finding("value", "passed", text)
-    if high < limit:
-        return Finding("value", "failed", f"{text} {needed}.")
-    return Finding("value", "unknown", f"{text} {needed}; more episodes would tell.")
+        text = "The value could not be estimated."
+    elif _is_own(given):
+        text += " This log is the policy's own: nothing is to be decided."
+    elif not found.difference.std_error > _SAME * max(1.0, abs(base)):
+        text += " It is that of the log: rewards are equal, or both act alike."
+    elif low >= limit:
+        state = "passed"
+    elif high < limit:
+        state, text = "failed", f"{text} {needed} is needed."
+    else:
+        text += f" {needed} is needed; more episodes would tell."
+    return Finding("value", state, text)
 
 
 def _is_own(given: Evaluation) -> bool:
@@ -363,14 +347,11 @@ def _is_own(given: Evaluation) -> bool:
     return alike and abs(found.mean_weight - 1) < _ALIKE
 
 
-def _value_text(found: Estimate, given: Evaluation) -> str:
-    base = given.logged["reward"]
+def _value_text(found: Estimate, base: float) -> str:
+    bounds = found.difference if found.ratio is None else found.ratio
+    text = f"{bounds.value:.3f} times the log's {base:.3g}"
     if found.ratio is None:
-        text = f"{found.difference.value:+.3g} beside the log's {base.value:.3g}"
-        bounds = found.difference
-    else:
-        text = f"{found.ratio.value:.3f} times the log's {base.value:.3g}"
-        bounds = found.ratio
+        text = f"{bounds.value:+.3g} beside the log's {base:.3g}"
     return (
         f"An episode of the policy is worth {found.value.value:.4g}, {text} (95 % "
         f"interval {bounds.low:.3f} to {bounds.high:.3f})."
@@ -378,14 +359,13 @@ def _value_text(found: Estimate, given: Evaluation) -> str:
 
 
 def _actions(given: Evaluation, rules: Rules) -> Iterator[Finding]:
-    found = given.diagnostics
-    if rules.most_variation < 1:
-        over = found.variation > rules.most_variation
+    found, most = given.diagnostics, rules.most_variation
+    if most < 1:
         yield Finding(
             "change of actions",
-            "failed" if over else "passed",
+            "failed" if found.variation > most else "passed",
             f"The shares of actions differ from the log's by {found.variation:.1%}; at "
-            f"most {rules.most_variation:.1%} is allowed.",
+            f"most {most:.1%} is allowed.",
         )
     for name, most in rules.most_actions.items():
         share = found.served[name]
@@ -402,10 +382,10 @@ def _guards(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding
         found = given.estimates[estimator][name].value
         least = -np.inf if low is None else low
         most = np.inf if high is None else high
+        apart = found.low > most or found.high < least
+        state: State = "failed" if apart else "unknown"
         if least <= found.low and found.high <= most:
-            state: State = "passed"
-        else:
-            state = "failed" if found.low > most or found.high < least else "unknown"
+            state = "passed"
         yield Finding(
             f"guard {name}",
             state,
