@@ -79,48 +79,46 @@ class TableSettings:
         """Whether rows stay in their files."""
         if self.stream is not None:
             return self.stream
-        found = table_reader.partition(self.data)
-        known = self.preprocessing()
+        found, known = self._partition, self.preprocessing()
         columns = None if known is None else layout(*known).size
         size = found.rows * table_reader.row_bytes(found.schema, columns)
         return _is_large(found.folder, size)
 
     @property
+    def _partition(self) -> Partition:
+        return table_reader.partition(self.data)
+
+    @property
     def fingerprint(self) -> str:
         """Text that changes with the rows, see ``interfaces.Experience``."""
-        return table_reader.partition(self.data).fingerprint
+        return self._partition.fingerprint
 
     def training_rows(self) -> dict[str, Any]:
         """Return which episodes training sees, see ``interfaces.Experience``."""
-        return seen.of_timeline(table_reader.partition(self.data))
+        return seen.of_timeline(self._partition)
 
     def names(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Return the names of actions and ids of features, see ``Experience``."""
-        schema = table_reader.partition(self.data).schema
+        schema = self._partition.schema
         return tuple(schema.actions), tuple(schema.features)
 
     def preprocessing(self) -> tuple[Specification, tuple[int, ...]] | None:
         """Return the specification of features and the ids of raw columns, or None.
 
-        Raises:
-          UserError: if it cannot be read, or has features that the rows do not have.
+        UserError if it cannot be read, or has features that the rows do not have.
         """
-        found = table_reader.partition(self.data)
-        given = None
-        if self.features:
-            given = specification.read(self.features)
-        elif (expected := found.manifest.get("features_sha256")) is not None:
-            path = found.folder / FEATURES_FILE
-            given = specification.read(path)
-            if given.sha256 != expected:
-                raise UserError(
-                    f"{path} has the hash {given.sha256[:12]}..., but the timeline was "
-                    f"made with {expected[:12]}...: it was changed; make the timeline "
-                    "again, or pass the file as --table.features"
-                )
-        if given is None:
+        found, path = self._partition, self.features
+        expected = found.manifest.get("features_sha256")
+        if not path and expected is None:
             return None
-        layout(given, found.schema.features)
+        given = specification.read(path or found.folder / FEATURES_FILE)
+        if not path and given.sha256 != expected:
+            raise UserError(
+                f"{found.folder / FEATURES_FILE} has the hash {given.sha256[:12]}..., "
+                f"but the timeline was made with {expected[:12]}...: it was changed; "
+                "make the timeline again, or pass the file as --table.features"
+            )
+        layout(given, found.schema.features)  # which checks the ids
         return given, found.schema.features
 
     def check(self, run: Any) -> Self:
@@ -128,8 +126,18 @@ class TableSettings:
         checked = config.check(self, "table.")
         if not checked.data:
             raise UserError("table.data is empty; expected the folder of a timeline")
-        _check_boosts(checked.boosts)
-        _check_distribution(checked.target_action_distribution)
+        if not all(map(_is_finite, checked.boosts.values())):
+            raise UserError(
+                f"table.boosts is {checked.boosts}; expected a finite number for each "
+                "action"
+            )
+        target = checked.target_action_distribution
+        shares = all(_is_finite(x) and x >= 0 for x in target.values())
+        if target and not (shares and abs(sum(target.values()) - 1) < 1e-6):
+            raise UserError(
+                f"table.target_action_distribution is {target}; expected numbers that "
+                "are at least 0 and whose sum is 1"
+            )
         if run.overlap:
             raise UserError(
                 "overlap is true, but nothing is collected from logged rows; leave "
@@ -154,8 +162,7 @@ class TableSettings:
                 "--custom_reward, or with --n_step=1"
             )
         for name in ("boosts", "target_action_distribution"):
-            unknown = sorted(set(getattr(self, name)) - set(found.schema.actions))
-            if unknown:
+            if unknown := sorted({*getattr(self, name)} - {*found.schema.actions}):
                 raise UserError(
                     f"table.{name} names {', '.join(unknown)}; expected names of "
                     f"actions, which are {', '.join(found.schema.actions) or 'none'}"
@@ -164,10 +171,9 @@ class TableSettings:
     def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
         """Return no environments, and the spaces of the rows or of the run's one.
 
-        Raises:
-          UserError: if the environment's spaces do not fit the rows.
+        UserError if the environment's spaces do not fit the rows.
         """
-        found = table_reader.partition(self.data)
+        found = self._partition
         self._check_rows(run, found)
         action = row_spaces.action_space(found)
         if recipe.env:
@@ -195,10 +201,10 @@ class TableSettings:
     ) -> Table | TableStream:
         """Read the rows, or begin to, see ``interfaces.Experience``."""
         del envs, seed
-        found = table_reader.partition(self.data)
+        found = self._partition
         every = table_reader.blocks(found, self.block_rows)
-        counts = {block: table_reader.training_rows(found, block) for block in every}
-        counts = {block: count for block, count in counts.items() if count}
+        rows = ((block, table_reader.training_rows(found, block)) for block in every)
+        counts = {block: count for block, count in rows if count}
         if not counts:
             raise UserError(
                 f"{found.folder} has no row for training; make the timeline again with "
@@ -222,10 +228,10 @@ class TableSettings:
         """Return what reports on rows for evaluation, or those for training.
 
         Only half of the episodes for evaluation are reported on, because the best
-        checkpoint is chosen by them; see ``logged.seen``. As many rows for
-        training have TD errors, too.
+        checkpoint is chosen by them; see ``seen``. As many rows for training have TD
+        errors, too.
         """
-        found = table_reader.partition(self.data)
+        found = self._partition
         half = seen.reported(found)
         last = None if half is None else half.high
         kept = self._reported(found, table_reader.EVALUATE, _REPORTED, last)
@@ -244,8 +250,8 @@ class TableSettings:
     ) -> Rows:
         """Return the first rows of a split with what is known of each."""
         prepared, missing = self._preparation(found)
-        rows = table_reader.of_split(found, split, most, missing, last_key)
-        columns = prepared(rows)
+        columns = table_reader.of_split(found, split, most, missing, last_key)
+        columns = prepared(columns)
         return Rows(
             used(columns, row_spaces.is_masked(found)),
             columns["propensity"],
@@ -302,22 +308,6 @@ def _is_large(folder: Path, size: int) -> bool:
     del folder
     free = machine.available_bytes()
     return free is not None and size > _PART * free
-
-
-def _check_boosts(given: dict[str, Any]) -> None:
-    if not all(_is_finite(x) for x in given.values()):
-        raise UserError(
-            f"table.boosts is {given}; expected a finite number for each action"
-        )
-
-
-def _check_distribution(given: dict[str, Any]) -> None:
-    numbers = all(_is_finite(x) and x >= 0 for x in given.values())
-    if given and not (numbers and abs(sum(given.values()) - 1) < 1e-6):
-        raise UserError(
-            f"table.target_action_distribution is {given}; expected numbers that are "
-            "at least 0 and whose sum is 1"
-        )
 
 
 def _is_finite(value: Any) -> bool:
