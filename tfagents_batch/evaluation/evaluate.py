@@ -49,7 +49,8 @@ def evaluate(
 ) -> Evaluation:
     """Estimate what a policy is worth, see ``docs/evaluation.md``.
 
-    Rows are read in blocks; memory does not grow with the table.
+    Rows are read in blocks; memory does not grow with the table. UserError if they do
+    not allow an evaluation.
 
     Args:
       found: timeline with one reward in each sample.
@@ -60,9 +61,6 @@ def evaluate(
         inputs of networks; None standardizes each feature.
       say: called with a line when a part begins.
       judges: rows that judge the policy, of the rows for evaluation.
-
-    Raises:
-      UserError: if the rows do not allow an evaluation.
     """
     extent = check(found, settings, judges)
     say(f"fitting values of {candidate.name} by {settings.fit.steps:,} steps")
@@ -98,10 +96,8 @@ def evaluate(
             "all of them"
         )
     say("resampling")
-    name = candidate.name
-    return summary.evaluation(
-        found, name, settings, fitted, totals, sequences, decisions, judges
-    )
+    sums = totals, sequences, decisions
+    return summary.evaluation(found, candidate.name, settings, fitted, *sums, judges)
 
 
 def _judged(
@@ -111,20 +107,17 @@ def _judged(
     action, number = columns["action"], np.arange(len(columns["action"]))
     policy = candidate.probabilities(columns, "").astype(np.float64)
     after = candidate.probabilities(columns, "next_").astype(np.float64)
-    state = fitted.normalize(columns["state"])
-    masks = columns["mask"], columns["next_mask"]
+    state, later = (fitted.normalize(columns[x]) for x in ("state", "next_state"))
     fold = folds(columns, settings)
-    now = predicted(fitted.values, state, masks[0], fold)
-    nexts = predicted(
-        fitted.values, fitted.normalize(columns["next_state"]), masks[1], fold
-    )
-    logged = np.maximum(now.behavior[number, action], LEAST).astype(np.float64)
-    if settings.propensities == "logged":
-        logged = columns["propensity"].astype(np.float64)
-    ratio = policy[number, action] / logged
+    now = predicted(fitted.values, state, columns["mask"], fold)
+    nexts = predicted(fitted.values, later, columns["next_mask"], fold)
+    propensity = columns["propensity"].astype(np.float64)
+    if settings.propensities == "estimated":
+        imitated = now.behavior[number, action]
+        propensity = np.maximum(imitated, LEAST).astype(np.float64)
+    ratio = policy[number, action] / propensity
     reward, q = rewards(columns), now.q[number, action]
-    cell = cells.number(fitted.cells, state)
-    ends = columns["terminated"]
+    cell, ends = cells.number(fitted.cells, state), columns["terminated"]
     next_v = np.where(ends[:, np.newaxis], 0.0, expected(after, nexts.q))
     discount = columns["discount"].astype(np.float64)
     rows = Rows(
@@ -141,18 +134,14 @@ def _judged(
     )
     error = reward + discount[:, np.newaxis] * next_v - q
     visits = fitted.visits[cell, action]
-    block = Block(action, logged, policy, now.behavior, ratio, error, visits)
+    block = Block(action, propensity, policy, now.behavior, ratio, error, visits)
     return rows, block, (now.reward[number, action], expected(policy, now.reward))
 
 
 def check(
     found: Partition, settings: EvaluationSettings, judges: Judges = EVERY
 ) -> Extent:
-    """Check that a policy can be evaluated on a timeline; return what it contains.
-
-    Raises:
-      UserError: if not.
-    """
+    """Return what a timeline contains; UserError if it allows no evaluation."""
     logged_rows.check(found)
     extent = logged_rows.extent(found, judges.where)
     every = logged_rows.extent(found, EVERY.where).episodes
@@ -186,12 +175,10 @@ def check(
 
 def _largest_factor(found: Partition, extent: Extent) -> float:
     """Return the sum of the discounts of the longest episode."""
-    gamma = found.manifest["config"]["gamma"]
-    if found.manifest["config"]["discount"] != "step":
-        gamma = 1.0
-    if gamma == 1.0:
+    config = found.manifest["config"]
+    if config["discount"] != "step" or config["gamma"] == 1.0:
         return float(extent.longest)
-    return 1 / (1 - gamma)
+    return 1 / (1 - config["gamma"])
 
 
 def _outside(q: np.ndarray, extent: Extent, factor: float) -> int:

@@ -71,14 +71,9 @@ def fit(
     normalize: Normalize | None,
     judges: Judges = EVERY,
 ) -> Fitted:
-    """Fit values and the model of cells.
+    """Fit values and the model of cells, with the arguments of ``evaluate.evaluate``.
 
-    Args:
-      found, candidate, settings, networks, normalize, judges: see
-        ``evaluate.evaluate``.
-
-    Raises:
-      UserError: if there are no rows to which values could be fitted.
+    UserError if there are no rows to which values could be fitted.
     """
     where = judges.where if settings.folds else f"split = '{TRAIN}'"
     spans = logged_rows.spans(found, where, settings.fit.rows)
@@ -181,10 +176,8 @@ def predicted(
     if len(numbers) == 1:
         return values.predict(state, mask, int(numbers[0]))
     index = [np.flatnonzero(fold == k) for k in numbers]
-    found = [
-        values.predict(state[i], mask[i], int(k))
-        for i, k in zip(index, numbers, strict=True)
-    ]
+    pairs = zip(index, numbers, strict=True)
+    found = [values.predict(state[i], mask[i], int(k)) for i, k in pairs]
     back = np.argsort(np.concatenate(index))
     return Predictions(*(np.concatenate(x)[back] for x in zip(*found, strict=True)))
 

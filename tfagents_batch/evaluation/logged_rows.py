@@ -94,14 +94,13 @@ def spans(found: Partition, where: str, most: int) -> list[Span]:
     Keys are hashes, so equal ranges of them have nearly equally many episodes.
     """
     names = "count(*)", "min(mdp_key)", "max(mdp_key)"
-    facts = [f"{x} FILTER ({where})" for x in names]
-    rows, low, high = table_reader.facts(found, *facts)
+    own = (f"{x} FILTER ({where})" for x in names)
+    rows, low, high = table_reader.facts(found, *own)
     if not rows:
         return []
     count = -(-rows // most)
     edges = [low + (high + 1 - low) * i // count for i in range(count + 1)]
-    pairs = itertools.pairwise(edges)
-    return [Span(where, first, last - 1) for first, last in pairs]
+    return [Span(where, a, b - 1) for a, b in itertools.pairwise(edges)]
 
 
 def read(found: Partition, span: Span) -> tuple[Columns, int]:

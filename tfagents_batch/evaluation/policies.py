@@ -63,8 +63,7 @@ def evaluate_offline(
       say: called with a line when a part begins.
 
     Raises:
-      UserError: if the policy does not fit the rows, or they do not allow an
-        evaluation.
+      UserError: if the policy does not fit the rows, or they allow no evaluation.
     """
     checked = config.replace(EvaluationSettings(), dict(settings or {})).check()
     with opened(policy, data, exploration, checkpoint, checked) as evaluated:
@@ -90,12 +89,11 @@ def opened(
     with _candidate(policy, found, exploration, checkpoint) as candidate:
 
         def evaluated(say: Callable[[str], Any]) -> Evaluation:
-            result = evaluate.evaluate(
-                found, candidate, settings, fitted_q.Fit, normalize, say, judges
-            )
+            fits = fitted_q.Fit, normalize
+            result = evaluate.evaluate(found, candidate, settings, *fits, say, judges)
             step = getattr(candidate, "step", None)
-            facts = {"exploration": exploration, "step": step}
-            return dataclasses.replace(result, facts=facts | dict(result.facts))
+            facts = {"exploration": exploration, "step": step, **result.facts}
+            return dataclasses.replace(result, facts=facts)
 
         yield evaluated
 
@@ -109,11 +107,10 @@ def _candidate(
         yield Function(policy)
         return
     run = playing.trained(folder, None, None, None, None, plays=False)
-    origin = origin_of(run)
+    origin, name = origin_of(run), run.run.folder.name
     with playing.loaded(run, run.spec, None, checkpoint) as (agent, step):
-        names = origin.actions, origin.features
-        name = run.run.folder.name
         signature = Signature(agent.policy, run.spec, step, exploration)
+        names = origin.actions, origin.features
         yield Served(signature, run.spec, found, *names, name, step)
 
 

@@ -50,10 +50,9 @@ def evaluation(
         episodes = float(sums.one)
         few, weighted = _student(episodes), _student(totals.effective()[1])
         logged = _wider((estimators.logged(sums), estimators.logged(drawn)), few)
+        factors = dict.fromkeys(_WEIGHTED, weighted)
         estimates = {
-            each: _wider(
-                (rule(sums), rule(drawn)), weighted if each in _WEIGHTED else few
-            )
+            each: _wider((rule(sums), rule(drawn)), factors.get(each, few))
             for each, rule in estimators.ESTIMATORS.items()
         }
         errors = _formula_errors(sums, totals)
@@ -67,24 +66,19 @@ def evaluation(
         step = decisions.sums, decisions.resampled
         logged_step = _wider([one_step.logged(x) for x in step], few)
         weighted = _student(min(totals.effective_decisions(), episodes))
+        factors = dict.fromkeys(_WEIGHTED_STEPS, weighted)
         of_steps = {
-            each: _wider(
-                [rule(x) for x in step], weighted if each in _WEIGHTED_STEPS else few
-            )
+            each: _wider([rule(x) for x in step], factors.get(each, few))
             for each, rule in one_step.ESTIMATORS.items()
         }
         share = fitted.episodes / episodes
         for each, error in one_step.model_error(*step, share).items():
             of_steps[each] = _with_fit_error(of_steps[each], few * error, seed)
     diagnostics = _diagnostics(found, fitted, totals)
-    facts = {
-        "fingerprint": found.fingerprint,
-        "settings": config.to_dict(settings),
-    }
     return Evaluation(
         name,
         str(found.folder),
-        facts,
+        {"fingerprint": found.fingerprint, "settings": config.to_dict(settings)},
         _intervals(logged, metrics),
         _by_metric(estimates, logged, metrics, errors),
         _by_metric(of_steps, logged_step, metrics, {}),
@@ -202,8 +196,7 @@ def _diagnostics(found: Partition, fitted: Fitted, totals: Totals) -> Diagnostic
     third = max(len(losses) // 3, 1)
     middle = losses[third:-third] if len(losses) > 2 * third else losses[:-third]
     names = found.schema.actions
-    shares = [dict(zip(names, map(float, totals[x] / rows), strict=True))
-              for x in ("logged", "served")]  # fmt: skip
+    logged, served = (map(float, totals[x] / rows) for x in ("logged", "served"))
     return Diagnostics(
         rows=int(rows),
         episodes=int(episodes),
@@ -227,8 +220,8 @@ def _diagnostics(found: Partition, fitted: Fitted, totals: Totals) -> Diagnostic
         fit_bias_error=bias_error,
         outside=float(totals["outside"]) / rows,
         rising=bool(len(middle) and losses[-third:].mean() > 1.5 * middle.mean()),
-        logged=shares[0],
-        served=shares[1],
+        logged=dict(zip(names, logged, strict=True)),
+        served=dict(zip(names, served, strict=True)),
         ratios=tuple(map(int, totals["ratios"])),
         weights=tuple(map(int, totals["weights"])),
     )
