@@ -64,10 +64,9 @@ def convert(
     _check_output(output)
     files.check_outside(output, map(Path, (*data, *settings.rewards)))
     folder = Scratch()
+    limits = {"memory_limit": "2GB", "temp_directory": folder.name}
     try:
-        with duckdb.connect(
-            config={"memory_limit": "2GB", "temp_directory": folder.name}
-        ) as connection:
+        with duckdb.connect(config=limits) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             table = Table(connection, "given", data, settings.nulls)
             table.text("action", settings.action)  # misspelled, it is told first
@@ -76,15 +75,9 @@ def convert(
             columns = tuple(known) or _columns(table, settings)
             _store_decisions(table, settings, columns, notices)
             if settings.rewards:
-                _store_rewards(
-                    Table(connection, "later", settings.rewards, settings.nulls),
-                    settings,
-                    notices,
-                )
-            with (
-                publish.folder(output, _check_output) as staged,
-                saving(output),
-            ):
+                later = Table(connection, "later", settings.rewards, settings.nulls)
+                _store_rewards(later, settings, notices)
+            with publish.folder(output, _check_output) as staged, saving(output):
                 target = literal(str(staged / ROWS))
                 table.run(f"COPY ({_rows(settings)}) TO {target} (FORMAT parquet)")
                 ((count,),) = table.run(f"SELECT count(*) FROM {target}")
@@ -158,10 +151,8 @@ def _columns(table: Table, settings: TableSettings) -> tuple[Column, ...]:
                 f"expected at most --max_categories={settings.max_categories:,}: "
                 "group them, or leave it out"
             )
-        names = table.run(
-            f"SELECT DISTINCT {value} FROM {table.name} WHERE {value} IS NOT NULL "
-            "ORDER BY 1"
-        )
+        names = f"SELECT DISTINCT {value} FROM {table.name} WHERE {value} IS NOT NULL"
+        names = table.run(f"{names} ORDER BY 1")
         found.append(Column(name, tuple(x for (x,) in names)))
     return tuple(found)
 
@@ -235,11 +226,9 @@ def _store_decisions(
         f"CREATE TABLE decisions AS SELECT *, time + {tie} AS sequence_number "
         f"FROM (SELECT {parts} FROM {table.name})"
     )
-    ((ties, ids),) = table.run(
-        "SELECT count(*) FILTER (sequence_number > time), "
-        + ("count(*) - count(DISTINCT request_id)" if settings.id else "0")
-        + " FROM decisions"
-    )
+    again = "count(*) - count(DISTINCT request_id)" if settings.id else "0"
+    ties = "count(*) FILTER (sequence_number > time)"
+    ((ties, ids),) = table.run(f"SELECT {ties}, {again} FROM decisions")
     if ties:
         notices.append(
             f"{ties:,} rows have the episode and time of another one; they are in the "
@@ -286,12 +275,13 @@ def _store_rewards(later: Table, settings: TableSettings, notices: list[str]) ->
             f"(SELECT greatest(max(time), (SELECT max(moment) FROM rewards)) "
             f"FROM decisions) - time < {window}"
         )
-    later.run(f"CREATE TABLE rewards AS SELECT {parts} FROM {later.name}")
-    later.run(
-        f"CREATE TABLE found AS SELECT row, amount, {late} AS late FROM rewards {join}"
-    )
-    later.run("ALTER TABLE decisions ADD COLUMN young BOOLEAN")
-    later.run(f"UPDATE decisions SET young = {young}")
+    for query in (
+        f"CREATE TABLE rewards AS SELECT {parts} FROM {later.name}",
+        f"CREATE TABLE found AS SELECT row, amount, {late} AS late FROM rewards {join}",
+        "ALTER TABLE decisions ADD COLUMN young BOOLEAN",
+        f"UPDATE decisions SET young = {young}",
+    ):
+        later.run(query)
     ((used, late_count, unknown, left, whole),) = later.run(
         "SELECT count(*) FILTER (row IS NOT NULL AND NOT late), "
         "count(*) FILTER (row IS NOT NULL AND late), "
@@ -324,9 +314,7 @@ def _rows(settings: TableSettings) -> str:
     if settings.terminated is not None or settings.episode is None:
         names.append("terminated")
     if settings.rewards:
-        sums = (
-            "SELECT row, sum(amount) AS reward FROM found WHERE NOT late GROUP BY row"
-        )
+        sums = "SELECT row, sum(amount) AS reward FROM found WHERE NOT late GROUP BY 1"
         following = "lead({}) OVER (PARTITION BY mdp_id ORDER BY sequence_number)"
         # An episode goes on after its last row whose rewards are complete.
         source = (
