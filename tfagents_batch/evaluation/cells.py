@@ -18,32 +18,21 @@ _SAMPLE = 20_000  # rows from which the centers are found
 
 
 class Cells(NamedTuple):
-    """Cells of states.
+    """Cells of states."""
 
-    Attributes:
-      number: of cells.
-      exact: whether each cell is one state.
-      centers: f64 ``[C, F]``; of normalized states if not exact.
-    """
-
-    number: int
-    exact: bool
-    centers: np.ndarray
+    number: int  # of cells
+    exact: bool  # whether each cell is one state
+    centers: np.ndarray  # f64 [C, F]; of normalized states if not exact
 
 
 class Model(NamedTuple):
-    """The logged decisions by cell and action.
+    """The logged decisions by cell and action."""
 
-    Attributes:
-      rows: f64 ``[C, A]``, number of rows.
-      moves: f64 ``[C A, C A]``, mean over the rows of a pair of the discount times the
-        probability of the next pair under the evaluated policy.
-      reward: f64 ``[C A, M]``, mean reward and metrics.
-    """
-
-    rows: np.ndarray
+    rows: np.ndarray  # f64 [C, A], number of rows
+    # f64 [C A, C A], mean over the rows of a pair of the discount times the probability
+    # of the next pair under the evaluated policy
     moves: np.ndarray
-    reward: np.ndarray
+    reward: np.ndarray  # f64 [C A, M], mean reward and metrics
 
 
 def find(states: np.ndarray, actions: int, seed: int = 0) -> Cells:

@@ -12,31 +12,18 @@ LARGEST_LOG = 690.0  # of a product of ratios: exp of more is infinite in float6
 
 
 class Rows(NamedTuple):
-    """Rows of whole episodes, one after the other, in order of time.
+    """Rows of whole episodes, one after the other, in order of time."""
 
-    Attributes:
-      episode: i64 ``[N]``, a key of the episode.
-      ratio: f64 ``[N]``, pi_e(a | s) / pi_b(a | s).
-      reward: f64 ``[N, M]``, reward and metrics.
-      discount: f64 ``[N]``, factor of what follows the row.
-      terminated: bool ``[N]``, whether the episode ended after the row.
-      q: f64 ``[N, M]``, Q(s, a) of the logged action.
-      v: f64 ``[N, M]``, sum_a pi_e(a | s) Q(s, a).
-      next_v: f64 ``[N, M]``, the same of the next state.
-      next_logged: f64 ``[N, M]``, value of the logging policy in the next state.
-      noise: f64 ``[N, M]``, expected squared error of r + discount v' - q.
-    """
-
-    episode: np.ndarray
-    ratio: np.ndarray
-    reward: np.ndarray
-    discount: np.ndarray
-    terminated: np.ndarray
-    q: np.ndarray
-    v: np.ndarray
-    next_v: np.ndarray
-    next_logged: np.ndarray
-    noise: np.ndarray
+    episode: np.ndarray  # i64 [N], a key of the episode
+    ratio: np.ndarray  # f64 [N], pi_e(a | s) / pi_b(a | s)
+    reward: np.ndarray  # f64 [N, M], reward and metrics
+    discount: np.ndarray  # f64 [N], factor of what follows the row
+    terminated: np.ndarray  # bool [N], whether the episode ended after the row
+    q: np.ndarray  # f64 [N, M], Q(s, a) of the logged action
+    v: np.ndarray  # f64 [N, M], sum_a pi_e(a | s) Q(s, a)
+    next_v: np.ndarray  # f64 [N, M], the same of the next state
+    next_logged: np.ndarray  # f64 [N, M], value of the logging policy in the next state
+    noise: np.ndarray  # f64 [N, M], expected squared error of r + discount v' - q
 
 
 class Episodes(NamedTuple):
@@ -46,26 +33,20 @@ class Episodes(NamedTuple):
     not change, and rewards and values are 0. An episode that was cut off ends with the
     value of its last state. (Padding with weights 0 would bias weighted estimators:
     by 10 % in a grid with two equal policies.)
-
-    Attributes:
-      weight: f64 ``[n, T + 1]``, products of the ratios before step t; 1 at step 0.
-      discount: f64 ``[n, T + 1]``, products of the discounts before step t.
-      reward, q, noise: f64 ``[n, T, M]``.
-      v: f64 ``[n, T + 1, M]``.
-      closing: f64 ``[n, M]``, value of the logging policy after the end; 0 if terminal.
-      length: int ``[n]``, number of steps.
-      cut: bool ``[n]``, whether it was cut off.
     """
 
+    # f64 [n, T + 1], products of the ratios before step t; 1 at step 0
     weight: np.ndarray
-    discount: np.ndarray
+    discount: np.ndarray  # f64 [n, T + 1], products of the discounts before step t
+    # reward, q, noise: f64 [n, T, M]
     reward: np.ndarray
     q: np.ndarray
     noise: np.ndarray
-    v: np.ndarray
+    v: np.ndarray  # f64 [n, T + 1, M]
+    # f64 [n, M], value of the logging policy after the end; 0 if terminal
     closing: np.ndarray
-    length: np.ndarray
-    cut: np.ndarray
+    length: np.ndarray  # int [n], number of steps
+    cut: np.ndarray  # bool [n], whether it was cut off
 
 
 def starts(episode: np.ndarray) -> np.ndarray:

@@ -22,32 +22,20 @@ _ROUNDS = 200
 
 
 class Terms(NamedTuple):
-    """What episodes add to the sums; of n episodes ``[n, ...]``, or sums ``[...]``.
+    """What episodes add to the sums; of n episodes ``[n, ...]``, or sums ``[...]``."""
 
-    Attributes:
-      one: ``[]``, 1.
-      returned: ``[M]``, sum_t D_t r_t, and the value of the last state if it goes on.
-      direct: ``[M]``, v_0.
-      ips: ``[M]``, W of the whole episode times its return.
-      pdis: ``[M]``, sum_t D_t W_t r_t.
-      sdr: ``[M]``, sum_t D_t (W_t (r_t - q_t) + W_{t-1} v_t).
-      weight: ``[T + 1]``, W_{t-1}.
-      decision: ``[T, M]``, D_t W_t r_t.
-      control: ``[T, M]``, D_t W_t (r_t - q_t).
-      model: ``[T + 1, M]``, D_t W_{t-1} v_t.
-      closing: ``[T + 1, M]``, the part of ``model`` after episodes that were cut off.
-    """
-
-    one: np.ndarray
+    one: np.ndarray  # [], 1
+    # [M], sum_t D_t r_t, and the value of the last state if it goes on
     returned: np.ndarray
-    direct: np.ndarray
-    ips: np.ndarray
-    pdis: np.ndarray
-    sdr: np.ndarray
-    weight: np.ndarray
-    decision: np.ndarray
-    control: np.ndarray
-    model: np.ndarray
+    direct: np.ndarray  # [M], v_0
+    ips: np.ndarray  # [M], W of the whole episode times its return
+    pdis: np.ndarray  # [M], sum_t D_t W_t r_t
+    sdr: np.ndarray  # [M], sum_t D_t (W_t (r_t - q_t) + W_{t-1} v_t)
+    weight: np.ndarray  # [T + 1], W_{t-1}
+    decision: np.ndarray  # [T, M], D_t W_t r_t
+    control: np.ndarray  # [T, M], D_t W_t (r_t - q_t)
+    model: np.ndarray  # [T + 1, M], D_t W_{t-1} v_t
+    # [T + 1, M], the part of model after episodes that were cut off
     closing: np.ndarray
 
 

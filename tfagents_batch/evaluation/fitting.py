@@ -41,24 +41,15 @@ Networks = Callable[[Sample, tuple[int, ...], EvaluationSettings], Values]
 
 
 class Fitted(NamedTuple):
-    """What was learned from rows that are not used for evaluation.
+    """What was learned from rows that are not used for evaluation."""
 
-    Attributes:
-      values: values of actions.
-      normalize: states ``[N, F]`` to inputs of networks.
-      cells: cells of inputs.
-      reach: see ``cells.reach``.
-      visits: f64 ``[C, A]``, visits of the policy for each logged decision.
-      noise: f64 ``[C, A, M]``, mean squared error of r + discount v' - q.
-      rows, episodes: their numbers.
-    """
-
-    values: Values
-    normalize: Normalize
-    cells: Cells
-    reach: float
-    visits: np.ndarray
-    noise: np.ndarray
+    values: Values  # values of actions
+    normalize: Normalize  # states [N, F] to inputs of networks
+    cells: Cells  # cells of inputs
+    reach: float  # see cells.reach
+    visits: np.ndarray  # f64 [C, A], visits of the policy for each logged decision
+    noise: np.ndarray  # f64 [C, A, M], mean squared error of r + discount v' - q
+    # rows, episodes: their numbers
     rows: int
     episodes: int
 

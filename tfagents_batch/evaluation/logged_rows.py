@@ -18,47 +18,34 @@ Origin = Literal["unseen", "no rows", "unknown", "stated"]
 
 
 class Extent(NamedTuple):
-    """What the rows that judge contain.
+    """What the rows that judge contain."""
 
-    Attributes:
-      rows, episodes: their numbers.
-      longest: rows of the longest episode.
-      propensities: rows with a propensity.
-      least, most: smallest and largest reward.
-    """
-
+    # rows, episodes: their numbers
     rows: int
     episodes: int
-    longest: int
-    propensities: int
+    longest: int  # rows of the longest episode
+    propensities: int  # rows with a propensity
+    # least, most: smallest and largest reward
     least: float
     most: float
 
 
 class Span(NamedTuple):
-    """Episodes that a condition chooses, with keys from ``low`` to ``high``, inclusive.
+    """Episodes that a condition chooses, with keys from ``low`` to ``high``."""
 
-    Attributes:
-      where: SQL condition of their rows.
-      low, high: bounds of the keys.
-    """
-
-    where: str
+    where: str  # SQL condition of their rows
+    # low, high: bounds of the keys
     low: int
     high: int
 
 
 class Judges(NamedTuple):
-    """Rows that judge a policy.
+    """Rows that judge a policy."""
 
-    Attributes:
-      where: SQL condition of the rows.
-      origin: "unseen": training has not seen them; "no rows": training saw no logged
-        rows at all; "unknown": training may have seen them; "stated": of a function,
-        whose user has to know.
-    """
-
-    where: str
+    where: str  # SQL condition of the rows
+    # "unseen": training has not seen them; "no rows": training saw no logged rows at
+    # all; "unknown": training may have seen them; "stated": of a function, whose user
+    # has to know
     origin: Origin
 
 

@@ -18,24 +18,15 @@ CANDIDATES = 21  # thresholds that ``thresholds`` compares
 
 
 class Decisions(NamedTuple):
-    """Sums over the decisions of each of n episodes, ``[n, ...]``, or over all of them.
+    """Sums over the decisions of n episodes, of each, ``[n, ...]``, or of all."""
 
-    Attributes:
-      one: ``[]``, number of decisions.
-      weight: ``[]``, rho.
-      reward: ``[M]``, r.
-      direct: ``[M]``, R_e(s).
-      ips: ``[M]``, rho r.
-      control: ``[M]``, rho (r - R(s, a)).
-      switched: ``[M]``, R_e(s), and the control where rho is at most a threshold.
-    """
-
-    one: np.ndarray
-    weight: np.ndarray
-    reward: np.ndarray
-    direct: np.ndarray
-    ips: np.ndarray
-    control: np.ndarray
+    one: np.ndarray  # [], number of decisions
+    weight: np.ndarray  # [], rho
+    reward: np.ndarray  # [M], r
+    direct: np.ndarray  # [M], R_e(s)
+    ips: np.ndarray  # [M], rho r
+    control: np.ndarray  # [M], rho (r - R(s, a))
+    # [M], R_e(s), and the control where rho is at most a threshold
     switched: np.ndarray
 
 

@@ -100,19 +100,12 @@ class Finding(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Result of the rules.
+    """Result of the rules."""
 
-    Attributes:
-      verdict: "deploy", "do not deploy" or "cannot tell".
-      reason: why, in words.
-      estimator: estimator that decided.
-      findings: of all rules, in order.
-    """
-
-    verdict: Verdict
-    reason: str
-    estimator: str
-    findings: tuple[Finding, ...]
+    verdict: Verdict  # "deploy", "do not deploy" or "cannot tell"
+    reason: str  # why, in words
+    estimator: str  # estimator that decided
+    findings: tuple[Finding, ...]  # of all rules, in order
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""

@@ -15,25 +15,15 @@ EDGES = np.linspace(-4, 4, 33)
 
 
 class Block(NamedTuple):
-    """What is known of the rows of a block.
+    """What is known of the rows of a block."""
 
-    Attributes:
-      action: int ``[N]``, logged actions.
-      propensity: f64 ``[N]``, of the logged action.
-      policy: f64 ``[N, A]``, pi_e.
-      behavior: f64 ``[N, A]``, imitator of the logging policy.
-      ratio: f64 ``[N]``.
-      error: f64 ``[N, M]``, r + discount v' - q.
-      visits: f64 ``[N]``, visits of pi_e to this decision for each logged one.
-    """
-
-    action: np.ndarray
-    propensity: np.ndarray
-    policy: np.ndarray
-    behavior: np.ndarray
-    ratio: np.ndarray
-    error: np.ndarray
-    visits: np.ndarray
+    action: np.ndarray  # int [N], logged actions
+    propensity: np.ndarray  # f64 [N], of the logged action
+    policy: np.ndarray  # f64 [N, A], pi_e
+    behavior: np.ndarray  # f64 [N, A], imitator of the logging policy
+    ratio: np.ndarray  # f64 [N]
+    error: np.ndarray  # f64 [N, M], r + discount v' - q
+    visits: np.ndarray  # f64 [N], visits of pi_e to this decision for each logged one
 
 
 class Totals:

@@ -11,39 +11,26 @@ from tfagents_batch.evaluation.cells import Cells
 
 
 class Sample(NamedTuple):
-    """Rows to fit, in the order of their folds.
+    """Rows to fit, in the order of their folds."""
 
-    Attributes:
-      state, after: f32 ``[N, F]``, normalized states and next states.
-      action: int32 ``[N]``.
-      mask: bool ``[N, A]``, actions that were possible.
-      policy: f32 ``[N, A]``, pi_e(a | s').
-      discount: f32 ``[N]``, 0 after a terminal row.
-      reward: f32 ``[N, M]``.
-    """
-
+    # state, after: f32 [N, F], normalized states and next states
     state: np.ndarray
     after: np.ndarray
-    action: np.ndarray
-    mask: np.ndarray
-    policy: np.ndarray
-    discount: np.ndarray
-    reward: np.ndarray
+    action: np.ndarray  # int32 [N]
+    mask: np.ndarray  # bool [N, A], actions that were possible
+    policy: np.ndarray  # f32 [N, A], pi_e(a | s')
+    discount: np.ndarray  # f32 [N], 0 after a terminal row
+    reward: np.ndarray  # f32 [N, M]
 
 
 class Predictions(NamedTuple):
-    """Predictions in N states.
+    """Predictions in N states."""
 
-    Attributes:
-      q, reward: f64 ``[N, A, M]``, value and next reward of every action.
-      behavior: f ``[N, A]``, the logging policy.
-      logged: f64 ``[N, M]``, value of the logging policy.
-    """
-
+    # q, reward: f64 [N, A, M], value and next reward of every action
     q: np.ndarray
     reward: np.ndarray
-    behavior: np.ndarray
-    logged: np.ndarray
+    behavior: np.ndarray  # f [N, A], the logging policy
+    logged: np.ndarray  # f64 [N, M], value of the logging policy
 
 
 class Values(Protocol):

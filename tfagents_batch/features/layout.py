@@ -24,36 +24,24 @@ _BEYOND = 1e300  # every float32
 
 
 class Group(NamedTuple):
-    """Features of one type.
+    """Features of one type."""
 
-    Attributes:
-      kind: their type.
-      columns: i64 ``[G]``, theirs in the raw values.
-      features: the features, by ascending id.
-      standardized: whether the mean is subtracted from their numbers, which are then
-        divided by the standard deviation.
-    """
-
-    kind: str
-    columns: np.ndarray
-    features: tuple[Feature, ...]
+    kind: str  # their type
+    columns: np.ndarray  # i64 [G], theirs in the raw values
+    features: tuple[Feature, ...]  # the features, by ascending id
+    # Whether the mean is subtracted from their numbers, which are then divided by the
+    # standard deviation
     standardized: bool
 
 
 class Layout(NamedTuple):
-    """Which columns of raw values become which columns of normalized ones.
+    """Which columns of raw values become which columns of normalized ones."""
 
-    Attributes:
-      inputs: number of raw columns.
-      groups: types in the order of their columns.
-      names: name of each normalized column: the id, for ENUM "<id>=<value>".
-      missing_as_zero: see ``Specification``.
-    """
-
-    inputs: int
-    groups: tuple[Group, ...]
+    inputs: int  # number of raw columns
+    groups: tuple[Group, ...]  # types in the order of their columns
+    # Name of each normalized column: the id, for ENUM "<id>=<value>"
     names: tuple[str, ...]
-    missing_as_zero: bool
+    missing_as_zero: bool  # see Specification
 
     @property
     def size(self) -> int:

@@ -37,29 +37,23 @@ SMALLEST_LAMBDA = 1e-6  # the transform of Box and Cox divides by lambda
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-    """Type of a feature and its parameters; None where its type has no use for them.
+    """Type of a feature and its parameters; None where its type has no use for them."""
 
-    Attributes:
-      feature_type: one of ``TYPES``.
-      boxcox_lambda, boxcox_shift: of BOXCOX, exponent and what is added before.
-      mean, stddev: of ``STANDARDIZED`` types, after log odds, logarithm or power.
-      possible_values: of ENUM, in the order of its columns.
-      quantiles: of QUANTILE, ascending.
-      min_value, max_value: smallest and largest raw value.
-      name: of the column of a table that it was made from.
-      categories: of ENUM, names of the values 0, 1, ... in that column.
-    """
-
-    feature_type: str
+    feature_type: str  # one of TYPES
+    # boxcox_lambda, boxcox_shift: of BOXCOX, exponent and what is added before
     boxcox_lambda: float | None = None
     boxcox_shift: float | None = None
+    # mean, stddev: of STANDARDIZED types, after log odds, logarithm or power
     mean: float | None = None
     stddev: float | None = None
+    # Of ENUM, in the order of its columns
     possible_values: tuple[int, ...] | None = None
-    quantiles: tuple[float, ...] | None = None
+    quantiles: tuple[float, ...] | None = None  # of QUANTILE, ascending
+    # min_value, max_value: smallest and largest raw value
     min_value: float | None = None
     max_value: float | None = None
-    name: str | None = None
+    name: str | None = None  # of the column of a table that it was made from
+    # Of ENUM, names of the values 0, 1, ... in that column.
     categories: tuple[str, ...] | None = None
 
     @property
@@ -70,21 +64,14 @@ class Feature:
 
 @dataclasses.dataclass(frozen=True)
 class Specification:
-    """Features by id, ascending.
+    """Features by id, ascending."""
 
-    Attributes:
-      features: features by id.
-      n: number of rows that it was found from; 0 if unknown.
-      gate: rule that decided between the continuous types, see ``FeatureSettings``.
-      missing_as_zero: whether a missing feature counts as the value 0.
-      version: version of the file, a key of ``STANDARDIZED``.
-    """
-
-    features: Mapping[int, Feature]
-    n: int = 0
+    features: Mapping[int, Feature]  # features by id
+    n: int = 0  # number of rows that it was found from; 0 if unknown
+    # Rule that decided between the continuous types, see FeatureSettings
     gate: str = "per_sample"
-    missing_as_zero: bool = False
-    version: int = VERSION
+    missing_as_zero: bool = False  # whether a missing feature counts as the value 0
+    version: int = VERSION  # version of the file, a key of STANDARDIZED
 
     @property
     def ids(self) -> tuple[int, ...]:

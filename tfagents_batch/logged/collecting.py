@@ -22,15 +22,11 @@ _ACTION_ID = 1_000_000  # of the first feature of a continuous action
 
 
 class Decision(NamedTuple):
-    """Actions of a batch, as NumPy.
+    """Actions of a batch, as NumPy."""
 
-    Attributes:
-      action: ``[B]`` or ``[B, D]``, for the environments.
-      log_propensity: f64 ``[B]``, logarithm of their propensity, which is the
-        probability under the whole policy, or of the density of Box actions.
-    """
-
-    action: np.ndarray
+    action: np.ndarray  # [B] or [B, D], for the environments
+    # f64 [B], logarithm of their propensity, which is the probability under the whole
+    # policy, or of the density of Box actions
     log_propensity: np.ndarray
 
 

@@ -26,19 +26,12 @@ TRAINED, KEPT = "td_loss", "eval_td_loss"  # tags of rows for training, and eval
 
 
 class Rows(NamedTuple):
-    """Logged rows with Discrete actions, and what is known of each.
+    """Logged rows with Discrete actions, and what is known of each."""
 
-    Attributes:
-      columns: what a program reads, see ``table.used``.
-      propensity: f32 ``[N]``, of the logged action; NaN if it was not logged.
-      returns: f64 ``[N]``, NaN where unknown, see ``offline.table_reader.returns``.
-      steps_to_end: i64 ``[N]``, 0 where unknown, see
-        ``offline.table_reader.steps_to_end``.
-    """
-
-    columns: Columns
-    propensity: np.ndarray
-    returns: np.ndarray
+    columns: Columns  # what a program reads, see table.used
+    propensity: np.ndarray  # f32 [N], of the logged action; NaN if it was not logged
+    returns: np.ndarray  # f64 [N], NaN where unknown, see offline.table_reader.returns
+    # i64 [N], 0 where unknown, see offline.table_reader.steps_to_end
     steps_to_end: np.ndarray
 
 

@@ -33,19 +33,13 @@ class Keys(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Episodes that one training has seen.
+    """Episodes that one training has seen."""
 
-    Attributes:
-      fingerprint: of the timeline.
-      salt: text before the ids in the hash; None if the keys are no such hashes.
-      trained: keys of the episodes that it learned from.
-      reported: keys of the episodes for evaluation that it reported on; None if there
-        are none.
-    """
-
-    fingerprint: str
+    fingerprint: str  # of the timeline
+    # Text before the ids in the hash; None if the keys are no such hashes
     salt: str | None
-    trained: Keys
+    trained: Keys  # keys of the episodes that it learned from
+    # Keys of the episodes for evaluation that it reported on; None if there are none
     reported: Keys | None
 
 

@@ -40,27 +40,18 @@ _USED = ("state", "reward", "discount", "terminated", "action", "mask", "candida
 
 
 class Sizes(NamedTuple):
-    """Sizes of the draws.
+    """Sizes of the draws."""
 
-    Attributes:
-      blocks: number of rows of each block, at least 1.
-      batch_size: rows of an update.
-    """
-
-    blocks: tuple[int, ...]
-    batch_size: int
+    blocks: tuple[int, ...]  # number of rows of each block, at least 1
+    batch_size: int  # rows of an update
 
 
 class Place(NamedTuple):
-    """Place of an update in the passes over a table.
+    """Place of an update in the passes over a table."""
 
-    Attributes:
-      block: int32 ``[]``, number of the block.
-      left: i64 ``[]``, updates of this block from here on in this pass; ``_ENDLESS``
-        if there is no other block.
-    """
-
-    block: tf.Tensor
+    block: tf.Tensor  # int32 [], number of the block
+    # i64 [], updates of this block from here on in this pass; _ENDLESS if there is no
+    # other block
     left: tf.Tensor
 
 

@@ -33,17 +33,11 @@ Columns = dict[str, np.ndarray]
 
 
 class Partition(NamedTuple):
-    """A published timeline.
+    """A published timeline."""
 
-    Attributes:
-      folder: folder of its files.
-      schema: what the rows contain.
-      manifest: content of its manifest, see ``manifest``.
-    """
-
-    folder: Path
-    schema: Schema
-    manifest: Mapping[str, Any]
+    folder: Path  # folder of its files
+    schema: Schema  # what the rows contain
+    manifest: Mapping[str, Any]  # content of its manifest, see manifest
 
     @property
     def rows(self) -> int:
@@ -95,15 +89,10 @@ def row_bytes(schema: Schema, columns: int | None = None) -> int:
 
 
 class Block(NamedTuple):
-    """Consecutive rows of a partition.
+    """Consecutive rows of a partition."""
 
-    Attributes:
-      groups: pairs of a file and a row group in it.
-      rows: number of rows.
-    """
-
-    groups: tuple[tuple[str, int], ...]
-    rows: int
+    groups: tuple[tuple[str, int], ...]  # pairs of a file and a row group in it
+    rows: int  # number of rows
 
 
 def blocks(found: Partition, most: int) -> list[Block]:

@@ -60,20 +60,14 @@ class Export(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What is written about the origin of a policy.
+    """What is written about the origin of a policy."""
 
-    Attributes:
-      facts: entries of ``export.json``.
-      actions: names of Discrete actions, where the log that it learned from has some.
-      features: ids of the numbers of its observation, likewise.
-      notices: what the caller should know, a line each.
-      specification: how the model normalizes these numbers, if it does.
-    """
-
-    facts: dict[str, Any]
+    facts: dict[str, Any]  # entries of export.json
+    # Names of Discrete actions, where the log that it learned from has some
     actions: tuple[str, ...] = ()
-    features: tuple[int, ...] = ()
-    notices: tuple[str, ...] = ()
+    features: tuple[int, ...] = ()  # ids of the numbers of its observation, likewise
+    notices: tuple[str, ...] = ()  # what the caller should know, a line each
+    # How the model normalizes these numbers, if it does
     specification: Specification | None = None
 
 

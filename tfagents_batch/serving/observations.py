@@ -18,22 +18,18 @@ _LIMIT = 20  # names of features in an error
 
 
 class Decision(NamedTuple):
-    """Observation, and the decision that is to be made on it.
+    """Observation, and the decision that is to be made on it."""
 
-    Attributes:
-      arrays: inputs of the model by name, without batch axis.
-      features: what was given by id, for exports with ids; None for others.
-      missing: number of features that were not given, or null: they are 0, or missing.
-      mdp_id, sequence_number: where the decision belongs, or None.
-      unknown: number of names that the export does not know as values of a feature;
-        they count as missing, too.
-    """
-
-    arrays: Arrays
+    arrays: Arrays  # inputs of the model by name, without batch axis
+    # What was given by id, for exports with ids; None for others
     features: dict[str, float] | None
+    # Number of features that were not given, or null: they are 0, or missing
     missing: int
+    # mdp_id, sequence_number: where the decision belongs, or None
     mdp_id: str | None = None
     sequence_number: int | None = None
+    # Number of names that the export does not know as values of a feature; they count
+    # as missing, too
     unknown: int = 0
 
 

@@ -31,17 +31,13 @@ class _Row(NamedTuple):
 
 
 class _Newest(NamedTuple):
-    """Newest step of every environment, ``[n, ...]``.
+    """Newest step of every environment, ``[n, ...]``."""
 
-    Attributes:
-      row: the step, and what was done there.
-      before, after: acting state before and after that.
-      flying: bool ``[n]``, whether the action was sent; else it counts for nothing.
-    """
-
-    row: _Row
+    row: _Row  # the step, and what was done there
+    # before, after: acting state before and after that
     before: Nest
     after: Nest
+    # bool [n], whether the action was sent; else it counts for nothing
     flying: tf.Tensor
 
 

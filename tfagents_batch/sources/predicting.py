@@ -99,19 +99,12 @@ def _joined(parts: Sequence[Trajectory], count: int) -> Trajectory:
 
 
 class Numbers(NamedTuple):
-    """Numbers that may change between two programs.
+    """Numbers that may change between two programs."""
 
-    Attributes:
-      agents: environments of each predictor that are stepped.
-      predict_batch: environments whose actions are selected at once.
-      predictors: threads that work; the others rest.
-      rollouts_per_update: a power of two.
-    """
-
-    agents: int
-    predict_batch: int
-    predictors: int
-    rollouts_per_update: int
+    agents: int  # environments of each predictor that are stepped
+    predict_batch: int  # environments whose actions are selected at once
+    predictors: int  # threads that work; the others rest
+    rollouts_per_update: int  # a power of two
 
 
 class Choice:

@@ -35,19 +35,12 @@ _JOIN = 5.0  # seconds that closing waits for the threads
 
 
 class Rollouts(NamedTuple):
-    """Rollouts that a predictor collected in one program.
+    """Rollouts that a predictor collected in one program."""
 
-    Attributes:
-      trajectory: K rollouts, ``[K, T, n]``.
-      metrics: of what was collected, merged.
-      steps: number of transitions.
-      version: version of the policy that acted.
-    """
-
-    trajectory: Trajectory
-    metrics: Metrics
-    steps: int
-    version: int
+    trajectory: Trajectory  # K rollouts, [K, T, n]
+    metrics: Metrics  # of what was collected, merged
+    steps: int  # number of transitions
+    version: int  # version of the policy that acted
 
 
 class Predictors:

@@ -32,15 +32,10 @@ _CLAMPED = 0.01  # share of normalized numbers at their limit
 
 
 class Suspicion(NamedTuple):
-    """Something suspicious.
+    """Something suspicious."""
 
-    Attributes:
-      name: one word or two.
-      text: what was found and what to do.
-    """
-
-    name: str
-    text: str
+    name: str  # one word or two
+    text: str  # what was found and what to do
 
 
 class Found(NamedTuple):

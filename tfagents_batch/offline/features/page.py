@@ -206,15 +206,10 @@ def _hash(search: Search) -> str:
 
 
 class Bars(NamedTuple):
-    """Bars of a histogram.
+    """Bars of a histogram."""
 
-    Attributes:
-      heights: shares of the values.
-      labels: text below each bar; or below the first and the last one.
-    """
-
-    heights: np.ndarray
-    labels: tuple[str, ...]
+    heights: np.ndarray  # shares of the values
+    labels: tuple[str, ...]  # text below each bar; or below the first and the last one
 
 
 def bars(values: np.ndarray, bounds: tuple[float, float] | None = None) -> Bars:

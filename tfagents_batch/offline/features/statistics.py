@@ -22,15 +22,10 @@ _BITS = 2.0**-64
 
 
 class Sample(NamedTuple):
-    """Values of a feature, in an order without meaning.
+    """Values of a feature, in an order without meaning."""
 
-    Attributes:
-      values: f32 ``[n]``.
-      rewards: f64 ``[n]``, of their rows; NaN if missing.
-    """
-
-    values: np.ndarray
-    rewards: np.ndarray
+    values: np.ndarray  # f32 [n]
+    rewards: np.ndarray  # f64 [n], of their rows; NaN if missing
 
 
 def facts(rows: Rows, listed: int, always: Sequence[int] = ()) -> dict[int, Facts]:

@@ -118,17 +118,11 @@ def open_rows(
 
 
 class _Part(NamedTuple):
-    """Rows that have the same columns.
+    """Rows that have the same columns."""
 
-    Attributes:
-      frame: the rows.
-      file: expression of the file of a row.
-      folder: expression of the ``ds`` that the folder of a row gives; "" for none.
-    """
-
-    frame: Any
-    file: str
-    folder: str = ""
+    frame: Any  # the rows
+    file: str  # expression of the file of a row
+    folder: str = ""  # expression of the ds that the folder of a row gives; "" for none
 
 
 def _read(

@@ -32,17 +32,12 @@ _CHUNK = 10_000  # rows of a pandas table that are converted at once
 
 
 class Part(NamedTuple):
-    """Parquet file with rows.
+    """Parquet file with rows."""
 
-    Attributes:
-      path: the file.
-      label: text that names the origin of its rows; "" if that is the file itself.
-      parsed: True if it is the result of ``parse``.
-    """
-
-    path: str
+    path: str  # the file
+    # Text that names the origin of its rows; "" if that is the file itself
     label: str = ""
-    parsed: bool = False
+    parsed: bool = False  # True if it is the result of parse
 
 
 def paths(data: Any) -> list[Path] | None:

@@ -81,12 +81,8 @@ class TableSettings:
 
 
 class Column(NamedTuple):
-    """A column that became a feature, whose id is its position.
+    """A column that became a feature, whose id is its position."""
 
-    Attributes:
-      name: name of the column.
-      categories: names whose numbers are their positions; None for a number.
-    """
-
-    name: str
+    name: str  # name of the column
+    # Names whose numbers are their positions; None for a number
     categories: tuple[str, ...] | None = None

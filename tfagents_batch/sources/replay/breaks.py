@@ -18,15 +18,10 @@ from tfagents_batch.types import TimeStep
 
 
 class Break(NamedTuple):
-    """State of a break.
+    """State of a break."""
 
-    Attributes:
-      broken: bool ``[]``, the next collect's first step follows no stored step.
-      missing: int32 ``[B]``, number of next rows whose stack cannot be rebuilt.
-    """
-
-    broken: tf.Tensor
-    missing: tf.Tensor
+    broken: tf.Tensor  # bool [], the next collect's first step follows no stored step
+    missing: tf.Tensor  # int32 [B], number of next rows whose stack cannot be rebuilt
 
 
 def fresh(batch: int, stack: int) -> Break:

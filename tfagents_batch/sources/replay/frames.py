@@ -23,14 +23,10 @@ _WORDS = {2: tf.uint16, 4: tf.uint32, 8: tf.uint64}
 
 
 class Frames(NamedTuple):
-    """Leaves of the observation that are frame stacks.
+    """Leaves of the observation that are frame stacks."""
 
-    Attributes:
-      size: frames of a stack, at least 2.
-      axes: for each leaf the axis of its frames, 0 or -1; None if it is no stack.
-    """
-
-    size: int
+    size: int  # frames of a stack, at least 2
+    # For each leaf the axis of its frames, 0 or -1; None if it is no stack
     axes: tuple[int | None, ...]
 
     def newest(self, observation: Nest) -> Nest:

@@ -27,21 +27,13 @@ import tensorflow as tf
 
 
 class Layout(NamedTuple):
-    """Sizes of the ring.
+    """Sizes of the ring."""
 
-    Attributes:
-      batch: B, number of environments.
-      rows: R, rows of the ring of an environment.
-      steps: k, env steps per environment and collect.
-      window: steps of a window, n + 1.
-      stack: frames per observation, 1 if frames are not stacked.
-    """
-
-    batch: int
-    rows: int
-    steps: int
-    window: int
-    stack: int
+    batch: int  # B, number of environments
+    rows: int  # R, rows of the ring of an environment
+    steps: int  # k, env steps per environment and collect
+    window: int  # steps of a window, n + 1
+    stack: int  # frames per observation, 1 if frames are not stacked
 
     @property
     def mirror(self) -> int:

@@ -313,15 +313,10 @@ class Replay(tf.Module):
 
 
 class _Stored(NamedTuple):
-    """Stored data of steps, ``[k+1, B, ...]``.
+    """Stored data of steps, ``[k+1, B, ...]``."""
 
-    Attributes:
-      steps: without info.
-      follows: bool ``[k+1, B]``, true where a transition led from the row before.
-    """
-
-    steps: TimeStep
-    follows: tf.Tensor
+    steps: TimeStep  # without info
+    follows: tf.Tensor  # bool [k+1, B], true where a transition led from the row before
 
 
 class _Taken(NamedTuple):

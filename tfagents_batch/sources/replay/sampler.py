@@ -12,35 +12,24 @@ from tfagents_batch.sources.replay.layout import Layout, Span
 
 
 class Ring(NamedTuple):
-    """The stored steps as a sampler sees them.
+    """The stored steps as a sampler sees them."""
 
-    Attributes:
-      sizes: sizes of the storage.
-      span: stored steps of every environment.
-      size: int32 ``[]``, number of transitions that can be drawn.
-      is_transition: from int32 ``[N]`` environments and rows to bool ``[N]``: whether a
-        transition leads from a row to the next one.
-    """
-
-    sizes: Layout
-    span: Span
-    size: tf.Tensor
+    sizes: Layout  # sizes of the storage
+    span: Span  # stored steps of every environment
+    size: tf.Tensor  # int32 [], number of transitions that can be drawn
+    # From int32 [N] environments and rows to bool [N]: whether a transition leads from
+    # a row to the next one
     is_transition: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class Drawn(NamedTuple):
-    """Transitions of a batch, ``[N]`` each.
+    """Transitions of a batch, ``[N]`` each."""
 
-    Attributes:
-      env, row: int32, environments and rows of the first steps.
-      valid: bool, false where nothing could be drawn.
-      weight: f32, importance weights.
-    """
-
+    # env, row: int32, environments and rows of the first steps
     env: tf.Tensor
     row: tf.Tensor
-    valid: tf.Tensor
-    weight: tf.Tensor
+    valid: tf.Tensor  # bool, false where nothing could be drawn
+    weight: tf.Tensor  # f32, importance weights
 
 
 class Sampler(Protocol):
