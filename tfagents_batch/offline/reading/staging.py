@@ -67,7 +67,7 @@ def stage(
         parts = [Part(str(x)) for x in found if files.kind(x) in files.PARQUET]
         lines = [x for x in found if files.kind(x) in files.JSON]
         if lines:
-            parse(connection, lines, target, mode, extra_columns)
+            _parse(connection, lines, target, mode, extra_columns)
             parts.append(Part(str(target), parsed=True))
         return parts
     label = f"<{type(data).__name__}>"
@@ -99,9 +99,13 @@ def stage(
     lines = folder / "rows.jsonl"
     with lines.open("w") as file:
         file.writelines(f"{to_line(row)}\n" for row in data)
-    parse(connection, [lines], target, mode, extra_columns)
+    _parse(connection, [lines], target, mode, extra_columns)
     lines.unlink()
     return [Part(str(target), label, parsed=True)]
+
+
+def _parse(connection: duckdb.DuckDBPyConnection, *arguments: Any) -> None:
+    interruptible(connection, lambda: parse(connection, *arguments))
 
 
 def _records(table: Any) -> Iterator[dict[str, Any]]:
@@ -178,7 +182,7 @@ def parse(
         f"CREATE TABLE {FIRSTS} AS SELECT file, min(file_row_number) AS first "
         f"FROM read_parquet({literal(str(target))}) GROUP BY file"
     )
-    interruptible(connection, lambda: connection.execute(statements))
+    connection.execute(statements)
 
 
 def _hive(paths: Sequence[Path]) -> set[str]:
