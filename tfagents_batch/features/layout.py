@@ -1,9 +1,12 @@
-"""Columns of normalized features: by type, and by id inside a type."""
+"""Columns of normalized features, by type and by id, and how numbers become them.
+
+All is computed in float64: a small standard deviation enlarges rounding errors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +24,11 @@ POSITIVE_MARGIN = 1e-6  # smallest number whose logarithm or power is taken
 QUANTILE_MARGIN = 1e-6  # added to the width of an interval
 ACTION_MARGIN = 1e-6
 _BEYOND = 1e300  # every float32
+# Attributes of ``Feature`` by the names of weights.
+_PARAMETERS = {
+    "BOXCOX": {"power": "boxcox_lambda", "shift": "boxcox_shift"},
+    "CONTINUOUS_ACTION": {"low": "min_value", "high": "max_value"},
+}
 
 
 class Group(NamedTuple):
@@ -32,6 +40,11 @@ class Group(NamedTuple):
     # Whether the mean is subtracted from their numbers, which are then divided by the
     # standard deviation
     standardized: bool
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """Raw column of each normalized one, i64 ``[C]``."""
+        return self.columns.repeat([x.columns for x in self.features])
 
 
 class Layout(NamedTuple):
@@ -114,9 +127,61 @@ def intervals(features: Sequence[Feature]) -> Intervals:
     return Intervals(start, end, width, counts)
 
 
-def parameters(features: Sequence[Feature], name: str) -> np.ndarray:
-    """Return a parameter of all features, f64 ``[G]``."""
-    return np.array([getattr(x, name) for x in features], np.float64)
+def parameters(group: Group) -> dict[str, np.ndarray]:
+    """Return the parameters of a type's features by name, f64 ``[C]``; see ``Group``.
+
+    Those of QUANTILE are ``Intervals``.
+    """
+    kind, _, features, standardized = group
+    found: dict[str, np.ndarray] = {}
+    if kind == "ENUM":
+        values = [each.possible_values or () for each in features]
+        found["value"] = np.concatenate(values).astype(np.float64)
+    if kind == "QUANTILE":
+        found = intervals(features)._asdict()
+    names = dict(_PARAMETERS.get(kind, {}))
+    names |= {"mean": "mean", "stddev": "stddev"} if standardized else {}
+    return found | {
+        ours: np.array([getattr(x, name) for x in features], np.float64)
+        for ours, name in names.items()
+    }
+
+
+def transformed(kind: str, x: Any, p: Mapping[str, Any], ops: Any) -> Any:
+    """Return numbers of a type, neither standardized nor clipped, f64 ``[B, C]``.
+
+    Args:
+      kind: the type.
+      x: f64 ``[B, C]``, raw values.
+      p: see ``parameters``.
+      ops: NumPy's or TensorFlow's ``cast`` (to f64), ``clip``, ``maximum`` and ``log``,
+        and ``quantile``, which returns the shares of the intervals below numbers.
+    """
+    if kind == "BINARY":
+        return ops.cast(x != 0)
+    if kind == "PROBABILITY":
+        x = ops.clip(x, PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
+        return ops.log(x / (1 - x))
+    if kind == "BOXCOX":
+        x = ops.maximum(x + p["shift"], POSITIVE_MARGIN)
+        return (x ** p["power"] - 1) / p["power"]
+    if kind == "ENUM":
+        return ops.cast(x == p["value"])
+    if kind == "QUANTILE":
+        return ops.quantile(x, p)
+    if kind == "CONTINUOUS_ACTION":
+        scale = 2 * (1 - ACTION_MARGIN)
+        y = (x - p["low"]) / (p["high"] - p["low"]) * scale - 1 + ACTION_MARGIN
+        return ops.clip(y, -1 + ACTION_MARGIN, 1 - ACTION_MARGIN)
+    return ops.log(ops.maximum(x, POSITIVE_MARGIN)) if kind == "CLIP_LOG" else x
+
+
+def normalized(group: Group, x: Any, p: Mapping[str, Any], ops: Any) -> Any:
+    """Return normalized numbers of a type, see ``transformed``."""
+    y = transformed(group.kind, x, p, ops)
+    if group.standardized:
+        y = (y - p["mean"]) / p["stddev"]
+    return y if group.kind == "DO_NOT_PREPROCESS" else ops.clip(y, -LARGEST, LARGEST)
 
 
 def some(ids: Collection[int]) -> str:

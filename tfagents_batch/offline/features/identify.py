@@ -9,11 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.features.specification import (
-    STANDARDIZED,
-    VERSION,
-    Feature,
-)
+from tfagents_batch.features.specification import STANDARDIZED, VERSION, Feature
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.normality import box_cox, omnibus
 from tfagents_batch.offline.features.settings import FeatureSettings
