@@ -66,12 +66,12 @@ class Acting:
         outputs = model.predictor.run(feeds, outputs=model.needed)
         answers = split(model.description, outputs)
         found, rows = _share(requests, answers, outputs)
+        if not rows:
+            return found
         if len(rows) < len(decisions):
             decisions = [decisions[row] for row in rows]
             answers = [answers[row] for row in rows]
             feeds = {name: array[rows] for name, array in feeds.items()}
-        if not rows:
-            return found
         now = time.time_ns() // 1000
         begin = f"{now:0{TIME_DIGITS}x}-{self._process}-"
         for answer, decision in zip(answers, decisions, strict=True):

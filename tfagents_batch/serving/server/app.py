@@ -74,8 +74,7 @@ class App:
         path, method, headers = scope.path, scope.method, _JSON_HEADERS
         start = time.perf_counter()
         queue = self.endpoints.queues.get(path)
-        if queue is not None and queue.is_full():
-            # First of all, and with as little work as possible.
+        if queue is not None and queue.is_full():  # with as little work as possible
             protocol.response_str(429, _BUSY_HEADERS, _BUSY)
             self.endpoints.requests.add(path, 429, 0.0)
             return

@@ -19,6 +19,7 @@ from tfagents_batch.serving.server.batching import Batches
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
 
+Json = dict[str, Any]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "tfagents_batch_"
 # Upper limits of the buckets of durations, in seconds.
@@ -91,9 +92,6 @@ def _resident_bytes() -> int:
     return pages * 4096
 
 
-Json = dict[str, Any]
-
-
 class Endpoints:
     """Endpoints of the server, in one event loop.
 
@@ -154,9 +152,8 @@ class Endpoints:
     async def model(self, body: bytes) -> Json:
         """Return what is served."""
         previous = self.models.previous
-        return describe(self.models.current.description) | {
-            "previous": previous and previous.description.version
-        }
+        version = previous and previous.description.version
+        return describe(self.models.current.description) | {"previous": version}
 
     async def load(self, body: bytes) -> Json:
         """Load another export, which takes over."""
@@ -208,12 +205,11 @@ class Endpoints:
                 ("feedback_total", "Logged feedback.", log.feedback.logged),
                 ("log_failures_total", "Failures of the disk.", failures),
             ]
-        version = json.dumps(self._version, ensure_ascii=False)  # has the same escapes
-        current = _to_text(
-            "model", "The current export.", {f"{{version={version}}}": 1}
-        )
         lines = [_to_text(name, help, {"": x}) for name, help, x in found]
-        return "".join([self.requests.to_text(), *lines, current])
+        version = json.dumps(self._version, ensure_ascii=False)  # has the same escapes
+        labels = f"{{version={version}}}"
+        lines.append(_to_text("model", "The current export.", {labels: 1}))
+        return "".join([self.requests.to_text(), *lines])
 
 
 def parent_of(export: str) -> str:
@@ -224,14 +220,12 @@ def parent_of(export: str) -> str:
 def below(parent: str, path: str) -> str:
     """Return the path, without links, of a folder below another one.
 
-    All paths that are refused have the same error, which does not tell what exists.
+    All paths that are refused, with 422, have the same error, which does not tell what
+    exists.
 
     Args:
       parent: see ``parent_of``; no path is below the root, which has all files.
       path: path of the folder.
-
-    Raises:
-      Refused: with 422, if it is not below it.
     """
     try:
         found = os.path.realpath(path)

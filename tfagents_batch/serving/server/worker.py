@@ -84,8 +84,7 @@ def build(settings: Settings, stack: contextlib.ExitStack, current: Any = None) 
             settings.max_batch,
         )
 
-    parent = parent_of(settings.export)
-    app = App(Endpoints(models, log, batches, parent), settings)
+    app = App(Endpoints(models, log, batches, parent_of(settings.export)), settings)
     return app
 
 
