@@ -13,8 +13,8 @@ from pyarrow import parquet
 from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.offline.engines import contents, spark_engine
 from tfagents_batch.offline.engines.contents import Content
+from tfagents_batch.offline.engines.dialect import SPARK
 from tfagents_batch.offline.engines.spark_engine import SparkEngine
-from tfagents_batch.offline.engines.spark_sql import SPARK
 from tfagents_batch.offline.reading import absent, files
 from tfagents_batch.offline.reading.spark_conversion import converted, type_in_json
 from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, Schema, types
