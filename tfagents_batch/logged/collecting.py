@@ -272,11 +272,7 @@ def _bounds(space: gym.spaces.Box) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check(spec: EnvSpec) -> None:
-    """Refuse environments whose decisions are no rows.
-
-    Raises:
-      UserError: for other actions than Discrete and Box, or image observations.
-    """
+    """Refuse other actions than Discrete and Box, and images: they are no rows."""
     space = spec.action_space
     if not isinstance(space, (gym.spaces.Discrete, gym.spaces.Box)):
         raise UserError(

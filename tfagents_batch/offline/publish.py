@@ -145,9 +145,9 @@ def check_only(target: Path, names: Collection[str], writer: str, sign: str) -> 
         return
     others = {"a file"}
     if target.is_dir():
-        found = {x.name for x in target.iterdir()}
-        ours = {*names} if sign in found else set()
-        others = {x for x in found if x not in ours or not _is_regular(target / x)}
+        found = {x.name: x.is_file() and not x.is_symlink() for x in target.iterdir()}
+        ours = names if sign in found else ()
+        others = {x for x, is_file in found.items() if x not in ours or not is_file}
     if others:
         raise UserError(
             f"{target} has {', '.join(sorted(others)[:3])}, which no {writer} wrote; "
@@ -166,10 +166,6 @@ def replace(staged: Path, target: Path) -> None:
         staged.rename(target)
         old.rename(staged)
         _unlock(lock)
-
-
-def _is_regular(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
 
 
 def _hidden(target: Path, suffix: str) -> Path:
@@ -285,11 +281,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 
 def write_text(text: str, path: str | Path) -> None:
-    """Write a text to a file, compressed if its name ends in ``.gz``.
-
-    Raises:
-      SaveError: if it cannot be written; an earlier file is unchanged then.
-    """
+    """Write a text as ``file`` does, compressed if the name ends in ``.gz``."""
     path, data = Path(path), text.encode()
     file(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 

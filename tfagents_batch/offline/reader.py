@@ -12,7 +12,7 @@ from tfagents_batch.offline.engines import contents
 from tfagents_batch.offline.engines.contents import Content
 from tfagents_batch.offline.engines.dialect import DUCKDB, literal
 from tfagents_batch.offline.reading.files import File
-from tfagents_batch.offline.schema import ALIAS, Mode, Schema, types
+from tfagents_batch.offline.schema import ALIAS, ALIASED, Mode, Schema, types
 
 try:
     import duckdb
@@ -169,13 +169,9 @@ def open_rows(
     found = staging.paths(data)
     states = tuple(files.state(path) for path in found or ())
     folder = Scratch()
-    connection = duckdb.connect(
-        config={
-            "memory_limit": memory,
-            "temp_directory": folder.name,
-            **({} if threads is None else {"threads": threads}),
-        }
-    )
+    limits: dict[str, Any] = {"memory_limit": memory, "temp_directory": folder.name}
+    limits |= {} if threads is None else {"threads": threads}
+    connection = duckdb.connect(config=limits)
     rows = Rows(connection, folder, mode, extra, states)
     try:
         try:
@@ -198,9 +194,7 @@ def open_rows(
             )
         rows.unknown_columns = tuple(sorted(others - {ALIAS}))
         if ALIAS in others:
-            rows.notices.append(
-                f"column {ALIAS} is read as action_probability where that is missing"
-            )
+            rows.notices.append(ALIASED)
     except BaseException:
         rows.close()
         raise

@@ -48,6 +48,7 @@ _TYPES = {
     "policy": "VARCHAR",
 }
 ALIAS = "propensity"  # name of action_probability in SQL of Horizon
+ALIASED = f"column {ALIAS} is read as action_probability where that is missing"
 PRESENCE = "_presence"  # suffix of the flags beside lists of features (ReAgent)
 # Numbers below it can be added and subtracted; times in nanoseconds are.
 LARGEST_NUMBER = 2**62

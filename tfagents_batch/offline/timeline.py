@@ -182,12 +182,8 @@ class _Work:
         """Write the samples into a folder."""
         # A reader that has listed the old files must not open new ones of that name.
         prefix = f"part-{secrets.token_hex(4)}-"
-        query = self._texts().samples(self._longest)
-
-        def write() -> None:
-            self._engine.write(query, staged, prefix, ROW_GROUP)
-
-        self._part(0.35, 0.95, "writing samples", write)
+        what = self._texts().samples(self._longest), staged, prefix, ROW_GROUP
+        self._part(0.35, 0.95, "writing samples", lambda: self._engine.write(*what))
         self._engine.read(OUTPUT, [*map(str, sorted(staged.glob("part-*")))])
 
     def summary(self, target: Path) -> Summary:
@@ -301,8 +297,7 @@ class _Work:
                 self._engine.rows(ROWS, query)
                 # The rewards are computed here at the latest.
                 facts = "count(*), min(ds), max(ds), count(reward)"
-                found = self._row(f"SELECT {facts} FROM {ROWS}")
-                self._read, *self._bounds = found[:3]
+                self._read, *self._bounds, _ = self._row(f"SELECT {facts} FROM {ROWS}")
         except UserError:
             self._rows.check_unchanged()
             raise

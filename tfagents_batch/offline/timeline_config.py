@@ -84,11 +84,7 @@ _WITHOUT_EFFECT = {
 
 
 def checked(given: TimelineConfig) -> TimelineConfig:
-    """Check the settings and convert them to their types.
-
-    Raises:
-      UserError: for a bad value, or settings that contradict each other.
-    """
+    """Check the settings, also against each other, and convert them to their types."""
     given = config.check(given)
     if given.start_ds and given.end_ds and given.start_ds > given.end_ds:
         raise UserError(

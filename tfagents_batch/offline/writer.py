@@ -102,11 +102,7 @@ class RowLogger:
         self._files.write([self._line(row) for row in rows])
 
     def log_lines(self, lines: Sequence[str]) -> None:
-        """Write rows that are lines of JSON already; they are not checked.
-
-        Raises:
-          SaveError: as of ``log``.
-        """
+        """Write rows that are lines of JSON already, without checking them."""
         self._files.write(lines)
 
     def rotate(self) -> None:

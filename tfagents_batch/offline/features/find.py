@@ -157,8 +157,8 @@ def _found(
         only = layout(Specification({i: feature}))
         normalized = twin.normalize(only, shown[:, np.newaxis])
     importance = facts.share * mutual_information(*sample) if len(shown) else 0.0
-    odd = suspicions(facts, feature, sample.values, normalized, settings.min_samples)
-    odd = tuple(odd)
+    least = settings.min_samples
+    odd = tuple(suspicions(facts, feature, sample.values, normalized, least))
     return Found(i, facts, feature, normality, importance, odd, shown, normalized)
 
 

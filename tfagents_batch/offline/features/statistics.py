@@ -29,15 +29,12 @@ class Sample(NamedTuple):
 
 
 def facts(rows: Rows, listed: int, always: Sequence[int] = ()) -> dict[int, Facts]:
-    """Return facts on all features of rows, by id.
+    """Return facts on all features of rows, by id; UserError if there are no rows.
 
     Args:
       rows: open rows.
       listed: number of different values up to which they are listed.
       always: ids of the features whose values are listed even if they are many.
-
-    Raises:
-      UserError: if there are no rows, or a file cannot be read.
     """
     ((count,),) = rows.fetch(f"SELECT count(*) FROM {rows.view}")
     if not count:

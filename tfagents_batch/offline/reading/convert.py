@@ -15,7 +15,7 @@ from tfagents_batch.offline import publish
 from tfagents_batch.offline.engines.dialect import enumeration, identifier, literal
 from tfagents_batch.offline.publish import Scratch
 from tfagents_batch.offline.reading import files
-from tfagents_batch.offline.reading.table_settings import Column, TableSettings
+from tfagents_batch.offline.reading.convert_settings import Column, ConvertSettings
 from tfagents_batch.offline.reading.tables import MICROSECONDS, ROW, Table
 from tfagents_batch.offline.schema import is_integer
 
@@ -40,7 +40,7 @@ class Converted(NamedTuple):
 def convert(
     data: Sequence[str],
     output: str | Path,
-    settings: TableSettings,
+    settings: ConvertSettings,
     known: Sequence[Column] = (),
 ) -> Converted:
     """Write the rows of a table of decisions, one each, to ``rows.parquet``.
@@ -93,7 +93,7 @@ def _check_output(folder: Path) -> None:
     publish.check_only(folder, {ROWS, SUMMARY}, "convert", SUMMARY)
 
 
-def _checked(settings: TableSettings) -> TableSettings:
+def _checked(settings: ConvertSettings) -> ConvertSettings:
     config.check(settings, "--")
     if not settings.action:
         raise UserError("no column of actions is given; pass --action=<column>")
@@ -114,7 +114,7 @@ def _checked(settings: TableSettings) -> TableSettings:
 # ---- features
 
 
-def _check_features(settings: TableSettings, known: Sequence[Column]) -> None:
+def _check_features(settings: ConvertSettings, known: Sequence[Column]) -> None:
     names = (*settings.features, *settings.categories)
     if bool(names) == bool(known):
         raise UserError(
@@ -128,7 +128,7 @@ def _check_features(settings: TableSettings, known: Sequence[Column]) -> None:
         )
 
 
-def _columns(table: Table, settings: TableSettings) -> tuple[Column, ...]:
+def _columns(table: Table, settings: ConvertSettings) -> tuple[Column, ...]:
     """Return the features of a table, with the names that occur, sorted."""
     found = []
     for name in dict.fromkeys((*settings.features, *settings.categories)):
@@ -191,7 +191,7 @@ def _features(table: Table, columns: Sequence[Column], notices: list[str]) -> st
 
 def _store_decisions(
     table: Table,
-    settings: TableSettings,
+    settings: ConvertSettings,
     columns: Sequence[Column],
     notices: list[str],
 ) -> None:
@@ -241,7 +241,7 @@ def _store_decisions(
         )
 
 
-def _store_rewards(later: Table, settings: TableSettings, notices: list[str]) -> None:
+def _store_rewards(later: Table, settings: ConvertSettings, notices: list[str]) -> None:
     """Store the sum of rewards of each decision, and which decisions are too young."""
     found = {"amount": later.number("reward", settings.reward or "")}
     by_id, order = settings.reward_id is not None, settings.order
@@ -305,7 +305,7 @@ def _store_rewards(later: Table, settings: TableSettings, notices: list[str]) ->
     )
 
 
-def _rows(settings: TableSettings) -> str:
+def _rows(settings: ConvertSettings) -> str:
     """Return the query of the rows."""
     names = ["ds", "mdp_id", "sequence_number", "state_features", "action"]
     names += ["action_probability"] if settings.probability else []

@@ -17,7 +17,7 @@ from tfagents_batch.offline.engines.dialect import SPARK
 from tfagents_batch.offline.engines.spark_engine import SparkEngine
 from tfagents_batch.offline.reading import absent, files
 from tfagents_batch.offline.reading.spark_conversion import converted, type_in_json
-from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, Schema, types
+from tfagents_batch.offline.schema import ALIAS, ALIASED, PRESENCE, Mode, Schema, types
 
 VIEW = "logged_rows"
 
@@ -41,9 +41,8 @@ class SparkRows:
         notices: list[str],
         absent: Collection[str],
     ):
-        in_columns = bool(found) and all(
-            files.kind(file.path) in files.PARQUET for file in found
-        )
+        kinds = {files.kind(file.path) for file in found}
+        in_columns = bool(kinds) and kinds <= {*files.PARQUET}
         self.engine = SparkEngine(session, in_columns)
         self.mode, self.extra_columns = mode, extra_columns
         self.files, self.notices = found, notices
@@ -209,9 +208,7 @@ def _converted(part: _Part, name: str, kind: str) -> str:
 def _notices(columns: set[str], mode: Mode, extra: tuple[str, ...]) -> list[str]:
     known, notices = types(mode), []
     if ALIAS in columns:
-        notices.append(
-            f"column {ALIAS} is read as action_probability where that is missing"
-        )
+        notices.append(ALIASED)
     others = columns - known.keys() - {*extra, ALIAS, "file"}
     others -= {name + PRESENCE for name in known}
     if others:

@@ -9,7 +9,7 @@ from tfagents_batch.config import option
 
 
 @dataclasses.dataclass(frozen=True)
-class TableSettings:
+class ConvertSettings:
     """Columns of a table of decisions, and of a table of rewards."""
 
     action: str = option("", "column of the action; required", group="decisions")
