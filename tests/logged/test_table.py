@@ -162,7 +162,7 @@ def test_dqn_learns_the_way_and_the_best_checkpoint_has_the_largest_gain(tmp_pat
     no = tf.zeros([5], tf.bool)
     found = decide(TimeStep(tf.eye(5), tf.zeros([5]), no, no, no, {}), 0)
     expected = np.where(found.action == 1, 0.9, 0.1)
-    np.testing.assert_allclose(np.exp(found.log_probability), expected, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(found.log_propensity), expected, rtol=1e-6)
     assert run.metrics["actions/model/right"] == 1
     assert run.metrics["time/gradient_steps_per_second"] > 0
     assert run.metrics["mc_loss/rmse"] >= run.metrics["mc_loss/mean"] > 0

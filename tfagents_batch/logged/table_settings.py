@@ -115,8 +115,8 @@ class TableSettings:
         if not path and given.sha256 != expected:
             raise UserError(
                 f"{found.folder / FEATURES_FILE} has the hash {given.sha256[:12]}..., "
-                f"but the timeline was made with {expected[:12]}...: it was changed; "
-                "make the timeline again, or pass the file as --table.features"
+                f"but the timeline was made with {str(expected)[:12]}...: it was "
+                "changed; make the timeline again, or pass the file as --table.features"
             )
         layout(given, found.schema.features)  # which checks the ids
         return given, found.schema.features
