@@ -182,7 +182,7 @@ def nested(depth, key='"observation": '):
         ({"observations": [X, X[:2]]}, "observations[1]: observation has 2 numbers"),
         ({"observations": [X], "mdp_id": "a"}, "mdp_id is no list of 1"),
         ({"observation": X, "mdp_id": 7}, "mdp_id is 7; expected text"),
-        ({"observation": X, "mdp_id": "\ud800"}, "which UTF-8 does not have"),
+        ({"observation": X, "mdp_id": "\ud800"}, "which is no valid Unicode"),
         ({"observation": X, "mdp_id": "a", "sequence_number": 1.5}, "expected a whole"),
         ({"observation": X, "sequence_number": 1}, "sequence_number needs an mdp_id"),
         *(

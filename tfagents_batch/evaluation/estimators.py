@@ -22,7 +22,7 @@ _ROUNDS = 200
 
 
 class Terms(NamedTuple):
-    """What episodes add to the sums; of n episodes ``[n, ...]``, or sums ``[...]``."""
+    """Summands of episodes; of n episodes ``[n, ...]``, or their sums ``[...]``."""
 
     one: np.ndarray  # [], 1
     # [M], sum_t D_t r_t, and the value of the last state if it goes on

@@ -41,7 +41,7 @@ Networks = Callable[[Sample, tuple[int, ...], EvaluationSettings], Values]
 
 
 class Fitted(NamedTuple):
-    """What was learned from rows that are not used for evaluation."""
+    """Values and cells of rows that do not judge."""
 
     values: Values  # values of actions
     normalize: Normalize  # states [N, F] to inputs of networks

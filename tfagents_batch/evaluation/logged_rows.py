@@ -14,11 +14,11 @@ from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.table_reader import EVALUATE, Columns, Partition
 
 Origin = Literal["unseen", "no rows", "unknown", "stated"]
-"""What is known of the rows that judge a policy, see ``Judges``."""
+"""Origin of the rows that judge a policy, see ``Judges``."""
 
 
 class Extent(NamedTuple):
-    """What the rows that judge contain."""
+    """Contents of the rows that judge."""
 
     # rows, episodes: their numbers
     rows: int

@@ -54,7 +54,7 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class Diagnostics:
-    """What tells whether estimates can be trusted.
+    """Diagnostics of an evaluation: overlap, weights and errors of the fit.
 
     Attributes:
       rows, episodes: used for evaluation.
@@ -75,8 +75,8 @@ class Diagnostics:
       surprise, surprise_error: mean over decisions of ln p - ln p_b, for an imitator p
         of the logged actions and the logged propensity p_b: above 0, propensities are
         wrong.
-      fit_bias, fit_bias_error: what the value of FQE lacks, by the errors of its values
-        in the log: near 0 if they are right.
+      fit_bias, fit_bias_error: estimated bias of FQE: its mean error on logged
+        decisions, reweighted to the policy's decisions; near 0 if values are right.
       outside: share of the values that lie outside of what rewards make possible.
       rising: whether the loss of the fit rose in its last third.
       logged, served: share of each action, by name.

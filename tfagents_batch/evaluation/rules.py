@@ -85,7 +85,7 @@ class Rules:
 
 
 class Finding(NamedTuple):
-    """What a rule says.
+    """Statement of a rule.
 
     Attributes:
       rule: its name.

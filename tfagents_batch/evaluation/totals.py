@@ -15,7 +15,7 @@ EDGES = np.linspace(-4, 4, 33)
 
 
 class Block(NamedTuple):
-    """What is known of the rows of a block."""
+    """Columns of the rows of a block."""
 
     action: np.ndarray  # int [N], logged actions
     propensity: np.ndarray  # f64 [N], of the logged action
@@ -99,11 +99,10 @@ class Totals:
         return mean, math.sqrt(max(variance, 0.0) / n)
 
     def fit_bias(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return what FQE's values lack by their errors in the log, and its error.
+        """Return the estimated bias of FQE, and its standard error, ``[M]`` each.
 
         It is the mean over the episodes of the errors r + discount v' - q, each as
-        often as the policy would make this decision: 0 if the values are right. ``[M]``
-        each.
+        often as the policy would make this decision: 0 if the values are right.
         """
         mean, variance = self._influence()
         return mean, np.sqrt(variance / float(self["episodes"]))

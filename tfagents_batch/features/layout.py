@@ -48,7 +48,7 @@ class Group(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Which columns of raw values become which columns of normalized ones."""
+    """Columns of raw values, and the normalized columns that they become."""
 
     inputs: int  # number of raw columns
     groups: tuple[Group, ...]  # types in the order of their columns

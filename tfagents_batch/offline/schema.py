@@ -57,7 +57,7 @@ _LISTS = "possible_actions", "final_possible_actions"  # not of continuous actio
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
-    """What rows contain.
+    """Contents of rows.
 
     Attributes:
       mode: "discrete" for actions with names, "parametric" for actions with features,
@@ -81,7 +81,7 @@ class Schema:
         return json.dumps(dataclasses.asdict(self), indent=2)
 
     @classmethod
-    def from_dict(cls, given: Any) -> Schema:
+    def from_dict(cls, given: Any, where: str | Path = "this") -> Schema:
         """Return the schema of what ``to_json`` has written, as JSON gives it.
 
         Raises:
@@ -92,7 +92,7 @@ class Schema:
                 **{k: tuple(x) if isinstance(x, list) else x for k, x in given.items()}
             )
         except (TypeError, AttributeError) as error:
-            raise UserError(f"this is no schema of logged rows: {error}") from error
+            raise UserError(f"{where} is no schema of logged rows: {error}") from error
         if schema.mode not in get_args(Mode):
             raise UserError(
                 f"the schema's mode is {schema.mode!r}; expected one of "
@@ -125,7 +125,7 @@ class Schema:
 
 def read(path: str | Path) -> Schema:
     """Return the schema of a file; UserError if it cannot be read, or has no schema."""
-    return Schema.from_dict(publish.read_json(path))
+    return Schema.from_dict(publish.read_json(path), path)
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ Progress = Callable[[float, str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What a timeline has written.
+    """Counts of a timeline that was written.
 
     Attributes:
       folder: the partition.

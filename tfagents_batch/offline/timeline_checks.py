@@ -1,4 +1,4 @@
-"""What a timeline refuses: rows without an order, and samples that a query refuses."""
+"""Checks of a timeline: rows have an order, and a query accepts the samples."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def _encodable(value: str, name: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise UserError(
-            f"{name} is {value!r:.80}, which UTF-8 does not have; send whole characters"
+            f"{name} is {value!r:.80}, which is no valid Unicode; send whole characters"
         ) from None
     return value
 

@@ -60,7 +60,7 @@ class Export(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What is written about the origin of a policy."""
+    """Origin of a policy, as an export states it."""
 
     facts: dict[str, Any]  # entries of export.json
     # Names of Discrete actions, where the log that it learned from has some

@@ -56,8 +56,7 @@ class QueueSettings:
     )
     capacity: int | None = option(
         None,
-        "transitions that may wait for an update, or those of one program if these are "
-        "more; bounds the lag. none: 160, or train_batch if that is more",
+        "most transitions in the queue; none: the larger of 160 and train_batch",
         least=1,
     )
     adjust: bool = option(

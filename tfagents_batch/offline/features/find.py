@@ -39,7 +39,7 @@ class Suspicion(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What was found about a feature.
+    """Result of the search for a feature's type.
 
     Attributes:
       id: its id.

@@ -23,7 +23,7 @@ _LARGEST_STD, _SMALLEST_STD = 1e8, 1e-8
 
 
 class Facts(NamedTuple):
-    """What is known of all values of a feature that are present, as float32."""
+    """Facts on all values of a feature that are present, as float32."""
 
     rows: int  # number of rows of the log
     present: int  # number of rows with a value

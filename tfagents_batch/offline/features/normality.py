@@ -1,4 +1,4 @@
-"""How far numbers are from a normal distribution, and the power that brings them near.
+"""Distance of numbers from a normal distribution, and the power that brings them near.
 
 The numbers are those of SciPy's ``normaltest`` and ``boxcox``.
 """

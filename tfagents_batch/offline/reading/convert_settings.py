@@ -1,4 +1,4 @@
-"""What the columns of an ordinary table are."""
+"""Settings of a conversion: the meaning of the columns of an ordinary table."""
 
 from __future__ import annotations
 
