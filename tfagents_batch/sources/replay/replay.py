@@ -14,12 +14,11 @@ from tfagents_batch.graph.state import State, variable
 from tfagents_batch.interfaces import Windows
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
-from tfagents_batch.sources.replay import breaks, frames, layout, memory
+from tfagents_batch.sources.replay import frames, layout, memory
 from tfagents_batch.sources.replay.layout import Span
 from tfagents_batch.sources.replay.prioritized import Prioritized
-from tfagents_batch.sources.replay.sampler import Ring
+from tfagents_batch.sources.replay.sampler import Ring, Uniform
 from tfagents_batch.sources.replay.storage import Storage
-from tfagents_batch.sources.replay.uniform import Uniform
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
 
 _CHECKED = 1000  # steps of an environment whose frame stacks are checked
@@ -83,7 +82,7 @@ class Replay(tf.Module):
         self._taken = Storage(_rows(taken), sizes.size)
 
         self._span = State(Span(tf.constant(0), tf.constant(0)))
-        self._break = State(breaks.fresh(batch, sizes.stack))
+        self._break = State(frames.broken(batch, sizes.stack))
         self._size = State(tf.constant(0))
         self._age = variable(tf.constant(0.0))
         self._start = variable(tf.constant(ratio.start, tf.int64))
@@ -208,7 +207,7 @@ class Replay(tf.Module):
           when: bool ``[]``, whether this is so.
         """
         sizes = self._sizes()
-        fresh = breaks.fresh(sizes.batch, sizes.stack)
+        fresh = frames.broken(sizes.batch, sizes.stack)
         self._break.assign(
             nest.map(lambda x, y: tf.where(when, x, y), fresh, self._break.read())
         )
@@ -234,14 +233,14 @@ class Replay(tf.Module):
         span, state = self._span.read(), self._break.read()
         if stacks is not None:
             ok &= self._check_stacks(stacks, trajectory.steps, ok, span)
-        steps, marked = breaks.mark(trajectory.steps, state, sizes.stack)
+        steps, marked = frames.mark(trajectory.steps, state, sizes.stack)
         self._write(trajectory._replace(steps=steps), span, state.broken)
 
         moved = layout.advance(sizes, span, state.broken)
         after = nest.map(lambda new, old: tf.where(ok, new, old), moved, span)
         self._count(*layout.changes(sizes, span, after))
         self._span.assign(after)
-        fresh = breaks.fresh(sizes.batch, sizes.stack)
+        fresh = frames.broken(sizes.batch, sizes.stack)
         self._break.assign(nest.map(lambda x, y: tf.where(ok, x, y), marked, fresh))
         return ok
 
