@@ -6,7 +6,7 @@ import pytest
 from tests.evaluation import grid
 from tests.learning import gridworld
 from tfagents_batch.evaluation import estimators
-from tfagents_batch.evaluation.episodes import Rows, pad
+from tfagents_batch.evaluation.episodes import EpisodeRows, pad
 from tfagents_batch.evaluation.totals import Bootstrap
 
 
@@ -18,7 +18,7 @@ def estimates(logged, evaluated, seed):
     end = end.astype(bool)
     q = gridworld.action_values(policy)
     value = (policy * q).sum(-1)
-    given = Rows(
+    given = EpisodeRows(
         episode=log["episode"],
         ratio=policy[cell, action] / logging[cell, action],
         reward=end[:, np.newaxis].astype(float),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies
 
 from tfagents_batch.evaluation import estimators
-from tfagents_batch.evaluation.episodes import Rows, pad, parts
+from tfagents_batch.evaluation.episodes import EpisodeRows, pad, parts
 from tfagents_batch.evaluation.totals import Bootstrap
 
 # (ratio, reward, q, v) of the steps of two episodes that end.
@@ -26,7 +26,7 @@ def rows(episodes, gamma=0.9, closing=None):
         if value is not None:
             terminated[last[i]], next_v[last[i]] = False, value
     column = np.newaxis
-    return Rows(
+    return EpisodeRows(
         np.repeat(np.arange(len(episodes)), length),
         ratio,
         reward[:, column],

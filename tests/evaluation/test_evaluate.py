@@ -319,7 +319,7 @@ def test_the_error_of_a_fit_has_its_bias(bias, expected):
     error = bias + np.tile([[1.0], [-1.0]], [200, 1])
     some = np.ones([400, 2]) / 2
     found.add_rows(
-        totals.Block(np.zeros(400, int), ones / 2, some, some, ones, error, ones),
+        totals.Judged(np.zeros(400, int), ones / 2, some, some, ones, error, ones),
         np.arange(400),
     )
     found.add(episodes=400)

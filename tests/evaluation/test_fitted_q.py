@@ -5,7 +5,7 @@ import pytest
 
 from tfagents_batch.evaluation import fitted_q
 from tfagents_batch.evaluation.settings import EvaluationSettings, FitSettings
-from tfagents_batch.evaluation.values import Sample
+from tfagents_batch.evaluation.values import FitSample
 
 
 def imitated(rows, chance, steps):
@@ -19,7 +19,7 @@ def imitated(rows, chance, steps):
     random = np.random.default_rng(0)
     state = random.normal(size=[rows, 6]).astype(np.float32)
     action = (random.random(rows) < chance(state)).astype(np.int32)
-    sample = Sample(
+    sample = FitSample(
         state,
         state,
         action,

@@ -11,8 +11,8 @@ from tfagents_batch.evaluation import page, rules
 from tfagents_batch.evaluation.result import (
     Diagnostics,
     Estimate,
-    Evaluation,
-    Interval,
+    EstimateInterval,
+    OfflineEvaluation,
 )
 from tfagents_batch.evaluation.rules import Rules
 
@@ -48,7 +48,7 @@ DIAGNOSTICS = Diagnostics(
 
 def around(value, error):
     bounds = [value + x * error for x in (-2, 2, -1.6, 1.6)]
-    return Interval(value, error, *bounds)
+    return EstimateInterval(value, error, *bounds)
 
 
 def beside(value, error, base):
@@ -78,7 +78,7 @@ def evaluation(
     if fqe is not None:
         estimates["fqe"]["reward"] = beside(fqe, error, base)
     one_step = {x: {"reward": beside(0.1, 0.01, 0.1)} for x in ("dm", "ips", "dr")}
-    return Evaluation(
+    return OfflineEvaluation(
         "policy <b>",
         "table",
         {},

@@ -9,11 +9,11 @@ import pytest
 
 from tfagents_batch.interfaces import Assessment
 from tfagents_batch.logged import reports
-from tfagents_batch.logged.reports import Rows
+from tfagents_batch.logged.reports import ReportedRows
 
 NAMES = "a", "b", "c"
 NAN = np.nan
-ROWS = Rows(
+ROWS = ReportedRows(
     {
         "action": np.array([0, 1, 0, 1, 1], np.int32),
         "reward": np.array([1, 2, 4, 0, 1], np.float32),

@@ -528,7 +528,7 @@ def test_a_forced_end_hands_on_what_the_disk_refused(serve, simple, tmp_path):
     shutil.rmtree(tmp_path / "log")
     (tmp_path / "log").write_text("no folder")
     sent, sender = multiprocessing.Pipe(duplex=False)
-    ended = worker.Worker(app.app, None, sender, contextlib.ExitStack())
+    ended = worker.ServerWorker(app.app, None, sender, contextlib.ExitStack())
     with mock.patch.object(os, "_exit") as leave:
         ended._end_now()
     assert sent.poll() and str(sent.recv()).count("rows cannot be written to") == 1

@@ -25,7 +25,7 @@ class Cells(NamedTuple):
     centers: np.ndarray  # f64 [C, F]; of normalized states if not exact
 
 
-class Model(NamedTuple):
+class CellModel(NamedTuple):
     """The logged decisions by cell and action."""
 
     rows: np.ndarray  # f64 [C, A], number of rows
@@ -77,7 +77,7 @@ def model(
     policy: np.ndarray,
     factor: np.ndarray,
     reward: np.ndarray,
-) -> Model:
+) -> CellModel:
     """Return the model of rows.
 
     Args:
@@ -99,7 +99,7 @@ def model(
         total = np.bincount(where, factor * policy[:, a], size * cells.number)
         moves[..., a] = total.reshape(size, cells.number)
     total = [np.bincount(pair, x, size) for x in reward.T]
-    return Model(
+    return CellModel(
         rows.reshape(cells.number, actions),
         moves.reshape(size, size) / known,
         np.stack(total, 1) / known,
@@ -119,7 +119,7 @@ def starts(cells: Cells, first: np.ndarray, policy: np.ndarray) -> np.ndarray:
     return found.ravel() / len(first)
 
 
-def values(given: Model) -> np.ndarray:
+def values(given: CellModel) -> np.ndarray:
     """Return Q of the evaluated policy in the model, ``[C, A, M]``.
 
     An action without rows has the mean value of the actions of its cell that have rows,
@@ -157,7 +157,7 @@ def logged_values(
 
 
 def noise(
-    given: Model, cell: np.ndarray, action: np.ndarray, error: np.ndarray
+    given: CellModel, cell: np.ndarray, action: np.ndarray, error: np.ndarray
 ) -> np.ndarray:
     """Return the mean squared error of each pair, f64 ``[C, A, M]``.
 
@@ -173,7 +173,7 @@ def noise(
     return np.stack(found, 1).reshape(*given.rows.shape, -1)
 
 
-def reach(given: Model, start: np.ndarray) -> float:
+def reach(given: CellModel, start: np.ndarray) -> float:
     """Return the discounted chance that the policy ever takes an unsupported decision.
 
     That is one with less than ``SUPPORT`` rows. U(s, a) = 1 if it is unsupported, else
@@ -186,7 +186,7 @@ def reach(given: Model, start: np.ndarray) -> float:
     return float(start @ found)
 
 
-def occupancy(given: Model, start: np.ndarray) -> np.ndarray:
+def occupancy(given: CellModel, start: np.ndarray) -> np.ndarray:
     """Return the discounted number of visits of the policy per row, ``[C, A]``.
 
     It is the ratio by which a row of a pair counts in the value of the policy, times

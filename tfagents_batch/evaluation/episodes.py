@@ -11,7 +11,7 @@ import numpy as np
 LARGEST_LOG = 690.0  # of a product of ratios: exp of more is infinite in float64
 
 
-class Rows(NamedTuple):
+class EpisodeRows(NamedTuple):
     """Rows of whole episodes, one after the other, in order of time."""
 
     episode: np.ndarray  # i64 [N], a key of the episode
@@ -26,7 +26,7 @@ class Rows(NamedTuple):
     noise: np.ndarray  # f64 [N, M], expected squared error of r + discount v' - q
 
 
-class Episodes(NamedTuple):
+class PaddedEpisodes(NamedTuple):
     """n episodes, padded to T steps.
 
     After its end an episode stays in a state where all policies agree: the weight does
@@ -56,7 +56,7 @@ def starts(episode: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
 
 
-def pad(rows: Rows, steps: int) -> Episodes:
+def pad(rows: EpisodeRows, steps: int) -> PaddedEpisodes:
     """Return episodes of rows.
 
     Args:
@@ -84,7 +84,7 @@ def pad(rows: Rows, steps: int) -> Episodes:
     v[number, length] = np.where(cut[:, np.newaxis], rows.next_v[last], 0.0)
     closing = np.where(cut[:, np.newaxis], rows.next_logged[last], 0.0)
     one = np.ones([len(length), 1])
-    return Episodes(
+    return PaddedEpisodes(
         np.hstack([one, weight]),
         np.hstack([one, discount]),
         padded(rows.reward, 0.0),
@@ -97,8 +97,8 @@ def pad(rows: Rows, steps: int) -> Episodes:
     )
 
 
-def parts(rows: Rows, most: int) -> Iterator[Rows]:
+def parts(rows: EpisodeRows, most: int) -> Iterator[EpisodeRows]:
     """Yield rows of at most ``most`` episodes at a time."""
     edges = [*starts(rows.episode)[::most], len(rows.episode)]
     for start, end in itertools.pairwise(edges):
-        yield Rows(*(column[start:end] for column in rows))
+        yield EpisodeRows(*(column[start:end] for column in rows))

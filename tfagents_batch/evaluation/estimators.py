@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfagents_batch.evaluation.episodes import Episodes
+from tfagents_batch.evaluation.episodes import PaddedEpisodes
 
 BLENDS = 25  # of MAGIC, at most
 _INTERVAL = (5, 95)  # percentiles of resamples between which no bias is assumed
@@ -39,7 +39,7 @@ class Terms(NamedTuple):
     closing: np.ndarray
 
 
-def terms(given: Episodes, cap: float = np.inf) -> Terms:
+def terms(given: PaddedEpisodes, cap: float = np.inf) -> Terms:
     """Return what each episode adds.
 
     Args:

@@ -15,7 +15,7 @@ from tfagents_batch.evaluation import (
     one_step,
     summary,
 )
-from tfagents_batch.evaluation.episodes import Rows, pad, parts
+from tfagents_batch.evaluation.episodes import EpisodeRows, pad, parts
 from tfagents_batch.evaluation.fitting import (
     Candidate,
     Fitted,
@@ -27,10 +27,10 @@ from tfagents_batch.evaluation.fitting import (
     predicted,
     rewards,
 )
-from tfagents_batch.evaluation.logged_rows import EVERY, Extent, Judges
-from tfagents_batch.evaluation.result import Evaluation
+from tfagents_batch.evaluation.logged_rows import EVERY, Judges, RowsExtent
+from tfagents_batch.evaluation.result import OfflineEvaluation
 from tfagents_batch.evaluation.settings import EvaluationSettings
-from tfagents_batch.evaluation.totals import LEAST, Block, Bootstrap, Totals
+from tfagents_batch.evaluation.totals import LEAST, Bootstrap, Judged, Totals
 from tfagents_batch.offline.table_reader import Columns, Partition
 
 _BLOCK_ROWS = 200_000  # read at once
@@ -46,7 +46,7 @@ def evaluate(
     normalize: Normalize | None = None,
     say: Callable[[str], Any] = lambda text: None,
     judges: Judges = EVERY,
-) -> Evaluation:
+) -> OfflineEvaluation:
     """Estimate what a policy is worth, see ``docs/evaluation.md``.
 
     Rows are read in blocks; memory does not grow with the table. UserError if they do
@@ -102,7 +102,7 @@ def evaluate(
 
 def _judged(
     columns: Columns, candidate: Candidate, fitted: Fitted, settings: EvaluationSettings
-) -> tuple[Rows, Block, tuple[np.ndarray, np.ndarray]]:
+) -> tuple[EpisodeRows, Judged, tuple[np.ndarray, np.ndarray]]:
     """Return rows with values, and the predicted rewards of their decisions."""
     action, number = columns["action"], np.arange(len(columns["action"]))
     policy = candidate.probabilities(columns, "").astype(np.float64)
@@ -120,7 +120,7 @@ def _judged(
     cell, ends = cells.number(fitted.cells, state), columns["terminated"]
     next_v = np.where(ends[:, np.newaxis], 0.0, expected(after, nexts.q))
     discount = columns["discount"].astype(np.float64)
-    rows = Rows(
+    rows = EpisodeRows(
         columns["episode"],
         ratio,
         reward,
@@ -134,13 +134,13 @@ def _judged(
     )
     error = reward + discount[:, np.newaxis] * next_v - q
     visits = fitted.visits[cell, action]
-    block = Block(action, propensity, policy, now.behavior, ratio, error, visits)
+    block = Judged(action, propensity, policy, now.behavior, ratio, error, visits)
     return rows, block, (now.reward[number, action], expected(policy, now.reward))
 
 
 def check(
     found: Partition, settings: EvaluationSettings, judges: Judges = EVERY
-) -> Extent:
+) -> RowsExtent:
     """Return what a timeline contains; UserError if it allows no evaluation."""
     logged_rows.check(found)
     extent = logged_rows.extent(found, judges.where)
@@ -173,7 +173,7 @@ def check(
     return extent
 
 
-def _largest_factor(found: Partition, extent: Extent) -> float:
+def _largest_factor(found: Partition, extent: RowsExtent) -> float:
     """Return the sum of the discounts of the longest episode."""
     config = found.manifest["config"]
     if config["discount"] != "step" or config["gamma"] == 1.0:
@@ -181,7 +181,7 @@ def _largest_factor(found: Partition, extent: Extent) -> float:
     return 1 / (1 - config["gamma"])
 
 
-def _outside(q: np.ndarray, extent: Extent, factor: float) -> int:
+def _outside(q: np.ndarray, extent: RowsExtent, factor: float) -> int:
     """Return how many values are larger or smaller than rewards make possible."""
     low, high = min(extent.least, 0) * factor, max(extent.most, 0) * factor
     slack = 0.05 * (high - low)

@@ -19,7 +19,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation.settings import EvaluationSettings, FitSettings
-from tfagents_batch.evaluation.values import Predictions, Sample
+from tfagents_batch.evaluation.values import FitSample, Predictions
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.target_network import TargetNetwork
@@ -45,7 +45,9 @@ class Fit(tf.Module):
         the logging policy, rewards and the logging policy.
     """
 
-    def __init__(self, rows: Sample, folds: tuple[int, ...], given: EvaluationSettings):
+    def __init__(
+        self, rows: FitSample, folds: tuple[int, ...], given: EvaluationSettings
+    ):
         super().__init__()
         self._folds, self._settings, self._seed = folds, given.fit, given.seed
         settings = given.fit
@@ -72,7 +74,7 @@ class Fit(tf.Module):
         self._predicts = tf.function(self._outputs, autograph=False, jit_compile=True)
         self.losses: list[np.ndarray] = []
         with status.doing("fitting") as say:
-            self._train(Sample(*(tf.constant(x) for x in scaled)), say)
+            self._train(FitSample(*(tf.constant(x) for x in scaled)), say)
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
         """Return predictions of what has not seen a fold, see ``values.Values``."""
@@ -89,7 +91,7 @@ class Fit(tf.Module):
 
     # ---- parts
 
-    def _train(self, rows: Sample, say: Callable[[str], None]) -> None:
+    def _train(self, rows: FitSample, say: Callable[[str], None]) -> None:
         program = tf.function(self._steps, autograph=False, jit_compile=True)
         steps = self._settings.steps
         for first in range(0, steps, _CALL):
@@ -104,7 +106,7 @@ class Fit(tf.Module):
                     "Normalize the features, or take a smaller --fit.learning_rate"
                 )
 
-    def _steps(self, rows: Sample, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    def _steps(self, rows: FitSample, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         def body(index, total):
             return index + 1, total + self._step(rows, first + index)
 
@@ -117,12 +119,12 @@ class Fit(tf.Module):
         )
         return total / tf.cast(count, tf.float32)
 
-    def _step(self, rows: Sample, step: tf.Tensor) -> tf.Tensor:
+    def _step(self, rows: FitSample, step: tf.Tensor) -> tf.Tensor:
         settings = self._settings
         left = 1 - tf.cast(step, tf.float32) / settings.steps
         self._optimizer.set_learning_rate(settings.learning_rate * left)
         index = self._draw(step)
-        batch = Sample(*(tf.gather(x, index) for x in rows))  # [K, B, ...]
+        batch = FitSample(*(tf.gather(x, index) for x in rows))  # [K, B, ...]
         after, logged = (net(batch.after) for net in self._targets)
         value = batch.policy[..., tf.newaxis] * self._by_action(after)
         discount = batch.discount[..., tf.newaxis]
@@ -196,7 +198,7 @@ def _possible(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.where(mask | ~tf.reduce_any(mask, -1, True), logits, -1e9)
 
 
-def _scale(rows: Sample) -> np.ndarray:
+def _scale(rows: FitSample) -> np.ndarray:
     """Return about how large values are, f64 ``[M]``: networks learn values near 1."""
     horizon = 1 / max(1 - float(rows.discount.mean()), 1e-3)
     size = np.sqrt((rows.reward.astype(np.float64) ** 2).mean(0)) * horizon

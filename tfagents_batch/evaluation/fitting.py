@@ -12,7 +12,7 @@ from tfagents_batch.evaluation import cells, logged_rows
 from tfagents_batch.evaluation.cells import Cells
 from tfagents_batch.evaluation.logged_rows import EVERY, Judges
 from tfagents_batch.evaluation.settings import EvaluationSettings
-from tfagents_batch.evaluation.values import Predictions, Sample, Tabular, Values
+from tfagents_batch.evaluation.values import FitSample, Predictions, Tabular, Values
 from tfagents_batch.offline.table_reader import TRAIN, Columns, Partition
 
 _ERRORS = 200_000  # rows whose errors are measured, at most
@@ -37,7 +37,7 @@ class Candidate(Protocol):
         ...
 
 
-Networks = Callable[[Sample, tuple[int, ...], EvaluationSettings], Values]
+Networks = Callable[[FitSample, tuple[int, ...], EvaluationSettings], Values]
 
 
 class Fitted(NamedTuple):
@@ -85,7 +85,7 @@ def fit(
     normalize = inputs(normalize, columns["state"])
     policy = candidate.probabilities(columns, "next_")
     discount = np.where(columns["terminated"], 0.0, columns["discount"])
-    sample = Sample(
+    sample = FitSample(
         normalize(columns["state"]),
         normalize(columns["next_state"]),
         columns["action"],
@@ -117,7 +117,7 @@ def fit(
     episodes = int(first.sum())
     visits = cells.occupancy(model, start) * episodes
     some = np.arange(0, len(cell), -(-len(cell) // _ERRORS))
-    part = Sample(*(x[some] for x in sample))
+    part = FitSample(*(x[some] for x in sample))
     masks, fold = columns["next_mask"][some], fold[order][some]
     q = predicted(values, part.state, part.mask, fold).q
     later = predicted(values, part.after, masks, fold).q

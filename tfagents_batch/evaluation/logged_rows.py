@@ -17,7 +17,7 @@ Origin = Literal["unseen", "no rows", "unknown", "stated"]
 """Origin of the rows that judge a policy, see ``Judges``."""
 
 
-class Extent(NamedTuple):
+class RowsExtent(NamedTuple):
     """Contents of the rows that judge."""
 
     # rows, episodes: their numbers
@@ -30,7 +30,7 @@ class Extent(NamedTuple):
     most: float
 
 
-class Span(NamedTuple):
+class KeySpan(NamedTuple):
     """Episodes that a condition chooses, with keys from ``low`` to ``high``."""
 
     where: str  # SQL condition of their rows
@@ -67,15 +67,15 @@ def check(found: Partition) -> None:
         )
 
 
-def extent(found: Partition, where: str) -> Extent:
+def extent(found: Partition, where: str) -> RowsExtent:
     """Return what the rows of a condition contain."""
     facts = ("count(*)", "count(DISTINCT mdp_key)", "max(sequence_number_ordinal)")
     facts += ("count(action_probability)", "min(reward)", "max(reward)")
     own = [f"{fact} FILTER ({where})" for fact in facts]
-    return Extent(*(x or 0 for x in table_reader.facts(found, *own)))
+    return RowsExtent(*(x or 0 for x in table_reader.facts(found, *own)))
 
 
-def spans(found: Partition, where: str, most: int) -> list[Span]:
+def spans(found: Partition, where: str, most: int) -> list[KeySpan]:
     """Return spans of the rows of a condition, each of about ``most`` rows at most.
 
     Keys are hashes, so equal ranges of them have nearly equally many episodes.
@@ -87,10 +87,10 @@ def spans(found: Partition, where: str, most: int) -> list[Span]:
         return []
     count = -(-rows // most)
     edges = [low + (high + 1 - low) * i // count for i in range(count + 1)]
-    return [Span(where, a, b - 1) for a, b in itertools.pairwise(edges)]
+    return [KeySpan(where, a, b - 1) for a, b in itertools.pairwise(edges)]
 
 
-def read(found: Partition, span: Span) -> tuple[Columns, int]:
+def read(found: Partition, span: KeySpan) -> tuple[Columns, int]:
     """Return whole episodes, in order, and how many were left out.
 
     An episode is left out if rows of it are missing between others. Features that are

@@ -8,8 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfagents_batch.evaluation.result import Diagnostics, Evaluation, Interval
-from tfagents_batch.evaluation.rules import Decision
+from tfagents_batch.evaluation.result import (
+    Diagnostics,
+    EstimateInterval,
+    OfflineEvaluation,
+)
+from tfagents_batch.evaluation.rules import DeployDecision
 from tfagents_batch.evaluation.totals import EDGES
 from tfagents_batch.offline.report import number
 
@@ -59,7 +63,7 @@ svg text{font:12px system-ui,sans-serif;fill:#374151}
 """
 
 
-def page(given: Evaluation, decision: Decision) -> str:
+def page(given: OfflineEvaluation, decision: DeployDecision) -> str:
     """Return the page of an evaluation and what the rules say of it."""
     name, data = html.escape(given.policy), html.escape(given.data)
     warnings = "".join(
@@ -84,7 +88,7 @@ def page(given: Evaluation, decision: Decision) -> str:
 """
 
 
-def _origin(given: Evaluation) -> str:
+def _origin(given: OfflineEvaluation) -> str:
     """Return the checkpoint of a run, and how it explores; nothing of a function."""
     step = given.facts.get("step")
     if step is None:
@@ -93,7 +97,7 @@ def _origin(given: Evaluation) -> str:
     return f"; checkpoint of step {step:,}, with {100 * share:.3g}% random decisions"
 
 
-def _values(given: Evaluation, decision: Decision) -> str:
+def _values(given: OfflineEvaluation, decision: DeployDecision) -> str:
     parts = [
         "<h2>What an episode is worth</h2><p>Discounted sum over an episode. Lines are "
         "95 % intervals; the gray band is the log itself. The bold line decides. "
@@ -114,7 +118,7 @@ def _values(given: Evaluation, decision: Decision) -> str:
     return "".join(parts)
 
 
-def _rules(decision: Decision) -> str:
+def _rules(decision: DeployDecision) -> str:
     rows = []
     for finding in decision.findings:
         mark, color = _MARKS[finding.state]
@@ -154,7 +158,7 @@ policy; they differ by {found.variation:.1%} (total variation)</p>
 {actions(found.logged, found.served)}"""
 
 
-def _one_step(given: Evaluation) -> str:
+def _one_step(given: OfflineEvaluation) -> str:
     lines = [
         Line(_ONE_STEP[x], rows["reward"].value) for x, rows in given.one_step.items()
     ]
@@ -169,11 +173,11 @@ class Line(NamedTuple):
     """Line of a plot of intervals: ``name``, ``given`` and whether it ``decides``."""
 
     name: str
-    given: Interval
+    given: EstimateInterval
     decides: bool = False
 
 
-def intervals(lines: Sequence[Line], base: Interval, unit: str) -> str:
+def intervals(lines: Sequence[Line], base: EstimateInterval, unit: str) -> str:
     """Return a plot of estimates with their intervals, beside that of the log.
 
     The axis holds the log and what decides; what reaches beyond it has an arrow.

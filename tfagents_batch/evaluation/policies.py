@@ -18,7 +18,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation import evaluate, fitted_q
 from tfagents_batch.evaluation.evaluate import Candidate, Normalize
 from tfagents_batch.evaluation.logged_rows import EVERY, Judges
-from tfagents_batch.evaluation.result import Evaluation
+from tfagents_batch.evaluation.result import OfflineEvaluation
 from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.features.layout import layout
 from tfagents_batch.logged import seen, table_settings
@@ -43,7 +43,7 @@ def evaluate_offline(
     checkpoint: str | int = "newest",
     settings: Mapping[str, Any] | None = None,
     say: Callable[[str], Any] = lambda text: None,
-) -> Evaluation:
+) -> OfflineEvaluation:
     """Estimate from logged rows what a policy is worth, before it acts.
 
         result = tfb.evaluate_offline("logs/<run>", "table")
@@ -77,7 +77,7 @@ def opened(
     exploration: float,
     checkpoint: str | int,
     settings: EvaluationSettings,
-) -> Iterator[Callable[[Callable[[str], Any]], Evaluation]]:
+) -> Iterator[Callable[[Callable[[str], Any]], OfflineEvaluation]]:
     """Open and check all that an evaluation needs; yield what evaluates, with ``say``.
 
     For arguments and errors see ``evaluate_offline``.
@@ -88,7 +88,7 @@ def opened(
     normalize = _normalize(found)
     with _candidate(policy, found, exploration, checkpoint) as candidate:
 
-        def evaluated(say: Callable[[str], Any]) -> Evaluation:
+        def evaluated(say: Callable[[str], Any]) -> OfflineEvaluation:
             fits = fitted_q.Fit, normalize
             result = evaluate.evaluate(found, candidate, settings, *fits, say, judges)
             step = getattr(candidate, "step", None)

@@ -14,7 +14,7 @@ CONFIDENCE = 0.95
 
 
 @dataclasses.dataclass(frozen=True)
-class Interval:
+class EstimateInterval:
     """Number with its uncertainty.
 
     Attributes:
@@ -46,9 +46,9 @@ class Estimate:
         none exists.
     """
 
-    value: Interval
-    difference: Interval
-    ratio: Interval | None
+    value: EstimateInterval
+    difference: EstimateInterval
+    ratio: EstimateInterval | None
     formula_error: float | None = None
 
 
@@ -117,7 +117,7 @@ class Diagnostics:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluation:
+class OfflineEvaluation:
     """Result of an evaluation.
 
     Attributes:
@@ -141,10 +141,10 @@ class Evaluation:
     policy: str
     data: str
     facts: Mapping[str, Any]
-    logged: Mapping[str, Interval]
+    logged: Mapping[str, EstimateInterval]
     estimates: Mapping[str, Mapping[str, Estimate]]
     one_step: Mapping[str, Mapping[str, Estimate]]
-    logged_step: Mapping[str, Interval]
+    logged_step: Mapping[str, EstimateInterval]
     magic_model: Mapping[str, float]
     diagnostics: Diagnostics
     propensities: str
@@ -162,14 +162,14 @@ class Evaluation:
         return _plain(dataclasses.asdict(self))
 
 
-def interval(value: float, drawn: np.ndarray) -> Interval:
+def interval(value: float, drawn: np.ndarray) -> EstimateInterval:
     """Return an interval from the values in resamples, f64 ``[B]``."""
     drawn = drawn[np.isfinite(drawn)]
     if len(drawn) < 2:
-        return Interval(float(value), *[float("nan")] * 5)
+        return EstimateInterval(float(value), *[float("nan")] * 5)
     tail = 50 * (1 - CONFIDENCE)
     bounds = np.percentile(drawn, [tail, 100 - tail, 2 * tail, 100 - 2 * tail])
-    return Interval(float(value), float(drawn.std(ddof=1)), *map(float, bounds))
+    return EstimateInterval(float(value), float(drawn.std(ddof=1)), *map(float, bounds))
 
 
 def estimate(

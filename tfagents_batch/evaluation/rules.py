@@ -14,7 +14,7 @@ import numpy as np
 from tfagents_batch import config
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.evaluation.result import Estimate, Evaluation
+from tfagents_batch.evaluation.result import Estimate, OfflineEvaluation
 
 Verdict = Literal["deploy", "do not deploy", "cannot tell"]
 State = Literal["passed", "failed", "unknown"]
@@ -84,7 +84,7 @@ class Rules:
         return checked
 
 
-class Finding(NamedTuple):
+class Ruling(NamedTuple):
     """Statement of a rule.
 
     Attributes:
@@ -99,13 +99,13 @@ class Finding(NamedTuple):
     text: str
 
 
-class Decision(NamedTuple):
+class DeployDecision(NamedTuple):
     """Result of the rules."""
 
     verdict: Verdict  # "deploy", "do not deploy" or "cannot tell"
     reason: str  # why, in words
     estimator: str  # estimator that decided
-    findings: tuple[Finding, ...]  # of all rules, in order
+    findings: tuple[Ruling, ...]  # of all rules, in order
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
@@ -134,7 +134,7 @@ def check_names(rules: Rules, actions: Sequence[str], metrics: Sequence[str]) ->
             )
 
 
-def decide(given: Evaluation, rules: Rules) -> Decision:
+def decide(given: OfflineEvaluation, rules: Rules) -> DeployDecision:
     """Apply the rules.
 
     A policy that breaks a limit of its actions is not deployed. Where values cannot be
@@ -158,11 +158,11 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
     trust = [judges, *_overlap(given, rules, estimator), *_fit(given)]
     if value.state == _value(given, rules, other).state == "failed":
         both = f"{estimator.upper()} and {other.upper()} both say that it is too small."
-        trust.append(Finding("two estimators", "passed", both))
+        trust.append(Ruling("two estimators", "passed", both))
     else:
         trust.append(_agreement(given, rules, estimator, other))
     findings = (*trust, value, *_guards(given, rules, estimator), *limits)
-    steps: tuple[tuple[Verdict, State, Sequence[Finding]], ...] = (
+    steps: tuple[tuple[Verdict, State, Sequence[Ruling]], ...] = (
         ("do not deploy", "failed", limits),
         ("cannot tell", "unknown", findings),
         ("do not deploy", "failed", findings),
@@ -170,20 +170,20 @@ def decide(given: Evaluation, rules: Rules) -> Decision:
     )
     for verdict, state, judged in steps:
         if reasons := [x.text for x in judged if x.state == state]:
-            return Decision(verdict, " ".join(reasons), estimator, findings)
+            return DeployDecision(verdict, " ".join(reasons), estimator, findings)
     raise AssertionError("the value has a state")
 
 
-def _needed(given: Evaluation, rules: Rules) -> float:
+def _needed(given: OfflineEvaluation, rules: Rules) -> float:
     share = rules.least_effective_share * given.diagnostics.episodes
     return max(rules.least_effective, share)
 
 
-def _enough(given: Evaluation, rules: Rules) -> bool:
+def _enough(given: OfflineEvaluation, rules: Rules) -> bool:
     return given.diagnostics.effective_least >= _needed(given, rules)
 
 
-def _judges(given: Evaluation) -> Finding:
+def _judges(given: OfflineEvaluation) -> Ruling:
     """Return whether the policy cannot have been made from the rows that judge it."""
     episodes = f"{given.diagnostics.episodes:,} episodes for evaluation judge it"
     lucky = given.values_from == "rows for training"
@@ -204,7 +204,9 @@ def _judges(given: Evaluation) -> Finding:
     return _trust("rows that judge", fits, f"{episodes}, {text}")
 
 
-def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding]:
+def _overlap(
+    given: OfflineEvaluation, rules: Rules, estimator: str
+) -> Iterator[Ruling]:
     """Yield whether the log has enough of what the policy does."""
     found = given.diagnostics
     enough = _enough(given, rules)
@@ -258,7 +260,7 @@ def _overlap(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Findin
         )
 
 
-def _fit(given: Evaluation) -> Iterator[Finding]:
+def _fit(given: OfflineEvaluation) -> Iterator[Ruling]:
     """Yield whether the fitted values make sense."""
     found, logged = given.diagnostics, given.logged["reward"]
     # Root mean square of logged returns. FQE's own value says nothing if it diverged.
@@ -288,7 +290,9 @@ def _fit(given: Evaluation) -> Iterator[Finding]:
     yield _trust("fit", not found.rising, f"The loss of the fit {rose} at the end.")
 
 
-def _agreement(given: Evaluation, rules: Rules, estimator: str, other: str) -> Finding:
+def _agreement(
+    given: OfflineEvaluation, rules: Rules, estimator: str, other: str
+) -> Ruling:
     """Return whether an estimator of another kind says the same."""
     if estimator == "fqe" and given.diagnostics.effective_least < _FEW:
         text = f"Weights of fewer than {_FEW} effective episodes say nothing of FQE."
@@ -305,7 +309,7 @@ def _agreement(given: Evaluation, rules: Rules, estimator: str, other: str) -> F
     return _trust("two estimators", agree, f"{text}.")
 
 
-def _value(given: Evaluation, rules: Rules, estimator: str) -> Finding:
+def _value(given: OfflineEvaluation, rules: Rules, estimator: str) -> Ruling:
     """Return whether the policy is worth more than the log."""
     found, base = given.estimates[estimator]["reward"], given.logged["reward"].value
     text, needed = _value_text(found, base), "At least the log's value"
@@ -330,10 +334,10 @@ def _value(given: Evaluation, rules: Rules, estimator: str) -> Finding:
         state, text = "failed", f"{text} {needed} is needed."
     else:
         text += f" {needed} is needed; more episodes would tell."
-    return Finding("value", state, text)
+    return Ruling("value", state, text)
 
 
-def _is_own(given: Evaluation) -> bool:
+def _is_own(given: OfflineEvaluation) -> bool:
     """Return whether the policy acts as the log does: all weights are 1."""
     found = given.diagnostics
     alike = found.effective_least > (1 - _ALIKE) * found.episodes
@@ -351,10 +355,10 @@ def _value_text(found: Estimate, base: float) -> str:
     )
 
 
-def _actions(given: Evaluation, rules: Rules) -> Iterator[Finding]:
+def _actions(given: OfflineEvaluation, rules: Rules) -> Iterator[Ruling]:
     found, most = given.diagnostics, rules.most_variation
     if most < 1:
-        yield Finding(
+        yield Ruling(
             "change of actions",
             "failed" if found.variation > most else "passed",
             f"The shares of actions differ from the log's by {found.variation:.1%}; at "
@@ -362,7 +366,7 @@ def _actions(given: Evaluation, rules: Rules) -> Iterator[Finding]:
         )
     for name, most in rules.most_actions.items():
         share = found.served[name]
-        yield Finding(
+        yield Ruling(
             f"share of {name}",
             "failed" if share > most else "passed",
             f"The policy takes {name} in {share:.1%} of the logged states; at most "
@@ -370,7 +374,7 @@ def _actions(given: Evaluation, rules: Rules) -> Iterator[Finding]:
         )
 
 
-def _guards(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding]:
+def _guards(given: OfflineEvaluation, rules: Rules, estimator: str) -> Iterator[Ruling]:
     for name, (low, high) in rules.guards.items():
         found = given.estimates[estimator][name].value
         least = -np.inf if low is None else low
@@ -379,7 +383,7 @@ def _guards(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding
         state: State = "failed" if apart else "unknown"
         if least <= found.low and found.high <= most:
             state = "passed"
-        yield Finding(
+        yield Ruling(
             f"guard {name}",
             state,
             f"An episode has {found.value:.4g} of {name} (95 % interval "
@@ -388,8 +392,8 @@ def _guards(given: Evaluation, rules: Rules, estimator: str) -> Iterator[Finding
         )
 
 
-def _trust(rule: str, fits: bool, text: str) -> Finding:
-    return Finding(rule, "passed" if fits else "unknown", text)
+def _trust(rule: str, fits: bool, text: str) -> Ruling:
+    return Ruling(rule, "passed" if fits else "unknown", text)
 
 
 def _is_number(value: Any) -> bool:

@@ -12,7 +12,7 @@ from tfagents_batch.evaluation.logged_rows import Judges
 from tfagents_batch.evaluation.result import (
     Diagnostics,
     Estimate,
-    Evaluation,
+    OfflineEvaluation,
     estimate,
     interval,
 )
@@ -41,8 +41,8 @@ def evaluation(
     sequences: Bootstrap,
     decisions: Bootstrap,
     judges: Judges,
-) -> Evaluation:
-    """Return the result, see ``result.Evaluation``."""
+) -> OfflineEvaluation:
+    """Return the result, see ``result.OfflineEvaluation``."""
     metrics = "reward", *found.schema.metrics
     sums, drawn = sequences.sums, sequences.resampled
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -75,7 +75,7 @@ def evaluation(
         for each, error in one_step.model_error(*step, share).items():
             of_steps[each] = _with_fit_error(of_steps[each], few * error, seed)
     diagnostics = _diagnostics(found, fitted, totals)
-    return Evaluation(
+    return OfflineEvaluation(
         name,
         str(found.folder),
         {"fingerprint": found.fingerprint, "settings": config.to_dict(settings)},

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch.evaluation.episodes import Episodes, starts
+from tfagents_batch.evaluation.episodes import PaddedEpisodes, starts
 
 LEAST = 1e-3  # probability of an action by the imitator
 # Of weights, as powers of 10; in the first and last bin also what lies beyond.
 EDGES = np.linspace(-4, 4, 33)
 
 
-class Block(NamedTuple):
+class Judged(NamedTuple):
     """Columns of the rows of a block."""
 
     action: np.ndarray  # int [N], logged actions
@@ -36,7 +36,7 @@ class Totals:
     def __getitem__(self, name: str) -> np.ndarray:
         return self._sums[name]
 
-    def add_rows(self, given: Block, episode: np.ndarray) -> None:
+    def add_rows(self, given: Judged, episode: np.ndarray) -> None:
         """Add rows of whole episodes; ``episode`` i64 ``[N]`` has their keys."""
         actions = given.policy.shape[1]
         imitated = given.behavior[np.arange(len(given.action)), given.action]
@@ -58,7 +58,7 @@ class Totals:
             ratio_squared=(given.ratio**2).sum(),
         )
 
-    def add_episodes(self, given: Episodes, cap: float) -> None:
+    def add_episodes(self, given: PaddedEpisodes, cap: float) -> None:
         """Add padded episodes."""
         weight = given.weight
         last = weight[:, -1]

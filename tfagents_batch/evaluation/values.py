@@ -10,7 +10,7 @@ from tfagents_batch.evaluation import cells
 from tfagents_batch.evaluation.cells import Cells
 
 
-class Sample(NamedTuple):
+class FitSample(NamedTuple):
     """Rows to fit, in the order of their folds."""
 
     # state, after: f32 [N, F], normalized states and next states
@@ -66,7 +66,7 @@ class Tabular:
 
     def __init__(
         self,
-        rows: Sample,
+        rows: FitSample,
         folds: tuple[int, ...],
         found: Cells,
         cell: np.ndarray,
@@ -79,7 +79,7 @@ class Tabular:
         self._folds: list[Predictions] = []
         for end, size in zip(ends, sizes, strict=True):
             kept = np.r_[0 : end - size, end : len(cell)]
-            part = Sample(*(x[kept] for x in rows))
+            part = FitSample(*(x[kept] for x in rows))
             self._folds.append(_predictions(part, found, cell[kept], after[kept]))
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
@@ -94,7 +94,7 @@ class Tabular:
 
 
 def _predictions(
-    rows: Sample, found: Cells, cell: np.ndarray, after: np.ndarray
+    rows: FitSample, found: Cells, cell: np.ndarray, after: np.ndarray
 ) -> Predictions:
     """Return the values of all cells."""
     followed = rows.discount, rows.reward

@@ -47,7 +47,7 @@ class Group(NamedTuple):
         return self.columns.repeat([x.columns for x in self.features])
 
 
-class Layout(NamedTuple):
+class FeatureLayout(NamedTuple):
     """Columns of raw values, and the normalized columns that they become."""
 
     inputs: int  # number of raw columns
@@ -62,7 +62,7 @@ class Layout(NamedTuple):
         return len(self.names)
 
 
-def layout(given: Specification, ids: Sequence[int] | None = None) -> Layout:
+def layout(given: Specification, ids: Sequence[int] | None = None) -> FeatureLayout:
     """Return the layout of a specification.
 
     Args:
@@ -92,7 +92,7 @@ def layout(given: Specification, ids: Sequence[int] | None = None) -> Layout:
         for i, feature in found.items():
             values = feature.possible_values or ()
             names += [f"{i}={x}" for x in values] if kind == "ENUM" else [str(i)]
-    return Layout(len(ids), tuple(groups), tuple(names), given.missing_as_zero)
+    return FeatureLayout(len(ids), tuple(groups), tuple(names), given.missing_as_zero)
 
 
 class Intervals(NamedTuple):

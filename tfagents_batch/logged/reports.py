@@ -25,7 +25,7 @@ Metrics = dict[str, float | np.ndarray]
 TRAINED, KEPT = "td_loss", "eval_td_loss"  # tags of rows for training, and evaluation
 
 
-class Rows(NamedTuple):
+class ReportedRows(NamedTuple):
     """Logged rows with Discrete actions, and what is known of each."""
 
     columns: Columns  # what a program reads, see table.used
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     steps_to_end: np.ndarray
 
 
-class Report(NamedTuple):
+class RowsReport(NamedTuple):
     """Result of a report.
 
     Attributes:
@@ -69,7 +69,7 @@ class Reporter:
     def __init__(
         self,
         algorithm: Algorithm,
-        rows: Mapping[str, Rows],
+        rows: Mapping[str, ReportedRows],
         names: Sequence[str],
         placement: Placement,
         target: Mapping[str, float],
@@ -80,7 +80,7 @@ class Reporter:
 
     def __call__(
         self, seed: int, stop: Callable[[], bool] = lambda: False, step: int = 0
-    ) -> Report | None:
+    ) -> RowsReport | None:
         """Return the report of the newest weights; None if ``stop`` returned True."""
         del seed, step
         metrics: Metrics = {}
@@ -104,15 +104,15 @@ class Reporter:
         elif log_density.size:
             metrics["actions/log_density"] = float(np.mean(log_density, dtype=float))
         if KEPT not in self._rows:
-            return Report(metrics, math.nan)
+            return RowsReport(metrics, math.nan)
         if found.q.size:
-            return Report(metrics, _score(metrics))
+            return RowsReport(metrics, _score(metrics))
         # Without values, what imitates the logged actions best is better.
         if self._names:
             score = probability_of_logged(rows, found)
-            return Report(metrics, score, "mean probability of logged actions")
+            return RowsReport(metrics, score, "mean probability of logged actions")
         score = metrics["actions/log_density"]
-        return Report(metrics, score, "mean log density of logged actions")
+        return RowsReport(metrics, score, "mean log density of logged actions")
 
     def _assessed(
         self, columns: Columns, stop: Callable[[], bool]
@@ -152,7 +152,9 @@ def _score(metrics: Metrics) -> float:
     return gain - error
 
 
-def of_box(rows: Rows, found: BoxAssessment) -> tuple[Rows, Assessment, np.ndarray]:
+def of_box(
+    rows: ReportedRows, found: BoxAssessment
+) -> tuple[ReportedRows, Assessment, np.ndarray]:
     """Return rows with Box actions as rows of one action, which has no name.
 
     Also their assessment as one of it, and the log densities of logged actions. There
@@ -166,7 +168,9 @@ def of_box(rows: Rows, found: BoxAssessment) -> tuple[Rows, Assessment, np.ndarr
     return one, Assessment(q, found.target, np.zeros(0)), found.log_density
 
 
-def td_loss(tag: str, rows: Rows, found: Assessment, names: Sequence[str]) -> Metrics:
+def td_loss(
+    tag: str, rows: ReportedRows, found: Assessment, names: Sequence[str]
+) -> Metrics:
     """Return squared TD errors: all, and their means by action and by time to the end.
 
     Args:
@@ -189,7 +193,7 @@ def td_loss(tag: str, rows: Rows, found: Assessment, names: Sequence[str]) -> Me
     return {tag: loss, f"{tag}/mean": _mean(loss)} | parts[0] | parts[1]
 
 
-def mc_loss(rows: Rows, found: Assessment) -> Metrics:
+def mc_loss(rows: ReportedRows, found: Assessment) -> Metrics:
     """Return differences between values of logged actions and logged returns."""
     known = np.isfinite(rows.returns)
     if not found.q.size or not known.any():
@@ -203,7 +207,7 @@ def mc_loss(rows: Rows, found: Assessment) -> Metrics:
     }
 
 
-def values(rows: Rows, found: Assessment, names: Sequence[str]) -> Metrics:
+def values(rows: ReportedRows, found: Assessment, names: Sequence[str]) -> Metrics:
     """Return logged returns, and values of the actions that were possible.
 
     Without names of actions, as of a Box, there are only those of logged actions.
@@ -221,7 +225,7 @@ def values(rows: Rows, found: Assessment, names: Sequence[str]) -> Metrics:
 
 
 def actions(
-    rows: Rows,
+    rows: ReportedRows,
     found: Assessment,
     names: Sequence[str],
     target: Mapping[str, float] | None = None,
@@ -249,7 +253,7 @@ def actions(
     return metrics
 
 
-def gain(rows: Rows, found: Assessment) -> Metrics:
+def gain(rows: ReportedRows, found: Assessment) -> Metrics:
     """Return how much larger returns are if the learned policy decides once.
 
     It is sum_i w_i G_i / sum_i w_i - mean G over rows with known return G and
@@ -271,7 +275,7 @@ def gain(rows: Rows, found: Assessment) -> Metrics:
     }
 
 
-def probability_of_logged(rows: Rows, found: Assessment) -> float:
+def probability_of_logged(rows: ReportedRows, found: Assessment) -> float:
     """Return the mean probability of logged actions under the learned policy."""
     return _mean(_of_logged(found.probability, rows))
 
@@ -304,7 +308,7 @@ def _mean(x: np.ndarray) -> float:
     return float(np.mean(x, dtype=np.float64))
 
 
-def _of_logged(x: np.ndarray, rows: Rows) -> np.ndarray:
+def _of_logged(x: np.ndarray, rows: ReportedRows) -> np.ndarray:
     """Return the entries ``[N]`` of the logged actions in ``x [N, A]``."""
     action = rows.columns["action"][:, np.newaxis]
     return np.take_along_axis(x, action, axis=1)[:, 0]

@@ -46,7 +46,7 @@ class Sizes(NamedTuple):
     batch_size: int  # rows of an update
 
 
-class Place(NamedTuple):
+class TablePlace(NamedTuple):
     """Place of an update in the passes over a table."""
 
     block: tf.Tensor  # int32 [], number of the block
@@ -55,7 +55,7 @@ class Place(NamedTuple):
     left: tf.Tensor
 
 
-class Table(tf.Module):
+class RowTable(tf.Module):
     """Source of rows in memory; an ``interfaces.Source``.
 
     Args:
@@ -171,7 +171,7 @@ class TableStream:
         """End the thread."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _draw(self, step: tf.Tensor) -> tuple[Place, tf.Tensor, tf.Tensor]:
+    def _draw(self, step: tf.Tensor) -> tuple[TablePlace, tf.Tensor, tf.Tensor]:
         """Return place and rows ``[UPDATES, N]`` of updates, and the next block."""
         steps = step + tf.range(UPDATES, dtype=tf.int64)
         keys = seeds.iteration_seed(tf.constant(self._seed), steps)
@@ -196,7 +196,7 @@ def _tensor(column: np.ndarray) -> tf.Tensor:
     return tf.experimental.dlpack.from_dlpack(column.__dlpack__())
 
 
-def place(sizes: Sizes, step: Any) -> Place:
+def place(sizes: Sizes, step: Any) -> TablePlace:
     """Return the place of an update.
 
     Args:
@@ -204,7 +204,7 @@ def place(sizes: Sizes, step: Any) -> Place:
       step: i64 ``[]``, updates before it.
     """
     if len(sizes.blocks) == 1:
-        return Place(tf.constant(0), tf.constant(_ENDLESS, tf.int64))
+        return TablePlace(tf.constant(0), tf.constant(_ENDLESS, tf.int64))
     step, rows = tf.cast(step, tf.int64), tf.constant(sizes.blocks, tf.int64)
     row, total = _row(sizes, step), sum(sizes.blocks)
     turn = row // total
@@ -214,7 +214,7 @@ def place(sizes: Sizes, step: Any) -> Place:
     end = ends[number]
     last = end // sizes.batch_size  # the update whose rows are on both sides of the end
     left = last - step + tf.cast(_row(sizes, last) < end, tf.int64)
-    return Place(order[number], left)
+    return TablePlace(order[number], left)
 
 
 def _row(sizes: Sizes, step: tf.Tensor) -> tf.Tensor:

@@ -19,8 +19,8 @@ from tfagents_batch.features.layout import layout
 from tfagents_batch.features.specification import Specification
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.logged import row_spaces, seen
-from tfagents_batch.logged.reports import KEPT, TRAINED, Reporter, Rows
-from tfagents_batch.logged.table import Sizes, Table, TableStream, used
+from tfagents_batch.logged.reports import KEPT, TRAINED, ReportedRows, Reporter
+from tfagents_batch.logged.table import RowTable, Sizes, TableStream, used
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.features import specification, twin
 from tfagents_batch.offline.manifest import FEATURES as FEATURES_FILE
@@ -198,7 +198,7 @@ class TableSettings:
         seed: int,
         run: Any,
         placement: Placement = HOST,
-    ) -> Table | TableStream:
+    ) -> RowTable | TableStream:
         """Read the rows, or begin to, see ``interfaces.Experience``."""
         del envs, seed
         found = self._partition
@@ -222,7 +222,7 @@ class TableSettings:
         if self.streams:
             return TableStream(read, sizes, run.seed, run.steps)
         with placement.updating():
-            return Table(map(read, range(len(blocks))), sizes)
+            return RowTable(map(read, range(len(blocks))), sizes)
 
     def evaluator(self, algorithm: Algorithm, placement: Placement) -> Reporter:
         """Return what reports on rows for evaluation, or those for training.
@@ -247,12 +247,12 @@ class TableSettings:
 
     def _reported(
         self, found: Partition, split: str, most: int, last_key: int | None = None
-    ) -> Rows:
+    ) -> ReportedRows:
         """Return the first rows of a split with what is known of each."""
         prepared, missing = self._preparation(found)
         columns = table_reader.of_split(found, split, most, missing, last_key)
         columns = prepared(columns)
-        return Rows(
+        return ReportedRows(
             used(columns, row_spaces.is_masked(found)),
             columns["propensity"],
             table_reader.returns(columns),

@@ -29,7 +29,7 @@ except ImportError as error:
 VIEW = "rows"
 
 
-class Rows:
+class LoggedRows:
     """Logged rows; a context manager. ``open_rows`` creates them.
 
     Attributes:
@@ -59,7 +59,7 @@ class Rows:
         self.notices: list[str] = []
         self._folder = folder
 
-    def __enter__(self) -> Rows:
+    def __enter__(self) -> LoggedRows:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -134,7 +134,7 @@ def open_rows(
     extra_columns: Sequence[str] = (),
     threads: int | None = None,
     memory: str = "2GB",
-) -> Rows:
+) -> LoggedRows:
     """Open logged rows.
 
     Args:
@@ -149,7 +149,7 @@ def open_rows(
       memory: limit of DuckDB, such as "2GB"; larger queries use temporary files.
 
     Returns:
-      ``Rows``, to be closed. Values that have no reading are NULL there, and the
+      ``LoggedRows``, to be closed. Values that have no reading are NULL there, and the
       validator lists them.
 
     Raises:
@@ -172,7 +172,7 @@ def open_rows(
     limits: dict[str, Any] = {"memory_limit": memory, "temp_directory": folder.name}
     limits |= {} if threads is None else {"threads": threads}
     connection = duckdb.connect(config=limits)
-    rows = Rows(connection, folder, mode, extra, states)
+    rows = LoggedRows(connection, folder, mode, extra, states)
     try:
         try:
             source = data if found is None else found

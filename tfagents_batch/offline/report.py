@@ -28,7 +28,7 @@ class Example(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Violation:
     """A broken rule.
 
     Attributes:
@@ -47,7 +47,7 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
+class ValidationReport:
     """Result of ``validator.validate``.
 
     Attributes:
@@ -56,15 +56,15 @@ class Report:
     """
 
     rows: int
-    findings: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
 
     @property
-    def errors(self) -> tuple[Finding, ...]:
+    def errors(self) -> tuple[Violation, ...]:
         """Findings with which nothing is published."""
         return tuple(each for each in self.findings if each.severity == ERROR)
 
     @property
-    def warnings(self) -> tuple[Finding, ...]:
+    def warnings(self) -> tuple[Violation, ...]:
         """Findings that may be intended."""
         return tuple(each for each in self.findings if each.severity == WARNING)
 

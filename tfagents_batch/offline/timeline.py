@@ -39,7 +39,7 @@ from tfagents_batch.offline.timeline_sql import (
 )
 
 if TYPE_CHECKING:
-    from tfagents_batch.offline.reader import Rows
+    from tfagents_batch.offline.reader import LoggedRows
     from tfagents_batch.offline.reading.spark_rows import SparkRows
 
 ROW_GROUP = 65536  # rows
@@ -48,7 +48,7 @@ Progress = Callable[[float, str], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
+class TimelineSummary:
     """Counts of a timeline that was written.
 
     Attributes:
@@ -84,13 +84,13 @@ class Summary:
 
 
 def build(
-    rows: Rows | SparkRows,
+    rows: LoggedRows | SparkRows,
     schema: Schema,
     config: TimelineConfig,
     output: str | os.PathLike[str],
     progress: Progress | None = None,
     features: Specification | None = None,
-) -> Summary:
+) -> TimelineSummary:
     """Write the samples of rows as partition ``end_ds`` of a table.
 
     The folder ``<output>/ds=<end_ds>`` appears, or is replaced, as a whole and only if
@@ -154,7 +154,7 @@ class _Work:
 
     def __init__(
         self,
-        rows: Rows | SparkRows,
+        rows: LoggedRows | SparkRows,
         schema: Schema,
         config: TimelineConfig,
         tell: Progress,
@@ -186,7 +186,7 @@ class _Work:
         self._part(0.35, 0.95, "writing samples", lambda: self._engine.write(*what))
         self._engine.read(OUTPUT, [*map(str, sorted(staged.glob("part-*")))])
 
-    def summary(self, target: Path) -> Summary:
+    def summary(self, target: Path) -> TimelineSummary:
         """Return what was written."""
         samples, episodes, terminals = self._row(
             "SELECT coalesce(sum(samples), 0), count(*), count(*) FILTER (WHERE ends) "
@@ -238,7 +238,7 @@ class _Work:
                 "no episode has a terminal state: right for a task that continues, "
                 "wrong for one that ends"
             )
-        return Summary(
+        return TimelineSummary(
             *(target, self._read, dropped, samples, episodes, terminals, tuple(found))
         )
 
@@ -273,7 +273,7 @@ class _Work:
                 "are gone, leave the episodes out of the input"
             )
 
-    def facts(self, summary: Summary) -> dict[str, Any]:
+    def facts(self, summary: TimelineSummary) -> dict[str, Any]:
         """Return entries of the manifest."""
         return {
             "ds": self.config.end_ds,

@@ -16,13 +16,19 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.engines.dialect import literal, literals
 from tfagents_batch.offline.reading.conversion import OTHER_KEY
-from tfagents_batch.offline.report import ERROR, WARNING, Example, Finding, Report
+from tfagents_batch.offline.report import (
+    ERROR,
+    WARNING,
+    Example,
+    ValidationReport,
+    Violation,
+)
 from tfagents_batch.offline.rules import IN_ORDER, WARNINGS, marker, rules
 from tfagents_batch.offline.schema import FEATURES, METRICS, Schema, types
 from tfagents_batch.suggest import closest, unknown
 
 if typing.TYPE_CHECKING:
-    from tfagents_batch.offline.reader import Rows  # needs an extra
+    from tfagents_batch.offline.reader import LoggedRows  # needs an extra
     from tfagents_batch.offline.reading.spark_rows import SparkRows
 
 _EXAMPLES = 3
@@ -69,8 +75,8 @@ class Options:
 
 
 def validate(
-    rows: Rows, schema: Schema | None = None, options: Options | None = None
-) -> Report:
+    rows: LoggedRows, schema: Schema | None = None, options: Options | None = None
+) -> ValidationReport:
     """Check rows.
 
     Args:
@@ -92,7 +98,7 @@ def validate(
         found += _order(rows, options) + _names(rows, options) + _two_forms(rows)
     else:
         text = "there are no rows; expected at least one"
-        found.append(Finding("empty", ERROR, 1, text))
+        found.append(Violation("empty", ERROR, 1, text))
     if schema is None:
         found += final_names(rows)
     else:
@@ -102,12 +108,14 @@ def validate(
         dataclasses.replace(x, severity=ERROR) if x.rule in options.errors else x
         for x in found
     ]
-    return Report(count, tuple(sorted(found, key=lambda x: x.severity != ERROR)))
+    return ValidationReport(
+        count, tuple(sorted(found, key=lambda x: x.severity != ERROR))
+    )
 
 
 def _single(
-    rows: Rows, schema: Schema | None, options: Options
-) -> tuple[int, list[Finding]]:
+    rows: LoggedRows, schema: Schema | None, options: Options
+) -> tuple[int, list[Violation]]:
     """Return the number of rows, and what the rules of single rows find."""
     broken = rules(
         rows.mode,
@@ -130,13 +138,13 @@ def _single(
         shown = (f"{_examples(x.value)} FILTER ({x.condition})" for x, _ in failed)
         (examples,) = rows.fetch(f"SELECT {', '.join(shown)} FROM {rows.view}")
         found += [
-            Finding(rule.name, rule.severity, number, rule.text, _shown(some))
+            Violation(rule.name, rule.severity, number, rule.text, _shown(some))
             for (rule, number), some in zip(failed, examples, strict=True)
         ]
     return count, found
 
 
-def _unread(rows: Rows) -> list[Finding]:
+def _unread(rows: LoggedRows) -> list[Violation]:
     """Return the findings on values that could not be converted."""
     known = types(rows.mode)
     maps = literals(name for name, type_ in known.items() if FEATURES in type_)
@@ -159,11 +167,11 @@ def _unread(rows: Rows) -> list[Finding]:
         else:
             rule = "wrong_type"
             text = f"{name} cannot be read; expected {_EXPECTED[known[name]]}"
-        found.append(Finding(rule, ERROR, count, text, _shown(some)))
+        found.append(Violation(rule, ERROR, count, text, _shown(some)))
     return found
 
 
-def _order(rows: Rows, options: Options) -> list[Finding]:
+def _order(rows: LoggedRows, options: Options) -> list[Violation]:
     """Return the findings on the order of the rows of an episode."""
     key = "concat(mdp_id, ' ', sequence_number)"
     ends = "(is_marker OR has_final OR coalesce(terminated OR truncated, false))"
@@ -220,17 +228,17 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
             continue
         is_error = name == "early_end" or (name, chosen) == ("duplicate_key", "error")
         severity = ERROR if is_error else WARNING
-        found.append(Finding(name, severity, count, texts[name], _shown(some)))
+        found.append(Violation(name, severity, count, texts[name], _shown(some)))
     if not terminals and not options.continuing_task:
         text = (
             "no row has terminated and there is no end marker, so nothing is known "
             "to end; log them, unless the task never ends (continuing_task)"
         )
-        found.append(Finding("no_terminal", WARNING, 1, text))
+        found.append(Violation("no_terminal", WARNING, 1, text))
     return found
 
 
-def _names(rows: Rows, options: Options) -> list[Finding]:
+def _names(rows: LoggedRows, options: Options) -> list[Violation]:
     """Return the findings on ids of features and names of actions."""
     counts = {
         kind: {each.name: each.times for each in rows.contents if each.kind == kind}
@@ -253,13 +261,13 @@ def _names(rows: Rows, options: Options) -> list[Finding]:
     return found + _of_names("common_action", WARNING, most, text)
 
 
-def _of_names(rule: str, severity: str, names: Sequence, text: str) -> list[Finding]:
+def _of_names(rule: str, severity: str, names: Sequence, text: str) -> list[Violation]:
     """Return a finding on names; none if there are none."""
     some = tuple(Example(None, None, str(x)) for x in names[:_EXAMPLES])
-    return [Finding(rule, severity, len(names), text, some)] if names else []
+    return [Violation(rule, severity, len(names), text, some)] if names else []
 
 
-def _two_forms(rows: Rows) -> list[Finding]:
+def _two_forms(rows: LoggedRows) -> list[Violation]:
     """Return a finding if a name is there as a whole number and as a float: 7, 7.0."""
     is_float = re.compile(_WHOLE_FLOAT)
     actions = {str(x.name) for x in rows.contents if x.kind.endswith("action")}
@@ -283,7 +291,7 @@ def _two_forms(rows: Rows) -> list[Finding]:
     return _of_names("two_forms", WARNING, sorted(names), text)
 
 
-def final_names(rows: Rows | SparkRows) -> list[Finding]:
+def final_names(rows: LoggedRows | SparkRows) -> list[Violation]:
     """Return a finding if an action occurs only after the last rows of episodes.
 
     It would count as an action of all rows without ``possible_actions``, unless a
@@ -299,7 +307,7 @@ def final_names(rows: Rows | SparkRows) -> list[Finding]:
     return _of_names("unknown_action", ERROR, sorted(final - known), text)
 
 
-def _unknown_columns(rows: Rows) -> list[Finding]:
+def _unknown_columns(rows: LoggedRows) -> list[Violation]:
     names = []
     for name in rows.unknown_columns:
         close = closest(name, types(rows.mode))
@@ -308,7 +316,7 @@ def _unknown_columns(rows: Rows) -> list[Finding]:
     return _of_names("unknown_column", ERROR, names, text)
 
 
-def _difference(expected: Schema, found: Schema) -> list[Finding]:
+def _difference(expected: Schema, found: Schema) -> list[Violation]:
     """Return a finding if rows have another schema: an error if they have more."""
     if set(found.actions) <= set(expected.actions):
         found = dataclasses.replace(found, actions=expected.actions)
@@ -321,7 +329,7 @@ def _difference(expected: Schema, found: Schema) -> list[Finding]:
     )
     text = f"the rows have another schema than expected: {text}"
     name, severity = ("schema", ERROR) if more else ("smaller_schema", WARNING)
-    return [Finding(name, severity, 1, text)]
+    return [Violation(name, severity, 1, text)]
 
 
 def _examples(value: str) -> str:

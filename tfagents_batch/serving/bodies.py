@@ -12,7 +12,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import LARGEST_NUMBER
 from tfagents_batch.serving import rows
 from tfagents_batch.serving.inputs import finite, memory
-from tfagents_batch.serving.observations import Decision, Reader, split, stack
+from tfagents_batch.serving.observations import DecisionRequest, Reader, split, stack
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.suggest import hint
 
@@ -65,7 +65,7 @@ def parse(body: bytes) -> dict[str, Any]:
     return found
 
 
-def decisions(body: bytes, reader: Reader) -> tuple[list[Decision], bool]:
+def decisions(body: bytes, reader: Reader) -> tuple[list[DecisionRequest], bool]:
     """Return the decisions of a request, and whether it asked for several.
 
     Args:
@@ -94,7 +94,9 @@ def feedback(body: bytes, reader: Reader) -> dict[str, Any]:
         raise UserError(TOO_DEEP) from None
 
 
-def _decisions(body: dict[str, Any], reader: Reader) -> tuple[list[Decision], bool]:
+def _decisions(
+    body: dict[str, Any], reader: Reader
+) -> tuple[list[DecisionRequest], bool]:
     if len(body) == 1 and "observation" in body and not reader.description.is_recurrent:
         return [reader.read(body["observation"])], False
     _check_keys(body, _KEYS)
@@ -158,7 +160,7 @@ def _feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
     return line
 
 
-def _decision(body: dict[str, Any], reader: Reader) -> Decision:
+def _decision(body: dict[str, Any], reader: Reader) -> DecisionRequest:
     found = reader.read(body["observation"], body.get("possible_actions"))
     if reader.description.is_recurrent:
         asked = body.get("state"), _flag(body, "episode_start")
@@ -237,7 +239,7 @@ def predict(predictor: Predictor, lines: Iterable[bytes]) -> Iterator[str]:
         yield from map(json.dumps, split(description, outputs))
 
 
-def _of_lines(reader: Reader, lines: Iterable[bytes]) -> Iterator[Decision]:
+def _of_lines(reader: Reader, lines: Iterable[bytes]) -> Iterator[DecisionRequest]:
     for number, line in enumerate(lines, 1):
         try:
             asked = parse(line)

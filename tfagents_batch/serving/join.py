@@ -60,7 +60,7 @@ class JoinConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
+class JoinSummary:
     """Counts of a join.
 
     Attributes:
@@ -99,7 +99,7 @@ def join(
     mode: schema.Mode = "discrete",
     config: JoinConfig | None = None,
     now: float | None = None,
-) -> Summary:
+) -> JoinSummary:
     """Write the rows of decisions with their feedback; return the counts.
 
     Args:
@@ -247,7 +247,7 @@ def _joined(mode: schema.Mode, config: JoinConfig) -> str:
     )
 
 
-def _summary(rows: Any, damaged: int) -> Summary:
+def _summary(rows: Any, damaged: int) -> JoinSummary:
     ((decisions, complete, answered, repeated, late, unknown),) = rows.fetch("""
         SELECT (SELECT count(*) FROM decisions), (SELECT count(*) FROM complete),
                (SELECT count(*) FROM used JOIN complete USING (request_id)),
@@ -258,7 +258,7 @@ def _summary(rows: Any, damaged: int) -> Summary:
     """)
     unanswered, young = complete - answered, decisions - complete
     counts = complete, answered, unanswered, young, late, unknown, repeated
-    return Summary(*counts, damaged)
+    return JoinSummary(*counts, damaged)
 
 
 def _check_mode(rows: Any) -> None:

@@ -17,7 +17,7 @@ _LARGEST = 3e38  # number of a feature, which is float32
 _LIMIT = 20  # names of features in an error
 
 
-class Decision(NamedTuple):
+class DecisionRequest(NamedTuple):
     """Observation, and the decision that is to be made on it."""
 
     arrays: Arrays  # inputs of the model by name, without batch axis
@@ -62,7 +62,7 @@ class Reader:
         self._places: dict[Any, int] = {name: k for k, name in enumerate(names)}
         self._places |= {description.start + k: k for k in range(len(names))}
 
-    def read(self, value: Any, possible_actions: Any = None) -> Decision:
+    def read(self, value: Any, possible_actions: Any = None) -> DecisionRequest:
         """Return an observation as arrays.
 
         Args:
@@ -87,7 +87,7 @@ class Reader:
             self._read_possible(possible_actions, arrays)
         elif self._mask is not None and self._mask.name not in arrays:
             arrays[self._mask.name] = np.ones(self._mask.shape, self._mask.dtype)
-        return Decision(arrays, features, missing, unknown=unknown)
+        return DecisionRequest(arrays, features, missing, unknown=unknown)
 
     def _by_name(self, value: Any) -> tuple[Any, int]:
         """Return an object by the ids of features, and the number of unknown names."""
@@ -187,7 +187,7 @@ def _category(value: Any, name: str) -> str:
 
 
 def stack(
-    description: Description, decisions: Sequence[Decision]
+    description: Description, decisions: Sequence[DecisionRequest]
 ) -> dict[str, np.ndarray]:
     """Return the arrays of decisions as one batch."""
     found = {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.observations import Decision
+from tfagents_batch.serving.observations import DecisionRequest
 
 ACTION_ID = 1_000_000  # of the first feature of a continuous action, as in collecting
 Row = dict[str, Any]
@@ -40,7 +40,7 @@ def _check(description: Description) -> None:
         )
 
 
-class Rows:
+class DecisionRows:
     """Rows of an export's decisions, as lines of JSON.
 
     A server writes thousands of rows a second that differ in a few values, so the text
@@ -69,7 +69,7 @@ class Rows:
 
     def __call__(
         self,
-        decisions: Sequence[Decision],
+        decisions: Sequence[DecisionRequest],
         answers: Sequence[Row],
         arrays: Mapping[str, np.ndarray],
         ds: str,
@@ -107,14 +107,14 @@ class Rows:
             )
         return found
 
-    def _discrete(self, decision: Decision, answer: Row) -> str:
+    def _discrete(self, decision: DecisionRequest, answer: Row) -> str:
         name = self._actions[answer["action"] - self._start]
         text = f'"action":{name},"possible_actions":{self._find_possible(decision)}'
         if "propensity" in answer:  # float32, which may round to more than 1
             text += f',"action_probability":{min(answer["propensity"], 1.0)!r}'
         return text
 
-    def _continuous(self, decision: Decision, answer: Row) -> str:
+    def _continuous(self, decision: DecisionRequest, answer: Row) -> str:
         del decision
         # The density is that of the sample, which the action keeps within its bounds.
         action = answer.get("sample", answer["action"])
@@ -123,7 +123,7 @@ class Rows:
             text += f',"action_log_density":{answer["log_density"]!r}'
         return text
 
-    def _find_possible(self, decision: Decision) -> str:
+    def _find_possible(self, decision: DecisionRequest) -> str:
         mask = self._description.mask
         key = b"" if mask is None else decision.arrays[mask].tobytes()
         found = self._possible.get(key)
@@ -135,7 +135,7 @@ class Rows:
         return found
 
     def _states(
-        self, decisions: Sequence[Decision], arrays: Mapping[str, np.ndarray]
+        self, decisions: Sequence[DecisionRequest], arrays: Mapping[str, np.ndarray]
     ) -> list[str]:
         """Return numbers by id: those that were given, or all of the observation."""
         if decisions[0].features is not None:
@@ -155,7 +155,7 @@ def _template(ids: Iterable[int]) -> str:
     return "{" + ",".join(f'"{each}":%r' for each in ids) + "}"
 
 
-def possible(description: Description, decision: Decision) -> list[str]:
+def possible(description: Description, decision: DecisionRequest) -> list[str]:
     """Return the names of the actions that can be taken."""
     names = description.action_names
     if description.mask is None:
@@ -164,7 +164,7 @@ def possible(description: Description, decision: Decision) -> list[str]:
     return [name for name, valid in zip(names, mask, strict=True) if valid]
 
 
-def final(description: Description, decision: Decision) -> Row:
+def final(description: Description, decision: DecisionRequest) -> Row:
     """Return the columns of an observation after the last decision of an episode."""
     if decision.features is not None:
         features = decision.features

@@ -22,7 +22,7 @@ from tfagents_batch.sources import metrics
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
 
 
-class _Row(NamedTuple):
+class _SentRow(NamedTuple):
     """Step of some environments, what was done there, and with which acting state."""
 
     timestep: TimeStep
@@ -33,7 +33,7 @@ class _Row(NamedTuple):
 class _Newest(NamedTuple):
     """Newest step of every environment, ``[n, ...]``."""
 
-    row: _Row  # the step, and what was done there
+    row: _SentRow  # the step, and what was done there
     # before, after: acting state before and after that
     before: Nest
     after: Nest
@@ -83,7 +83,7 @@ class AsyncRollout(tf.Module):
         noise = nest.map(lambda x: x[0], actor.noise((1, self.batch), seed))
         step = tf.constant(0, tf.int64)
         action, behavior, after = self._act(timestep, state, noise, step)
-        row = _Row(timestep, action, behavior)
+        row = _SentRow(timestep, action, behavior)
         flying = tf.zeros([self.batch], tf.bool)
         self._state = State((token, _Newest(row, state, after, flying)))
         self.active = variable(tf.constant(self.batch))
@@ -131,7 +131,7 @@ class AsyncRollout(tf.Module):
             goes = now < tf.gather(limit, env)
             token = self._send(token, action, group, goes)
             put = _scatter(env)
-            written = arrays.write(written, t, _Row(timestep, action, behavior))
+            written = arrays.write(written, t, _SentRow(timestep, action, behavior))
             after, before = put(after, new), put(before, state)
             return t + 1, token, after, before, taken, place, written
 
@@ -223,7 +223,7 @@ class AsyncRollout(tf.Module):
         everyone = tf.reduce_all(goes)
         return tf.cond(everyone, lambda: self.env.send(token, action, group), single)
 
-    def _trajectory(self, rows: _Row, taken: tf.Tensor, state: Nest) -> Trajectory:
+    def _trajectory(self, rows: _SentRow, taken: tf.Tensor, state: Nest) -> Trajectory:
         """Return the trajectory of rows ``[T+1, n]``, of which some are missing."""
         row = tf.range(self.length + 1)[:, tf.newaxis]
         missing = row > taken

@@ -98,7 +98,7 @@ def _joined(parts: Sequence[Trajectory], count: int) -> Trajectory:
     return rows._replace(state=nest.map(states, groups.state))
 
 
-class Numbers(NamedTuple):
+class PredictorNumbers(NamedTuple):
     """Numbers that may change between two programs."""
 
     agents: int  # environments of each predictor that are stepped
@@ -107,7 +107,7 @@ class Numbers(NamedTuple):
     rollouts_per_update: int  # a power of two
 
 
-class Choice:
+class PredictorChoice:
     """Choice of the numbers, which change only with ``queue.adjust``.
 
     Args:
@@ -128,9 +128,9 @@ class Choice:
         self.tuner = AutoTuner(self.values, start, seed, *limits)
 
     @property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> PredictorNumbers:
         """Numbers in use, with as many rollouts as the smallest update needs."""
-        found = Numbers(**self.tuner.numbers)
+        found = PredictorNumbers(**self.tuner.numbers)
         rows = [x for x in self.values["predict_batch"] if x <= found.agents]
         most = max(rows, default=found.predict_batch)
         found = found._replace(predict_batch=min(found.predict_batch, most))
@@ -148,7 +148,7 @@ def _choices(
     size, length = part.size, part.length
     rows = _least_rows(part.batch, part.wait_for, size, length)
     rollouts = 1 << (-(-config.train_batch // rows) - 1).bit_length()
-    start = Numbers(part.batch, part.wait_for, count, rollouts)
+    start = PredictorNumbers(part.batch, part.wait_for, count, rollouts)
     start = start._asdict()
     if not config.adjust:
         return start, {name: [value] for name, value in start.items()}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import keras
 import tensorflow as tf
 
-from tfagents_batch.features.layout import Layout, layout, normalized, parameters
+from tfagents_batch.features.layout import FeatureLayout, layout, normalized, parameters
 from tfagents_batch.features.specification import Specification
 
 
@@ -33,7 +33,7 @@ class FeatureNormalizer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(dtype="float32", autocast=False, trainable=False, **kwargs)
-        self.layout: Layout = layout(specification, ids)
+        self.layout: FeatureLayout = layout(specification, ids)
         self._parameters = []
         for group in self.layout.groups:
             found = {}

@@ -19,7 +19,7 @@ from tfagents_batch.features.specification import Feature, Specification
 from tfagents_batch.offline.features import statistics, twin
 from tfagents_batch.offline.features.identify import Facts, Normality, identify
 from tfagents_batch.offline.features.settings import FeatureSettings, checked
-from tfagents_batch.offline.reader import Rows
+from tfagents_batch.offline.reader import LoggedRows
 
 _SHOWN = 20_000  # values of a histogram
 _BINS = 10  # of a feature and the reward, to compute their mutual information
@@ -107,7 +107,7 @@ class Search:
         )
 
 
-def find(rows: Rows, settings: FeatureSettings | None = None) -> Search:
+def find(rows: LoggedRows, settings: FeatureSettings | None = None) -> Search:
     """Find the types of all features of rows.
 
     Args:
@@ -147,7 +147,7 @@ def find(rows: Rows, settings: FeatureSettings | None = None) -> Search:
 
 
 def _found(
-    i: int, facts: Facts, sample: statistics.Sample, settings: FeatureSettings
+    i: int, facts: Facts, sample: statistics.FeatureSample, settings: FeatureSettings
 ) -> Found:
     feature = normality = None
     shown = sample.values[:_SHOWN]
@@ -162,7 +162,7 @@ def _found(
     return Found(i, facts, feature, normality, importance, odd, shown, normalized)
 
 
-def _problem(rows: Rows, known: dict[int, Facts]) -> str:
+def _problem(rows: LoggedRows, known: dict[int, Facts]) -> str:
     unread, *example = statistics.unread(rows)
     if unread:
         file, row, value = example

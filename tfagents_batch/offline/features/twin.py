@@ -8,14 +8,19 @@ from types import SimpleNamespace
 import numpy as np
 
 from tfagents_batch.features import layout as columns
-from tfagents_batch.features.layout import ACTION_MARGIN, Group, Layout, parameters
+from tfagents_batch.features.layout import (
+    ACTION_MARGIN,
+    FeatureLayout,
+    Group,
+    parameters,
+)
 from tfagents_batch.features.specification import Feature
 
 _CHUNK = 1 << 22  # numbers that are normalized at once, to save memory
 
 
 def normalize(
-    layout: Layout, values: np.ndarray, presence: np.ndarray | None = None
+    layout: FeatureLayout, values: np.ndarray, presence: np.ndarray | None = None
 ) -> np.ndarray:
     """Return normalized features, see ``docs/features.md`` for each type.
 
@@ -39,7 +44,7 @@ def normalize(
 
 
 def _normalize(
-    layout: Layout, values: np.ndarray, present: np.ndarray, out: np.ndarray
+    layout: FeatureLayout, values: np.ndarray, present: np.ndarray, out: np.ndarray
 ) -> None:
     """Write normalized features to ``out``."""
     first = 0

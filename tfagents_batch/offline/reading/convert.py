@@ -16,7 +16,7 @@ from tfagents_batch.offline.engines.dialect import enumeration, identifier, lite
 from tfagents_batch.offline.publish import Scratch
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.reading.convert_settings import Column, ConvertSettings
-from tfagents_batch.offline.reading.tables import MICROSECONDS, ROW, Table
+from tfagents_batch.offline.reading.tables import MICROSECONDS, ROW, SourceTable
 from tfagents_batch.offline.schema import is_integer
 
 ROWS, SUMMARY = "rows.parquet", "_convert.json"
@@ -68,14 +68,16 @@ def convert(
     try:
         with duckdb.connect(config=limits) as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            table = Table(connection, "given", data, settings.nulls)
+            table = SourceTable(connection, "given", data, settings.nulls)
             table.text("action", settings.action)  # misspelled, it is told first
             _check_features(settings, known)
             notices: list[str] = []
             columns = tuple(known) or _columns(table, settings)
             _store_decisions(table, settings, columns, notices)
             if settings.rewards:
-                later = Table(connection, "later", settings.rewards, settings.nulls)
+                later = SourceTable(
+                    connection, "later", settings.rewards, settings.nulls
+                )
                 _store_rewards(later, settings, notices)
             with publish.folder(output, _check_output) as staged, saving(output):
                 target = literal(str(staged / ROWS))
@@ -128,7 +130,7 @@ def _check_features(settings: ConvertSettings, known: Sequence[Column]) -> None:
         )
 
 
-def _columns(table: Table, settings: ConvertSettings) -> tuple[Column, ...]:
+def _columns(table: SourceTable, settings: ConvertSettings) -> tuple[Column, ...]:
     """Return the features of a table, with the names that occur, sorted."""
     found = []
     for name in dict.fromkeys((*settings.features, *settings.categories)):
@@ -157,14 +159,14 @@ def _columns(table: Table, settings: ConvertSettings) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def _value(table: Table, column: Column) -> str:
+def _value(table: SourceTable, column: Column) -> str:
     """Return the SQL of a feature: its number, or its name."""
     if column.categories is None:
         return table.number("features", column.name, needed=False)
     return table.text("categories", column.name, needed=False)
 
 
-def _features(table: Table, columns: Sequence[Column], notices: list[str]) -> str:
+def _features(table: SourceTable, columns: Sequence[Column], notices: list[str]) -> str:
     """Return the SQL of the map of features by id, without those that are missing."""
     entries = []
     for i, column in enumerate(columns):
@@ -190,7 +192,7 @@ def _features(table: Table, columns: Sequence[Column], notices: list[str]) -> st
 
 
 def _store_decisions(
-    table: Table,
+    table: SourceTable,
     settings: ConvertSettings,
     columns: Sequence[Column],
     notices: list[str],
@@ -241,7 +243,9 @@ def _store_decisions(
         )
 
 
-def _store_rewards(later: Table, settings: ConvertSettings, notices: list[str]) -> None:
+def _store_rewards(
+    later: SourceTable, settings: ConvertSettings, notices: list[str]
+) -> None:
     """Store the sum of rewards of each decision, and which decisions are too young."""
     found = {"amount": later.number("reward", settings.reward or "")}
     by_id, order = settings.reward_id is not None, settings.order

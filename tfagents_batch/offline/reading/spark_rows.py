@@ -26,7 +26,7 @@ class SparkRows:
     """Logged rows in Spark; a context manager. ``open_rows`` creates them.
 
     Attributes:
-      engine, view, mode, extra_columns, files, notices: as of ``reader.Rows``.
+      engine, view, mode, extra_columns, files, notices: as of ``reader.LoggedRows``.
     """
 
     view = VIEW

@@ -28,7 +28,7 @@ _TIMES = "date", "timestamp"  # beginnings of DuckDB's types of times
 MICROSECONDS = 1_000_000
 
 
-class Table:
+class SourceTable:
     """Rows of files as a table of DuckDB.
 
     Args:

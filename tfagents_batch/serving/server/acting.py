@@ -12,12 +12,12 @@ import numpy as np
 
 from tfagents_batch.errors import SaveError
 from tfagents_batch.serving.description import TIME_DIGITS
-from tfagents_batch.serving.observations import Answers, Decision, split, stack
+from tfagents_batch.serving.observations import Answers, DecisionRequest, split, stack
 from tfagents_batch.serving.server.arrivals import Refused
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
 
-Requests = Sequence[Sequence[Decision]]
+Requests = Sequence[Sequence[DecisionRequest]]
 
 
 class Acting:

@@ -19,7 +19,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.serving.server import openapi
 from tfagents_batch.serving.server.arrivals import GONE, Arrivals, Refused
 from tfagents_batch.serving.server.endpoints import CONTENT_TYPE, Endpoints
-from tfagents_batch.serving.server.settings import Settings, is_loopback
+from tfagents_batch.serving.server.settings import ServerSettings, is_loopback
 
 _JSON, _HTML = "application/json", "text/html; charset=utf-8"
 _JSON_HEADERS = [("content-type", _JSON)]
@@ -46,7 +46,7 @@ class App:
       arrivals: of bodies.
     """
 
-    def __init__(self, endpoints: Endpoints, settings: Settings):
+    def __init__(self, endpoints: Endpoints, settings: ServerSettings):
         self.endpoints, self.active = endpoints, 0
         self.arrivals = Arrivals(settings.max_body, settings.request_seconds)
         self._token = settings.token.encode()

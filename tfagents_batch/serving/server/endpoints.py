@@ -26,7 +26,7 @@ PREFIX = "tfagents_batch_"
 BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
-class Requests:
+class RequestCounts:
     """Counts and durations of answered requests."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Endpoints:
         self._acting = batches(self._work.act)
         self._predicting = batches(self._work.predict)
         self.queues = {"/v1/act": self._acting, "/v1/predict": self._predicting}
-        self.requests = Requests()
+        self.requests = RequestCounts()
         self.ready = False
 
     def act(self, body: bytes) -> Awaitable[Json]:

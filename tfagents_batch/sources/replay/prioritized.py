@@ -11,8 +11,8 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.graph.state import State
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.sources.replay.layout import Layout
-from tfagents_batch.sources.replay.sampler import Drawn, Ring
+from tfagents_batch.sources.replay.layout import RingLayout
+from tfagents_batch.sources.replay.sampler import DrawnTransitions, Ring
 
 _WIDTH = 16  # children of a node of the sum tree
 _BELOW_1 = 1 - 2.0**-30
@@ -33,7 +33,7 @@ class Prioritized(tf.Module):
       UserError: if the length of beta's schedule is not known.
     """
 
-    def __init__(self, config: Any, sizes: Layout, batch_size: int):
+    def __init__(self, config: Any, sizes: RingLayout, batch_size: int):
         super().__init__()
         self._inputs, self._batch_size = Inputs(config), batch_size
         self._rows, self._leaves = sizes.rows, sizes.batch * sizes.rows
@@ -44,7 +44,7 @@ class Prioritized(tf.Module):
         self._drawn = State(nothing)
         self._learn = tf.function(self._set, jit_compile=True, autograph=False)
 
-    def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> Drawn:
+    def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> DrawnTransitions:
         """Draw N transitions, see ``sampler.Sampler``."""
         part = strata(self._batch_size, seeds.key(seed, "replay"))
         leaf = self._tree.find(part)
@@ -55,7 +55,7 @@ class Prioritized(tf.Module):
         beta = self._inputs.beta(step)
         weight = importance(weight, self._tree.total(), ring.size, beta, valid)
         env = tf.minimum(leaf // self._rows, ring.sizes.batch - 1)
-        return Drawn(env, leaf % self._rows, valid, weight)
+        return DrawnTransitions(env, leaf % self._rows, valid, weight)
 
     def change(self, leaves: tf.Tensor, entered: tf.Tensor) -> None:
         """Give transitions that entered the largest weight, and the others none."""

@@ -15,7 +15,7 @@ from tfagents_batch.interfaces import Windows
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.sources.replay import frames, layout, memory
-from tfagents_batch.sources.replay.layout import Span
+from tfagents_batch.sources.replay.layout import RingSpan
 from tfagents_batch.sources.replay.prioritized import Prioritized
 from tfagents_batch.sources.replay.sampler import Ring, Uniform
 from tfagents_batch.sources.replay.storage import Storage
@@ -81,7 +81,7 @@ class Replay(tf.Module):
         self._steps = Storage(_rows(_Stored(stored, stored.first)), sizes.size)
         self._taken = Storage(_rows(taken), sizes.size)
 
-        self._span = State(Span(tf.constant(0), tf.constant(0)))
+        self._span = State(RingSpan(tf.constant(0), tf.constant(0)))
         self._break = State(frames.broken(batch, sizes.stack))
         self._size = State(tf.constant(0))
         self._age = variable(tf.constant(0.0))
@@ -245,7 +245,7 @@ class Replay(tf.Module):
         return ok
 
     def _check_stacks(
-        self, stacks: frames.Frames, steps: TimeStep, ok: tf.Tensor, span: Span
+        self, stacks: frames.Frames, steps: TimeStep, ok: tf.Tensor, span: RingSpan
     ) -> tf.Tensor:
         """Return bool ``[]``: whether observations were frame stacks so far."""
         wanted = ok & (span.filled < _CHECKED)
@@ -254,7 +254,7 @@ class Replay(tf.Module):
         self._stacked.assign(good)
         return good
 
-    def _write(self, trajectory: Trajectory, span: Span, broken: tf.Tensor) -> None:
+    def _write(self, trajectory: Trajectory, span: RingSpan, broken: tf.Tensor) -> None:
         """Write the rows of a collect."""
         sizes, stacks, steps = self._sizes(), self._stacks(), trajectory.steps
         follows = tf.pad(trajectory.mask, [[1, 0], [0, 0]])

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.sources.replay import layout
-from tfagents_batch.sources.replay.layout import Layout, Span
+from tfagents_batch.sources.replay.layout import RingLayout, RingSpan
 
 # One slot in 16 repeats another one if half of the rows are no transitions, as with
 # episodes of one step; one in 100,000 if a row in 20 is none.
@@ -20,15 +20,15 @@ _TRIES = 4
 class Ring(NamedTuple):
     """The stored steps as a sampler sees them."""
 
-    sizes: Layout  # sizes of the storage
-    span: Span  # stored steps of every environment
+    sizes: RingLayout  # sizes of the storage
+    span: RingSpan  # stored steps of every environment
     size: tf.Tensor  # int32 [], number of transitions that can be drawn
     # From int32 [N] environments and rows to bool [N]: whether a transition leads from
     # a row to the next one
     is_transition: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
-class Drawn(NamedTuple):
+class DrawnTransitions(NamedTuple):
     """Transitions of a batch, ``[N]`` each."""
 
     # env, row: int32, environments and rows of the first steps
@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
 class Sampler(Protocol):
     """A tf.Module that draws stored transitions: ``Uniform`` or ``Prioritized``."""
 
-    def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> Drawn:
+    def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> DrawnTransitions:
         """Draw N transitions.
 
         Args:
@@ -85,7 +85,7 @@ class Uniform(tf.Module):
         super().__init__()
         self._batch_size = batch_size
 
-    def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> Drawn:
+    def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> DrawnTransitions:
         """Draw N transitions, see ``sampler.Sampler``."""
         del step
         first, count = layout.starts(ring.sizes, ring.span)
@@ -100,7 +100,7 @@ class Uniform(tf.Module):
             tf.where(ring.size > 0, ring.sizes.batch * count, 0),
             lambda numbers: ring.is_transition(*place(numbers)),
         )
-        return Drawn(*place(numbers), valid, tf.ones([self._batch_size]))
+        return DrawnTransitions(*place(numbers), valid, tf.ones([self._batch_size]))
 
     def change(self, leaves: tf.Tensor, entered: tf.Tensor) -> None:
         """Do nothing: all transitions are alike."""
