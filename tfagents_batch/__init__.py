@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfagents_batch.envs.graph.function import function
     from tfagents_batch.envs.make import make_env
     from tfagents_batch.errors import EnvError, UserError
-    from tfagents_batch.serving.evaluating import evaluate_offline
+    from tfagents_batch.evaluation.policies import evaluate_offline
     from tfagents_batch.training.agent import Agent
     from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
@@ -44,7 +44,7 @@ _HOMES = {
     "train": "tfagents_batch.api",
     "train_offline": "tfagents_batch.api",
     "evaluate": "tfagents_batch.api",
-    "evaluate_offline": "tfagents_batch.serving.evaluating",
+    "evaluate_offline": "tfagents_batch.evaluation.policies",
     "export": "tfagents_batch.api",
     "load": "tfagents_batch.api",
     "visualize": "tfagents_batch.api",

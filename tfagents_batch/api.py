@@ -22,9 +22,8 @@ from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import Experience
+from tfagents_batch.logged import given, table_settings
 from tfagents_batch.serving import export as exports
-from tfagents_batch.serving import exporting
-from tfagents_batch.sources import given, table_settings
 from tfagents_batch.training import assembly, playing, starting_runs
 from tfagents_batch.training import video as filming
 from tfagents_batch.training.agent import Agent
@@ -236,7 +235,7 @@ def train_offline(
         dicts; they are written to ``folder`` as a timeline first.
       settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:
         rows hold as many rewards as the timeline was made with.
-      table: settings of ``sources.table_settings.TableSettings``, such as ``boosts``.
+      table: settings of ``logged.table_settings.TableSettings``, such as ``boosts``.
       mode: kind of actions of rows that are no timeline yet.
       timeline: settings of their timeline, see ``offline.timeline_config``. ``gamma``
         is that of ``settings``, if it is there.
@@ -395,7 +394,7 @@ def export(
     folder = run.logdir if isinstance(run, Run) else run
     found = playing.trained(folder, plays=False, **options)
     target = outdir or os.path.join(found.run.folder, f"export-{format}")
-    origin = exporting.origin(found)
+    origin = exports.origin_of(found)
     with playing.loaded(found, found.spec) as (agent, step):
         what = agent.policy, found.spec, step, format
         return exports.write(*what, target, exploration, origin)

@@ -276,7 +276,7 @@ class Fingerprinted(Protocol):
 class KnowsTrainingRows(Protocol):
     """Experience that tells which logged episodes training sees.
 
-    A policy is not judged by them, see ``offline.evaluation.seen``. Without this, a
+    A policy is not judged by them, see ``logged.seen``. Without this, a
     source of the user's own may have seen all of them, and ``decide`` cannot tell.
     """
 

@@ -16,7 +16,7 @@ from tfagents_batch.types import TimeStep, Trajectory
 T, B = 12, 4
 
 BRIEF = {"network": {"hidden": [8]}, "histograms": False}  # short to compile
-# Algorithms that learn from logged rows only, see tests/sources/test_table.py.
+# Algorithms that learn from logged rows only, see tests/logged/test_table.py.
 OF_ROWS = {k for k, (_, kind) in REGISTRY.items() if {*kind().accepts()} == {"rows"}}
 KINDS = {  # of actions, by algorithm, if it does not take all
     "bc": ("discrete", "box"),

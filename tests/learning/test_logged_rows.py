@@ -10,10 +10,10 @@ import tfagents_batch as tfb
 from tests.learning import gridworld
 from tests.offline import timelines
 from tfagents_batch.envs.make import make_env
+from tfagents_batch.logged import collecting
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.scripts import collect
-from tfagents_batch.training import collecting
 from tfagents_batch.types import TimeStep
 
 NAMES = "left", "right", "up", "down"

@@ -24,7 +24,7 @@ from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping
-from tfagents_batch.sources.predicting import Choice, Numbers
+from tfagents_batch.sources.predicting import PredictorChoice, PredictorNumbers
 from tfagents_batch.sources.queue_settings import QueueSettings
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig, with_options
@@ -46,8 +46,8 @@ def make(
 
 
 def numbers(metrics):
-    """Return the numbers that a call reports, see ``Numbers``."""
-    return tuple(metrics[f"async/{name}"].sum for name in Numbers._fields)
+    """Return the numbers that a call reports, see ``PredictorNumbers``."""
+    return tuple(metrics[f"async/{name}"].sum for name in PredictorNumbers._fields)
 
 
 def alive():
@@ -351,10 +351,10 @@ def test_few_agents_still_make_updates_of_enough_rows(size):
     """A rollout has the rows of at least agents - predict_batch + size environments."""
     part = types.SimpleNamespace(batch=16, wait_for=8, size=size, length=5)
     config = QueueSettings(train_batch=40, length=5, adjust=True)
-    choice = Choice(config, part, 1, seed=0)
+    choice = PredictorChoice(config, part, 1, seed=0)
     for agents in choice.values["agents"]:
         for rows in choice.values["predict_batch"]:
-            chosen = Numbers(agents, rows, predictors=1, rollouts_per_update=1)
+            chosen = PredictorNumbers(agents, rows, predictors=1, rollouts_per_update=1)
             choice.tuner = types.SimpleNamespace(numbers=chosen._asdict())
             found = choice.numbers
             assert found.predict_batch <= found.agents == agents

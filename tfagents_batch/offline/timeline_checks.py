@@ -1,4 +1,4 @@
-"""What a timeline refuses: rows without an order, and samples that a query refuses."""
+"""Checks of a timeline: rows have an order, and a query accepts the samples."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ def check_metrics(schema: Schema, config: TimelineConfig) -> None:
 
 
 def check_rows(engine: Engine, schema: Schema, config: TimelineConfig) -> None:
-    """Check the tables of rows and episodes.
-
-    Raises:
-      UserError: with the number of faulty rows and where three of them are.
-    """
+    """Check rows and episodes; a UserError says how many rows are wrong, and where."""
     final = "r.final_state_features IS NOT NULL"
     if schema.mode != "continuous":
         names = "r.final_possible_actions"

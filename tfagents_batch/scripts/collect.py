@@ -44,8 +44,9 @@ def main(argv: Sequence[str]) -> int:
     command_line.import_tensorflow()
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch.envs.make import make_env
+    from tfagents_batch.logged import collecting
     from tfagents_batch.offline.writer import RowLogger
-    from tfagents_batch.training import collecting, playing
+    from tfagents_batch.training import playing
 
     with contextlib.ExitStack() as stack:
         if command.logdir is None:

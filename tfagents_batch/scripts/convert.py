@@ -15,7 +15,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.settings import FeatureSettings
 from tfagents_batch.offline.features.specification import Specification
-from tfagents_batch.offline.reading.table_settings import Column, TableSettings
+from tfagents_batch.offline.reading.convert_settings import Column, ConvertSettings
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import console
 
@@ -39,11 +39,11 @@ class ConvertCommand:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write rows and the specification, and print what comes next."""
-    given = command_line.flags(argv, (ConvertCommand, ""), (TableSettings, ""))
+    given = command_line.flags(argv, (ConvertCommand, ""), (ConvertSettings, ""))
     if given is None:
         return 0
     command = config.replace(ConvertCommand(), given[0])
-    settings = config.replace(TableSettings(), given[1])
+    settings = config.replace(ConvertSettings(), given[1])
     if not command.input:
         raise UserError("no table is given; pass --input=<file of decisions>")
     # Imported here, as help needs no DuckDB.

@@ -13,9 +13,9 @@ from pathlib import Path
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError, saving
+from tfagents_batch.evaluation import rules as gate
+from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline import publish, table_reader
-from tfagents_batch.offline.evaluation import rules as gate
-from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import console
 
@@ -58,13 +58,13 @@ def main(argv: Sequence[str]) -> int:
     gate.check_names(limits, known.actions, ("reward", *known.metrics))
     command_line.check_run(command.logdir, command.checkpoint)
     command_line.import_tensorflow()
-    from tfagents_batch.offline.evaluation.page import page
-    from tfagents_batch.serving import evaluating
+    from tfagents_batch.evaluation import policies
+    from tfagents_batch.evaluation.page import page
 
     policy = command.logdir, command.data, command.exploration, command.checkpoint
     with (
         console.doing("evaluating"),
-        evaluating.opened(*policy, settings) as evaluated,
+        policies.opened(*policy, settings) as evaluated,
     ):
         _remove_earlier(folder)  # not before: a misspelled flag must lose nothing
         found = evaluated(command_line.say)

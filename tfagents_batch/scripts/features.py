@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import text_files
+from tfagents_batch.features.layout import some
+from tfagents_batch.features.specification import TYPES, Specification
+from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
-from tfagents_batch.offline.features.layout import some
 from tfagents_batch.offline.features.settings import FeatureSettings
-from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import console
@@ -69,7 +69,7 @@ def _search(command: FeaturesCommand, settings: FeatureSettings) -> int:
         for notice in rows.notices:
             print(f"note: {notice}", file=sys.stderr)
     if command.report is not None:
-        text_files.write(page(search, ", ".join(command.input)), command.report)
+        publish.write_text(page(search, ", ".join(command.input)), command.report)
     for each in search.features:
         for name, text in each.suspicions:
             if name != "infinite":
@@ -85,7 +85,7 @@ def _write(command: FeaturesCommand, found: Specification) -> None:
     """Write the file of a specification, and print its types and its hash."""
     if command.output is not None:
         specification.write(found, command.output)
-    for kind in specification.TYPES:
+    for kind in TYPES:
         ids = [i for i, x in found.features.items() if x.feature_type == kind]
         if ids:
             command_line.show(f"{kind:17} {len(ids):>6,}  {some(ids)}")

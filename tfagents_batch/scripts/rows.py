@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline import publish
 from tfagents_batch.offline import schema as schemas
-from tfagents_batch.offline import text_files
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import console
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
         with console.doing("checking rows"):
             report = validate(rows, schema, options)
         if command.write_schema is not None:
-            text_files.write(rows.find_schema().to_json(), command.write_schema)
+            publish.write_text(rows.find_schema().to_json(), command.write_schema)
         for notice in rows.notices:
             command_line.say(f"notice: {notice}")
     command_line.show(report.to_json() if command.json else report.table())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.scripts import command_line
-from tfagents_batch.serving.server.settings import Settings
+from tfagents_batch.serving.server.settings import ServerSettings
 from tfagents_batch.training.log import console
 
 
@@ -23,11 +23,11 @@ class ServeCommand:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, and serve until the process is asked to stop."""
-    given = command_line.flags(argv, (ServeCommand, ""), (Settings, ""))
+    given = command_line.flags(argv, (ServeCommand, ""), (ServerSettings, ""))
     if given is None:
         return 0
     config.replace(ServeCommand(), given[0])
-    settings = config.check(config.replace(Settings(), given[1]))
+    settings = config.check(config.replace(ServerSettings(), given[1]))
     for name in ("token", "admin_token"):
         if not getattr(settings, name):
             given = os.environ.get(f"TFAGENTS_BATCH_{name.upper()}", "")

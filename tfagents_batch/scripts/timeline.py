@@ -14,7 +14,7 @@ from typing import Any, Literal
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import manifest, text_files
+from tfagents_batch.offline import manifest, publish
 from tfagents_batch.offline import schema as schemas
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.reading import files
@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
     given_paths = (Path(x) for x in command.input if "://" not in x)
     files.check_outside(Path(command.output), given_paths)
     horizon = from_horizon(
-        {} if command.horizon is None else text_files.read_json(command.horizon)
+        {} if command.horizon is None else publish.read_json(command.horizon)
     )
     base = TimelineConfig() if command.horizon is None else horizon.config
     settings = config.replace(base, given[1])

@@ -111,7 +111,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch import api
     from tfagents_batch.algorithms import REGISTRY
     from tfagents_batch.configs import named
-    from tfagents_batch.sources import table_settings
+    from tfagents_batch.logged import table_settings
 
     algorithm, preset = parsing.peek(argv, "algorithm"), parsing.peek(argv, "config")
     data = parsing.peek(argv, "data")
@@ -165,7 +165,7 @@ def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any
       UserError: for an unknown name, or flags that exclude each other.
     """
     from tfagents_batch.configs import named
-    from tfagents_batch.sources import table_settings
+    from tfagents_batch.logged import table_settings
 
     if data is None:
         return named.resolve(algorithm, None, preset, None, {})
@@ -209,7 +209,7 @@ def _next(run: Any, options: dict[str, Any], data: str | None) -> str:
 
 def _can_decide(data: str) -> bool:
     """Return whether a policy can be evaluated on a timeline."""
-    from tfagents_batch.offline.evaluation import logged_rows
+    from tfagents_batch.evaluation import logged_rows
 
     try:
         logged_rows.check(table_reader.partition(data))

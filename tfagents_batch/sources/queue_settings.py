@@ -12,7 +12,7 @@ from tfagents_batch.config import option
 from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
-from tfagents_batch.sources import groups
+from tfagents_batch.sources.async_rollout import make_groups
 from tfagents_batch.sources.predictors import Predictors
 from tfagents_batch.types import EnvSpec, RemotePlan
 
@@ -56,8 +56,7 @@ class QueueSettings:
     )
     capacity: int | None = option(
         None,
-        "transitions that may wait for an update, or those of one program if these are "
-        "more; bounds the lag. none: 160, or train_batch if that is more",
+        "most transitions in the queue; none: the larger of 160 and train_batch",
         least=1,
     )
     adjust: bool = option(
@@ -159,7 +158,7 @@ class QueueSettings:
             for index in range(parts):
                 part = recipe.part(index * size, size)
                 name = "queue.predict_batch"
-                envs.append(groups.make(part, size, wait_for, name, options))
+                envs.append(make_groups(part, size, wait_for, name, options))
                 stack.callback(envs[-1].close)
             stack.pop_all()  # all are there, and the run closes them
         return tuple(envs), envs[0].spec._replace(num_envs=run.num_envs)

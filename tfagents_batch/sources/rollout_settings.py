@@ -13,8 +13,8 @@ from tfagents_batch.config import option
 from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
-from tfagents_batch.sources import episodes, groups
-from tfagents_batch.sources.async_rollout import AsyncRollout
+from tfagents_batch.sources import episodes
+from tfagents_batch.sources.async_rollout import AsyncRollout, make_groups
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import EnvSpec, RemotePlan
@@ -80,7 +80,7 @@ class RolloutSettings:
             env = recipe.make(run.num_envs, **options)
         else:
             name = "rollout.wait_for"
-            env = groups.make(recipe, run.num_envs, self.wait_for, name, options)
+            env = make_groups(recipe, run.num_envs, self.wait_for, name, options)
         if self.episodes is not None:
             with recipe.closing_on_error(env):
                 episodes.longest(env.spec)

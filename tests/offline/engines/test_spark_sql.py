@@ -3,7 +3,7 @@
 import pathlib
 
 from tfagents_batch.offline.engines import contents
-from tfagents_batch.offline.engines.spark_sql import SPARK, Spark
+from tfagents_batch.offline.engines.dialect import SPARK, Spark
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.offline.timeline_sql import Generator

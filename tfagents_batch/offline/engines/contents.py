@@ -10,18 +10,13 @@ from tfagents_batch.offline.schema import Mode, Schema, in_order
 
 
 class Content(NamedTuple):
-    """Name that occurs in rows.
+    """Name that occurs in rows."""
 
-    Attributes:
-      kind: "action", "possible_action", "final_possible_action", "feature",
-        "action_feature" or "metric".
-      name: name of the action or the metric, or id of the feature.
-      times: number of its occurrences.
-    """
-
+    # "action", "possible_action", "final_possible_action", "feature", "action_feature"
+    # or "metric"
     kind: str
-    name: str | int
-    times: int
+    name: str | int  # name of the action or the metric, or id of the feature
+    times: int  # number of its occurrences
 
 
 def query(view: str, mode: Mode, dialect: Dialect, absent: Collection[str] = ()) -> str:

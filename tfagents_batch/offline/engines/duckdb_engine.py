@@ -1,19 +1,51 @@
-"""DuckDB as an engine of the timeline."""
+"""DuckDB as an engine of the timeline; signals end its statements at once."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline import interruptible
-from tfagents_batch.offline.engines.dialect import DUCKDB
-from tfagents_batch.offline.sql import literal, literals
+from tfagents_batch.offline.engines.dialect import DUCKDB, literal, literals
+
+Result = TypeVar("Result")
+_POLL_SECONDS = 0.1
+
+
+def interruptible(
+    connection: Any,
+    work: Callable[[], Result],
+    tell: Callable[[float], None] | None = None,
+) -> Result:
+    """Run statements in another thread and return their result.
+
+    DuckDB replaces the exception of a signal handler by a RuntimeError, so the handler
+    must run elsewhere: here, in the calling thread.
+
+    Args:
+      connection: connection whose statements are interrupted if this thread receives
+        an exception.
+      work: function that executes the statements.
+      tell: called with the part of the current statement that is done, 0 to 1.
+    """
+    with concurrent.futures.ThreadPoolExecutor(1, "duckdb") as pool:
+        task = pool.submit(work)
+        try:
+            while concurrent.futures.wait([task], _POLL_SECONDS).not_done:
+                if tell is not None:
+                    percent = connection.query_progress()
+                    tell(min(max(percent, 0), 100) / 100)
+        except BaseException:
+            connection.interrupt()
+            raise
+        return task.result()
+
 
 _PART_BYTES = 2**29
 
@@ -84,8 +116,8 @@ class DuckDBEngine:
         self.view(name, f"SELECT * FROM read_parquet({literals(files)})")
 
     def run(self, work: Callable[[], None], tell: Callable[[float], None]) -> None:
-        """Run statements and tell the part that is done, see ``interruptible.run``."""
-        interruptible.run(self._connection, work, tell)
+        """Run statements and tell the part that is done, see ``interruptible``."""
+        interruptible(self._connection, work, tell)
 
     @contextlib.contextmanager
     def failing(self, what: str) -> Iterator[None]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines.scratch import Scratch
+from tfagents_batch.offline.publish import Scratch
 
 EXTRA = 'pip install "tfagents_batch[spark]"'
 _JAVA = 17  # oldest version for Spark 4

@@ -15,10 +15,10 @@ from pathlib import Path
 import duckdb
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import interruptible
+from tfagents_batch.offline.engines.dialect import identifier, literal, literals
+from tfagents_batch.offline.engines.duckdb_engine import interruptible
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.reading.conversion import converted
-from tfagents_batch.offline.sql import identifier, literal, literals
 from tfagents_batch.settings.suggest import hint
 
 CSV = (".csv", ".tsv")
@@ -28,7 +28,7 @@ _TIMES = "date", "timestamp"  # beginnings of DuckDB's types of times
 MICROSECONDS = 1_000_000
 
 
-class Table:
+class SourceTable:
     """Rows of files as a table of DuckDB.
 
     Args:
@@ -73,9 +73,7 @@ class Table:
         """
         execute = self._connection.execute
         try:
-            return interruptible.run(
-                self._connection, lambda: execute(query).fetchall()
-            )
+            return interruptible(self._connection, lambda: execute(query).fetchall())
         except duckdb.Error as error:
             first = [x.strip() for x in str(error).splitlines() if x.strip()][:3]
             raise UserError(

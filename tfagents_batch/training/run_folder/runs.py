@@ -36,7 +36,7 @@ except ImportError:  # Windows has no flock: runs are not locked there
 # Key of ``run.json`` and event name: the run that this one started from.
 STARTED_FROM = "started_from"
 # Key of ``run.json``: the logged episodes that each training of the agent has seen, see
-# ``offline.evaluation.seen``; None for one of which this is not known.
+# ``logged.seen``; None for one of which this is not known.
 TRAINING_ROWS = "training_rows"
 _MAX_NAME = 100  # characters; file systems allow names of 255 bytes
 GIT_SECONDS = 2.0  # time limit per folder
