@@ -26,7 +26,7 @@ NATIVE = """
     from tests.support.fault_env import fault_envs
     env = ProcessEnv(fault_envs({mode!r}, step=5), 2, backend="native")
     state, _ = env.init(1)
-    print(*env._pool.pids, flush=True)
+    print(*env.pids, flush=True)
     def step():
         global state
         state, _ = env.step(state, [0, 0])
@@ -63,7 +63,7 @@ UNGUARDED = """
 
     scale = 3.0
     env = ProcessEnv([Mine, lambda: Mine(length=7), Mine, lambda: Mine()], 2)
-    print(*env._pool.pids, flush=True)  # once: workers do not run this script again
+    print(*env.pids, flush=True)  # once: workers do not run this script again
     state, _ = env.init(1)
     print(env.step(state, [0] * 4)[1].reward.numpy().tolist())
 """
@@ -78,7 +78,7 @@ RUNNING_GRAPH = """
         for _ in tf.range(10**9):
             state, _ = env.step(state, [0, 0])
         return state
-    print(*env._pool.pids, flush=True)
+    print(*env.pids, flush=True)
     run()
 """
 

@@ -194,7 +194,7 @@ def test_a_pool_can_be_closed_while_it_steps(make_pool, monkeypatch, returns_fir
     thread = threading.Thread(target=pool.steps)
     thread.start()
     deadline = time.monotonic() + 10
-    command = pool._words[0]
+    command = pool.words[0]
     while command[layout.COMMAND] != protocol.STEP and time.monotonic() < deadline:
         time.sleep(0.001)
     stop = pool._executor.stop

@@ -219,6 +219,16 @@ class ProcessEnv:
         """End the workers within two seconds; idempotent, from any thread."""
         self._pool.close()
 
+    @property
+    def pids(self) -> list[int]:
+        """Return the process ids of the workers; none for in-process stepping."""
+        return self._pool.pids
+
+    @property
+    def words(self) -> list[Any]:
+        """Return the control words of each worker, see ``shared.layout``."""
+        return self._pool.words
+
     def metrics(self) -> dict[str, float]:
         """Return counters since the last call: ``env/*``, ``system/*``, ``time/*``."""
         return self._pool.metrics()

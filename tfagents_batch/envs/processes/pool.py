@@ -59,6 +59,7 @@ class Pool:
       observation_space, action_space: spaces of one environment.
       info: ``{column: dtype}``.
       max_episode_steps: the environments' common time limit, None if unknown.
+      words: control words of each worker, see ``shared.layout``; none after closing.
       engine: backend that steps the environments, ``Native`` or ``Portable``.
       handle: number of the native hub, None without one.
       reason: why the portable backend is used; "" with the native one.
@@ -183,7 +184,7 @@ class Pool:
         self.engine.end("pool is closed")
         self._finalizer()
         self._count()
-        self._words, self._memory, self._timing = [], None, None
+        self.words, self._memory, self._timing = [], None, None
         self.engine.release()
 
     @property
@@ -247,7 +248,7 @@ class Pool:
 
     def _count(self) -> dict[str, float]:
         """Return the counters; after closing, their last values."""
-        words = self._words
+        words = self.words
         if words:
             self._counted = {
                 "outside": sum(line[layout.OUT_OF_BOUNDS] for line in words),
@@ -286,7 +287,7 @@ class Pool:
             if self.num_workers:
                 self._executor.replace_lost(self._budget, self.engine)
         attached.log_notes()
-        self._words = [layout.control(self._memory, i) for i in range(lines)]
+        self.words = [layout.control(self._memory, i) for i in range(lines)]
         self._timing = layout.views(plan, self._memory).timing
 
     def _make_engine(self, plan: layout.Layout) -> Any:
