@@ -145,7 +145,7 @@ class Requests:
         Args:
           workers: receivers.
           plan: layout of the memory.
-          options: ``PoolOptions.for_workers``; ``native``, whether a hub sends the
+          options: ``EnvOptions.for_workers``; ``native``, whether a hub sends the
             commands; ``poll_microseconds`` and ``cores``, see ``cpus``; ``restarts``,
             number of restarts of each environment, None if they are not replaced.
           takes_over: whether to continue the rows of another worker, instead of

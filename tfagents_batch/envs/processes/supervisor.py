@@ -78,10 +78,10 @@ class Supervisor:
             self._poll.unregister(descriptor)
 
     def watch_interrupts(self) -> None:
-        """Stop the pools on Ctrl-C, see ``interrupts``; only for jobs."""
+        """Stop environments on Ctrl-C, see ``interrupts``; only for jobs."""
         signals = interrupts.acquire()
         self._interrupts = True
-        self.watch(signals, functools.partial(interrupts.stop_pools, signals))
+        self.watch(signals, functools.partial(interrupts.stop_envs, signals))
 
     def close(self) -> None:
         """End the thread; safe from any thread and more than once."""

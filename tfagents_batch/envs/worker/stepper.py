@@ -43,7 +43,7 @@ class Stepper:
       arrays: views of their rows.
       words: control words of this worker, uint32.
       first_row: index of the first environment in the batch.
-      finite_check, strict: ``finite_check`` and ``strict_bounds`` of ``PoolOptions``.
+      finite_check, strict: ``finite_check`` and ``strict_bounds`` of ``EnvOptions``.
       catch: exceptions of environments that become failures.
       spare: data for replacing failed environments; None does not replace them.
     """
