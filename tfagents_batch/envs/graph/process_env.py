@@ -16,11 +16,18 @@ from tfagents_batch import spaces
 from tfagents_batch.envs.graph import host_calls
 from tfagents_batch.envs.graph.host_calls import HostCalls
 from tfagents_batch.envs.native import op
-from tfagents_batch.envs.processes import backends, interrupts, restart_budget
-from tfagents_batch.envs.processes.in_process import LocalExecutor
+from tfagents_batch.envs.processes import (
+    backends,
+    interrupts,
+    restart_budget,
+    worker_restart,
+)
+from tfagents_batch.envs.processes.in_process import InProcess
+from tfagents_batch.envs.processes.native_backend import Native
 from tfagents_batch.envs.processes.portable_backend import Portable
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.processes.stragglers import Stragglers
+from tfagents_batch.envs.processes.workers import Workers
 from tfagents_batch.envs.shared import (
     arguments,
     cpus,
@@ -90,7 +97,7 @@ class ProcessEnv:
       backend: backend in use, "native" or "portable".
       reason: why the portable backend is used; "" with the native one.
       compilable: whether ``jit_compile=True`` is possible: with the native backend.
-      engine: what steps the environments, see ``processes.backends.Engine``.
+      engine: what steps the environments, ``Native`` or ``Portable``.
       hub: number of the native hub in programs; None with the portable backend.
       owner: thread that owns environments of this process, see ``function.call``; None
         with workers.
@@ -140,14 +147,12 @@ class ProcessEnv:
                 len(cores),
             )
         self._waiting = cpus.choose(count, cores, chosen.pin_workers)
-        if count:  # the module needs Linux
-            from tfagents_batch.envs.processes.worker_group import ProcessExecutor
-
-            variables = dict(chosen.worker_variables or {})
-            group = constructors, count, groups, variables
-            self._workers: Any = ProcessExecutor(*group)
+        self._workers: Workers | InProcess
+        if isinstance(constructors, Steppable) or not count:
+            self._workers = InProcess(constructors, self._budget)
         else:
-            self._workers = LocalExecutor(constructors, self._budget)
+            variables = dict(chosen.worker_variables or {})
+            self._workers = Workers(constructors, count, groups, variables)
         self.owner = self._workers.owner
         self._finalizer = weakref.finalize(self, self._workers.close)
         try:
@@ -374,9 +379,7 @@ class ProcessEnv:
         lines = max(count, 1)
         sizes = num_envs, lines, self.num_groups
         plan = layout.make_layout(*leaves, info, *sizes)
-        self._memory: Any = (
-            layout.allocate(plan, workers.memory) if count else bytearray(plan.size)
-        )
+        self._memory: Any = workers.allocate(plan)
         told = chosen.for_workers() | {
             "poll_microseconds": self._waiting.worker,
             "cores": self._waiting.cores,
@@ -385,25 +388,23 @@ class ProcessEnv:
         }
         attached = workers.attach(plan, self._memory, told)
         _raise_first(attached)
-        parts = workers, plan, self._memory, acted
+        parts = plan, self._memory, acted
         seconds = chosen.reset_seconds, chosen.step_seconds
         self._actions, self._outputs = leaves[1], host_calls.outputs(self.spec)
         self._calls: op.Calls | HostCalls
-        if self.reason:
-            self.engine: Any = Portable(*parts, info, seconds)
+        self.engine: Native | Portable
+        if self.reason or isinstance(workers, InProcess):
+            self.engine = Portable(workers, *parts, info, seconds)
             why = f"it uses the portable backend, because {self.reason}"
             self._calls = HostCalls(self.engine, self._outputs, why)
         else:
-            from tfagents_batch.envs.processes.native_backend import Native
-
-            restarts = self._budget is not None
-            waiting = self._waiting.hub
-            self.engine = Native(self._library, *parts, seconds, waiting, restarts)
+            waits = self._waiting.hub, self._budget is not None
+            self.engine = Native(self._library, workers, *parts, seconds, *waits)
             self._calls = op.Calls(self.engine.handle, self._outputs)
         if self._budget is not None:
             self._budget.give_up = self.engine.give_up
-            if count:
-                workers.replace_lost(self._budget, self.engine)
+            if isinstance(workers, Workers):
+                worker_restart.heal(workers, self._budget, self.engine)
         attached.log_notes()
         self.words = [layout.control(self._memory, i) for i in range(lines)]
         self._timing = layout.views(plan, self._memory).timing
@@ -434,7 +435,7 @@ class ProcessEnv:
     def _flat(self, action: Nest, rows: int) -> list[tf.Tensor]:
         """Return the leaves of an action, with the static shapes of native calls."""
         flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
-        if self.hub is None:
+        if not isinstance(self.engine, Native):
             return flat
         known = all(x.shape.is_fully_defined() for x in flat)
         if not known and not host_calls.in_xla():  # XLA knows all shapes

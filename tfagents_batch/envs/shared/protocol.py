@@ -19,7 +19,7 @@ _HEADER = struct.Struct("<IIQIII")
 HEADER_SIZE = _HEADER.size
 
 # Commands.
-CONSTRUCT = 1  # payload: see ``Requests``
+CONSTRUCT = 1  # payload: see ``Workers.create``
 ATTACH = 2  # payload: layout and options
 RESET = 3  # payload: {"seed": int}
 STEP = 4

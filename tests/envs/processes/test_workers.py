@@ -14,7 +14,7 @@ from tests.support.backends import one_backend
 from tests.support.fault_env import FaultEnv, fault_envs
 from tests.support.stepped import Stepped
 from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tfagents_batch.envs.processes import worker_group
+from tfagents_batch.envs.processes import workers
 from tfagents_batch.envs.processes.worker_restart import Replacements
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.testing import CountingEnv
@@ -26,7 +26,7 @@ def cartpole():
 
 
 def test_rows_are_split_contiguously_and_evenly():
-    assert worker_group.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
+    assert workers.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
 
 
 def test_every_batch_owns_its_memory(make_pool):
