@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfagents_batch import config as configs
-from tfagents_batch.distribute.pool import Pool, RemoteEnvs, Workers
+from tfagents_batch.distribute.pool import RemoteEnvs, RemoteRollouts, RemoteWorkers
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.distribute.storing import StoringPool, without_marks
@@ -115,13 +115,13 @@ class PoolExperience:
         seed: int,
         run: RunConfig,
         placement: Placement = HOST,
-    ) -> Pool | StoringPool:
+    ) -> RemoteRollouts | StoringPool:
         """Return the source, see ``interfaces.Experience``."""
         source, (remote,) = run.source, envs
         plan = run.source.remote_plan(run, self._pool.parts)
         if plan.whole:
             plan = plan._replace(length=episodes.longest(remote.spec))
-        pool = Pool(remote, algorithm, plan, seed, run.log_info)
+        pool = RemoteRollouts(remote, algorithm, plan, seed, run.log_info)
         if not plan.marks:
             return pool
         like = without_marks(pool.outline())
@@ -130,7 +130,7 @@ class PoolExperience:
             return StoringPool(pool, Replay(pool, source, like, wanted))
 
 
-def start(pool: Any, job: Job) -> tuple[Workers, dict[str, Any]]:
+def start(pool: Any, job: Job) -> tuple[RemoteWorkers, dict[str, Any]]:
     """Start the workers of a pool; return them, and the spec of one of them.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfagents_batch.distribute.pool import REPLACED, Pool
+from tfagents_batch.distribute.pool import REPLACED, RemoteRollouts
 from tfagents_batch.interfaces import VERSION
 from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.types import Collected, Trajectory
@@ -23,7 +23,7 @@ class StoringPool(tf.Module):
 
     own_file = True
 
-    def __init__(self, pool: Pool, replay: Replay):
+    def __init__(self, pool: RemoteRollouts, replay: Replay):
         super().__init__()
         self.pool, self.replay, self.config = pool, replay, replay.config
         self.envs, self.compilable = pool.envs, pool.compilable
