@@ -32,7 +32,6 @@ from tfagents_batch.envs.shared import (
     arguments,
     cpus,
     layout,
-    same_spaces,
     step_batch,
 )
 from tfagents_batch.envs.shared.failures import Outcome
@@ -44,6 +43,7 @@ from tfagents_batch.envs.shared.options import (
     EnvOptions,
 )
 from tfagents_batch.envs.vector.batch_stepper import Steppable
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import Stopped, UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
@@ -363,7 +363,7 @@ class ProcessEnv:
         """Create the environments, lay out their memory, and make the ops."""
         workers, count = self._workers, self.num_workers
         _raise_first(workers.construct(chosen.construct_seconds))
-        same_spaces.same_spaces(workers.facts)
+        construction.same_spaces(workers.facts)
         observed, acted = (
             spaces.from_json(workers.facts[0][name])
             for name in ("observation_space", "action_space")

@@ -19,8 +19,9 @@ from tfagents_batch.envs.processes.portable_backend import Portable
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.processes.supervisor import Ended
 from tfagents_batch.envs.processes.workers import Workers
-from tfagents_batch.envs.shared import failures, protocol, same_spaces
+from tfagents_batch.envs.shared import failures, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome, log_notes
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import EnvError
 
 _JOIN_SECONDS = 1.0
@@ -104,7 +105,7 @@ class Replacements:
         """Return a failure if a replacement has other spaces than its predecessor."""
         for row, new in zip(worker.rows, facts, strict=True):
             try:
-                same_spaces.check_replacement(self._workers.facts[row], new)
+                construction.check_replacement(self._workers.facts[row], new)
             except failures.Defect as error:
                 known = {"env": row, "worker": worker.index, "phase": "construct"}
                 return [failures.from_error(error, **known)]
