@@ -35,7 +35,7 @@ class Native:
     Attributes:
       hub: the hub.
       handle: number of the hub in programs.
-      history: why the pool has ended; None while it is open.
+      history: why the environments have ended; None while they are open.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Native:
             self.fault = error
 
     def end(self, history: str) -> None:
-        """Record why the pool has ended and fail all later calls."""
+        """Record why the environments have ended and fail all later calls."""
         if self.history is None:
             self._read_record()  # before the workers end
             self.history = history

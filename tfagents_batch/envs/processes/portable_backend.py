@@ -26,14 +26,14 @@ class Portable:
     Args:
       workers: what runs the environments, attached to the memory.
       plan: layout of the memory.
-      memory: shared memory of the pool.
+      memory: shared memory.
       action_space: action space of one environment.
       info: ``{column: dtype}``.
       seconds: deadlines of a reset and of a step.
 
     Attributes:
       handle: None, because there is no hub.
-      history: why the pool has ended; None while it is open.
+      history: why the environments have ended; None while they are open.
       fault: failure that was not raised yet, or None.
     """
 
@@ -108,7 +108,7 @@ class Portable:
             self.fault = error
 
     def end(self, history: str) -> None:
-        """Record why the pool has ended and fail all later calls."""
+        """Record why the environments have ended and fail all later calls."""
         if self.history is None:
             self.history = history
 
@@ -138,7 +138,7 @@ class Portable:
         return step_batch.row_context(row, self._seed, over, self._arrays, self._space)
 
     def _usable(self) -> bool:
-        """Return whether workers can be used; record the use of a closed pool."""
+        """Return whether workers can be used; record their use after the end."""
         if self.history is not None:
             if self.fault is None:
                 self.fault = EnvError(f"{self.history}; create a new environment")
@@ -173,7 +173,7 @@ class Portable:
             self._release()
             return self._failed()
         arrays = self._arrays
-        assert arrays is not None  # until the pool is closed
+        assert arrays is not None  # until the end
         result = StepBatch(
             [array.copy() for array in arrays.observation],
             arrays.reward.copy(),

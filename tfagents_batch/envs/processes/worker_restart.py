@@ -77,7 +77,7 @@ class Replacements:
                     return None
                 if not self.budget.grant(outcome.faults[0], lost.rows):
                     return None
-        except Ended:  # the pool is closed
+        except Ended:  # the environments are closed
             return None
         except BaseException as error:  # otherwise waits for it would not end
             self.budget.give_up(_replacement_error(lost, error))
@@ -213,7 +213,7 @@ class Restarter:
             daemon=True,
         )
         with self._lock:
-            if self._workers.stopping:  # closing the pool ends the worker
+            if self._workers.stopping:  # closing ends the worker
                 return
             self._lost.add(worker)
             self._threads = [x for x in self._threads if x.is_alive()]
