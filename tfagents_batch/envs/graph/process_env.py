@@ -249,7 +249,7 @@ class ProcessEnv:
         inputs = [host_calls.token(state)]
         if groups is not None:
             inputs.append(host_calls.groups(groups))
-            count = inputs[1].shape[0]
+            count = inputs[1].shape[0] or 0
         if not 1 <= count <= self.num_groups:
             raise UserError(
                 f"receive waits for {count} groups; expected 1 to {self.num_groups}, "
