@@ -127,8 +127,10 @@ def leaf_defects(
     """
     form = list(form_defects(leaf, value, name, batch))
     yield from form
+    if any(defect.kind == "type" for defect in form):
+        return
     array = np.asarray(value)
-    if any(defect.kind == "type" for defect in form) or array.dtype.kind not in "fiub":
+    if array.dtype.kind not in "fiub":
         return
     narrowed = array.dtype.kind in "iu" and np.dtype(leaf.dtype) != leaf.space.dtype
     if isinstance(leaf.space, gs.Discrete) or not narrowed:
