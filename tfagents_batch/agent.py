@@ -196,18 +196,18 @@ class Agent:
 
 def _refuse_flaws(array: np.ndarray, leaf: spaces.Leaf, is_batch: bool) -> None:
     """Refuse an observation that does not fit, or a batch of them."""
-    where, kind, row = f"observation {leaf.name}", space_rules.SHAPE, 0
+    where, flaw = f"observation {leaf.name}", None
     if array.dtype.kind in "biuf":
         flaw = next(space_rules.flaws(array, leaf, axes=int(is_batch)), None)
         if flaw is None:
             return
-        kind, row = flaw.kind, flaw.place[0] if is_batch else 0
-    if kind == space_rules.FIT:
+    if flaw and flaw.kind == space_rules.FIT:
         raise UserError(
             f"{where} is {array.dtype} with values that {leaf.dtype} cannot represent; "
             "pass it as the environment returns it"
         )
-    if kind == space_rules.FINITE:  # no network could choose an action
+    if flaw and flaw.kind == space_rules.FINITE:  # no network could choose an action
+        row = flaw.place[0] if is_batch else 0
         raise UserError(
             f"{where} has NaN or infinity in row {row}; expected finite numbers, as in "
             "training; check where it comes from"

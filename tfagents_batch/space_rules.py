@@ -6,7 +6,7 @@ own words for what is wrong. The rules need only NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,7 +15,6 @@ SHAPE, FIT, FINITE, BOUNDS = KINDS = "shape", "fit", "finite", "bounds"
 _SQUARES = 1e76  # of numbers that float32 has
 
 Bounds = tuple[Any, Any]  # lowest and highest number, both inclusive
-Rule = Callable[[np.ndarray, np.dtype, Bounds | None], np.ndarray | None]
 
 
 class Part(Protocol):
@@ -63,15 +62,25 @@ def flaws(
         numbers does not have; "finite": NaN, infinity, and what a dtype of floats does
         not have; "bounds": finite numbers outside the bounds.
     """
-    fits = array.ndim == axes + len(part.shape) and array.shape[axes:] == part.shape
-    if SHAPE in kinds and not fits:
+    fits = array.shape[axes:] == part.shape and array.ndim - len(part.shape) == axes
+    if not fits and SHAPE in kinds:
         yield Flaw(SHAPE, np.ones(array.shape, bool))
     dtype = np.dtype(part.dtype)
-    for kind, rule in _RULES.items():
-        if kind in kinds and (fits or kind != BOUNDS):
-            wrong = rule(array, dtype, bounds)
-            if wrong is not None and wrong.any():
-                yield Flaw(kind, wrong)
+    if dtype.kind != "f" and array.dtype != dtype and FIT in kinds:
+        wrong = _changed(array, dtype)
+        if wrong.any():
+            yield Flaw(FIT, wrong)
+    infinite = None
+    if array.dtype.kind == "f" and (FINITE in kinds or BOUNDS in kinds):
+        infinite = _not_finite(array, dtype)
+        if infinite is not None and FINITE in kinds:
+            yield Flaw(FINITE, infinite)
+    if bounds is not None and fits and BOUNDS in kinds:
+        wrong = (array < bounds[0]) | (array > bounds[1])
+        if infinite is not None:
+            wrong &= ~infinite
+        if wrong.any():
+            yield Flaw(BOUNDS, wrong)
 
 
 def first(wrong: np.ndarray) -> tuple[int, ...]:
@@ -79,33 +88,20 @@ def first(wrong: np.ndarray) -> tuple[int, ...]:
     return tuple(np.argwhere(wrong)[0].tolist())
 
 
-def _changed(array: np.ndarray, dtype: np.dtype, _: Any) -> np.ndarray | None:
-    if dtype.kind == "f" or array.dtype == dtype:
-        return None
+def _changed(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return where a conversion changes the numbers."""
+    if array.dtype.kind != "f":
+        return array.astype(dtype) != array
     with np.errstate(invalid="ignore"):
         return array.astype(dtype) != array
 
 
-def _not_finite(array: np.ndarray, dtype: np.dtype, _: Any) -> np.ndarray | None:
-    if array.dtype.kind != "f":
-        return None
+def _not_finite(array: np.ndarray, dtype: np.dtype) -> np.ndarray | None:
+    """Return where floats are not finite after a conversion; None if all are."""
     # The sum of squares is below this only if no number is large or NaN; the test takes
     # a fraction of the time of ``isfinite``.
     if dtype.itemsize > 2 and float(np.vdot(array, array)) < _SQUARES:
         return None
     with np.errstate(over="ignore"):
-        return ~np.isfinite(array.astype(dtype) if dtype.kind == "f" else array)
-
-
-def _outside(
-    array: np.ndarray, dtype: np.dtype, bounds: Bounds | None
-) -> np.ndarray | None:
-    if bounds is None:
-        return None
-    low, high = bounds
-    outside = (array < low) | (array > high)
-    infinite = _not_finite(array, dtype, None)
-    return outside if infinite is None else outside & ~infinite
-
-
-_RULES: dict[str, Rule] = {FIT: _changed, FINITE: _not_finite, BOUNDS: _outside}
+        wrong = ~np.isfinite(array.astype(dtype) if dtype.kind == "f" else array)
+    return wrong if wrong.any() else None
