@@ -127,7 +127,7 @@ def pooled(plan, count=2, order=None, **options):
     spec = worker.to_spec(facts, 2 * count)
     algorithm = create_algorithm(made.config, spec)
     envs = pool.RemoteEnvs(workers, spec)
-    return pool.Pool(envs, algorithm, plan, seed=5), algorithm, workers
+    return pool.RemoteRollouts(envs, algorithm, plan, seed=5), algorithm, workers
 
 
 def test_in_turn_every_rollout_has_the_newest_weights():

@@ -113,7 +113,7 @@ def test_an_exception_in_a_predictor_ends_the_run_with_it():
         experiment.source._refresh[0] = broken
         with pytest.raises(ZeroDivisionError):
             experiment.program(10**9, 10**6)
-        pids = experiment.source.parts[0].env._pool.pids
+        pids = experiment.source.parts[0].env.pids
     assert not alive()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -213,7 +213,7 @@ def test_a_killed_worker_ends_the_run_even_while_the_queue_is_full():
         while experiment.source._queue.size < 30:  # of 40; predictors wait for room
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        os.kill(experiment.source.parts[0].env._pool.pids[0], signal.SIGKILL)
+        os.kill(experiment.source.parts[0].env.pids[0], signal.SIGKILL)
         deadline = time.monotonic() + 5
         while not program.failed:  # without a call, as during an evaluation
             assert time.monotonic() < deadline
@@ -227,7 +227,7 @@ def test_a_killed_worker_is_replaced():
     with make(predictors=2, on_fault="restart") as experiment:
         experiment.start(0)
         experiment.program(10**9, 2)
-        os.kill(experiment.source.parts[1].env._pool.pids[0], signal.SIGKILL)
+        os.kill(experiment.source.parts[1].env.pids[0], signal.SIGKILL)
         deadline, events = time.monotonic() + 60, []
         while not events and time.monotonic() < deadline:
             experiment.program(10**9, 20)

@@ -117,7 +117,7 @@ def test_a_killed_worker_is_replaced_or_named():
         env, _, collect = start([Counting] * 3, 6, 2, on_fault=on_fault)
         with env:
             collect(tf.constant(0))
-            os.kill(env._pool.pids[0], signal.SIGKILL)
+            os.kill(env.pids[0], signal.SIGKILL)
             if on_fault == "raise":
                 with pytest.raises(EnvError, match="worker"):
                     for seed in range(1, 20):

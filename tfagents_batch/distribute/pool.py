@@ -38,7 +38,7 @@ _CLOSE = 5.0  # seconds that closing waits for a fetch
 _POLL = 0.2  # seconds after which a waiting thread looks whether it should stop
 
 
-class Workers(Protocol):
+class RemoteWorkers(Protocol):
     """Workers of an engine, started; calls come from one thread, but for ``close``."""
 
     count: int
@@ -86,7 +86,7 @@ class RemoteEnvs:
 
     compilable = False
 
-    def __init__(self, workers: Workers, spec: EnvSpec):
+    def __init__(self, workers: RemoteWorkers, spec: EnvSpec):
         self.workers, self.spec = workers, spec
         self._events: list[dict[str, Any]] = []
         self._counters: list[dict[str, float]] = []
@@ -130,7 +130,7 @@ class RemoteEnvs:
         self.workers.close()
 
 
-class Pool:
+class RemoteRollouts:
     """Host source of the rollouts of a pool; an ``experience.HostSource``.
 
     Args:

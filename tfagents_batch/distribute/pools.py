@@ -10,7 +10,12 @@ import tensorflow as tf
 
 from tfagents_batch import config as configs
 from tfagents_batch.devices.placement import HOST, Placement
-from tfagents_batch.distribute.pool import REPLACED, Pool, RemoteEnvs, Workers
+from tfagents_batch.distribute.pool import (
+    REPLACED,
+    RemoteEnvs,
+    RemoteRollouts,
+    RemoteWorkers,
+)
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.distribute.worker import Job, of_worker, to_spec
@@ -117,13 +122,13 @@ class PoolExperience:
         seed: int,
         run: RunConfig,
         placement: Placement = HOST,
-    ) -> Pool | StoringPool:
+    ) -> RemoteRollouts | StoringPool:
         """Return the source, see ``experience.Experience``."""
         source, (remote,) = run.source, envs
         plan = run.source.remote_plan(run, self._pool.parts)
         if plan.whole:
             plan = plan._replace(length=episodes.longest(remote.spec))
-        pool = Pool(remote, algorithm, plan, seed, run.log_info)
+        pool = RemoteRollouts(remote, algorithm, plan, seed, run.log_info)
         if not plan.marks:
             return pool
         like = without_marks(pool.outline())
@@ -143,7 +148,7 @@ class StoringPool(tf.Module):
       config: settings of the replay.
     """
 
-    def __init__(self, pool: Pool, replay: Replay):
+    def __init__(self, pool: RemoteRollouts, replay: Replay):
         super().__init__()
         self.pool, self.replay, self.config = pool, replay, replay.config
         self.envs, self.compilable = pool.envs, pool.compilable
@@ -183,7 +188,7 @@ def without_marks(trajectory: Trajectory) -> Trajectory:
     return trajectory._replace(behavior=left)
 
 
-def start(pool: Any, job: Job) -> tuple[Workers, dict[str, Any]]:
+def start(pool: Any, job: Job) -> tuple[RemoteWorkers, dict[str, Any]]:
     """Start the workers of a pool; return them, and the spec of one of them.
 
     Raises:

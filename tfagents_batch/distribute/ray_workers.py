@@ -66,7 +66,7 @@ class RayActor:
 
 
 class RayWorkers:
-    """Started actors; satisfies ``pool.Workers``.
+    """Started actors; satisfies ``pool.RemoteWorkers``.
 
     Args:
       ray: the package, connected.
@@ -118,14 +118,14 @@ class RayWorkers:
         return first
 
     def submit(self, worker: int, order: Order, weights: Arrays) -> None:
-        """Give a worker an order, see ``pool.Workers``."""
+        """Give a worker an order, see ``pool.RemoteWorkers``."""
         self._check_open()
         if self._sent[0] != order.version:
             self._sent = order.version, self._put(weights)
         self._give(worker, order, self._sent[1])
 
     def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
-        """Yield what is ready, see ``pool.Workers``."""
+        """Yield what is ready, see ``pool.RemoteWorkers``."""
         self._check_open()
         refs = {given.result: index for index, given in self._given.items()}
         if not refs:

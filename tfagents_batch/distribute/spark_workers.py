@@ -27,7 +27,7 @@ _RETRIES = 4  # failures of one task before a job fails; 1 is usual on one machi
 
 
 class SparkWorkers:
-    """Tasks of one Spark session; satisfies ``pool.Workers``.
+    """Tasks of one Spark session; satisfies ``pool.RemoteWorkers``.
 
     Args:
       spark: session.
@@ -65,7 +65,7 @@ class SparkWorkers:
         return found[0]
 
     def submit(self, worker: int, order: Order, weights: Arrays) -> None:
-        """Add an order to the next job, see ``pool.Workers``."""
+        """Add an order to the next job, see ``pool.RemoteWorkers``."""
         if self._weights[0] != order.version:
             _, before = self._weights
             self._weights = order.version, self._context.broadcast(weights)
@@ -74,7 +74,7 @@ class SparkWorkers:
         self._waiting.append((worker, order))
 
     def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
-        """Yield the pieces of a job that has ended, see ``pool.Workers``."""
+        """Yield the pieces of a job that has ended, see ``pool.RemoteWorkers``."""
         if self._running is None:
             self._given, self._waiting = self._waiting, []
             play = player(self._name, self._job, self._weights[1])

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import nest, seeds, spaces
+from tfagents_batch import nest, seeds, space_rules, spaces
 from tfagents_batch.devices import placement
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
@@ -181,16 +181,10 @@ class Agent:
         rows, sizes = [], set()
         for leaf, part in zip(self._leaves, parts, strict=True):
             array = np.asarray(part)
-            extra = array.ndim - len(leaf.shape)
-            fits = extra in (0, 1) and array.shape[extra:] == leaf.shape
-            if not fits or array.dtype.kind not in "biuf":
-                raise UserError(
-                    f"observation {leaf.name} is {array.dtype} {list(array.shape)}; "
-                    f"expected {leaf.dtype} {list(leaf.shape)}, or a batch of that"
-                )
-            sizes.add(array.shape[0] if extra else None)
-            rows.append(_cast(array, leaf).reshape(-1, *leaf.shape))
-            _check_finite(rows[-1], leaf)
+            is_batch = array.ndim > len(leaf.shape)
+            _refuse_flaws(array, leaf, is_batch)
+            sizes.add(array.shape[0] if is_batch else None)
+            rows.append(array.astype(leaf.dtype).reshape(-1, *leaf.shape))
         if len(sizes) != 1:
             raise UserError(
                 "parts of the observation have different batch sizes: "
@@ -201,26 +195,27 @@ class Agent:
         return rows, sizes.pop()
 
 
-def _cast(array: np.ndarray, leaf: spaces.Leaf) -> np.ndarray:
-    """Convert to a leaf's dtype; refuse values that it cannot represent."""
-    wanted = np.dtype(leaf.dtype)
-    found = array.astype(wanted)
-    if wanted.kind in "iu" and not np.array_equal(found, array):
+def _refuse_flaws(array: np.ndarray, leaf: spaces.Leaf, is_batch: bool) -> None:
+    """Refuse an observation that does not fit, or a batch of them."""
+    where, flaw = f"observation {leaf.name}", None
+    if array.dtype.kind in "biuf":
+        flaw = next(space_rules.flaws(array, leaf, axes=int(is_batch)), None)
+        if flaw is None:
+            return
+    if flaw and flaw.kind == space_rules.FIT:
         raise UserError(
-            f"observation {leaf.name} is {array.dtype} with values that {leaf.dtype} "
-            "cannot represent; pass it as the environment returns it"
+            f"{where} is {array.dtype} with values that {leaf.dtype} cannot represent; "
+            "pass it as the environment returns it"
         )
-    return found
-
-
-def _check_finite(rows: np.ndarray, leaf: spaces.Leaf) -> None:
-    """Refuse NaN and infinity, from which no network could choose an action."""
-    if rows.dtype.kind != "f" or np.isfinite(rows).all():
-        return
-    finite = np.isfinite(rows).reshape(len(rows), -1).all(1)
+    if flaw and flaw.kind == space_rules.FINITE:  # no network could choose an action
+        row = flaw.place[0] if is_batch else 0
+        raise UserError(
+            f"{where} has NaN or infinity in row {row}; expected finite numbers, as in "
+            "training; check where it comes from"
+        )
     raise UserError(
-        f"observation {leaf.name} has NaN or infinity in row {np.argmin(finite)}; "
-        "expected finite numbers, as in training; check where it comes from"
+        f"{where} is {array.dtype} {list(array.shape)}; expected {leaf.dtype} "
+        f"{list(leaf.shape)}, or a batch of that"
     )
 
 

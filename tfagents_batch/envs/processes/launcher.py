@@ -48,7 +48,7 @@ _THREAD_VARIABLES = (
 class Worker:
     """Worker process with its control socket, stack dumps and output.
 
-    ``start`` belongs to a thread that lives as long as the pool: the kernel kills the
+    ``start`` belongs to a thread that lives as long as the worker: the kernel kills the
     worker when the thread that started it ends.
 
     Attributes:

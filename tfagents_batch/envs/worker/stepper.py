@@ -21,7 +21,6 @@ from tfagents_batch.envs.shared import (
     layout,
     observations,
     options,
-    same_spaces,
     validation,
 )
 from tfagents_batch.envs.shared.failures import Defect, Failure
@@ -43,7 +42,7 @@ class Stepper:
       arrays: views of their rows.
       words: control words of this worker, uint32.
       first_row: index of the first environment in the batch.
-      finite_check, strict: ``finite_check`` and ``strict_bounds`` of ``PoolOptions``.
+      finite_check, strict: ``finite_check`` and ``strict_bounds`` of ``EnvOptions``.
       catch: exceptions of environments that become failures.
       spare: data for replacing failed environments; None does not replace them.
     """
@@ -239,7 +238,7 @@ class Stepper:
         assert self._spare is not None  # otherwise a failure ends the run
         env = create(self._spare.constructors[row])
         facts = construction.inspect(env)
-        same_spaces.check_replacement(self._spare.facts[row], facts)
+        construction.check_replacement(self._spare.facts[row], facts)
         self._envs[row], self._steps[row] = env, env.step
         self._broken[row], self._unseeded[row] = False, True
 

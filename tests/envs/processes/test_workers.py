@@ -13,8 +13,8 @@ import pytest
 from tests.support.backends import one_backend
 from tests.support.fault_env import FaultEnv, fault_envs
 from tests.support.stepped import Stepped
-from tfagents_batch.envs.processes import worker_group
-from tfagents_batch.envs.processes.pool import Pool
+from tfagents_batch.envs.graph.process_env import ProcessEnv
+from tfagents_batch.envs.processes import workers
 from tfagents_batch.envs.processes.worker_restart import Replacements
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.testing import CountingEnv
@@ -26,7 +26,7 @@ def cartpole():
 
 
 def test_rows_are_split_contiguously_and_evenly():
-    assert worker_group.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
+    assert workers.split(7, 3) == [range(0, 3), range(3, 5), range(5, 7)]
 
 
 def test_every_batch_owns_its_memory(make_pool):
@@ -109,14 +109,14 @@ def test_observations_outside_their_box_are_counted_and_logged_once(
 )
 def test_wrong_arguments_are_refused(constructors, num_workers, text):
     with pytest.raises(UserError, match=text):
-        Pool(constructors, num_workers)
+        ProcessEnv(constructors, num_workers)
 
 
 def test_worker_processes_need_linux(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(UserError, match="worker processes need Linux"):
-        Pool([CountingEnv], 1)
-    pool = Pool([CountingEnv])
+        ProcessEnv([CountingEnv], 1)
+    pool = ProcessEnv([CountingEnv])
     assert pool.num_workers == 0
     pool.close()
 
@@ -139,7 +139,7 @@ def test_a_pool_can_be_closed_twice_and_refuses_later_use(make_pool, num_workers
 
 
 def test_a_garbage_collected_pool_closes_itself():
-    pool = Pool([CountingEnv] * 2, 2)
+    pool = ProcessEnv([CountingEnv] * 2, 2, backend="portable")
     processes = [psutil.Process(pid) for pid in pool.pids]
     del pool
     gc.collect()
@@ -194,17 +194,17 @@ def test_a_pool_can_be_closed_while_it_steps(make_pool, monkeypatch, returns_fir
     thread = threading.Thread(target=pool.steps)
     thread.start()
     deadline = time.monotonic() + 10
-    command = pool._words[0]
+    command = pool.words[0]
     while command[layout.COMMAND] != protocol.STEP and time.monotonic() < deadline:
         time.sleep(0.001)
-    stop = pool._executor.stop
+    stop = pool._workers.stop
 
     def stop_and_join():
         stop()
         thread.join(0.5)
 
     if returns_first == "the step":
-        monkeypatch.setattr(pool._executor, "stop", stop_and_join)
+        monkeypatch.setattr(pool._workers, "stop", stop_and_join)
     started = time.monotonic()
     pool.close()
     assert time.monotonic() - started < 2.5
@@ -215,7 +215,7 @@ def test_a_pool_can_be_closed_while_it_steps(make_pool, monkeypatch, returns_fir
 def test_a_worker_that_is_ready_after_the_pool_was_closed_is_ended(monkeypatch):
     constructors = [functools.partial(FaultEnv, "exit", step=0)]
     options = {"on_fault": "restart", "backend": "portable"}
-    pool = Stepped(Pool(constructors, 1, **options))
+    pool = Stepped(ProcessEnv(constructors, 1, **options))
     replace, pids = Replacements.replace, []
 
     def replace_and_close(*arguments):
