@@ -1,4 +1,4 @@
-"""What ends a program that XLA compiles: an operation, or the driver of a GPU."""
+"""Errors that end a compiled program: of an operation, or of the driver of a GPU."""
 
 from __future__ import annotations
 
