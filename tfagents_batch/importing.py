@@ -1,4 +1,4 @@
-"""How large packages are imported."""
+"""Imports of large packages, and of one that is optional."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class ActionValueHeads(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a policy decides in N states, and what it knows of them.
+    """Decisions of a policy in N states, and what it knows of these states.
 
     Attributes:
       action: ``[N, ...]``, the mode, or a sample of a Box.
@@ -227,7 +227,7 @@ class Updated(NamedTuple):
 
 
 class Assessment(NamedTuple):
-    """What an algorithm says of logged rows, without learning from them.
+    """Judgement of an algorithm on logged rows, without learning from them.
 
     Attributes:
       q: f32 ``[N, A]``, values of all actions; ``()`` if it learns none.
@@ -243,7 +243,7 @@ class Assessment(NamedTuple):
 
 
 class BoxAssessment(NamedTuple):
-    """What an algorithm says of logged rows with Box actions.
+    """Judgement of an algorithm on logged rows with Box actions.
 
     Attributes:
       q: f32 ``[N]``, value of the logged action; ``()`` if it learns none.
@@ -313,7 +313,7 @@ DefaultSource = tuple[str, Mapping[str, Any]]
 
 
 class RemotePlan(NamedTuple):
-    """How workers elsewhere collect what a source would.
+    """Plan by which workers elsewhere collect what a source would.
 
     Attributes:
       order: "in turn" with updates, one rollout "ahead" of them, or "free" of them.

@@ -208,7 +208,7 @@ def test_outside_the_main_thread_signals_are_left_alone():
 # program, until its standard input has a byte.
 PROGRAM = """
 import ctypes, os, sys, threading
-from tfagents_batch.training.runtime import signals
+from tfagents_batch.training import signals
 
 signals.RESCUE_SECONDS = 0.1
 signals.GRACE_SECONDS = signals.TERM_GRACE_SECONDS = float(sys.argv[1])

@@ -125,7 +125,7 @@ def test_num_workers_and_envs_per_worker_replace_each_other(given, expected):
 def test_threads_are_set_before_the_first_operation_and_not_after():
     code = """if True:
         import tensorflow as tf
-        from tfagents_batch.training.runtime import threads
+        from tfagents_batch.training import threads
         assert threads.apply(1)
         tf.constant(1)
         assert threads.apply(1), "the same number"

@@ -218,7 +218,10 @@ def _of_arguments(path: Path, data: dict, algorithm: str | type | None) -> Named
         name = own_algorithm.name_of(algorithm) if algorithm is not None else name
         if name not in (None, base.algorithm):
             if preset is not None:
-                raise UserError(f"algorithm is {name!r}, but config is {preset!r}")
+                raise UserError(
+                    f"config {preset!r} is for {base.algorithm}, not for {name}; leave "
+                    f"algorithm out, or choose a preset of {name}"
+                )
             own_algorithm.entry(name)
             base = RunConfig(algorithm=name)
         settings = config.replace(base.settings, data.pop("settings", {}))

@@ -59,7 +59,7 @@ class Libraries(NamedTuple):
 
 
 class Compiler(NamedTuple):
-    """What XLA needs to compile for a GPU; a path is "" if it is not found."""
+    """Files that XLA needs to compile for a GPU; a path is "" if it is not found."""
 
     ptxas: str = ""
     version: tuple[int, ...] = ()

@@ -23,14 +23,14 @@ LITTLE_MEMORY = 2 << 30  # bytes; training may need more
 
 
 class Remark(NamedTuple):
-    """What was found, and what to do about it, or ""."""
+    """Description of something that was found, and advice, or ""."""
 
     text: str
     advice: str = ""
 
 
 class GpuFacts(NamedTuple):
-    """What was found on a machine.
+    """Driver, GPUs and libraries of a machine.
 
     Attributes:
       driver: None without a driver.

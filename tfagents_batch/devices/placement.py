@@ -71,7 +71,7 @@ HOST = Placement()
 
 
 class Work(NamedTuple):
-    """What a run computes, by which its devices are chosen.
+    """Work of a run, by which its devices are chosen.
 
     Attributes:
       in_graph: whether all its environments are written in TensorFlow.

@@ -27,7 +27,7 @@ _CLOSE = 2.0  # seconds that actors have to close their environments
 
 
 class RayActor:
-    """What runs in an actor: a ``RolloutWorker`` that is made once versions agree."""
+    """Actor of Ray: a ``RolloutWorker`` that is made once versions agree."""
 
     def __init__(self, versions: dict[str, str], job: bytes, cores: int):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -281,10 +281,10 @@ class RayWorkers:
 
 
 class _Given(NamedTuple):
-    """What a worker is at.
+    """Order that a worker is executing.
 
     Attributes:
-      order: its order.
+      order: the order.
       weights: reference to the weights.
       result: reference to the rollout.
       since: time of the order, or of the question or answer after it.

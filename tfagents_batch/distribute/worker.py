@@ -28,7 +28,7 @@ from tfagents_batch.types import EnvSpec
 
 
 class Job(NamedTuple):
-    """What every worker of a run does; it can be pickled by cloudpickle.
+    """Work of every worker of a run; it can be pickled by cloudpickle.
 
     Attributes:
       recipe: the environments.

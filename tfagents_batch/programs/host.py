@@ -22,7 +22,7 @@ from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Interval, Mean, Metrics, Result
-from tfagents_batch.programs import rounds, xla_errors
+from tfagents_batch.programs import rounds
 from tfagents_batch.types import Collected, Trajectory
 
 
@@ -79,10 +79,10 @@ class HostProgram:
             try:
                 return self._run(until, rounds)
             except BaseException as error:
-                name, mode = xla_errors.refused(error), self.mode
+                name, mode = rounds.refused(error), self.mode
                 if self.reason != "set by the user":
                     mode = f"auto ({mode})"
-                error = xla_errors.user_error("--compile", mode, name, "--compile=off")
+                error = rounds.compile_error("--compile", mode, name, "--compile=off")
                 raise error from None
 
     def traces(self) -> int:

@@ -17,7 +17,7 @@ from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.metrics import Result
-from tfagents_batch.programs import rounds, two_devices, xla_errors
+from tfagents_batch.programs import rounds, two_devices
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.programs.overlap import Ahead
 
@@ -292,7 +292,7 @@ class Compiled:
             try:
                 found = self._run(*arguments)
             except tf.errors.OpError as error:
-                self._fall_back(xla_errors.refused(error))
+                self._fall_back(rounds.refused(error))
                 continue
             self._settled = True
             return found
@@ -304,7 +304,7 @@ class Compiled:
 
     def _fall_back(self, operation: str) -> None:
         if not self._others:
-            raise xla_errors.user_error(
+            raise rounds.compile_error(
                 self._setting, self.mode, operation, "--compile=auto or off"
             )
         mode = self._others.pop(0)

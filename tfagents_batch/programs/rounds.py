@@ -1,13 +1,15 @@
-"""Graph of a program's call: rounds of collecting and updating in one loop."""
+"""Graph of a program's call: rounds of collecting and updating, and its errors."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, seeds
+from tfagents_batch.errors import UserError
 from tfagents_batch.experience import Source, Stores
 from tfagents_batch.graph import constants
 from tfagents_batch.graph.single_call import single_call
@@ -163,3 +165,43 @@ def _trace(update: Any, trajectory: Trajectory, seed, step) -> Updated:
     """Trace an update for such arguments; return the tensors of its own graph."""
     arguments = nest.specs_of((trajectory, seed, step))
     return update.get_concrete_function(*arguments).structured_outputs
+
+
+def refused_operation(error: BaseException) -> str | None:
+    """Return the operation that XLA has no kernel for; None for other errors."""
+    kinds = tf.errors.InvalidArgumentError, tf.errors.UnimplementedError
+    if not isinstance(error, kinds):
+        return None
+    text = str(error)
+    found = re.search(r"No registered '(\w+)' OpKernel for XLA", text)
+    found = found or re.search(r"unsupported operations.*?: (\w+)", text, re.S)
+    return found[1] if found else None
+
+
+def refused(error: BaseException) -> str:
+    """Return the operation that XLA has no kernel for; raise any other error.
+
+    Raises:
+      UserError: if a program of a GPU cannot step environments.
+    """
+    if name := refused_operation(error):
+        return name
+    if failure := gpu_error(error):
+        raise failure from None
+    raise error
+
+
+def gpu_error(error: BaseException) -> UserError | None:
+    """Return the error of a GPU's program that cannot step environments, if it is."""
+    found = re.search(r"tfab:cuda:\d+: ([^\n]*)", str(error))
+    if not found:
+        return None
+    return UserError(f"{found[1]}; use --compile=update, which steps them from the CPU")
+
+
+def compile_error(setting: str, mode: str, name: str, instead: str) -> UserError:
+    """Return the error that names the operation, and what to do."""
+    return UserError(
+        f"{setting}={mode}: XLA cannot compile {name}; use {instead}, or another "
+        "operation in the network"
+    )

@@ -64,7 +64,7 @@ class Evaluation(NamedTuple):
 
     @property
     def score(self) -> float:
-        """What is larger in a better checkpoint, see ``measure``."""
+        """Number that is larger in a better checkpoint, see ``measure``."""
         return self.mean_return
 
     @property
@@ -114,8 +114,7 @@ class Evaluator:
 
     Taking the episodes that end first would favor short ones. For the same reason, a
     failed episode is not replaced by a new one. An episode that reaches the limit is
-    cut off. Its environment waits until the others have played or are cut off too. Then
-    all start again, because one alone cannot.
+    cut off. It then waits for the others. All environments of a batch restart together.
 
     Args:
       env: used for evaluation only; its batch size must divide ``episodes``.

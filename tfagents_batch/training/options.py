@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from collections.abc import Callable, Sequence
@@ -98,7 +99,7 @@ class EvaluateOptions(LoadOptions, total=False):
 
 
 def showing(function: Callable) -> Callable[[_Function], _Function]:
-    """Return a decorator that shows ``LoadOptions`` in a signature, as ``help`` does.
+    """Return a decorator that shows ``LoadOptions`` in a signature, and refuses others.
 
     Args:
       function: has them as arguments, with their defaults.
@@ -109,7 +110,14 @@ def showing(function: Callable) -> Callable[[_Function], _Function]:
     def decorate(decorated: Any) -> Any:
         signature = inspect.signature(decorated)
         shown = [x for x in signature.parameters.values() if x.kind != x.VAR_KEYWORD]
-        decorated.__signature__ = signature.replace(parameters=[*shown, *own])
-        return decorated
+        signature = signature.replace(parameters=[*shown, *own])
+
+        @functools.wraps(decorated)
+        def checked(*arguments: Any, **options: Any) -> Any:
+            signature.bind(*arguments, **options)
+            return decorated(*arguments, **options)
+
+        vars(checked)["__signature__"] = signature
+        return checked
 
     return decorate

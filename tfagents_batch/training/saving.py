@@ -1,4 +1,4 @@
-"""What a run saves beside its checkpoints: the replay, and its state after a stop."""
+"""Saving of the replay, and of the state of a run that a stop leaves behind."""
 
 from __future__ import annotations
 

@@ -175,6 +175,12 @@ def resume(
       given: further arguments of ``train``.
       options: settings that the user gave.
     """
+    refused = sorted(set(options) - {*RESUMABLE, "env_kwargs", "wrappers"})
+    if refused:
+        raise UserError(
+            f"{refused[0]} cannot change when a run is resumed; only "
+            f"{', '.join(RESUMABLE)} can"
+        )
     run = runs.open_run(folder)
     resolved, saved, user = _resumed(run, given, options)
     with (
@@ -229,12 +235,6 @@ def _resumed(
     but what could run code has to be passed again.
     """
     env_kwargs, wrappers = (options.pop(x, None) for x in ("env_kwargs", "wrappers"))
-    refused = sorted(set(options) - set(RESUMABLE))
-    if refused:
-        raise UserError(
-            f"{refused[0]} cannot change when a run is resumed; only "
-            f"{', '.join(RESUMABLE)} can"
-        )
     env, source = given.env, given.source
     saved, user = config_file.from_text(run.config_text, given.algorithm)
     config_file.require(user, env, given.network)
