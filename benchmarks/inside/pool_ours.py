@@ -83,7 +83,7 @@ def calls(work: Pooled) -> dict[str, float]:
 
 def jobs(work: Pooled) -> dict[str, float]:
     """Return milliseconds of a Spark job with nothing to do, and with 100 KB."""
-    from tfagents_batch.offline.engines import session as spark_session
+    from tfagents_batch.offline.reading import session as spark_session
 
     with spark_session.started(f"local[{work.workers}]") as spark:
         context, count = spark.sparkContext, work.workers

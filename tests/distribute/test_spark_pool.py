@@ -20,7 +20,7 @@ from tfagents_batch.distribute.wire import Order
 from tfagents_batch.distribute.worker import Job
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import EnvError, UserError
-from tfagents_batch.offline.engines import session
+from tfagents_batch.offline.reading import session
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.training.assembly import create_algorithm
 from tfagents_batch.training.config import RunConfig

@@ -303,7 +303,7 @@ def test_feedback_is_logged_beside_the_decisions(serve, simple, tmp_path):
         ({"request_id": "a", "reward": NAN}, "reward is nan; expected a finite"),
         ({"request_id": "a", "reward": "1"}, "reward is '1'"),
         ({"request_id": "a", "reward": 10**400}, "expected a finite number"),
-        ({"request_id": "\udfff", "reward": 1}, "request_id is '\\udfff', which UTF-8"),
+        ({"request_id": "\udfff", "reward": 1}, "request_id is '\\udfff', which is no"),
         (
             {"request_id": "a", "reward": 1, "metrics": {"\ud800": 1}},
             "a name in metrics is '\\ud800'",

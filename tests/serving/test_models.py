@@ -82,7 +82,7 @@ def test_the_old_export_answers_while_another_one_loads(app, tmp_path, monkeypat
         assert go_on.wait(30)
         return make(*arguments)
 
-    monkeypatch.setattr(served_models, "Model", slow)
+    monkeypatch.setattr(served_models, "ServedModel", slow)
     before = version(app)
 
     async def run():

@@ -19,7 +19,7 @@ from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.distribute.worker import Job
 from tfagents_batch.errors import EnvError, Stopped, UserError, first_line
 from tfagents_batch.metrics import Metrics, Sum
-from tfagents_batch.offline.engines import session
+from tfagents_batch.offline.reading import session
 
 _POLL = 0.5
 _END = 10.0  # seconds that closing waits for a job

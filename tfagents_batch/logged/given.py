@@ -50,8 +50,8 @@ def table(
 
 def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> None:
     from tfagents_batch.offline import timeline as timelines
-    from tfagents_batch.offline.engines import spark_engine
     from tfagents_batch.offline.reader import open_rows
+    from tfagents_batch.offline.reading import spark_engine
     from tfagents_batch.offline.validator import Options, validate
 
     with contextlib.ExitStack() as stack:

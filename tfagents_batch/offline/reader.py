@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines import contents
-from tfagents_batch.offline.engines.contents import Content
-from tfagents_batch.offline.engines.dialect import DUCKDB, literal
+from tfagents_batch.offline.reading import contents
+from tfagents_batch.offline.reading.contents import Content
+from tfagents_batch.offline.reading.dialect import DUCKDB, literal
 from tfagents_batch.offline.reading.files import File
 from tfagents_batch.offline.schema import ALIAS, ALIASED, Mode, Schema, types
 
 try:
     import duckdb
 
-    from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine, interruptible
     from tfagents_batch.offline.publish import Scratch
     from tfagents_batch.offline.reading import absent, files, staging, view
+    from tfagents_batch.offline.reading.duckdb_engine import DuckDBEngine, interruptible
 except ImportError as error:
     raise UserError(
         f"logged rows need DuckDB and PyArrow ({error}); "

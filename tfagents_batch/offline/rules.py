@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfagents_batch.offline.engines.dialect import (
+from tfagents_batch.offline.reading.dialect import (
     DUCKDB,
     enumeration,
     identifier,

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.offline import arrow, manifest
-from tfagents_batch.offline.engines.dialect import enumeration, literal, literals
+from tfagents_batch.offline.reading.dialect import enumeration, literal, literals
 from tfagents_batch.offline.schema import Schema
 
 TRAIN, EVALUATE = "train", "eval"  # values of the column split

@@ -11,8 +11,8 @@ from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS
 from tfagents_batch.settings.suggest import unknown
 
 if TYPE_CHECKING:
-    from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
-    from tfagents_batch.offline.engines.spark_engine import SparkEngine
+    from tfagents_batch.offline.reading.duckdb_engine import DuckDBEngine
+    from tfagents_batch.offline.reading.spark_engine import SparkEngine
 
     Engine = DuckDBEngine | SparkEngine
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines.dialect import literal, literals
 from tfagents_batch.offline.reading.conversion import OTHER_KEY
+from tfagents_batch.offline.reading.dialect import literal, literals
 from tfagents_batch.offline.report import (
     ERROR,
     WARNING,

@@ -122,8 +122,7 @@ def _opened(
 ) -> Iterator[Any]:
     """Yield the rows, open in the engine."""
     if command.engine == "spark":
-        from tfagents_batch.offline.engines import session
-        from tfagents_batch.offline.reading import spark_rows
+        from tfagents_batch.offline.reading import session, spark_rows
 
         with (
             session.started(command.spark_master, command.spark_memory) as spark,

@@ -2,7 +2,9 @@
 
 An export is a folder: the model in one format; ``export.json``, which describes its
 inputs and outputs; and ``parity.json`` and ``parity.npz``, which say how it was
-compared with the policy.
+compared with the policy. Each format is a module: ``write(function, specs, folder)``
+returns the name of the model in ``folder``, and ``load(path)`` a function of NumPy
+arrays by name that returns the outputs.
 """
 
 from __future__ import annotations
@@ -157,7 +159,7 @@ def write(
             "features; expected onnx or saved_model"
         )
     signature = Signature(policy, spec, step, exploration)
-    module = importlib.import_module(f"tfagents_batch.serving.formats.{format}")
+    module = importlib.import_module(f"tfagents_batch.serving.{format}")
     with (
         publish.folder(target, _check_target) as folder,
         console.doing(f"exporting to {format}"),

@@ -7,12 +7,7 @@ import pytest
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.features.layout import layout
-from tfagents_batch.features.specification import (
-    Feature,
-    Specification,
-    from_dict,
-    to_dict,
-)
+from tfagents_batch.features.specification import Feature, Specification, to_dict
 from tfagents_batch.offline.features import specification, twin
 
 GIVEN = Specification(
@@ -50,7 +45,7 @@ def test_a_file_of_version_1_keeps_its_numbers_and_its_hash(tmp_path):
     np.testing.assert_allclose(seen[:, 0], [-11.5129, 0], atol=1e-4)
     specification.write(found, path)
     assert specification.read(path) == found
-    now = from_dict(content | {"version": 2})
+    now = specification.from_dict(content | {"version": 2})
     seen = twin.normalize(layout(now), np.array([[0.0], [0.5]]))
     np.testing.assert_allclose(seen[:, 0], [-7.2565, -1.5], atol=1e-4)
 
@@ -64,7 +59,7 @@ NAMED = {
 
 
 def test_names_of_columns_and_categories_are_kept_and_hashed(tmp_path):
-    given = from_dict({"version": 2, "features": {"4": NAMED}})
+    given = specification.from_dict({"version": 2, "features": {"4": NAMED}})
     feature = given.features[4]
     assert (feature.name, feature.categories) == ("country", ("DE", "FR"))
     specification.write(given, tmp_path / "features.json")
@@ -87,13 +82,13 @@ def test_names_of_columns_and_categories_are_kept_and_hashed(tmp_path):
 def test_wrong_names_are_refused(changes, message):
     content = {"version": 2, "features": {"4": NAMED | changes}}
     with pytest.raises(UserError, match=message):
-        from_dict(content)
+        specification.from_dict(content)
 
 
 def test_two_features_with_one_name_are_refused():
     content = {"version": 2, "features": {"4": NAMED, "5": NAMED}}
     with pytest.raises(UserError, match="has a name twice"):
-        from_dict(content)
+        specification.from_dict(content)
 
 
 def test_the_hash_changes_with_each_number():

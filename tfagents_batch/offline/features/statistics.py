@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines.duckdb_engine import interruptible
 from tfagents_batch.offline.features.identify import Facts
 from tfagents_batch.offline.reader import LoggedRows
+from tfagents_batch.offline.reading.duckdb_engine import interruptible
 
 _FEW = 32  # values that are listed, at least
 _MORE = 1.1  # part of a sample that is drawn beyond its size, which varies

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines.dialect import identifier, literal
+from tfagents_batch.offline.reading.dialect import identifier, literal
 from tfagents_batch.offline.schema import FEATURES
 
 UNREAD = "MAP(VARCHAR, VARCHAR)"  # type of ``unread``

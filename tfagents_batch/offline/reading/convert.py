@@ -12,10 +12,10 @@ import duckdb
 from tfagents_batch import config
 from tfagents_batch.errors import UserError, saving
 from tfagents_batch.offline import publish
-from tfagents_batch.offline.engines.dialect import enumeration, identifier, literal
 from tfagents_batch.offline.publish import Scratch
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.reading.convert_settings import Column, ConvertSettings
+from tfagents_batch.offline.reading.dialect import enumeration, identifier, literal
 from tfagents_batch.offline.reading.tables import MICROSECONDS, ROW, SourceTable
 from tfagents_batch.offline.schema import is_integer
 

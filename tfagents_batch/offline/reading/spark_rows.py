@@ -11,12 +11,11 @@ import pyarrow
 from pyarrow import parquet
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline.engines import contents, spark_engine
-from tfagents_batch.offline.engines.contents import Content
-from tfagents_batch.offline.engines.dialect import SPARK
-from tfagents_batch.offline.engines.spark_engine import SparkEngine
-from tfagents_batch.offline.reading import absent, files
+from tfagents_batch.offline.reading import absent, contents, files, spark_engine
+from tfagents_batch.offline.reading.contents import Content
+from tfagents_batch.offline.reading.dialect import SPARK
 from tfagents_batch.offline.reading.spark_conversion import converted, type_in_json
+from tfagents_batch.offline.reading.spark_engine import SparkEngine
 from tfagents_batch.offline.schema import ALIAS, ALIASED, PRESENCE, Mode, Schema, types
 
 VIEW = "logged_rows"

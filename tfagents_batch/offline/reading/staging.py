@@ -18,11 +18,10 @@ import numpy as np
 import pyarrow
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines import spark_engine
-from tfagents_batch.offline.engines.dialect import identifier, literal, literals
-from tfagents_batch.offline.engines.duckdb_engine import interruptible
-from tfagents_batch.offline.reading import files, minari_rows
+from tfagents_batch.offline.reading import files, minari_rows, spark_engine
 from tfagents_batch.offline.reading.conversion import converted, name_of_json, unread
+from tfagents_batch.offline.reading.dialect import identifier, literal, literals
+from tfagents_batch.offline.reading.duckdb_engine import interruptible
 from tfagents_batch.offline.schema import ALIAS, Mode, types
 from tfagents_batch.offline.writer import NAMES, check_exact, to_line
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import duckdb
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines.dialect import identifier, literal, literals
-from tfagents_batch.offline.engines.duckdb_engine import interruptible
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.reading.conversion import converted
+from tfagents_batch.offline.reading.dialect import identifier, literal, literals
+from tfagents_batch.offline.reading.duckdb_engine import interruptible
 from tfagents_batch.settings.suggest import hint
 
 CSV = (".csv", ".tsv")

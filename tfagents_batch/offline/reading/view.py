@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines.dialect import identifier, literal, literals
 from tfagents_batch.offline.reading.conversion import UNREAD, converted, is_safe, unread
+from tfagents_batch.offline.reading.dialect import identifier, literal, literals
 from tfagents_batch.offline.reading.staging import FIRSTS, Part
 from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, types
 

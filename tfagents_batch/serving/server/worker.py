@@ -56,16 +56,12 @@ def load(
 def build(
     settings: ServerSettings, stack: contextlib.ExitStack, current: Any = None
 ) -> App:
-    """Return the application of a server.
+    """Return the application of a server; errors are those of ``run.serve``.
 
     Args:
       settings: of the server.
       stack: closes files and threads.
       current: see ``load``; None without a supervisor.
-
-    Raises:
-      UserError: for an export that cannot be served.
-      SaveError: if the folder of the log cannot be written.
     """
     models = _models(settings, current)
     stack.callback(models.close)

@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines import session
+from tfagents_batch.offline.reading import session
 
 
 @pytest.fixture

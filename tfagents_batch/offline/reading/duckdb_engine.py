@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline.engines.dialect import DUCKDB, literal, literals
+from tfagents_batch.offline.reading.dialect import DUCKDB, literal, literals
 
 Result = TypeVar("Result")
 _POLL_SECONDS = 0.1

@@ -2,8 +2,8 @@
 
 import pathlib
 
-from tfagents_batch.offline.engines import contents
-from tfagents_batch.offline.engines.dialect import SPARK, Spark
+from tfagents_batch.offline.reading import contents
+from tfagents_batch.offline.reading.dialect import SPARK, Spark
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.offline.timeline_sql import Generator

@@ -14,8 +14,8 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.serving.formats import functions
-from tfagents_batch.serving.formats.functions import Function, Run, Specs
+from tfagents_batch.serving import functions
+from tfagents_batch.serving.functions import Function, Run, Specs
 
 NAME = "model.tflite"
 

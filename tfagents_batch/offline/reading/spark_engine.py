@@ -11,7 +11,7 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import publish
-from tfagents_batch.offline.engines.dialect import Spark
+from tfagents_batch.offline.reading.dialect import Spark
 
 # Option of Parquet's writer for Java; without it a row group is limited in bytes only.
 _GROUP_ROWS = "parquet.block.row.count.limit"

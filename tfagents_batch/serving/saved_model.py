@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfagents_batch.serving.formats import functions
-from tfagents_batch.serving.formats.functions import Function, Run, Specs
+from tfagents_batch.serving import functions
+from tfagents_batch.serving.functions import Function, Run, Specs
 
 NAME = "saved_model"
 

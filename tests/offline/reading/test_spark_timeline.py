@@ -11,8 +11,7 @@ from tests.install import extras
 from tests.offline import test_timeline, timelines
 from tests.support import logged
 from tfagents_batch.offline import reader, timeline
-from tfagents_batch.offline.engines import spark_engine
-from tfagents_batch.offline.reading import spark_rows
+from tfagents_batch.offline.reading import spark_engine, spark_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
 extras.skip_without("spark")

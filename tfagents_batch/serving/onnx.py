@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving.formats.functions import (
+from tfagents_batch.serving.functions import (
     Function,
     Run,
     Specs,

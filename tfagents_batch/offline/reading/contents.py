@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from tfagents_batch.offline.engines.dialect import Dialect
+from tfagents_batch.offline.reading.dialect import Dialect
 from tfagents_batch.offline.schema import Mode, Schema, in_order
 
 

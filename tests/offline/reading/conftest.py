@@ -1,8 +1,8 @@
-"""One session of Spark for all tests of this folder."""
+"""One session of Spark for the tests of this folder."""
 
 import pytest
 
-from tfagents_batch.offline.engines import session
+from tfagents_batch.offline.reading import session
 
 
 @pytest.fixture(scope="package")
