@@ -242,7 +242,7 @@ def _check_mask(array: np.ndarray, where: str) -> None:
         raise UserError(
             f"{where}{found}; expected 1 for each possible action and 0 for others"
         )
-    possible = valid.any(-1)
+    possible = np.asarray(valid.any(-1))
     if not possible.all():
         row = [*space_rules.first(~possible)]
         raise UserError(

@@ -71,7 +71,7 @@ def preprocess(
     Raises:
       ValueError: if ``env`` skips frames itself.
     """
-    size = tuple(screen_size) if isinstance(screen_size, list) else screen_size
+    size: Any = tuple(screen_size) if isinstance(screen_size, list) else screen_size
     env = AtariPreprocessing(
         env,
         noop_max=noop_max,

@@ -151,7 +151,8 @@ def _image(leaf: spaces.Leaf, extent: SeenRange):
 
 
 def _integers(leaf: spaces.Leaf, extent: SeenRange):
-    space, seen = leaf.space, _range(extent)
+    space: Any = leaf.space
+    seen = _range(extent)
     if not encoding.has_scale(space):
         yield from _magnitude(leaf, extent)
         return

@@ -67,7 +67,7 @@ class HostCalls:
 
     def _flat(self, batch: StepBatch) -> list[np.ndarray]:
         self._token = (self._token + 1) % 2**31
-        return [np.int32(self._token), *batch.flat()]
+        return [np.asarray(self._token, np.int32), *batch.flat()]
 
 
 def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
@@ -87,7 +87,7 @@ def timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
     count = len(flat) - 4 - len(spec.info)
     observation = spaces.pack(spec.observation_space, flat[:count])
     info = dict(zip(spec.info, flat[count + 4 :], strict=True))
-    return TimeStep(observation, *flat[count : count + 4], info)
+    return TimeStep(observation, *flat[count : count + 4], info=info)
 
 
 def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:

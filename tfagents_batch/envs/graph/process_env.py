@@ -223,7 +223,7 @@ class ProcessEnv:
         """
         calls = self._native_calls()
         groups = host_calls.groups(groups)
-        flat = self._flat(action, self._rows(groups.shape[0]))
+        flat = self._flat(action, self._rows(groups.shape[0] or 0))
         inputs = [host_calls.token(state), groups, *flat]
         return self._call(calls.send, self._outputs[:1], inputs)[0]
 

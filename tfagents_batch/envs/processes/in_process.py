@@ -138,7 +138,10 @@ class InProcess:
     def _take(self, outcome: Outcome, faults: list[Failure], notes: list[str]) -> None:
         is_batch = isinstance(self._stepper, BatchStepper)
         for fault in faults:
-            outcome.lost.update(self._rows if is_batch else [fault.env])
+            if is_batch or fault.env is None:
+                outcome.lost.update(self._rows)
+            else:
+                outcome.lost.add(fault.env)
             if self._budget is None:
                 outcome.faults.append(fault)
             else:

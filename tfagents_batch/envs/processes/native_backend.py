@@ -186,7 +186,7 @@ class Native:
             for worker, state in enumerate(report.states)
             if state in (hubs.FAILED, hubs.DEAD, hubs.LATE)
         }
-        command = report.first, report.sequences, failed
+        command = report.first, report.sequences.tolist(), failed
         outcome = self._workers.explain(*command, self.context)
         outcome.log_notes()
         if not outcome.faults:

@@ -148,7 +148,8 @@ class Portable:
     def _run(self, code: int) -> StepBatch:
         started = time.monotonic()
         reset, step = self._seconds
-        longest = None if None in self._seconds else max(reset, step)
+        longest = None if reset is None or step is None else max(reset, step)
+        assert self._seed is not None  # reset came first
         limits = []
         for worker in self._workers.workers:
             restarts = self._over[worker.rows.start : worker.rows.stop].any()

@@ -201,7 +201,9 @@ class Restarter:
         if worker in self._lost or self._workers.stopping:
             return
         row = self._workers.row(worker)
-        known = self._context(row) if row in worker.rows else {}
+        known = {}
+        if row is not None and row in worker.rows:
+            known = self._context(row)
         self._hub.notify("died", worker.index)
         self._workers.supervisor.unwatch(worker.pidfd)
         self._workers.supervisor.unwatch(worker.channel.fileno())

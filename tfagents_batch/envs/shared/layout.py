@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -176,7 +176,8 @@ def views(
     shape = (layout.num_workers, TIMINGS)
     timing = np.ndarray(shape, np.uint32, memory, layout.timing)
     timing = timing if worker is None else timing[worker]
-    return Arrays(**leaves, **columns, info=info, timing=timing)
+    fields: dict[str, Any] = {**leaves, **columns}
+    return Arrays(**fields, info=info, timing=timing)
 
 
 def control(memory, worker: int) -> memoryview:
@@ -218,7 +219,7 @@ def resident_bytes(pid: int | str = "self") -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _does_not_fit(layout: Layout, reason: str) -> str:
+def _does_not_fit(layout: Layout, reason: str | None) -> str:
     largest = max(layout.fields, key=lambda field: np.prod(field.shape))
     return (
         f"the shared memory of {largest.shape[0]} environments needs "

@@ -86,6 +86,7 @@ def observation_defects(
             )
             yield Defect(text, "extra keys", name)
         keys = [key for key in sorted(space.spaces) if key in value]
+        children: list[tuple[Any, gymnasium.Space]]
         children = [(key, space.spaces[key]) for key in keys]
     elif isinstance(space, gs.Tuple):
         count = len(space.spaces)

@@ -109,7 +109,7 @@ class BatchStepper:
         self._over = np.zeros(batch.num_envs, bool)
         self._returns = np.zeros(batch.num_envs)  # of raw rewards
         self._lengths = np.zeros(batch.num_envs, np.int32)
-        self._seed: int | None = None
+        self._seed = 0  # of the last reset
         self._checks = 0
         self._noted: set[str] = set()
         self._failed = False
