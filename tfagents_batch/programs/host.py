@@ -23,6 +23,7 @@ from tfagents_batch.graph.single_call import single_call
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Interval, Mean, Metrics, Result
 from tfagents_batch.programs import rounds
+from tfagents_batch.programs.rounds import compile_error, refused
 from tfagents_batch.types import Collected, Trajectory
 
 
@@ -79,10 +80,10 @@ class HostProgram:
             try:
                 return self._run(until, rounds)
             except BaseException as error:
-                name, mode = rounds.refused(error), self.mode
+                name, mode = refused(error), self.mode
                 if self.reason != "set by the user":
                     mode = f"auto ({mode})"
-                error = rounds.compile_error("--compile", mode, name, "--compile=off")
+                error = compile_error("--compile", mode, name, "--compile=off")
                 raise error from None
 
     def traces(self) -> int:

@@ -20,6 +20,7 @@ from tfagents_batch.metrics import Result
 from tfagents_batch.programs import rounds, two_devices
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.programs.overlap import Ahead
+from tfagents_batch.programs.rounds import compile_error, refused
 
 Call = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result]  # see ``rounds.call``
 Kind = Literal["synchronous", "overlapped", "host"]
@@ -292,7 +293,7 @@ class Compiled:
             try:
                 found = self._run(*arguments)
             except tf.errors.OpError as error:
-                self._fall_back(rounds.refused(error))
+                self._fall_back(refused(error))
                 continue
             self._settled = True
             return found
@@ -304,7 +305,7 @@ class Compiled:
 
     def _fall_back(self, operation: str) -> None:
         if not self._others:
-            raise rounds.compile_error(
+            raise compile_error(
                 self._setting, self.mode, operation, "--compile=auto or off"
             )
         mode = self._others.pop(0)
