@@ -49,6 +49,7 @@ def option(
     below: float | None = None,
     instead_of: str | None = None,
     group: str | None = None,
+    used_if: tuple[str, ...] | None = None,
     **marks: bool,
 ) -> Any:
     """Return a field of a config.
@@ -62,10 +63,12 @@ def option(
       instead_of: setting of the same config that this one replaces: if this one is
         given, that one becomes None, and only one of them can be given.
       group: heading in the help, within the settings of a prefix.
+      used_if: for a nested config, the name of another setting and the values with
+        which it is used. With other values the help leaves its settings out.
       **marks: properties of the setting, see ``marked``.
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
-    optional = bounds | {"instead_of": instead_of, "group": group}
+    optional = bounds | {"instead_of": instead_of, "group": group, "used_if": used_if}
     given = {name: value for name, value in optional.items() if value is not None}
     metadata = {"help": help, **given, **marks}
     if isinstance(default, (dict, list)):
@@ -304,13 +307,17 @@ def peek(arguments: Sequence[str], name: str) -> str | None:
     return None
 
 
-def help_text(parts: Sequence[tuple[Any, str]]) -> str:
+def help_text(parts: Sequence[tuple[Any, str]], arguments: Sequence[str] = ()) -> str:
     """Return the help of all flags of ``parse``: default, type and description.
 
-    Flags are in groups, by prefix; those of a prefix without a group come first.
+    Flags are in groups, by prefix; those of a prefix without a group come first. Those
+    of a nested config are left out if neither its defaults nor ``arguments`` use it.
     """
     groups: dict[tuple[str, str], list[str]] = {}
+    unused = {name: flag for x in parts for name, flag in _unused(*x, arguments)}
     for leaf in (leaf for part in parts for leaf in _leaves(*part)):
+        if leaf.name.rpartition(".")[0] in unused:
+            continue
         kind, default = fields.kind(leaf.hint), fields.to_text(leaf.value)
         entry = f"  --{leaf.name}={default}  ({kind.type})\n      {leaf.help}"
         groups.setdefault((leaf.name.rpartition(".")[0], leaf.group), []).append(entry)
@@ -320,7 +327,22 @@ def help_text(parts: Sequence[tuple[Any, str]]) -> str:
         found.append(
             "\n".join([f"{heading} flags, with their defaults:", *groups[key]])
         )
+    found += [f"{name} flags: listed with {flag}" for name, flag in unused.items()]
     return "\n\n".join(found)
+
+
+def _unused(
+    config: Any, prefix: str, arguments: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the prefixes of settings that are not used, and flags to use them."""
+    config = config() if isinstance(config, type) else config
+    for field in dataclasses.fields(config):
+        if "used_if" in field.metadata:
+            other, *values = field.metadata["used_if"]
+            flag = f"{prefix}.{other}" if prefix else other
+            if (peek(arguments, flag) or getattr(config, other)) not in values:
+                name = f"{prefix}.{field.name}" if prefix else field.name
+                yield name, " or ".join(f"--{flag}={value}" for value in values)
 
 
 def names_of(config: Any) -> list[str]:

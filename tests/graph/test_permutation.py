@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfagents_batch import seeds
-from tfagents_batch.graph import permutation
+from tfagents_batch.graph import epochs
 
 
 def order(size, count, seed):
     key = seeds.key(seed, "test")
-    return permutation.random_order(size, tf.constant(count), key).numpy()
+    return epochs.random_order(size, tf.constant(count), key).numpy()
 
 
 @settings(max_examples=40, deadline=None)
@@ -33,7 +33,7 @@ def test_different_seeds_give_different_orders():
 def test_compiled_graph_and_eager_orders_agree(jit):
     @tf.function(jit_compile=jit, autograph=False)
     def program(count):
-        return permutation.random_order(40, count, seeds.key(3, "test"))
+        return epochs.random_order(40, count, seeds.key(3, "test"))
 
     for count in (1, 2, 33, 40):
         found = program(tf.constant(count))
@@ -48,7 +48,7 @@ def test_positions_and_neighbors_are_uniform(size):
     def count():
         def body(index, places, pairs):
             key = seeds.fold(seeds.key(5, "test"), index)
-            found = permutation.random_order(size, tf.constant(size), key)
+            found = epochs.random_order(size, tf.constant(size), key)
             hot = tf.one_hot(found, size)
             return index + 1, places + hot, pairs + hot[0][:, None] * hot[1]
 
@@ -69,7 +69,7 @@ def test_positions_and_neighbors_are_uniform(size):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=70))
 def test_true_first_lists_the_true_indices_of_a_mask(mask):
-    found = permutation.true_first(tf.constant(mask)).numpy()
+    found = epochs.true_first(tf.constant(mask)).numpy()
     expected = np.flatnonzero(mask)
     np.testing.assert_array_equal(found[: len(expected)], expected)
     np.testing.assert_array_equal(found[len(expected) :], len(mask))

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.nn.adam import Adam
+from tfagents_batch.nn.optimizer import Adam
 
 
 @pytest.mark.parametrize("epsilon, jit", [(1e-8, True), (1e-2, False)])

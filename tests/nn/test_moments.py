@@ -4,7 +4,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfagents_batch.nn.moments import Moments
+from tfagents_batch.nn.normalizers import Moments
 
 
 @settings(max_examples=20, deadline=None)

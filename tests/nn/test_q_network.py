@@ -10,8 +10,8 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.layers import noisy
-from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
-from tfagents_batch.nn.target_network import TargetNetwork
+from tfagents_batch.nn.optimizer import TargetNetwork
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best
 from tfagents_batch.schedules import Constant
 
 SPEC = make_spec(VECTOR, gs.Discrete(3, start=2))
@@ -27,7 +27,7 @@ def test_every_action_has_a_value_and_steps_are_independent():
 
 
 def test_advantages_of_a_dueling_network_have_a_mean_of_zero():
-    config = q_network.Config(dueling=True)
+    config = q_network.QConfig(dueling=True)
     network = q_network.q_network(SPEC, config)
     features = network.body.encoder(make_steps(VECTOR, 1, 5).observation[0])
     value = network.body.towers[0](features)
@@ -36,7 +36,7 @@ def test_advantages_of_a_dueling_network_have_a_mean_of_zero():
 
 
 def test_the_mean_of_advantages_is_over_valid_actions():
-    config = q_network.Config(dueling=True)
+    config = q_network.QConfig(dueling=True)
     space = gs.Dict(state=VECTOR, action_mask=gs.MultiBinary(3))
     network = q_network.q_network(make_spec(space), config)
     state = make_steps(VECTOR, 1, 2).observation[0]
@@ -54,7 +54,7 @@ PARAMETRIC = gs.Dict(state=VECTOR, action_features=gs.Box(-1, 1, (3, 2)))
 def test_the_value_of_an_action_with_features_depends_on_them_and_not_on_its_place(
     dueling, noisy
 ):
-    config = q_network.Config(dueling=dueling, noisy=noisy)
+    config = q_network.QConfig(dueling=dueling, noisy=noisy)
     network = q_network.q_network(make_spec(PARAMETRIC), config)
     steps = nest.map(lambda x: x[0], make_steps(PARAMETRIC, 1, 4))
     noise = network.noise([4], seeds.key(1, "noise"))
@@ -102,7 +102,7 @@ def test_features_of_actions_that_do_not_fit_are_refused(space, text):
 
 
 def test_noise_is_of_each_row_or_the_same_for_all_and_changes_no_mean():
-    network = q_network.q_network(SPEC, q_network.Config(noisy=True))
+    network = q_network.q_network(SPEC, q_network.QConfig(noisy=True))
     steps = nest.map(lambda x: x[0], make_steps(VECTOR, 1, 1))
     rows = nest.map(lambda x: tf.repeat(x, 4000, 0), steps)
     each = network(rows, (), network.noise([4000], seeds.key(1, "noise")))[0].q
@@ -116,7 +116,7 @@ def test_noisy_layers_compute_in_float32_whatever_the_precision():
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        network = q_network.q_network(SPEC, q_network.Config(noisy=True, dueling=True))
+        network = q_network.q_network(SPEC, q_network.QConfig(noisy=True, dueling=True))
     finally:
         keras.config.set_dtype_policy(before)
     stacks = [tower.stack for tower in network.body.towers]

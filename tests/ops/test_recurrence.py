@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfagents_batch.ops import recurrence
+from tfagents_batch.ops import returns
 
 
 def block(seed, time, ends=0.2):
@@ -35,9 +35,7 @@ def in_rounds(factor, term, start, n):
 @pytest.mark.parametrize("jit_compile", [False, True], ids=["graph", "xla"])
 @pytest.mark.parametrize("time", [1, 2, 3, 16, 33])
 def test_all_steps_at_once_equal_a_loop_over_the_steps(time, jit_compile):
-    run = tf.function(
-        recurrence.reverse_linear, jit_compile=jit_compile, autograph=False
-    )
+    run = tf.function(returns.reverse_linear, jit_compile=jit_compile, autograph=False)
     for ends in (0, 0.3, 1):
         factor, term = block(time, time, ends)
         found = run(tf.constant(factor), tf.constant(term))
@@ -49,7 +47,7 @@ def test_all_steps_at_once_equal_a_loop_over_the_steps(time, jit_compile):
 def test_n_rounds_from_a_start_equal_n_passes_over_the_steps(seed, time, n):
     factor, term = block(seed, time)
     start = block(seed + 1, time)[1]
-    found = recurrence.reverse_linear(*map(tf.constant, (factor, term, start)), n)
+    found = returns.reverse_linear(*map(tf.constant, (factor, term, start)), n)
     expected = in_rounds(factor, term, start, n)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
@@ -60,7 +58,7 @@ def test_nothing_passes_a_factor_of_zero(seed, time, data):
     end = data.draw(st.integers(0, time - 2))
     factor, term = block(seed, time)
     factor[end] = 0
-    clean = recurrence.reverse_linear(tf.constant(factor), tf.constant(term))
+    clean = returns.reverse_linear(tf.constant(factor), tf.constant(term))
     term[end + 1 :] = np.nan
-    found = recurrence.reverse_linear(tf.constant(factor), tf.constant(term))
+    found = returns.reverse_linear(tf.constant(factor), tf.constant(term))
     np.testing.assert_array_equal(found[: end + 1], clean[: end + 1])

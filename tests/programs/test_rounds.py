@@ -27,7 +27,7 @@ KINDS = {
         linear.Config(learning_rate=Linear(1e-2, 0.0, 900)), spec
     ),
     "ppo": lambda spec: ppo.PPO(
-        ppo.Config(minibatch_size=8, epochs=2, histograms=False), spec
+        ppo.PPOConfig(minibatch_size=8, epochs=2, histograms=False), spec
     ),
 }
 

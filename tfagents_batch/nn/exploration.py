@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from tfagents_batch.graph import constants
+from tfagents_batch.graph import arrays
 from tfagents_batch.ops.distributions.gaussian import DiagNormal
 from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Nest, TimeStep
@@ -69,19 +69,16 @@ class Gaussian(tf.Module):
 
     def initial_state(self, batch: int, size: int) -> Nest:
         """Return no state."""
-        del batch, size
         return ()
 
     def distribution(
         self, action: tf.Tensor, timestep: TimeStep, state: Nest, step
     ) -> DiagNormal:
         """Return the action with noise N(0, scale^2)."""
-        del timestep, state
         return DiagNormal(action, self.scale(step), event_ndims=0)
 
     def next_state(self, noise: tf.Tensor) -> Nest:
         """Return no state."""
-        del noise
         return ()
 
 
@@ -98,7 +95,7 @@ class OrnsteinUhlenbeck(tf.Module):
 
     def initial_state(self, batch: int, size: int) -> Nest:
         """Return the noise before the first step, 0."""
-        return constants.zeros([batch, size])
+        return arrays.zeros([batch, size])
 
     def distribution(
         self, action: tf.Tensor, timestep: TimeStep, state: Nest, step

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfagents_batch import metrics, seeds
 from tfagents_batch.envs.graph.function import call, function
 from tfagents_batch.envs.processes import interrupts
-from tfagents_batch.graph.single_call import single_call
+from tfagents_batch.graph.function import single_call
 from tfagents_batch.interfaces import VERSION, Algorithm, Source
 from tfagents_batch.metrics import Result
 from tfagents_batch.ops import masked

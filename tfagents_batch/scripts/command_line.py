@@ -207,7 +207,7 @@ def flags(
         about = sys.modules[parts[0][0].__module__].__doc__ or ""
         about = about.partition("\n\n")[0].replace("``", "").strip()
         starting.end()
-        print(f"{about}\n\n{config.help_text(parts)}{epilog}")
+        print(f"{about}\n\n{config.help_text(parts, argv)}{epilog}")
         return None
     return config.parse(argv, parts)
 

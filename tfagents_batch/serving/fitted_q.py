@@ -19,8 +19,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
-from tfagents_batch.nn.optimizer import Optimizer
-from tfagents_batch.nn.target_network import TargetNetwork
+from tfagents_batch.nn.optimizer import Optimizer, TargetNetwork
 from tfagents_batch.offline.evaluation.sample import Predictions, Sample
 from tfagents_batch.offline.evaluation.settings import EvaluationSettings, FitSettings
 from tfagents_batch.training.log import status

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import nest, placement, seeds
-from tfagents_batch.graph import constants
+from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.offline.table_reader import Columns
@@ -52,7 +52,7 @@ class TableStream:
     def fetch(self, step: int) -> Collected:
         """Return the rows of the next updates, see ``interfaces.HostSource``."""
         with placement.host():
-            now, index, after = self._draws(constants.argument(step, tf.int64))
+            now, index, after = self._draws(arrays.argument(step, tf.int64))
         left = max(self._steps - step, 1)  # one is fetched ahead at the end
         count = min(UPDATES, left, int(now.left))  # all of one block
         number, index = int(now.block), index.numpy()[:count]

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.envs.graph.function import function
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.programs.program import Compiled, Plan
@@ -172,7 +172,7 @@ class Evaluator:
         explored = {"mode": [False], "sample": [True], "both": [False, True]}
         results = []
         with self._placement.collecting():
-            now = constants.argument(step, tf.int64)
+            now = arrays.argument(step, tf.int64)
             for explore in explored[self._actions]:
                 result = self._play(*self._start(explore, seed), seed, stop, now)
                 if result is None:
@@ -230,7 +230,7 @@ class Evaluator:
             if stop():
                 return None
             noise = seeds.iteration_seed(seed, chunk, "evaluate/actions")
-            rows = play(constants.argument(noise), step)
+            rows = play(arrays.argument(noise), step)
             # The first row of a chunk repeats the last row of the previous chunk.
             new = slice(0 if fresh else 1, None)
             rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)

@@ -148,7 +148,7 @@ def loaded(
         seen = normalization.seen(spec)
         with status.doing("loading the agent"):
             algorithm = experiment.create_algorithm(config, seen, network)
-            variables = algorithm.named_variables()
+            variables = algorithm.learner.named_variables()
             step, _ = checkpoint.load(found.run.folder, variables, which)
         yield normalization.player(algorithm), step
 

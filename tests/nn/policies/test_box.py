@@ -14,12 +14,13 @@ from tests.nn.policies.cases import (
 )
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn.bounds import Bounds, bounds
 from tfagents_batch.nn.exploration import Warmup, action_noise
 from tfagents_batch.nn.policies.box import (
+    Bounds,
     ClippedNormal,
     Deterministic,
     SquashedNormal,
+    bounds,
 )
 from tfagents_batch.schedules import Constant, Linear
 from tfagents_batch.types import EnvSpec

@@ -20,7 +20,7 @@ from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
 from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy
 from tfagents_batch.schedules import Constant, Linear
 
 
@@ -96,7 +96,7 @@ def test_only_valid_actions_have_a_probability(values, mask):
 
 
 def test_probabilities_of_a_noisy_network_are_refused_while_tracing():
-    network = q_network.q_network(SPEC, q_network.Config(noisy=True))
+    network = q_network.q_network(SPEC, q_network.QConfig(noisy=True))
     policy = EpsilonGreedy(network, 2, Constant(0.1), Warmup(0))
     steps = nest.map(lambda x: x[0], make_steps(VECTOR, 1, 2))
     function = tf.function(lambda step: policy.probabilities(steps, (), step))

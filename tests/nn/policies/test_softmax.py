@@ -15,7 +15,7 @@ from tests.nn.policies.cases import (
     scores,
 )
 from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.policies.softmax import Softmax
+from tfagents_batch.nn.policies.discrete import Softmax
 
 
 def make():

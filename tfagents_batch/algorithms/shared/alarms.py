@@ -63,6 +63,26 @@ def small_returns(kind: normalizers.RewardKind | None = None) -> tuple[Limit, ..
     return (limit,)
 
 
+def diverging_values(reward: float, gamma: float, advice: str) -> Limit:
+    """Return a limit of the mean action value.
+
+    Args:
+      reward: absolute reward of every step that gives the value at the limit.
+      gamma: discount factor.
+      advice: what to try.
+    """
+    bound = reward / max(1 - gamma, 1e-4)
+    return Limit(
+        "values_diverge",
+        "value/q",
+        above=bound,
+        below=-bound,
+        lines=3,
+        text="The mean action value is {value/q:.3g}, more than rewards of "
+        f"{reward:g} per step could give. What to try: {advice}",
+    )
+
+
 def entropy(config: Any, spec: EnvSpec | None) -> Limit:
     """Return the limit of the policy's entropy; without a spec it is disabled."""
     # 4 % of the uniform policy's, 19 % of the initial standard deviation

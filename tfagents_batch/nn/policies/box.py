@@ -7,27 +7,82 @@ to actions.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gymnasium import spaces as gs
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Decision
-from tfagents_batch.nn.actor import Actor
-from tfagents_batch.nn.bounds import Bounds
+from tfagents_batch.nn.actor import Actor, ActorConfig
+from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.nn.exploration import ActionNoise, Warmup
 from tfagents_batch.nn.policies.base import NetworkPolicy
+from tfagents_batch.ops.distributions import families
 from tfagents_batch.ops.distributions.gaussian import (
     DiagNormal,
     TanhNormal,
     log_upper_tail,
 )
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 _LOG_STD = (-20.0, 2.0)  # bounds of a log standard deviation, as in Haarnoja et al.
 _LOG_STD_OF_ROWS = (-5.0, 2.0)  # densities of repeated actions would grow without end
+
+
+class Bounds(NamedTuple):
+    """Bounds of an action, f32 ``[*shape]`` each; networks see it scaled to [-1, 1]."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Number of entries of an action, A."""
+        return math.prod(self.low.shape)
+
+    @property
+    def flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds, f32 ``[A]`` each."""
+        return np.reshape(self.low, -1), np.reshape(self.high, -1)
+
+    def action(self, unit: tf.Tensor) -> tf.Tensor:
+        """Return actions ``[N, *shape]`` of f32 ``[N, A]`` within [-1, 1]."""
+        half = self.high / 2 - self.low / 2
+        unit = tf.reshape(unit, [-1, *self.low.shape])
+        action = self.low + half * (unit + 1)
+        action = tf.clip_by_value(action, self.low, self.high)
+        return tf.where(unit >= 1, self.high, action)  # rounding may not reach it
+
+    def unit(self, action: tf.Tensor) -> tf.Tensor:
+        """Return actions ``[N, *shape]`` scaled to [-1, 1], f32 ``[N, A]``."""
+        low, high = self.flat
+        return (tf.reshape(action, [-1, self.size]) - low) / (high / 2 - low / 2) - 1
+
+
+def bounds(spec: EnvSpec) -> Bounds:
+    """Return the bounds of the actions of environments.
+
+    Raises:
+      UserError: if actions are not a Box of floats with finite bounds, or are masked.
+    """
+    space = spec.action_space
+    if not isinstance(space, gs.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise UserError(
+            f"the action space is {space}, but this algorithm needs a Box of floats; "
+            "sac and dqn take Discrete actions, and ppo any; to learn from logged rows "
+            "of Discrete actions, use bcq, crr_discrete, bc or dqn (CQL: cql_scale)"
+        )
+    observed = spec.observation_space
+    if isinstance(observed, gs.Dict) and ACTION_MASK in observed.spaces:
+        raise UserError(
+            f"the observation has {ACTION_MASK!r}, but the action space is {space}: "
+            "cannot mask actions; only Discrete and MultiDiscrete action spaces "
+            f"support it; leave {ACTION_MASK!r} out"
+        )
+    return Bounds(*families.finite_bounds(space))
 
 
 class Noise(NamedTuple):
@@ -86,7 +141,6 @@ class BoxPolicy(NetworkPolicy):
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
-        """Decide outside of training, see ``interfaces.Policy``."""
         if noise is None:
             return Decision(self.act(timestep, state, (), step, False)[0], state, {})
         step = tf.maximum(step, self._warmup().steps)  # never a random action
@@ -98,7 +152,6 @@ class BoxPolicy(NetworkPolicy):
     def log_density(
         self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
     ) -> tf.Tensor:
-        """Return the log density of actions, see ``interfaces.Policy``."""
         low, high = self.bounds.flat
         action = tf.reshape(action, [-1, self.bounds.size])
         log = self._log_density(timestep, state, action, step)
@@ -165,7 +218,6 @@ class SquashedNormal(BoxPolicy):
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
-        """Decide outside of training, see ``interfaces.Policy``."""
         if noise is None:
             return super().decide(timestep, state, step)
         self._check_density()
@@ -257,6 +309,13 @@ class ClippedNormal(BoxPolicy):
         policy = self.distribution(timestep)
         each = DiagNormal(policy.mean, policy.std, event_ndims=0)
         return _clipped(each, action, self.bounds)
+
+
+def clipped_normal(spec: EnvSpec, config: ActorConfig, network: Any) -> ClippedNormal:
+    """Return a policy with variables of its own; ``network`` is the user's, or None."""
+    limits = bounds(spec)
+    heads = {"action": limits.size, "log_std": limits.size}
+    return ClippedNormal(Actor(spec, config, heads, network), limits, Warmup(0))
 
 
 def _clipped(policy: DiagNormal, action: tf.Tensor, bounds: Bounds) -> tf.Tensor:

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.graph import narrow
+from tfagents_batch.nn.layers import blocks
 
 
 @pytest.mark.parametrize(
-    "width, jit", [(1, True), (narrow.WIDEST, False), (narrow.WIDEST + 1, True)]
+    "width, jit", [(1, True), (blocks.WIDEST, False), (blocks.WIDEST + 1, True)]
 )
 def test_products_and_gradients_agree_with_matmul(width, jit):
     random = np.random.default_rng(width)
@@ -23,6 +23,6 @@ def test_products_and_gradients_agree_with_matmul(width, jit):
             loss = tf.reduce_sum(weight * tf.square(product))
         return product, *tape.gradient(loss, (x, kernel))
 
-    for found, expected in zip(program(narrow.matmul), program(tf.matmul), strict=True):
+    for found, expected in zip(program(blocks.matmul), program(tf.matmul), strict=True):
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, 1e-5, 1e-5)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.graph import chunks
+from tfagents_batch.graph import forward
 
 
 def total(rows):
@@ -21,7 +21,7 @@ def make(size):
 def test_chunks_give_the_result_of_one_call(size, limit, jit):
     rows = make(size)
     apply = tf.function(
-        lambda rows: chunks.apply(total, rows, limit), jit_compile=jit, autograph=False
+        lambda x: forward.chunked(total, x, limit), jit_compile=jit, autograph=False
     )
     np.testing.assert_allclose(apply(rows), total(rows), rtol=1e-6)
 
@@ -34,7 +34,9 @@ def sizes(rows, *limit, steps=None):
         seen.append(rows.shape[0])
         return tf.zeros(rows.shape[: 1 if steps is None else 2])
 
-    chunks.apply(function, rows, *limit, **({} if steps is None else {"steps": steps}))
+    forward.chunked(
+        function, rows, *limit, **({} if steps is None else {"steps": steps})
+    )
     return seen
 
 
@@ -44,9 +46,9 @@ def test_no_chunk_exceeds_the_limit():
 
 
 def test_large_rows_make_small_chunks_and_small_rows_one():
-    pixels = tf.zeros([chunks.NUMBERS // 2**12 + 1, 64, 64], tf.uint8)
+    pixels = tf.zeros([forward.NUMBERS // 2**12 + 1, 64, 64], tf.uint8)
     assert max(sizes(pixels)) < len(pixels)
-    assert sizes(tf.zeros([chunks.ROWS, 4])) == [chunks.ROWS]
+    assert sizes(tf.zeros([forward.ROWS, 4])) == [forward.ROWS]
 
 
 @pytest.mark.parametrize("size, limit, jit", [(7, 3, True), (5, 100, False)])
@@ -59,7 +61,7 @@ def test_sequences_are_evaluated_whole(size, limit, jit):
         return tf.cumsum(tf.reduce_sum(x, -1), axis=1)
 
     apply = tf.function(
-        lambda x: chunks.apply(function, x, limit, steps=4), jit_compile=jit
+        lambda x: forward.chunked(function, x, limit, steps=4), jit_compile=jit
     )
     np.testing.assert_allclose(apply(x), function(x), rtol=1e-5)
     assert max(seen[:-1]) <= limit

@@ -3,7 +3,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfagents_batch.graph import batches, sequences
+from tfagents_batch.graph import forward
 from tfagents_batch.types import TimeStep
 
 
@@ -11,7 +11,7 @@ from tfagents_batch.types import TimeStep
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 12))
 def test_cutting_puts_every_row_in_its_place(time, batch, length):
     x = np.arange(time * batch * 2).reshape(time, batch, 2)
-    cut = sequences.cut(tf.constant(x), length, padding=-1).numpy()
+    cut = forward.cut(tf.constant(x), length, padding=-1).numpy()
     parts = -(-time // length)
     assert cut.shape == (parts * batch, length, 2)
     for part in range(parts):
@@ -30,7 +30,7 @@ def test_padding_has_the_given_value_in_every_dtype():
         "number": tf.ones([3, 2, 5]),
     }
     for padding in (0, 1):
-        for x in sequences.cut(leaves, 2, padding).values():
+        for x in forward.cut(leaves, 2, padding).values():
             assert np.all(x.numpy()[2:, 1] == padding)
             assert np.all(x.numpy()[:2] == 1)
 
@@ -38,28 +38,28 @@ def test_padding_has_the_given_value_in_every_dtype():
 def test_starts_are_the_first_rows_of_the_sequences():
     x = tf.reshape(tf.range(7 * 3), [7, 3])
     for length in (1, 2, 3, 7):
-        starts = sequences.starts({"h": x}, length)["h"]
-        np.testing.assert_array_equal(starts, sequences.cut(x, length)[:, 0])
-    assert sequences.starts((), 2) == ()
+        starts = forward.starts({"h": x}, length)["h"]
+        np.testing.assert_array_equal(starts, forward.cut(x, length)[:, 0])
+    assert forward.starts((), 2) == ()
 
 
 def test_swapping_twice_changes_nothing():
     x = {"a": tf.random.stateless_normal([2, 3, 4], [1, 2]), "b": tf.ones([2, 3])}
-    swapped = sequences.swap(x)
+    swapped = forward.swap(x)
     assert swapped["a"].shape == (3, 2, 4) and swapped["b"].shape == (3, 2)
-    np.testing.assert_array_equal(sequences.swap(swapped)["a"], x["a"])
+    np.testing.assert_array_equal(forward.swap(swapped)["a"], x["a"])
 
 
 def make_batch(time=5, batch=2):
     x = tf.reshape(tf.range(1.0, time * batch + 1), [time, batch])
     steps = TimeStep(x[..., None], x, x > 3, x > 3, x > 3, {})
-    return batches.Batch(steps, tf.cast(x, tf.int32), x, {"std": x}, x, x, x)
+    return forward.Batch(steps, tf.cast(x, tf.int32), x, {"std": x}, x, x, x)
 
 
 def test_padding_of_sequences_is_finite_in_the_loss():
     mask = tf.constant(np.arange(10).reshape(5, 2) < 7)
     state = tf.reshape(tf.range(10.0), [5, 2, 1])
-    rows, valid = batches.rows(make_batch(), mask, 2, {"h": state})
+    rows, valid = forward.rows(make_batch(), mask, 2, {"h": state})
     assert rows.sequential
     np.testing.assert_array_equal(rows.policy["std"].numpy()[4:, 1], 1)
     np.testing.assert_array_equal(rows.log_prob.numpy()[4:, 1], 0)
@@ -69,8 +69,8 @@ def test_padding_of_sequences_is_finite_in_the_loss():
 
 
 def test_a_minibatch_of_sequences_is_time_major_and_masked():
-    rows, _ = batches.rows(make_batch(), tf.ones([5, 2], tf.bool), 3)
-    batch, mask = batches.minibatch(rows, tf.constant([True, False, True, True]))
+    rows, _ = forward.rows(make_batch(), tf.ones([5, 2], tf.bool), 3)
+    batch, mask = forward.minibatch(rows, tf.constant([True, False, True, True]))
     assert batch.steps.observation.shape == (3, 4, 1) and batch.log_prob.shape == (3, 4)
     np.testing.assert_array_equal(mask[:, 0], [True] * 3)
     np.testing.assert_array_equal(mask[:, 1], [False] * 3)
@@ -79,7 +79,7 @@ def test_a_minibatch_of_sequences_is_time_major_and_masked():
 
 
 def test_transitions_are_not_changed():
-    rows, valid = batches.rows(make_batch(), tf.ones([5, 2], tf.bool), None)
+    rows, valid = forward.rows(make_batch(), tf.ones([5, 2], tf.bool), None)
     assert not rows.sequential and rows.log_prob.shape == valid.shape == (10,)
-    batch, mask = batches.minibatch(rows, valid)
+    batch, mask = forward.minibatch(rows, valid)
     assert batch is rows and mask is valid

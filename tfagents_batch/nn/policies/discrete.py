@@ -1,8 +1,8 @@
-"""Epsilon-greedy policy of a network of action values."""
+"""Policies of Discrete actions: softmax of logits, and epsilon-greedy of values."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -10,13 +10,77 @@ from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Decision
 from tfagents_batch.nn import networks
+from tfagents_batch.nn.actor import Actor, ActorConfig
 from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked
 from tfagents_batch.ops.distributions.categorical import Categorical, gumbel_noise
 from tfagents_batch.schedules import Schedule
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+_NONE = Warmup(0)
+
+
+class Softmax(NetworkPolicy):
+    """Draws actions from the softmax of logits; satisfies ``interfaces.Policy``.
+
+    During the warm-up, every valid action is equally likely.
+
+    Args:
+      network: actor with the output ``logits``.
+      size: A, number of actions.
+      start: smallest action of the Discrete space.
+      warmup: warm-up with random actions.
+    """
+
+    action_noise = None  # as of policies of a Box
+
+    def __init__(self, network: Actor, size: int, start: int, warmup: Warmup):
+        super().__init__(network)
+        self.size, self._start, self._warmup = size, int(start), lambda: warmup
+
+    def noise(self, shape, seed) -> tf.Tensor:
+        """Draw the Gumbel noise of a rollout."""
+        return gumbel_noise([*shape, self.size], seed)
+
+    def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):
+        """Draw actions, or take the most probable ones."""
+        if explore:
+            return self._exploring(timestep, step).sample(noise), {}, state
+        return self._distribution(timestep).mode(), {}, state
+
+    def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
+        return self._exploring(timestep, step).probabilities()
+
+    def decide(
+        self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
+    ) -> Decision:
+        policy = self._distribution(timestep)
+        return Decision(policy.mode(), state, {}, policy)
+
+    def index(self, action: tf.Tensor) -> tf.Tensor:
+        """Return the numbers of actions, from 0."""
+        return action - self._start
+
+    def _exploring(self, timestep: TimeStep, step) -> Categorical:
+        return self._distribution(timestep, self._warmup().is_on(step))
+
+    def _distribution(self, timestep: TimeStep, warm=None) -> Categorical:
+        _, mask = networks.split_mask(timestep.observation)
+        logits = self.network(timestep)[0]["logits"]
+        if warm is not None:
+            logits = tf.where(warm, 0.0, logits)
+        return Categorical(logits, self._start, mask)
+
+
+def softmax(
+    spec: EnvSpec, config: ActorConfig, network: Any, warmup: Warmup = _NONE
+) -> Softmax:
+    """Return a policy with variables of its own; ``network`` is the user's, or None."""
+    space = spec.action_space
+    made = Actor(spec, config, {"logits": int(space.n)}, network)
+    return Softmax(made, int(space.n), space.start, warmup)
 
 
 class Noise(NamedTuple):
@@ -81,7 +145,6 @@ class EpsilonGreedy(NetworkPolicy):
         return action + self._start, {}, state
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
-        """Return the probability of every action, see ``interfaces.Policy``."""
         if self.network.noisy:
             raise UserError(
                 "the probabilities of actions are not available with noisy networks: "
@@ -101,8 +164,6 @@ class EpsilonGreedy(NetworkPolicy):
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
-        """Decide outside of training, see ``interfaces.Policy``."""
-        del step, noise
         q, mask, allowed = self._values(timestep)
         uniform = Categorical(tf.zeros_like(q), self._start, mask)
         return Decision(best(q, allowed) + self._start, state, {"values": q}, uniform)
