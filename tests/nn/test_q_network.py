@@ -8,7 +8,6 @@ from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
-from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.layers import noisy
 from tfagents_batch.nn.optimizer import TargetNetwork
 from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best
@@ -178,7 +177,7 @@ def test_actions_that_are_not_discrete_are_refused(kind):
 
 def make_policy(epsilon=0.0):
     network = q_network.q_network(SPEC)
-    return EpsilonGreedy(network, 2, Constant(epsilon), Warmup(0))
+    return EpsilonGreedy(network, 2, Constant(epsilon))
 
 
 def test_the_policy_is_greedy_without_exploration_and_with_epsilon_zero():

@@ -22,7 +22,6 @@ from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import ActionValueHeads, Assessment, Updated
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor, networks, q_network, user
-from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best, both
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.schedules import Constant
@@ -68,11 +67,6 @@ class BCQConfig(RowValueSettings):
     )
 
     def check(self) -> BCQConfig:
-        """Return the checked settings.
-
-        Raises:
-          UserError: for a setting that is invalid.
-        """
         checked = super().check()
         if checked.network.noisy:
             raise UserError(
@@ -173,7 +167,7 @@ class BCQ(tf.Module):
         imitator = actor.Actor(spec, config.imitator, heads, self._given)
         network = Imitated(values, imitator, Inputs(config).threshold)
         start = spec.action_space.start
-        return EpsilonGreedy(network, start, Constant(0.0), Warmup(0))
+        return EpsilonGreedy(network, start, Constant(0.0))
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of rows ``[1, N]``.

@@ -144,11 +144,6 @@ class DQNConfig(ReplaySettings):
         return self.n_step + 1 + (self.target == "sarsa")
 
     def check(self) -> DQNConfig:
-        """Return the checked settings.
-
-        Raises:
-          UserError: for a setting that is invalid.
-        """
         checked = super().check()
         if self.distribution == "c51" and not checked.v_min < checked.v_max:
             raise UserError(
@@ -226,7 +221,7 @@ class DQN(tf.Module):
             network,
             self._spec.action_space.start,
             InputSchedule(self.config.exploration),
-            self.config.warmup(),
+            self.config.warmup_steps,
             Inputs(self.config).temperature,
         )
 

@@ -31,7 +31,6 @@ from tfagents_batch.interfaces import (
 )
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, q_network, user
-from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.discrete import EpsilonGreedy
 from tfagents_batch.ops import histograms, masked, returns, td
 from tfagents_batch.schedules import Constant, Linear, Schedule
@@ -117,7 +116,7 @@ class PQN(tf.Module):
         network = q_network.q_network(self._spec, shape, self._given)
         epsilon = InputSchedule(self.config.epsilon)
         start = self._spec.action_space.start
-        return EpsilonGreedy(network, start, epsilon, Warmup(0))
+        return EpsilonGreedy(network, start, epsilon)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on one rollout ``[T, B]``, by minibatches of squared errors."""

@@ -83,11 +83,6 @@ class CQLConfig(SACConfig):
     source: ClassVar[DefaultSource] = "table", {}
 
     def check(self) -> Self:
-        """Return the checked settings.
-
-        Raises:
-          UserError: for a setting that is invalid, or one that changes nothing.
-        """
         if self.cql_gap is not None and not self.cql_scale:
             raise UserError(
                 f"cql_gap is {self.cql_gap}, but cql_scale is 0, so alpha stays 0; "
@@ -148,14 +143,14 @@ class SAC(tf.Module):
             heads = {"mean": limits.size, "log_std": limits.size}
             network = actor.Actor(spec, config.network, heads, given)
             noise = config.action_noise()
-            return SquashedNormal(network, limits, config.warmup(), noise)
+            return SquashedNormal(network, limits, config.warmup_steps, noise)
         if config.exploration != "none":
             raise UserError(
                 f"exploration is {config.exploration}, but the action space is "
                 f"{spec.action_space}; noise is added to actions of a Box only, leave "
                 "--algorithm.exploration out"
             )
-        return softmax(spec, config.network, given, config.warmup())
+        return softmax(spec, config.network, given, config.warmup_steps)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.

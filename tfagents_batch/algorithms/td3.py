@@ -114,7 +114,8 @@ class TD3(tf.Module):
         config, limits = self.config, bounds(self._spec)
         heads = {"action": limits.size}
         network = actor.Actor(self._spec, config.network, heads, self._given)
-        return Deterministic(network, limits, config.warmup(), config.action_noise())
+        noise = config.action_noise()
+        return Deterministic(network, limits, config.warmup_steps, noise)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.

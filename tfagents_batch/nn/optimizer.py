@@ -45,17 +45,8 @@ class Adam:
         epsilon: float = 1e-8,
     ):
         self._weights, self.epsilon = list(weights), epsilon
-        self.iterations = keras.Variable(0, dtype="int64", trainable=False)
-        self.learning_rate = keras.Variable(
-            learning_rate, dtype="float32", trainable=False
-        )
-        self._momentums, self._velocities = (
-            [
-                keras.Variable(np.zeros(x.shape), dtype=x.dtype, trainable=False)
-                for x in self._weights
-            ]
-            for _ in range(2)
-        )
+        self.iterations, self.learning_rate = _counters(learning_rate)
+        self._momentums, self._velocities = (_slots(weights) for _ in range(2))
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -107,6 +98,20 @@ class Adam:
 DECAY = 0.99
 
 
+def _counters(learning_rate: float) -> tuple[keras.Variable, keras.Variable]:
+    """Return the number of steps, 0, and the learning rate."""
+    rate = keras.Variable(learning_rate, dtype="float32", trainable=False)
+    return keras.Variable(0, dtype="int64", trainable=False), rate
+
+
+def _slots(weights: Sequence[keras.Variable], start: float = 0.0) -> list:
+    """Return a variable like each weight, with equal numbers at the start."""
+    return [
+        keras.Variable(np.full(x.shape, start), dtype=x.dtype, trainable=False)
+        for x in weights
+    ]
+
+
 class RMSProp:
     """RMSProp, shared by all actors in Mnih et al. 2016 (arXiv:1602.01783, equation 8).
 
@@ -140,17 +145,8 @@ class RMSProp:
         inside: bool = False,
     ):
         self._weights, self._decay, self.epsilon = list(weights), decay, epsilon
-        self._inside = inside
-        self.iterations = keras.Variable(0, dtype="int64", trainable=False)
-        self.learning_rate = keras.Variable(
-            learning_rate, dtype="float32", trainable=False
-        )
-        self._squares = [
-            keras.Variable(
-                np.full(x.shape, float(inside)), dtype=x.dtype, trainable=False
-            )
-            for x in self._weights
-        ]
+        self._inside, self._squares = inside, _slots(weights, float(inside))
+        self.iterations, self.learning_rate = _counters(learning_rate)
 
     @property
     def variables(self) -> list[keras.Variable]:

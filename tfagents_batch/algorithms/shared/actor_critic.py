@@ -18,7 +18,7 @@ from tfagents_batch.interfaces import BoxAssessment
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import actor, networks
 from tfagents_batch.nn.actor import Critics
-from tfagents_batch.nn.exploration import ActionNoise, Kind, action_noise
+from tfagents_batch.nn.exploration import ActionNoise, Kind
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.ops.windows import Transition
 from tfagents_batch.schedules import Constant, Schedule
@@ -56,7 +56,9 @@ class ActorCriticSettings(ReplaySettings):
 
     def action_noise(self) -> ActionNoise | None:
         """Return the noise that is added to actions of a Box."""
-        return action_noise(self.exploration, Inputs(self).noise)
+        if self.exploration == "none":
+            return None
+        return ActionNoise(self.exploration, Inputs(self).noise)
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         fewer = "; fewer --algorithm.train_updates"

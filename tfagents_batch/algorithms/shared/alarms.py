@@ -1,6 +1,6 @@
 """Limits of metrics that algorithms share.
 
-A comment gives the worst value in any of the healthy runs of ``ppo_alarms.py``.
+A comment gives the worst value in any of the healthy runs of ``ppo._limits``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from tfagents_batch.config import number, option
 from tfagents_batch.interfaces import Accepts, DefaultSource, Rows, Windows
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor
-from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.types import EnvSpec
 
 _COLLECTING = "train_every", "train_updates", "warmup_steps"
@@ -68,10 +67,6 @@ class ReplaySettings(OptimizerSettings):
     def window(self) -> int:
         """Steps of a window: those around the n rewards of a target."""
         return self.n_step + 1
-
-    def warmup(self) -> Warmup:
-        """Return the warm-up with random actions."""
-        return Warmup(self.warmup_steps)
 
     def accepts(self) -> Accepts:
         """Return that it learns from windows, and with n = 1 also from rows."""

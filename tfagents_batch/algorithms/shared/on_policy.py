@@ -105,9 +105,9 @@ class OnPolicySettings(OptimizerSettings):
         """Return that it learns from rollouts."""
         return {"rollouts": Rollouts()}
 
-    def update_size(self, collected: int) -> UpdateSize:
+    def update_size(self, transitions: int) -> UpdateSize:
         """Return the size of an update on everything that was collected."""
-        return UpdateSize(collected, self.network.units)
+        return UpdateSize(transitions, self.network.units)
 
 
 @dataclasses.dataclass(frozen=True)

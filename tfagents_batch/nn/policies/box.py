@@ -18,7 +18,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Decision
 from tfagents_batch.nn.actor import Actor, ActorConfig
 from tfagents_batch.nn.encoder import ACTION_MASK
-from tfagents_batch.nn.exploration import ActionNoise, Warmup
+from tfagents_batch.nn.exploration import ActionNoise
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.ops.distributions.gaussian import (
@@ -107,7 +107,7 @@ class BoxPolicy(NetworkPolicy):
     Args:
       network: actor.
       bounds: bounds of the actions.
-      warmup: warm-up with random actions.
+      warmup: environment steps with random actions only, at the start of a run.
       noise: noise that is added to actions; None for none.
     """
 
@@ -115,12 +115,11 @@ class BoxPolicy(NetworkPolicy):
         self,
         network: Actor,
         bounds: Bounds,
-        warmup: Warmup,
+        warmup: int = 0,
         noise: ActionNoise | None = None,
     ):
         super().__init__(network)
-        # tf.Module would replace the named tuples that it holds.
-        self.bounds, self._warmup = bounds, lambda: warmup
+        self.bounds, self._warmup = bounds, warmup
         self.action_noise = noise
 
     def initial_state(self, batch: int) -> Nest:
@@ -143,7 +142,7 @@ class BoxPolicy(NetworkPolicy):
     ) -> Decision:
         if noise is None:
             return Decision(self.act(timestep, state, (), step, False)[0], state, {})
-        step = tf.maximum(step, self._warmup().steps)  # never a random action
+        step = tf.maximum(step, self._warmup)  # never a random action
         numbers = Noise(noise, (), tf.zeros_like(noise))
         action, _, after = self.act(timestep, state, numbers, step, True)
         log = self.log_density(timestep, state, action, step)
@@ -156,7 +155,7 @@ class BoxPolicy(NetworkPolicy):
         action = tf.reshape(action, [-1, self.bounds.size])
         log = self._log_density(timestep, state, action, step)
         uniform = tf.constant(-np.sum(np.log(np.float64(high) - low)), tf.float32)
-        log = tf.where(self._warmup().is_on(step), uniform, log)
+        log = tf.where(step < self._warmup, uniform, log)
         outside = tf.reduce_any((action < low) | (action > high), -1)
         return tf.where(outside, -math.inf, log)
 
@@ -181,7 +180,7 @@ class BoxPolicy(NetworkPolicy):
             noisy = policy.sample(normal)
             state = self.action_noise.next_state(noisy - unit)
             unit = tf.clip_by_value(noisy, -1.0, 1.0)
-        unit = tf.where(self._warmup().is_on(step), uniform, unit)
+        unit = tf.where(step < self._warmup, uniform, unit)
         return self.bounds.action(unit), state
 
 
@@ -315,7 +314,7 @@ def clipped_normal(spec: EnvSpec, config: ActorConfig, network: Any) -> ClippedN
     """Return a policy with variables of its own; ``network`` is the user's, or None."""
     limits = bounds(spec)
     heads = {"action": limits.size, "log_std": limits.size}
-    return ClippedNormal(Actor(spec, config, heads, network), limits, Warmup(0))
+    return ClippedNormal(Actor(spec, config, heads, network), limits)
 
 
 def _clipped(policy: DiagNormal, action: tf.Tensor, bounds: Bounds) -> tf.Tensor:

@@ -11,15 +11,12 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Decision
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import Actor, ActorConfig
-from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked
 from tfagents_batch.ops.distributions.categorical import Categorical, gumbel_noise
 from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
-
-_NONE = Warmup(0)
 
 
 class Softmax(NetworkPolicy):
@@ -31,14 +28,14 @@ class Softmax(NetworkPolicy):
       network: actor with the output ``logits``.
       size: A, number of actions.
       start: smallest action of the Discrete space.
-      warmup: warm-up with random actions.
+      warmup: environment steps with random actions only, at the start of a run.
     """
 
     action_noise = None  # as of policies of a Box
 
-    def __init__(self, network: Actor, size: int, start: int, warmup: Warmup):
+    def __init__(self, network: Actor, size: int, start: int, warmup: int = 0):
         super().__init__(network)
-        self.size, self._start, self._warmup = size, int(start), lambda: warmup
+        self.size, self._start, self._warmup = size, int(start), warmup
 
     def noise(self, shape, seed) -> tf.Tensor:
         """Draw the Gumbel noise of a rollout."""
@@ -64,7 +61,7 @@ class Softmax(NetworkPolicy):
         return action - self._start
 
     def _exploring(self, timestep: TimeStep, step) -> Categorical:
-        return self._distribution(timestep, self._warmup().is_on(step))
+        return self._distribution(timestep, step < self._warmup)
 
     def _distribution(self, timestep: TimeStep, warm=None) -> Categorical:
         _, mask = networks.split_mask(timestep.observation)
@@ -75,7 +72,7 @@ class Softmax(NetworkPolicy):
 
 
 def softmax(
-    spec: EnvSpec, config: ActorConfig, network: Any, warmup: Warmup = _NONE
+    spec: EnvSpec, config: ActorConfig, network: Any, warmup: int = 0
 ) -> Softmax:
     """Return a policy with variables of its own; ``network`` is the user's, or None."""
     space = spec.action_space
@@ -109,7 +106,7 @@ class EpsilonGreedy(NetworkPolicy):
       network: network of action values. If it is noisy, each row has its own noise.
       start: smallest action of the Discrete space.
       epsilon: schedule of the probability over environment steps.
-      warmup: warm-up with random actions.
+      warmup: environment steps with random actions only, at the start of a run.
       temperature: schedule over environment steps; None for the largest value.
     """
 
@@ -118,11 +115,11 @@ class EpsilonGreedy(NetworkPolicy):
         network: QNetwork,
         start: int,
         epsilon: Schedule,
-        warmup: Warmup,
+        warmup: int = 0,
         temperature: Schedule | None = None,
     ):
         super().__init__(network)
-        self._start, self._warmup = int(start), lambda: warmup
+        self._start, self._warmup = int(start), warmup
         self._epsilon, self._temperature = epsilon, temperature
 
     def noise(self, shape, seed) -> Noise:
@@ -170,7 +167,7 @@ class EpsilonGreedy(NetworkPolicy):
 
     def epsilon(self, step) -> tf.Tensor:
         """Return the probability of a random action, f32 ``[]``."""
-        return tf.where(self._warmup().is_on(step), 1.0, self._epsilon(step))
+        return tf.where(step < self._warmup, 1.0, self._epsilon(step))
 
     def index(self, action: tf.Tensor) -> tf.Tensor:
         """Return the place of actions among the values, int32."""
