@@ -144,7 +144,7 @@ class Source(tf.Module):
 class Learner(tf.Module):
     """Records the seeds and steps of its updates."""
 
-    compilable = True
+    compilable, learner = True, None
 
     def __init__(self):
         super().__init__()
