@@ -14,7 +14,7 @@ from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn.policies.box import Bounds
+from tfagents_batch.nn.actor import Bounds
 from tfagents_batch.ops.distributions.gaussian import TanhNormal
 from tfagents_batch.schedules import Constant
 

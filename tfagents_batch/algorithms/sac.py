@@ -28,8 +28,8 @@ from tfagents_batch.interfaces import (
     Updated,
 )
 from tfagents_batch.nn import actor, networks, user
-from tfagents_batch.nn.actor import Critics
-from tfagents_batch.nn.policies.box import SquashedNormal, bounds
+from tfagents_batch.nn.actor import Critics, bounds
+from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.types import EnvSpec, TimeStep, Trajectory

@@ -16,9 +16,9 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.nn.actor import Critics
+from tfagents_batch.nn.actor import Critics, bounds
 from tfagents_batch.nn.optimizer import Optimizer
-from tfagents_batch.nn.policies.box import SquashedNormal, bounds
+from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.ops import td
 from tfagents_batch.ops.windows import Transition
 from tfagents_batch.types import EnvSpec

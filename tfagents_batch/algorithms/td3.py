@@ -18,8 +18,7 @@ from tfagents_batch.config import inherited, number, option
 from tfagents_batch.interfaces import Accepts, BoxAssessment, DefaultSource, Updated
 from tfagents_batch.metrics import Mean
 from tfagents_batch.nn import actor, networks, user
-from tfagents_batch.nn.exploration import Kind
-from tfagents_batch.nn.policies.box import Deterministic, bounds
+from tfagents_batch.nn.policies.box import Deterministic, Kind
 from tfagents_batch.ops import advantages, masked, td, windows
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import EnvSpec, Trajectory
@@ -111,7 +110,7 @@ class TD3(tf.Module):
         self.compilable = self.learner.compilable
 
     def make_policy(self) -> Deterministic:
-        config, limits = self.config, bounds(self._spec)
+        config, limits = self.config, actor.bounds(self._spec)
         heads = {"action": limits.size}
         network = actor.Actor(self._spec, config.network, heads, self._given)
         noise = config.action_noise()

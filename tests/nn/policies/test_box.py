@@ -14,13 +14,12 @@ from tests.nn.policies.cases import (
 )
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn.exploration import ActionNoise
+from tfagents_batch.nn.actor import Bounds, bounds
 from tfagents_batch.nn.policies.box import (
-    Bounds,
+    ActionNoise,
     ClippedNormal,
     Deterministic,
     SquashedNormal,
-    bounds,
 )
 from tfagents_batch.schedules import Constant, Linear
 from tfagents_batch.types import EnvSpec

@@ -18,7 +18,7 @@ from tfagents_batch.interfaces import BoxAssessment
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import actor, networks
 from tfagents_batch.nn.actor import Critics
-from tfagents_batch.nn.exploration import ActionNoise, Kind
+from tfagents_batch.nn.policies.box import ActionNoise, Kind
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.ops.windows import Transition
 from tfagents_batch.schedules import Constant, Schedule

@@ -7,82 +7,71 @@ to actions.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gymnasium import spaces as gs
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Decision
-from tfagents_batch.nn.actor import Actor, ActorConfig
-from tfagents_batch.nn.encoder import ACTION_MASK
-from tfagents_batch.nn.exploration import ActionNoise
+from tfagents_batch.nn.actor import Actor, ActorConfig, Bounds, bounds
 from tfagents_batch.nn.policies.base import NetworkPolicy
-from tfagents_batch.ops.distributions import families
 from tfagents_batch.ops.distributions.gaussian import (
     DiagNormal,
     TanhNormal,
     log_upper_tail,
 )
+from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 _LOG_STD = (-20.0, 2.0)  # bounds of a log standard deviation, as in Haarnoja et al.
 _LOG_STD_OF_ROWS = (-5.0, 2.0)  # densities of repeated actions would grow without end
+Kind = Literal["none", "gaussian", "ou"]
+# Share of a step's noise in the next one; theta 0.15 of Lillicrap et al. 2016.
+_KEPT = {"gaussian": 0.0, "ou": 1 - 0.15}
 
 
-class Bounds(NamedTuple):
-    """Bounds of an action, f32 ``[*shape]`` each; networks see it scaled to [-1, 1]."""
+class ActionNoise(tf.Module):
+    """Noise x <- kept x + scale N(0, 1) on actions, which are scaled to [-1, 1].
 
-    low: np.ndarray
-    high: np.ndarray
+    "gaussian" is independent normal noise. "ou" is Ornstein-Uhlenbeck noise: it is
+    correlated in time and starts at 0 in every episode (Lillicrap et al. 2016,
+    arXiv:1509.02971, section 7).
 
-    @property
-    def size(self) -> int:
-        """Number of entries of an action, A."""
-        return math.prod(self.low.shape)
-
-    @property
-    def flat(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds, f32 ``[A]`` each."""
-        return np.reshape(self.low, -1), np.reshape(self.high, -1)
-
-    def action(self, unit: tf.Tensor) -> tf.Tensor:
-        """Return actions ``[N, *shape]`` of f32 ``[N, A]`` within [-1, 1]."""
-        half = self.high / 2 - self.low / 2
-        unit = tf.reshape(unit, [-1, *self.low.shape])
-        action = self.low + half * (unit + 1)
-        action = tf.clip_by_value(action, self.low, self.high)
-        return tf.where(unit >= 1, self.high, action)  # rounding may not reach it
-
-    def unit(self, action: tf.Tensor) -> tf.Tensor:
-        """Return actions ``[N, *shape]`` scaled to [-1, 1], f32 ``[N, A]``."""
-        low, high = self.flat
-        return (tf.reshape(action, [-1, self.size]) - low) / (high / 2 - low / 2) - 1
-
-
-def bounds(spec: EnvSpec) -> Bounds:
-    """Return the bounds of the actions of environments.
-
-    Raises:
-      UserError: if actions are not a Box of floats with finite bounds, or are masked.
+    Args:
+      kind: one of these names.
+      scale: schedule of its scale, in units of half the range of an action.
     """
-    space = spec.action_space
-    if not isinstance(space, gs.Box) or not np.issubdtype(space.dtype, np.floating):
-        raise UserError(
-            f"the action space is {space}, but this algorithm needs a Box of floats; "
-            "sac and dqn take Discrete actions, and ppo any; to learn from logged rows "
-            "of Discrete actions, use bcq, crr_discrete, bc or dqn (CQL: cql_scale)"
-        )
-    observed = spec.observation_space
-    if isinstance(observed, gs.Dict) and ACTION_MASK in observed.spaces:
-        raise UserError(
-            f"the observation has {ACTION_MASK!r}, but the action space is {space}: "
-            "cannot mask actions; only Discrete and MultiDiscrete action spaces "
-            f"support it; leave {ACTION_MASK!r} out"
-        )
-    return Bounds(*families.finite_bounds(space))
+
+    def __init__(self, kind: Kind, scale: Schedule):
+        super().__init__()
+        self.scale, self._kept = scale, _KEPT[kind]
+
+    def initial_state(self, batch: int, size: int) -> Nest:
+        """Return the state before the first step, for ``[batch, size]`` actions."""
+        return arrays.zeros([batch, size]) if self._kept else ()
+
+    def distribution(
+        self, action: tf.Tensor, timestep: TimeStep, state: Nest, step
+    ) -> DiagNormal:
+        """Return the distribution of noisy actions before they are clipped, ``[N, A]``.
+
+        Args:
+          action: f32 ``[N, A]``, without noise.
+          timestep: ``[N, ...]``.
+          state: of the noise.
+          step: environment steps of the run.
+        """
+        if self._kept:
+            before = tf.where(timestep.first[:, tf.newaxis], 0.0, state)
+            action = action + self._kept * before
+        return DiagNormal(action, self.scale(step), event_ndims=0)
+
+    def next_state(self, noise: tf.Tensor) -> Nest:
+        """Return the state after the noise of a step, f32 ``[N, A]``."""
+        return noise if self._kept else ()
 
 
 class Noise(NamedTuple):
