@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
+from tfagents_batch.training.assembly import Experiment
 
 import tfagents_batch as tfb
 from tests.support import capabilities
@@ -22,7 +23,6 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Interval
 from tfagents_batch.nn import networks
 from tfagents_batch.training.config import RunConfig, with_options
-from tfagents_batch.training.experiment import Experiment
 
 LIMIT = 4  # steps of an episode
 VECTOR = gs.Box(-1, 1, (3,))

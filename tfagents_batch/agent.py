@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import nest, placement, seeds, spaces
+from tfagents_batch import nest, seeds, spaces
+from tfagents_batch.devices import placement
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays

@@ -30,9 +30,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from absl import flags
 
-from tfagents_batch import fields, suggest
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings import fields, suggest
+from tfagents_batch.settings.suggest import unknown
 
 Config = TypeVar("Config")
 

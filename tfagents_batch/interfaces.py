@@ -22,8 +22,8 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import tensorflow as tf
 
 from tfagents_batch.clocks import Ratio
+from tfagents_batch.devices.placement import Placement
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.placement import Placement
 from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
 
 State = Any

@@ -10,7 +10,7 @@ import tfagents_batch as tfb
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import config, interfaces, nest
 from tfagents_batch.algorithms import REGISTRY, ppo
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.types import TimeStep, Trajectory
 
 T, B = 12, 4

@@ -9,9 +9,9 @@ from tests.algorithms.cases import T, assert_gradients, assert_same, collect, up
 from tests.nn.cases import ACTIONS
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import VERSION
 from tfagents_batch.schedules import Constant
 from tfagents_batch.training.config import RunConfig
+from tfagents_batch.types import VERSION
 
 PLAIN = {
     "optimizer": "adam",  # keeps its gradient

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+from tfagents_batch.devices import machine
 
 import tfagents_batch as tfb
 from tests.algorithms import cases
@@ -15,7 +16,7 @@ from tests.algorithms.cases import (
     named,
     variables,
 )
-from tfagents_batch import machine, nest
+from tfagents_batch import nest
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network

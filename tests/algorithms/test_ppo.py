@@ -22,11 +22,10 @@ from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.algorithms.ppo_penalty import KLConfig
 from tfagents_batch.graph import forward
-from tfagents_batch.interfaces import VERSION
 from tfagents_batch.nn import networks
 from tfagents_batch.ops import returns
 from tfagents_batch.schedules import Constant, Linear
-from tfagents_batch.types import TimeStep
+from tfagents_batch.types import VERSION, TimeStep
 
 NETWORKS = {
     "feed_forward": networks.NetworkConfig(hidden=(8,)),

@@ -13,7 +13,7 @@ from tests.support import linear
 from tfagents_batch import nest
 from tfagents_batch.algorithms import REGISTRY, reinforce
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Rollouts
+from tfagents_batch.types import Rollouts
 
 
 def make(action="discrete", **settings):

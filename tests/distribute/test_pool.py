@@ -8,15 +8,16 @@ import gymnasium
 import numpy as np
 import pytest
 import tensorflow as tf
+from tfagents_batch.devices import machine
+from tfagents_batch.training.assembly import create_algorithm
 
 import tfagents_batch as tfb
 from tests.distribute import local_workers
 from tests.distribute.local_workers import LocalWorkers
 from tests.support.counting import Counting
-from tfagents_batch import algorithms, machine, nest
+from tfagents_batch import algorithms, nest
 from tfagents_batch.algorithms import dqn
 from tfagents_batch.distribute import (
-    memory,
     pool,
     pools,
     ray_workers,
@@ -29,14 +30,14 @@ from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped, UserError
-from tfagents_batch.interfaces import VERSION, RemotePlan
 from tfagents_batch.sources.episodes import Episodes
+from tfagents_batch.sources.replay import memory
 from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import create_algorithm
 from tfagents_batch.training.log.logger import read_metrics
+from tfagents_batch.types import VERSION, RemotePlan
 
 SMALL = {"network": {"hidden": [8]}}
 

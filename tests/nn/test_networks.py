@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gymnasium import spaces as gs
+from tfagents_batch.devices import machine
 
 from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec, make_steps
-from tfagents_batch import machine, nest, spaces
+from tfagents_batch import nest, spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import encoder, networks, q_network
 from tfagents_batch.nn.encoder import ACTIVATIONS, Encoder

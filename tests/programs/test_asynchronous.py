@@ -12,6 +12,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tfagents_batch.devices.placement import HOST
+from tfagents_batch.training.assembly import Experiment
 
 import tfagents_batch as tfb
 from tests.programs.test_program import PythonInside
@@ -19,15 +21,14 @@ from tests.support import growth, linear
 from tests.support.counting import Counting
 from tfagents_batch import algorithms
 from tfagents_batch.algorithms import a2c
+from tfagents_batch.envs.default_workers import Choice
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.placement import HOST
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping
-from tfagents_batch.sources.predicting import Choice, Numbers
+from tfagents_batch.sources.predicting import Numbers
 from tfagents_batch.sources.queue_settings import QueueSettings
 from tfagents_batch.training.config import RunConfig, with_options
-from tfagents_batch.training.experiment import Experiment
 
 pytestmark = pytest.mark.usefixtures("linear")
 

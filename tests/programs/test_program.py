@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tfagents_batch.devices.placement import CPU, GPU, HOST, Placement
 
 from tests.algorithms.cases import named
 from tests.support import growth, linear, linear_q
@@ -17,7 +18,6 @@ from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.metrics import Mean
-from tfagents_batch.placement import CPU, GPU, HOST, Placement
 from tfagents_batch.programs import program
 from tfagents_batch.schedules import Constant
 from tfagents_batch.sources.replay_settings import ReplaySettings

@@ -13,13 +13,12 @@ from tests.support import linear
 from tfagents_batch import interfaces, nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
-from tfagents_batch.interfaces import Updated
 from tfagents_batch.metrics import Interval, Max, Mean, Sum
 from tfagents_batch.nn.policies.base import new_version
 from tfagents_batch.programs import program
 from tfagents_batch.schedules import Linear
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.types import Collected
+from tfagents_batch.types import Collected, Updated
 
 NEVER = 2**62  # a step that no call reaches
 KINDS = {

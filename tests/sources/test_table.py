@@ -12,6 +12,9 @@ import pyarrow
 import pytest
 import tensorflow as tf
 from pyarrow import parquet
+from tfagents_batch.logged import collecting, row_spaces, table
+from tfagents_batch.logged.table import Sizes
+from tfagents_batch.logged.table_settings import TableSettings
 
 import tfagents_batch as tfb
 from tests.offline import timelines
@@ -19,10 +22,6 @@ from tfagents_batch.algorithms import dqn
 from tfagents_batch.configs import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import table_reader, timeline
-from tfagents_batch.sources import row_spaces, table
-from tfagents_batch.sources.table import Sizes
-from tfagents_batch.sources.table_settings import TableSettings
-from tfagents_batch.training import collecting
 from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.types import EnvSpec, TimeStep
 

@@ -16,11 +16,11 @@ import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.config import check, option
-from tfagents_batch.interfaces import Rollouts, Updated, UpdateSize
 from tfagents_batch.nn.policies.base import assign, new_version
 from tfagents_batch.ops import masked, returns
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.types import Rollouts, Updated, UpdateSize
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import tensorflow as tf
+from tfagents_batch.logged import collecting
 
 from tfagents_batch.algorithms import dqn, ppo, sac
 from tfagents_batch.envs.make import make_env
@@ -11,7 +12,6 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.validator import Options, validate
 from tfagents_batch.offline.writer import RowLogger
-from tfagents_batch.training import collecting
 from tfagents_batch.types import EnvSpec, TimeStep
 
 ROWS = 500

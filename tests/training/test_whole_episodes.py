@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from gymnasium.wrappers import TimeLimit
+from tfagents_batch.training.assembly import Experiment
 
 import tfagents_batch as tfb
 from tests.support.lines import of_the_seed, stopped_early
@@ -16,7 +17,6 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_metrics
 
 SMALL = {

@@ -22,11 +22,10 @@ from tfagents_batch import spaces
 from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import DefaultSource, Updated
 from tfagents_batch.nn import networks
 from tfagents_batch.ops import losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import DefaultSource, EnvSpec, Trajectory, Updated
 
 _FLOOR = math.log(1e-6)  # of ln pi in GA3C
 

@@ -18,13 +18,12 @@ from tfagents_batch.algorithms.shared.off_policy import RowSettings
 from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Assessment, BoxAssessment, Updated
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.policies.box import ClippedNormal, clipped_normal
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.ops import masked, td
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import Assessment, BoxAssessment, EnvSpec, Trajectory, Updated
 
 
 @dataclasses.dataclass(frozen=True)

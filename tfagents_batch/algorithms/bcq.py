@@ -19,13 +19,20 @@ from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import ActionValueHeads, Assessment, Updated
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor, networks, q_network, user
 from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best, both
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.schedules import Constant
-from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+from tfagents_batch.types import (
+    ActionValueHeads,
+    Assessment,
+    EnvSpec,
+    Nest,
+    TimeStep,
+    Trajectory,
+    Updated,
+)
 
 
 @dataclasses.dataclass(frozen=True)

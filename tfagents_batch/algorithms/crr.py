@@ -17,13 +17,19 @@ from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.algorithms.shared.off_policy import RowActorCriticSettings
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Assessment, BoxAssessment, Updated
 from tfagents_batch.nn import networks, user
 from tfagents_batch.nn.actor import Critics
 from tfagents_batch.nn.policies import box
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.ops import advantages, masked, td, windows
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import (
+    Assessment,
+    BoxAssessment,
+    EnvSpec,
+    TimeStep,
+    Trajectory,
+    Updated,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,6 @@ from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs, InputSchedule
-from tfagents_batch.interfaces import Assessment, Updated
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best
@@ -35,7 +34,7 @@ from tfagents_batch.ops.value_distributions import (
     Quantiles,
 )
 from tfagents_batch.schedules import Constant, Linear, Schedule
-from tfagents_batch.types import EnvSpec, Nest, Trajectory
+from tfagents_batch.types import Assessment, EnvSpec, Nest, Trajectory, Updated
 
 _OUTSIDE = Limit(
     "returns_outside_bounds",

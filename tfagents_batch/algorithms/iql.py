@@ -15,12 +15,11 @@ import tensorflow as tf
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.algorithms.shared.off_policy import RowActorCriticSettings
 from tfagents_batch.config import number, option
-from tfagents_batch.interfaces import BoxAssessment, Updated
 from tfagents_batch.nn import networks, user
 from tfagents_batch.nn.actor import Critics
 from tfagents_batch.nn.policies import box
 from tfagents_batch.ops import advantages, masked, td, windows
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import BoxAssessment, EnvSpec, Trajectory, Updated
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,11 +22,17 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph import epochs, forward
 from tfagents_batch.graph.forward import Batch
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import VERSION, Updated, UpdateSize
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, summary
 from tfagents_batch.ops import histograms, losses, masked, returns
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import (
+    VERSION,
+    EnvSpec,
+    TimeStep,
+    Trajectory,
+    Updated,
+    UpdateSize,
+)
 
 METRICS = (
     *("loss/total", "loss/policy", "loss/kl_penalty", "loss/value"),

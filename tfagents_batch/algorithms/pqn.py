@@ -22,19 +22,21 @@ from tfagents_batch.algorithms.shared.optimization import (
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.graph import epochs
 from tfagents_batch.graph.inputs import InputSchedule
-from tfagents_batch.interfaces import (
-    Accepts,
-    DefaultSource,
-    Rollouts,
-    Updated,
-    UpdateSize,
-)
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.policies.discrete import EpsilonGreedy
 from tfagents_batch.ops import histograms, masked, returns, td
 from tfagents_batch.schedules import Constant, Linear, Schedule
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import (
+    Accepts,
+    DefaultSource,
+    EnvSpec,
+    Rollouts,
+    TimeStep,
+    Trajectory,
+    Updated,
+    UpdateSize,
+)
 
 METRICS = "loss/td", "value/td_error", "grad/norm", "grad/skipped"
 

@@ -17,12 +17,18 @@ from gymnasium import spaces as gs
 from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Accepts, DefaultSource, Rollouts, Updated
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.ops import losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import (
+    Accepts,
+    DefaultSource,
+    EnvSpec,
+    Rollouts,
+    Trajectory,
+    Updated,
+)
 
 
 @dataclasses.dataclass(frozen=True)

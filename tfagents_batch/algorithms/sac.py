@@ -20,19 +20,21 @@ from tfagents_batch.algorithms import sac_cql
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import (
-    Accepts,
-    Assessment,
-    BoxAssessment,
-    DefaultSource,
-    Updated,
-)
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.actor import Critics, bounds
 from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.ops import masked, td, windows
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import (
+    Accepts,
+    Assessment,
+    BoxAssessment,
+    DefaultSource,
+    EnvSpec,
+    TimeStep,
+    Trajectory,
+    Updated,
+)
 
 _SHARE = 0.98  # of the largest entropy of Discrete actions, as in the paper
 

@@ -15,13 +15,19 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.config import inherited, number, option
-from tfagents_batch.interfaces import Accepts, BoxAssessment, DefaultSource, Updated
 from tfagents_batch.metrics import Mean
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.policies.box import Deterministic, Kind
 from tfagents_batch.ops import advantages, masked, td, windows
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import (
+    Accepts,
+    BoxAssessment,
+    DefaultSource,
+    EnvSpec,
+    Trajectory,
+    Updated,
+)
 
 
 @dataclasses.dataclass(frozen=True)

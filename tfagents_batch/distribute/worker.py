@@ -9,21 +9,21 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import placement, seeds, spaces
+from tfagents_batch import seeds, spaces
+from tfagents_batch.devices import placement
+from tfagents_batch.devices.placement import HOST
 from tfagents_batch.distribute import wire
 from tfagents_batch.distribute.wire import Order, Piece
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.function import single_call
-from tfagents_batch.placement import HOST
 from tfagents_batch.programs import program
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training import environments, own_algorithm
+from tfagents_batch.training import environments, own_algorithm, threads
+from tfagents_batch.training.assembly import create_algorithm
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import create_algorithm
-from tfagents_batch.training.runtime import threads
 from tfagents_batch.types import EnvSpec
 
 

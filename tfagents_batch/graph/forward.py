@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.graph import arrays
-from tfagents_batch.interfaces import ActorCriticHeads, Network
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.interfaces import Network
+from tfagents_batch.types import ActorCriticHeads, Nest, TimeStep
 
 # Largest leaf of a chunk, in numbers; a convolution's output is about as large.
 NUMBERS = 2**24

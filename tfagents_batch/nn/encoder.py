@@ -12,10 +12,12 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import encoding, machine, spaces
-from tfagents_batch.config import check, option, unknown
+from tfagents_batch import encoding, spaces
+from tfagents_batch.config import check, option
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.layers import blocks, impala, kernels
+from tfagents_batch.settings.suggest import unknown
 
 # GA3C's network and its larger ones, by the stride of the first convolution.
 _STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}

@@ -13,12 +13,11 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import ActorCriticHeads
 from tfagents_batch.nn.encoder import ACTION_MASK, Encoder, LayerSettings
 from tfagents_batch.nn.layers.blocks import POLICY_SCALE, Mean, Towers
 from tfagents_batch.nn.recurrent import RecurrentTowers, ValueCore
 from tfagents_batch.ops.distributions import families
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.types import ActorCriticHeads, EnvSpec, Nest, TimeStep
 
 Std = Literal["exp", "softplus"]
 CORE_BEHIND_IMAGE = (256,)  # as in IMPALA (Espeholt et al. 2018)

@@ -12,7 +12,6 @@ from gymnasium import spaces as gs
 from tfagents_batch import nest, seeds
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import ActionValueHeads
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.encoder import (
     Encoder,
@@ -24,7 +23,7 @@ from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.noisy import NoisyDense
 from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.ops.value_distributions import Distribution, Mean
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.types import ActionValueHeads, EnvSpec, Nest, TimeStep
 
 ACTION_FEATURES = "action_features"  # key in a Dict observation: a row for each action
 

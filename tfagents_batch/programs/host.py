@@ -15,12 +15,13 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, seeds
+from tfagents_batch.devices.placement import Placement
 from tfagents_batch.envs.processes import interrupts
+from tfagents_batch.experience import HostSource
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.function import single_call
-from tfagents_batch.interfaces import Algorithm, HostSource
+from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Interval, Mean, Metrics, Result
-from tfagents_batch.placement import Placement
 from tfagents_batch.programs import rounds, xla_errors
 from tfagents_batch.types import Collected, Trajectory
 

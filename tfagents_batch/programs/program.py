@@ -9,16 +9,18 @@ from typing import Any, Literal, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
+from tfagents_batch.experience import HostSource, Source
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.function import single_call
-from tfagents_batch.interfaces import Algorithm, Env, HostSource, Program, Source
+from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.metrics import Result
-from tfagents_batch.placement import CPU, HOST, Placement
 from tfagents_batch.programs import rounds, two_devices, xla_errors
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.programs.overlap import Ahead
+from tfagents_batch.programs.program import Program
 
 Call = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result]  # see ``rounds.call``
 Kind = Literal["synchronous", "overlapped", "host"]

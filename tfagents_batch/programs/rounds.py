@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, seeds
+from tfagents_batch.experience import Source
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.function import single_call
-from tfagents_batch.interfaces import Algorithm, Source, Updated
+from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import UPDATES, Mean, Metrics, Result
-from tfagents_batch.types import Collected, Trajectory
+from tfagents_batch.types import Collected, Trajectory, Updated
 
 
 class Round(NamedTuple):

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, seeds
+from tfagents_batch.devices.placement import Placement
+from tfagents_batch.experience import Source
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.arrays import Blocks
 from tfagents_batch.graph.function import single_call
-from tfagents_batch.interfaces import Algorithm, Policy, Source
+from tfagents_batch.interfaces import Algorithm, Policy
 from tfagents_batch.metrics import Metrics, Result
-from tfagents_batch.placement import Placement
 from tfagents_batch.programs import rounds
 
 

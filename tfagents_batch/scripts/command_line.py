@@ -31,9 +31,9 @@ from tfagents_batch.importing import (
     uncollected,
     without_messages,
 )
+from tfagents_batch.training import signals
 from tfagents_batch.training.log import starting, status
 from tfagents_batch.training.run_folder import runs
-from tfagents_batch.training.runtime import signals
 
 Command = TypeVar("Command")
 

@@ -18,10 +18,11 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
+from tfagents_batch.evaluation.settings import EvaluationSettings, FitSettings
+from tfagents_batch.evaluation.values import Predictions
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.nn.optimizer import Optimizer, TargetNetwork
-from tfagents_batch.offline.evaluation.sample import Predictions, Sample
-from tfagents_batch.offline.evaluation.settings import EvaluationSettings, FitSettings
+from tfagents_batch.offline.evaluation.sample import Sample
 from tfagents_batch.training.log import status
 
 _CALL = 500  # steps of a call of the program

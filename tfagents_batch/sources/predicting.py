@@ -16,7 +16,7 @@ from tfagents_batch import metrics, nest, seeds
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.function import single_call
 from tfagents_batch.sources.async_rollout import AsyncRollout
-from tfagents_batch.sources.autotune import AutoTuner
+from tfagents_batch.sources.predicting import AutoTuner
 from tfagents_batch.types import Trajectory
 
 

@@ -20,14 +20,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import metrics, seeds
+from tfagents_batch.devices.placement import HOST, Placement
+from tfagents_batch.envs.default_workers import Choice
 from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.metrics import Interval, Mean, Metrics
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import predicting
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.bounded_queue import POLL, BoundedQueue, Counts, Stopping
-from tfagents_batch.sources.predicting import Choice, Numbers
+from tfagents_batch.sources.predicting import Numbers
 from tfagents_batch.types import Collected, Trajectory
 
 _LOG = logging.getLogger("tfagents_batch")

@@ -12,13 +12,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfagents_batch import nest, placement, seeds
+from tfagents_batch import nest, seeds
+from tfagents_batch.devices import placement
+from tfagents_batch.envs.checking.findings import Place
 from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Policy
+from tfagents_batch.logged import table
+from tfagents_batch.logged.table import Sizes
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.offline.table_reader import Columns
-from tfagents_batch.sources import table
-from tfagents_batch.sources.table import Place, Sizes
 from tfagents_batch.types import Collected
 
 UPDATES = 50  # of a fetch, at most

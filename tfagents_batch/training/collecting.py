@@ -9,7 +9,8 @@ import gymnasium as gym
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch import nest, placement, seeds, spaces
+from tfagents_batch import nest, seeds, spaces
+from tfagents_batch.devices import placement
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Env, Policy

@@ -13,11 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.function import single_call
 from tfagents_batch.interfaces import Actor, Env
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.programs.program import Compiled, Plan
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training import compilation

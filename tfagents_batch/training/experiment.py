@@ -13,15 +13,17 @@ import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
 
-from tfagents_batch import algorithms, encoding, placement, seeds, spaces
+from tfagents_batch import algorithms, devices, encoding, seeds, spaces
+from tfagents_batch.devices import placement
+from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env, Experience, Policy
+from tfagents_batch.experience import Experience
+from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
 from tfagents_batch.nn.policies.preprocessed import Player
-from tfagents_batch.placement import CPU, HOST, Placement
 from tfagents_batch.programs import program
 from tfagents_batch.training import (
     compilation,
@@ -30,13 +32,14 @@ from tfagents_batch.training import (
     own_algorithm,
     preprocessing,
     replay_saver,
+    signals,
+    threads,
 )
 from tfagents_batch.training.config import RunConfig, without_variables
 from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.log import status
 from tfagents_batch.training.run_folder import checkpoint
-from tfagents_batch.training.runtime import devices, signals, threads
-from tfagents_batch.training.video.clips import Clips
+from tfagents_batch.training.video import Clips
 from tfagents_batch.types import EnvSpec
 
 

@@ -8,18 +8,24 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tfagents_batch import placement, spaces
+from tfagents_batch import spaces
+from tfagents_batch.devices import placement
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.nn.policies.preprocessed import Player
-from tfagents_batch.training import compilation, experiment, preprocessing
+from tfagents_batch.training import (
+    compilation,
+    experiment,
+    preprocessing,
+    signals,
+    threads,
+)
 from tfagents_batch.training.config import IN_PROCESS, VARIABLES, RunConfig
 from tfagents_batch.training.log import status
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
-from tfagents_batch.training.runtime import signals, threads
 from tfagents_batch.types import EnvSpec
 
 

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 import tensorflow as tf
+from tfagents_batch.training.assembly import Experiment
 
 from tfagents_batch import configs
 from tfagents_batch.algorithms import ppo
@@ -19,7 +20,6 @@ from tfagents_batch.nn import networks
 from tfagents_batch.scripts import train
 from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 
 TRAIN = """
 import sys

@@ -10,6 +10,7 @@ import zlib
 import numpy as np
 import pytest
 import tensorflow as tf
+from tfagents_batch.training.assembly import Experiment
 
 from tests.support import linear
 from tfagents_batch.algorithms import ppo
@@ -19,7 +20,6 @@ from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported, NotExportable
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 
 RECURRENT = networks.NetworkConfig(core="gru", hidden=(4,))
 RUNS = {

@@ -9,8 +9,8 @@ import pytest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.nn import networks
+from tfagents_batch.training import threads
 from tfagents_batch.training.config import RunConfig, with_options
-from tfagents_batch.training.runtime import threads
 from tfagents_batch.types import EnvSpec
 
 VECTOR = gymnasium.spaces.Box(-1, 1, (17,))

@@ -14,7 +14,6 @@ from tfagents_batch.algorithms.shared.off_policy import ReplaySettings
 from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import BoxAssessment
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import actor, networks
 from tfagents_batch.nn.actor import Critics
@@ -22,7 +21,7 @@ from tfagents_batch.nn.policies.box import ActionNoise, Kind
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.ops.windows import Transition
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Nest
+from tfagents_batch.types import BoxAssessment, EnvSpec, Nest
 
 # Metrics of an update of the actor.
 ACTOR_METRICS = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")

@@ -9,10 +9,9 @@ from tfagents_batch.algorithms.shared import alarms
 from tfagents_batch.algorithms.shared.optimization import OptimizerSettings
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import number, option
-from tfagents_batch.interfaces import Accepts, DefaultSource, Rows, Windows
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import Accepts, DefaultSource, EnvSpec, Rows, Windows
 
 _COLLECTING = "train_every", "train_updates", "warmup_steps"
 

@@ -14,21 +14,24 @@ from tfagents_batch.algorithms.shared.optimization import OptimizerSettings
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.graph.forward import Batch
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import (
-    VERSION,
-    Accepts,
-    DefaultSource,
-    Distribution,
-    Rollouts,
-    UpdateSize,
-)
+from tfagents_batch.interfaces import Distribution
 from tfagents_batch.metrics import Limit, Max, Metrics
 from tfagents_batch.nn import networks, normalizers, summary, user
 from tfagents_batch.nn.optimizer import Optimizer, Rule
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
 from tfagents_batch.ops import histograms, losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+from tfagents_batch.types import (
+    VERSION,
+    Accepts,
+    DefaultSource,
+    EnvSpec,
+    Nest,
+    Rollouts,
+    TimeStep,
+    Trajectory,
+    UpdateSize,
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,11 +12,12 @@ import tensorflow as tf
 from tfagents_batch import config, nest
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import Policy, UpdateSize
+from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.optimizer import Optimizer, Rule, TargetNetwork
 from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.types import UpdateSize
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,17 +10,12 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
-from tfagents_batch.interfaces import (
-    ActorCriticHeads,
-    Decision,
-    Distribution,
-    Network,
-)
+from tfagents_batch.interfaces import Distribution, Network
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.distributions.categorical import Categorical
 from tfagents_batch.ops.distributions.gaussian import DiagNormal, TanhNormal
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.types import ActorCriticHeads, Decision, Nest, TimeStep
 
 
 class ActorCriticPolicy(NetworkPolicy):

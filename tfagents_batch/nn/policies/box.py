@@ -15,7 +15,6 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
-from tfagents_batch.interfaces import Decision
 from tfagents_batch.nn.actor import Actor, ActorConfig, Bounds, bounds
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.distributions.gaussian import (
@@ -24,7 +23,7 @@ from tfagents_batch.ops.distributions.gaussian import (
     log_upper_tail,
 )
 from tfagents_batch.schedules import Schedule
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
 
 _LOG_STD = (-20.0, 2.0)  # bounds of a log standard deviation, as in Haarnoja et al.
 _LOG_STD_OF_ROWS = (-5.0, 2.0)  # densities of repeated actions would grow without end

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Decision
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import Actor, ActorConfig
 from tfagents_batch.nn.policies.base import NetworkPolicy
@@ -16,7 +15,7 @@ from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked
 from tfagents_batch.ops.distributions.categorical import Categorical, gumbel_noise
 from tfagents_batch.schedules import Schedule
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
 
 
 class Softmax(NetworkPolicy):

@@ -11,9 +11,9 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Decision, Policy
+from tfagents_batch.interfaces import Algorithm, Policy
 from tfagents_batch.nn.layers.feature_normalizer import FeatureNormalizer
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.types import Decision, Nest, TimeStep
 
 # Parts of an observation; a vector alone is ``STATE``, and all of it is present.
 STATE, PRESENCE = "state", "presence"

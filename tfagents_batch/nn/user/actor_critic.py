@@ -8,10 +8,10 @@ from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.nn.networks import (
     ActorCritic,
     NetworkConfig,
-    Towers,
     dummy_steps,
     head_options,
 )
+from tfagents_batch.nn.towers import Towers
 from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.nn.user.recurrent import Recurrent, is_recurrent
 from tfagents_batch.ops.distributions import families
