@@ -114,12 +114,14 @@ def options(cell):
         "steps": 24,
         "eval_every": 0,
         "compile": level(cell, "compile"),
-        "settings": ppo.Config(
+        "settings": ppo.PPOConfig(
             epochs=1,
             minibatch_size=6,
             learning_rate=0.01,
             histograms=False,  # they double the time to compile
-            network=networks.Config(hidden=(8,), core=CORES[level(cell, "core")]),
+            network=networks.NetworkConfig(
+                hidden=(8,), core=CORES[level(cell, "core")]
+            ),
         ),
     }
     if level(cell, "backend") != "in the graph":

@@ -295,7 +295,7 @@ def test_every_metric_and_event_of_a_run_is_explained(tmp_path):
 
 def test_every_alarm_is_explained():
     shared = [row for row in vars(alarms).values() if isinstance(row, Limit)]
-    rows = *ppo.Config().alarms(), *dqn.Config().alarms(), *shared
+    rows = *ppo.PPOConfig().alarms(), *dqn.DQNConfig().alarms(), *shared
     section = WATCHING.partition("## Alarms")[2].partition("\n## ")[0]
     named = re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE)
     assert sorted(row.name for row in rows) == sorted(named)

@@ -151,11 +151,8 @@ def violations(module: str, source: str) -> list[str]:
 
 
 def _is_part(target: str, module: str) -> bool:
-    """Return whether a module is a part of the other one's algorithm.
-
-    ``ppo_alarms`` is a part for ``ppo`` and for ``ppo_settings``.
-    """
-    return target.startswith(f"{module.partition('_settings')[0]}_")
+    """Return whether a module is a part of the other one, as ``sac_cql`` of ``sac``."""
+    return target.startswith(f"{module}_")
 
 
 def test_modules_import_only_what_their_folders_may():

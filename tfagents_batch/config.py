@@ -40,6 +40,7 @@ def option(
     below: float | None = None,
     instead_of: str | None = None,
     group: str | None = None,
+    used_if: tuple[str, ...] | None = None,
     **marks: bool,
 ) -> Any:
     """Return a field of a config.
@@ -53,10 +54,12 @@ def option(
       instead_of: setting of the same config that this one replaces: if this one is
         given, that one becomes None, and only one of them can be given.
       group: heading in the help, within the settings of a prefix.
+      used_if: for a nested config, the name of another setting and the values with
+        which it is used. With other values the help leaves its settings out.
       **marks: properties of the setting, see ``marked``.
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
-    optional = bounds | {"instead_of": instead_of, "group": group}
+    optional = bounds | {"instead_of": instead_of, "group": group, "used_if": used_if}
     given = {name: value for name, value in optional.items() if value is not None}
     metadata = {"help": help, **given, **marks}
     if isinstance(default, (dict, list)):

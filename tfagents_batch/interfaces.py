@@ -287,6 +287,26 @@ class Policy(Actor, Protocol):
         ...
 
 
+class Learner(Protocol):
+    """State of training beside the policy: optimizers, target networks, statistics.
+
+    Optional members:
+      compile_parts(on: bool): called before ``update`` is traced; whether XLA compiles
+        at least the parts of ``update`` that it makes faster.
+      histograms() -> Metrics: vectors for the log that depend on variables only, read
+        at the end of a call and not in every update.
+    """
+
+    def named_variables(self) -> dict[str, Any]:
+        """Return all state, ``{name: variable}``, as saved in a checkpoint.
+
+        Names are the same in every process: those of the policy, and ``learner/...``
+        for what only training needs, among it ``learner/optimizer/...``. A run that
+        starts from the agent of another run initializes only the optimizer again.
+        """
+        ...
+
+
 @runtime_checkable
 class Algorithm(Protocol):
     """A tf.Module that learns from trajectories; final, never subclassed.
@@ -312,18 +332,13 @@ class Algorithm(Protocol):
       config: checked settings.
       policy: the policy that learns. It also acts, except beside an update. Its
         network is also the ``network`` of the built-in algorithms.
+      learner: what is saved and compiled; it may be the algorithm itself.
       compilable: whether XLA makes ``update`` faster; false also if XLA cannot.
-
-    Optional members:
-      compile_parts(on: bool): called before ``update`` is traced; whether XLA compiles
-        at least the parts of ``update`` that it makes faster.
-      histograms() -> Metrics: vectors for the log that depend on variables only, read
-        at the end of a call and not in every update.
-      assess(trajectory) -> Assessment or BoxAssessment: of logged rows, for reports.
     """
 
     config: Any
     policy: Policy
+    learner: Learner
     compilable: bool
 
     def make_policy(self) -> Policy:
@@ -337,15 +352,6 @@ class Algorithm(Protocol):
           trajectory: from ``Source.sample``.
           seed: int or int32 scalar.
           step: i64 ``[]``, environment steps of the run; schedules follow it.
-        """
-        ...
-
-    def named_variables(self) -> dict[str, Any]:
-        """Return all state, ``{name: variable}``, as saved in a checkpoint.
-
-        Names are the same in every process: those of the policy, and ``learner/...``
-        for what only training needs, among it ``learner/optimizer/...``. A run that
-        starts from the agent of another run initializes only the optimizer again.
         """
         ...
 

@@ -67,7 +67,7 @@ RUNS |= {
 def make_ppo(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings):
     """Return PPO with two minibatches and one epoch, unless the settings differ."""
     keras.utils.set_random_seed(seed)
-    chosen = ppo.Config(**{"minibatch_size": 24, "epochs": 1, **settings})
+    chosen = ppo.PPOConfig(**{"minibatch_size": 24, "epochs": 1, **settings})
     chosen = chosen if "network" in settings else small(chosen)
     return ppo.PPO(chosen, make_spec(observation, action, B))
 
@@ -117,7 +117,7 @@ def assert_gradients(loss, optimizer) -> None:
 
 def named(agent) -> dict[str, np.ndarray]:
     """Return a copy of all saved variables of an agent, by name."""
-    return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
+    return {k: np.array(v.numpy()) for k, v in agent.learner.named_variables().items()}
 
 
 def assert_same(agents, **tolerance) -> None:

@@ -100,7 +100,7 @@ def test_errors_and_gradients_are_those_of_a_slow_loop(target, terminate, n):
         error = goals - tf.gather(q, batch.action[0], batch_dims=1)
         return tf.reduce_mean(tf.boolean_mask(error**2 / 2, counted))
 
-    assert_gradients(loss, agent.optimizer)
+    assert_gradients(loss, agent.learner.optimizers["network"])
 
 
 def test_a_batch_without_a_transition_keeps_the_weights():
@@ -196,5 +196,5 @@ def test_playing_an_agent_needs_no_memory_for_a_replay(straight, monkeypatch):
 
 def test_settings_are_checked_by_name():
     with pytest.raises(UserError, match=r"unknown network.activation .reluu.; did you"):
-        dqn.Config(network=q_network.Config(activation="reluu")).check()
-    assert dataclasses.replace(dqn.Config(), n_step=2).check().n_step == 2
+        dqn.DQNConfig(network=q_network.QConfig(activation="reluu")).check()
+    assert dataclasses.replace(dqn.DQNConfig(), n_step=2).check().n_step == 2

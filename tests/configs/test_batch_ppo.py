@@ -91,5 +91,5 @@ def test_flags_can_describe_the_recurrent_network():
         "--algorithm.network.core=gru",
         "--algorithm.network.value_core=none",
     ]
-    (flags,) = parsing.parse(argv, [(ppo.Config, "algorithm")])
-    assert config.replace(ppo.Config(), flags).network == batch_ppo.recurrent()
+    (flags,) = parsing.parse(argv, [(ppo.PPOConfig, "algorithm")])
+    assert config.replace(ppo.PPOConfig(), flags).network == batch_ppo.recurrent()

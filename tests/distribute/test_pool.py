@@ -170,7 +170,7 @@ def test_closing_ends_a_fetch_that_waits():
 
 def test_windows_of_a_replay_end_where_a_worker_was_replaced():
     plan = RemotePlan("ahead", 2, 3, 2, marks=True)
-    settings = dqn.Config(n_step=3, batch_size=64)
+    settings = dqn.DQNConfig(n_step=3, batch_size=64)
     source, algorithm, workers = pooled(plan, algorithm="dqn", settings=settings)
     like = pools.without_marks(source.outline())
     wanted = algorithm.config.accepts()["windows"]

@@ -46,7 +46,7 @@ class Fault(gymnasium.Wrapper):
         return super().step(action)
 
 class Mine(ppo.PPO):  # an algorithm of this program
-    Config = ppo.Config
+    Config = ppo.PPOConfig
 
 def make():
     return Fault(gymnasium.make("CartPole-v1"))

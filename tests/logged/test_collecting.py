@@ -57,7 +57,7 @@ def test_logged_propensities_are_the_frequencies_of_the_actions(epsilon):
     size = 100_000
     space = gym.spaces.Box(-1, 1, (2,), np.float32)
     spec = EnvSpec(size, space, gym.spaces.Discrete(3), {})
-    agent = dqn.DQN(dqn.Config(), spec._replace(num_envs=1))
+    agent = dqn.DQN(dqn.DQNConfig(), spec._replace(num_envs=1))
     row = np.random.default_rng(0).uniform(-1, 1, [1, 2]).astype(np.float32)
     decide = collecting.of_policy(agent.policy, spec, 10**6, epsilon, seed=1)
     found = decide(steps_of(row.repeat(size, 0), size), 0)
@@ -71,14 +71,15 @@ def test_logged_propensities_are_the_frequencies_of_the_actions(epsilon):
 
 def test_actions_of_ppo_have_propensities_and_bounds():
     spec = EnvSpec(4, gym.spaces.Box(-1, 1, (2,)), gym.spaces.Discrete(3), {})
-    agent = ppo.PPO(ppo.Config(), spec)
+    agent = ppo.PPO(ppo.PPOConfig(), spec)
     step = steps_of(np.zeros([4, 2], np.float32), 4)
     found = collecting.of_policy(agent.policy, spec, 0, 0.0, seed=1)(step, 0)
     every = agent.policy.probabilities(step, agent.policy.initial_state(4), 0)
     expected = np.take_along_axis(every.numpy(), found.action[:, None], 1)[:, 0]
     np.testing.assert_allclose(np.exp(found.log_propensity), expected, rtol=1e-6)
     tiny = spec._replace(action_space=gym.spaces.Box(-1e-3, 1e-3, (1,)))
-    decide = collecting.of_policy(ppo.PPO(ppo.Config(), tiny).policy, tiny, 0, 0.0, 1)
+    policy = ppo.PPO(ppo.PPOConfig(), tiny).policy
+    decide = collecting.of_policy(policy, tiny, 0, 0.0, 1)
     with pytest.raises(UserError, match="beyond their bounds"):
         decide(step, 0)
 
@@ -87,7 +88,7 @@ def test_densities_of_continuous_actions_include_the_uniform_part():
     size = 4
     space = gym.spaces.Box(-1, 1, (2,), np.float32)
     spec = EnvSpec(size, space, gym.spaces.Box(-2, 2, (1,), np.float32), {})
-    agent = sac.SAC(sac.Config(warmup_steps=0), spec)
+    agent = sac.SAC(sac.SACConfig(warmup_steps=0), spec)
     step = steps_of(np.zeros([size, 2], np.float32), size)
     mixed = collecting.of_policy(agent.policy, spec, 10**6, 0.25, seed=1)(step, 0)
     exact = agent.policy.log_density(

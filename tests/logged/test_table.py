@@ -240,7 +240,7 @@ def test_sarsa_leaves_out_rows_whose_next_action_is_not_known(data):
     columns = table_reader.read(table_reader.partition(data))
     rows = {k: tf.constant(x) for k, x in table.used(columns, False).items()}
     spec = EnvSpec(1, gym.spaces.Box(-1, 1, (5,)), gym.spaces.Discrete(2), {})
-    agent = dqn.DQN(dqn.Config(n_step=1, target="sarsa"), spec)
+    agent = dqn.DQN(dqn.DQNConfig(n_step=1, target="sarsa"), spec)
     batch = agent._transition(table.trajectory(rows), dqn._Noise((), (), ()))
     unknown = (rows["next_action"] == table_reader.UNKNOWN) & ~rows["terminated"]
     np.testing.assert_array_equal(batch.mask, ~unknown)

@@ -258,7 +258,7 @@ def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path, monkeypatch):
 @pytest.fixture(scope="class")
 def running():
     """Return an experiment whose predictors have traced all their programs."""
-    network = networks.Config(hidden=(8,))
+    network = networks.NetworkConfig(hidden=(8,))
     settings = a2c.GA3CConfig(network=network, histograms=False)
     with make(algorithm="ga3c", settings=settings) as experiment:
         experiment.start(0)

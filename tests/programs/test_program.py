@@ -24,7 +24,7 @@ from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.compilation import stablehlo
 
-SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
+SETTINGS = ppo.PPOConfig(minibatch_size=16, epochs=1, histograms=False)
 
 
 def build(env, length=16, kind=linear.Linear, settings=None, **options):
@@ -146,10 +146,10 @@ def test_convolutions_run_in_the_graph_and_the_optimizer_is_compiled():
         agent, training = build(env, kind=ppo.PPO, settings=SETTINGS)
         metrics = once(training)
         assert training.mode == "parts"
-        assert agent.optimizer.compiled
+        assert agent.learner.optimizer.compiled
         assert np.isfinite(metrics["loss/total"].sum)
         program.build(Rollout(env, agent.policy, 8, seed=0), agent, "off")
-        assert not agent.optimizer.compiled
+        assert not agent.learner.optimizer.compiled
 
 
 @pytest.mark.parametrize("compile", ["auto", "full", "update", "off"])

@@ -26,7 +26,7 @@ KINDS = {
         linear.Config(learning_rate=Linear(1e-2, 0.0, 900)), spec
     ),
     "ppo": lambda spec: ppo.PPO(
-        ppo.Config(minibatch_size=8, epochs=2, histograms=False), spec
+        ppo.PPOConfig(minibatch_size=8, epochs=2, histograms=False), spec
     ),
 }
 
@@ -143,7 +143,7 @@ class Source(tf.Module):
 class Learner(tf.Module):
     """Records the seeds and steps of its updates."""
 
-    compilable = True
+    compilable, learner = True, None
 
     def __init__(self):
         super().__init__()

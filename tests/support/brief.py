@@ -40,7 +40,7 @@ def shorten(patch: Any, folder: Path, linear_ppo: bool) -> None:
     """
     patch.chdir(folder)
     if linear_ppo:
-        patch.setitem(REGISTRY, "ppo", (linear.Linear, ppo.Config))
+        patch.setitem(REGISTRY, "ppo", (linear.Linear, ppo.PPOConfig))
     train, evaluate = api.train, api.evaluate
 
     def brief_train(algorithm=None, env=None, **options):

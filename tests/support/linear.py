@@ -95,6 +95,7 @@ class Linear(tf.Module):
     """Policy gradient with a value baseline; one momentum step per update."""
 
     compilable = True
+    learner = property(lambda self: self)  # ``named_variables`` is its own
 
     def __init__(self, config, spec, network=None):
         super().__init__()

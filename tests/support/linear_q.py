@@ -60,7 +60,7 @@ class LinearQ(tf.Module):
         super().__init__()
         self.config, self._spec = config.check(), spec
         self.policy = self.make_policy()
-        self.named_variables = self.policy.named_variables
+        self.learner = self.policy  # it has all variables of a checkpoint
 
     def make_policy(self):
         return Greedy(self._spec)

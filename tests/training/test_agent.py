@@ -13,7 +13,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 
 SMALL = {"num_envs": 2, "num_workers": 0, "eval_every": 0}
-GRU = networks.Config(core="gru", hidden=(8, 8), policy_scale=5.0)
+GRU = networks.NetworkConfig(core="gru", hidden=(8, 8), policy_scale=5.0)
 
 
 class Recorder(gymnasium.Wrapper):

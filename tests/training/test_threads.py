@@ -22,8 +22,8 @@ def spec(space, num_envs=8):
 
 
 def config(hidden=None, minibatch=64, **options):
-    network = networks.Config(hidden=hidden)
-    settings = ppo.Config(minibatch_size=minibatch, network=network)
+    network = networks.NetworkConfig(hidden=hidden)
+    settings = ppo.PPOConfig(minibatch_size=minibatch, network=network)
     return with_options(RunConfig(env="x", settings=settings), options)
 
 

@@ -136,11 +136,11 @@ WHOLE = RunConfig(
     num_workers=0,
     eval_every=0,
     compile="off",
-    settings=ppo.Config(
+    settings=ppo.PPOConfig(
         minibatch_size=None,
         epochs=1,
         histograms=False,
-        network=networks.Config(hidden=(4,)),
+        network=networks.NetworkConfig(hidden=(4,)),
     ),
 )
 

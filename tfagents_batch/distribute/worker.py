@@ -16,8 +16,8 @@ from tfagents_batch.distribute import wire
 from tfagents_batch.distribute.wire import Order, Piece
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.envs.recipe import EnvRecipe
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
 from tfagents_batch.programs import program
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
@@ -98,12 +98,12 @@ class RolloutWorker:
         if self._program is None:
             self._program = self._start(order.start)
         begin = time.perf_counter()
-        seed, step = constants.argument(order.seed), order.step
-        trajectory = self._program(seed, constants.argument(step, tf.int64))
-        arrays, seconds = wire.pack(trajectory), time.perf_counter() - begin
+        seed, step = arrays.argument(order.seed), order.step
+        trajectory = self._program(seed, arrays.argument(step, tf.int64))
+        packed, seconds = wire.pack(trajectory), time.perf_counter() - begin
         counters = env_counters([self._env])
         events = env_events([self._env])
-        return Piece(order, first, arrays, seconds, counters, events)
+        return Piece(order, first, packed, seconds, counters, events)
 
     def close(self) -> None:
         """Close the environments."""

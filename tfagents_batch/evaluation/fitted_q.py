@@ -21,8 +21,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation.settings import EvaluationSettings, FitSettings
 from tfagents_batch.evaluation.values import FitSample, Predictions
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
-from tfagents_batch.nn.optimizer import Optimizer
-from tfagents_batch.nn.target_network import TargetNetwork
+from tfagents_batch.nn.optimizer import Optimizer, TargetNetwork
 from tfagents_batch.training.log import console
 
 _CALL = 500  # steps of a call of the program

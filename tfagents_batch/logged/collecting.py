@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfagents_batch import nest, seeds, spaces
 from tfagents_batch.devices import placement
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph import constants
+from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Env, Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.offline.writer import RowLogger
@@ -127,7 +127,7 @@ def of_policy(
             "a policy without memory"
         )
     generator = np.random.default_rng([seed, 1])
-    now = constants.argument(trained, tf.int64)
+    now = arrays.argument(trained, tf.int64)
     state = policy.initial_state(spec.num_envs)  # has what only training uses
     if isinstance(spec.action_space, gym.spaces.Discrete):
         probabilities = tf.function(
@@ -191,7 +191,7 @@ def _continuous(
         step = step._replace(info={})
         number = seeds.iteration_seed(seed, count, "collect/actions")
         with placement.host():
-            action = act(step, constants.argument(number)).numpy()
+            action = act(step, arrays.argument(number)).numpy()
             if not ((space.low <= action) & (action <= space.high)).all():
                 raise UserError(
                     "the policy takes actions beyond their bounds, where an "

@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.devices import placement
-from tfagents_batch.graph import constants, state
+from tfagents_batch.graph import arrays, state
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.offline import table_reader
@@ -136,7 +136,7 @@ class TableStream:
     def fetch(self, step: int) -> Collected:
         """Return the rows of the next updates, see ``experience.HostSource``."""
         with placement.host():
-            now, index, after = self._draws(constants.argument(step, tf.int64))
+            now, index, after = self._draws(arrays.argument(step, tf.int64))
         left = max(self._steps - step, 1)  # one is fetched ahead at the end
         count = min(UPDATES, left, int(now.left))  # all of one block
         number, index = int(now.block), index.numpy()[:count]

@@ -18,8 +18,8 @@ from tfagents_batch import metrics, nest, seeds
 from tfagents_batch.devices.placement import Placement
 from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.experience import HostSource, Stores
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Interval, Mean, Metrics, Result
 from tfagents_batch.programs import rounds
@@ -115,8 +115,7 @@ class HostProgram:
             rounds += int(batch.updates)
         seconds = time.perf_counter() - begin
         found.add(self._source.report(seconds))
-        if hasattr(self._algorithm, "histograms"):
-            found.add(metrics.to_host(self._algorithm.histograms()))
+        found.add(metrics.to_host(rounds.histograms(self._algorithm)))
         self.rounds = rounds
         return found.totals | {
             "async/updates_per_second": Mean(updates, seconds),
@@ -146,8 +145,8 @@ class HostProgram:
             self._updates[shapes] = tf.function(
                 body, jit_compile=self._compiled, autograph=False
             )
-        step = constants.argument(self.step, tf.int64)
-        made = constants.argument(int(batch.steps), tf.int64)
+        step = arrays.argument(self.step, tf.int64)
+        made = arrays.argument(int(batch.steps), tf.int64)
         with self._placement.updating():
             learned = self._updates[shapes](trajectory, step, made)
         if not self._stores:

@@ -18,7 +18,7 @@ from tfagents_batch.devices.placement import Placement
 from tfagents_batch.envs.graph.function import call, function
 from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.experience import Source
-from tfagents_batch.graph.single_call import single_call
+from tfagents_batch.graph.function import single_call
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Result
 from tfagents_batch.ops import masked

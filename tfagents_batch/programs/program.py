@@ -13,8 +13,8 @@ from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import HostSource, Source
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.metrics import Result
 from tfagents_batch.programs import rounds, two_devices
@@ -127,8 +127,8 @@ def build(
         )
     chosen = plan(source.compilable, algorithm.compilable, compile, placement)
     if kind == "host":
-        if hasattr(algorithm, "compile_parts"):
-            algorithm.compile_parts(chosen.modes[0] != "off")
+        if hasattr(algorithm.learner, "compile_parts"):
+            algorithm.learner.compile_parts(chosen.modes[0] != "off")
         mode = chosen.modes[0], chosen.reason
         return HostProgram(source, algorithm, *mode, seed, step, placement)
     with placement.collecting():
@@ -136,8 +136,8 @@ def build(
     checked = *source.envs, source  # their ``check`` raises what went wrong in a call
 
     def make(mode: str) -> Call:
-        if hasattr(algorithm, "compile_parts"):
-            algorithm.compile_parts(mode != "off")
+        if hasattr(algorithm.learner, "compile_parts"):
+            algorithm.learner.compile_parts(mode != "off")
         update = rounds.make_update(algorithm, mode in ("full", "update"))
         compiled = mode == "full"
         if kind == "overlapped":
@@ -203,7 +203,7 @@ class Training:
 
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
         """Train, see ``Program``."""
-        limits = constants.argument(until, tf.int64), constants.argument(rounds)
+        limits = arrays.argument(until, tf.int64), arrays.argument(rounds)
         metrics, self.rounds = self._compiled(self._seed, *limits).to_host()
         return metrics
 
@@ -329,7 +329,7 @@ def _variables(
     position.
     """
     found = {
-        **algorithm.named_variables(),
+        **algorithm.learner.named_variables(),
         **nest.prefixed("source", source.named_variables()),
         "policy/version": algorithm.policy.version,
         "step": step,

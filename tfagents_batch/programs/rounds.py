@@ -11,8 +11,8 @@ import tensorflow as tf
 from tfagents_batch import metrics, nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import Source, Stores
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import UPDATES, Mean, Metrics, Result
 from tfagents_batch.types import Collected, Trajectory, Updated
@@ -71,7 +71,7 @@ def call(
             # At least one: a resumed run may have passed ``until`` already.
             return (index < rounds) & ok & ((index < 1) | (step.read_value() < until))
 
-        zero = constants.zeros([], tf.int32)
+        zero = arrays.zeros([], tf.int32)
         totals = [metrics.start(x, wide=True) for x in (known.learned, known.measured)]
         index, _, count, sums, totals = tf.while_loop(
             more,
@@ -80,11 +80,16 @@ def call(
             parallel_iterations=1,
             name="rounds",
         )
-        last = algorithm.histograms() if hasattr(algorithm, "histograms") else {}
-        learned = of_updates(sums, count, index) | last
+        learned = of_updates(sums, count, index) | histograms(algorithm)
         return Result(index, count, learned, metrics.finish(totals, index))
 
     return iterate
+
+
+def histograms(algorithm: Algorithm) -> Metrics:
+    """Return the vectors that an algorithm logs at the end of a call, if any."""
+    read = getattr(algorithm.learner, "histograms", dict)
+    return read()
 
 
 def make_update(algorithm: Algorithm, compiled: bool) -> Any:
@@ -129,7 +134,7 @@ def learn(
         source.feedback(updated.priority)
         return index + 1, metrics.merge(sums, updated.metrics)
 
-    zero = constants.zeros([], tf.int32)
+    zero = arrays.zeros([], tf.int32)
     _, sums = tf.while_loop(
         lambda index, _: index < count,
         body,

@@ -208,7 +208,7 @@ def flags(
         about = sys.modules[parts[0][0].__module__].__doc__ or ""
         about = about.partition("\n\n")[0].replace("``", "").strip()
         console.started()
-        print(f"{about}\n\n{parsing.help_text(parts)}{epilog}")
+        print(f"{about}\n\n{parsing.help_text(parts, argv)}{epilog}")
         return None
     return parsing.parse(argv, parts)
 

@@ -8,7 +8,8 @@ A program parses in two passes if one flag decides which others exist::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import flags as absl_flags
@@ -121,13 +122,17 @@ def peek(arguments: Sequence[str], name: str) -> str | None:
     return None
 
 
-def help_text(parts: Sequence[tuple[Any, str]]) -> str:
+def help_text(parts: Sequence[tuple[Any, str]], arguments: Sequence[str] = ()) -> str:
     """Return the help of all flags of ``parse``: default, type and description.
 
-    Flags are in groups, by prefix; those of a prefix without a group come first.
+    Flags are in groups, by prefix; those of a prefix without a group come first. Those
+    of a nested config are left out if neither its defaults nor ``arguments`` use it.
     """
+    unused = {name: flag for x in parts for name, flag in _unused(*x, arguments)}
     groups: dict[tuple[str, str], list[str]] = {}
     for leaf in (leaf for part in parts for leaf in leaves(*part)):
+        if leaf.name.rpartition(".")[0] in unused:
+            continue
         kind, default = fields.kind(leaf.hint), fields.to_text(leaf.value)
         entry = f"  --{leaf.name}={default}  ({kind.type})\n      {leaf.help}"
         groups.setdefault((leaf.name.rpartition(".")[0], leaf.group), []).append(entry)
@@ -137,7 +142,22 @@ def help_text(parts: Sequence[tuple[Any, str]]) -> str:
         found.append(
             "\n".join([f"{heading} flags, with their defaults:", *groups[key]])
         )
+    found += [f"{name} flags: listed with {flag}" for name, flag in unused.items()]
     return "\n\n".join(found)
+
+
+def _unused(
+    config: Any, prefix: str, arguments: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the prefixes of settings that are not used, and flags to use them."""
+    config = config() if isinstance(config, type) else config
+    for field in dataclasses.fields(config):
+        if "used_if" in field.metadata:
+            other, *values = field.metadata["used_if"]
+            flag = f"{prefix}.{other}" if prefix else other
+            if (peek(arguments, flag) or getattr(config, other)) not in values:
+                name = f"{prefix}.{field.name}" if prefix else field.name
+                yield name, " or ".join(f"--{flag}={value}" for value in values)
 
 
 class _Parser(absl_flags.ArgumentParser):

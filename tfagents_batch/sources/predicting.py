@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tfagents_batch import metrics, nest, seeds
 from tfagents_batch.graph import arrays
-from tfagents_batch.graph.single_call import single_call
+from tfagents_batch.graph.function import single_call
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.types import Trajectory
 

@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from tfagents_batch import metrics, seeds
 from tfagents_batch.devices.placement import HOST, Placement
-from tfagents_batch.graph import constants
+from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.metrics import Interval, Mean, Metrics
 from tfagents_batch.sources import predicting
@@ -248,9 +248,9 @@ class Predictors:
             call = calls * len(self.parts) + index
             seed = seeds.iteration_seed(self._seed, call, "predict")
             calls += 1
-            now = constants.argument(self._step, tf.int64)
+            now = arrays.argument(self._step, tf.int64)
             try:
-                found = programs[rows](constants.argument(seed), now)
+                found = programs[rows](arrays.argument(seed), now)
             finally:
                 part.env.check()  # its failure says more than that of the program
             trajectory, measured, steps = found

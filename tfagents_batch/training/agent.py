@@ -15,7 +15,7 @@ from tfagents_batch import nest, seeds, space_rules, spaces
 from tfagents_batch.devices import placement
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph import constants
+from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
@@ -109,7 +109,7 @@ class Agent:
         inputs = rows, tf.constant(_padded(start, padded)), state
         program = self._program(padded, explore=not deterministic)
         with placement.host():
-            action, state = program(*inputs, constants.argument(seed))
+            action, state = program(*inputs, arrays.argument(seed))
         if padded > batch:
             action, state = nest.map(lambda x: x[:batch], (action, state))
         action, space = action.numpy(), self.action_space

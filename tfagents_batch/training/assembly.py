@@ -161,7 +161,7 @@ class Experiment:
 
     def named_variables(self) -> dict[str, Any]:
         """Return the agent's variables in a checkpoint, ``{name: variable}``."""
-        return self.algorithm.named_variables()
+        return self.algorithm.learner.named_variables()
 
     def run_variables(self) -> dict[str, Any]:
         """Return the environments' variables in a checkpoint, if they can resume."""
@@ -262,6 +262,8 @@ def create_algorithm(
     with seeded(config.seed), _precision(config.precision):
         algorithm = kind(config.resolved().settings, spec, network)
     _check_precision(algorithm, config.precision)
+    if not hasattr(algorithm, "learner"):  # a user's for version 0.1
+        algorithm.learner = algorithm
     return algorithm
 
 

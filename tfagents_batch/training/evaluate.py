@@ -18,8 +18,8 @@ from tfagents_batch.envs.graph.function import function
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import Evaluates
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
 from tfagents_batch.interfaces import Actor, Assesses, Env
 from tfagents_batch.programs.program import Compiled, Plan
 from tfagents_batch.sources.rollout import Rollout
@@ -175,7 +175,7 @@ class Evaluator:
         explored = {"mode": [False], "sample": [True], "both": [False, True]}
         results = []
         with self._placement.collecting():
-            now = constants.argument(step, tf.int64)
+            now = arrays.argument(step, tf.int64)
             for explore in explored[self._actions]:
                 result = self._play(*self._start(explore, seed), seed, stop, now)
                 if result is None:
@@ -233,7 +233,7 @@ class Evaluator:
             if stop():
                 return None
             noise = seeds.iteration_seed(seed, chunk, "evaluate/actions")
-            rows = play(constants.argument(noise), step)
+            rows = play(arrays.argument(noise), step)
             # The first row of a chunk repeats the last row of the previous chunk.
             new = slice(0 if fresh else 1, None)
             rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)

@@ -161,7 +161,7 @@ def loaded(found: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player, 
         seen = normalization.seen(spec)
         with console.doing("loading the agent"):
             algorithm = assembly.create_algorithm(config, seen, found.network)
-            variables = algorithm.named_variables()
+            variables = algorithm.learner.named_variables()
             step, _ = checkpoints.load(found.run.folder, variables, found.checkpoint)
         yield normalization.player(algorithm), step
 

@@ -115,8 +115,8 @@ RUNS = {
         env="CartPole-v1",
         source=rollout_settings.RolloutSettings(episodes=4),
         num_envs=2,
-        settings=ppo.Config(
-            objective="both", epochs=2, network=networks.Config(core="gru")
+        settings=ppo.PPOConfig(
+            objective="both", epochs=2, network=networks.NetworkConfig(core="gru")
         ),
     ),
     "gridworld": configs.PRESETS["tf/gridworld"](),

@@ -21,12 +21,12 @@ from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported, NotExportable
 from tfagents_batch.training.config import RunConfig
 
-RECURRENT = networks.Config(core="gru", hidden=(4,))
+RECURRENT = networks.NetworkConfig(core="gru", hidden=(4,))
 RUNS = {
     "processes": RunConfig(
         env="Pendulum-v1",
         source=rollout_settings.RolloutSettings(length=16),
-        settings=ppo.Config(
+        settings=ppo.PPOConfig(
             epochs=2, minibatch_size=16, network=RECURRENT, histograms=False
         ),
     ),

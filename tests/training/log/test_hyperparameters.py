@@ -27,7 +27,7 @@ CONFIG = RunConfig(
     env="CartPole-v1",
     env_options={"worker_variables": {"TOKEN": "secret"}},
     eval_every=500,  # changes no learning curve
-    settings=ppo.Config(epochs=3, network=networks.Config(hidden=(32, 16))),
+    settings=ppo.PPOConfig(epochs=3, network=networks.NetworkConfig(hidden=(32, 16))),
 )
 STATUSES = [
     api_pb2.STATUS_UNKNOWN,

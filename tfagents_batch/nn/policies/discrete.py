@@ -1,21 +1,82 @@
-"""Epsilon-greedy policy of a network of action values."""
+"""Policies of Discrete actions: softmax of logits, and epsilon-greedy of values."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.exploration import Warmup
+from tfagents_batch.nn.actor import Actor, ActorConfig
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked
 from tfagents_batch.ops.distributions.categorical import Categorical, gumbel_noise
 from tfagents_batch.schedules import Schedule
-from tfagents_batch.types import Decision, Nest, TimeStep
+from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
+
+
+class Softmax(NetworkPolicy):
+    """Draws actions from the softmax of logits; satisfies ``interfaces.Policy``.
+
+    During the warm-up, every valid action is equally likely.
+
+    Args:
+      network: actor with the output ``logits``.
+      size: A, number of actions.
+      start: smallest action of the Discrete space.
+      warmup: environment steps with random actions only, at the start of a run.
+    """
+
+    action_noise = None  # as of policies of a Box
+
+    def __init__(self, network: Actor, size: int, start: int, warmup: int = 0):
+        super().__init__(network)
+        self.size, self._start, self._warmup = size, int(start), warmup
+
+    def noise(self, shape, seed) -> tf.Tensor:
+        """Draw the Gumbel noise of a rollout."""
+        return gumbel_noise([*shape, self.size], seed)
+
+    def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):
+        """Draw actions, or take the most probable ones."""
+        if explore:
+            return self._exploring(timestep, step).sample(noise), {}, state
+        return self._distribution(timestep).mode(), {}, state
+
+    def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
+        return self._exploring(timestep, step).probabilities()
+
+    def decide(
+        self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
+    ) -> Decision:
+        policy = self._distribution(timestep)
+        return Decision(policy.mode(), state, {}, policy)
+
+    def index(self, action: tf.Tensor) -> tf.Tensor:
+        """Return the numbers of actions, from 0."""
+        return action - self._start
+
+    def _exploring(self, timestep: TimeStep, step) -> Categorical:
+        return self._distribution(timestep, step < self._warmup)
+
+    def _distribution(self, timestep: TimeStep, warm=None) -> Categorical:
+        _, mask = networks.split_mask(timestep.observation)
+        logits = self.network(timestep)[0]["logits"]
+        if warm is not None:
+            logits = tf.where(warm, 0.0, logits)
+        return Categorical(logits, self._start, mask)
+
+
+def softmax(
+    spec: EnvSpec, config: ActorConfig, network: Any, warmup: int = 0
+) -> Softmax:
+    """Return a policy with variables of its own; ``network`` is the user's, or None."""
+    space = spec.action_space
+    made = Actor(spec, config, {"logits": int(space.n)}, network)
+    return Softmax(made, int(space.n), space.start, warmup)
 
 
 class Noise(NamedTuple):
@@ -44,7 +105,7 @@ class EpsilonGreedy(NetworkPolicy):
       network: network of action values. If it is noisy, each row has its own noise.
       start: smallest action of the Discrete space.
       epsilon: schedule of the probability over environment steps.
-      warmup: warm-up with random actions.
+      warmup: environment steps with random actions only, at the start of a run.
       temperature: schedule over environment steps; None for the largest value.
     """
 
@@ -53,11 +114,11 @@ class EpsilonGreedy(NetworkPolicy):
         network: QNetwork,
         start: int,
         epsilon: Schedule,
-        warmup: Warmup,
+        warmup: int = 0,
         temperature: Schedule | None = None,
     ):
         super().__init__(network)
-        self._start, self._warmup = int(start), lambda: warmup
+        self._start, self._warmup = int(start), warmup
         self._epsilon, self._temperature = epsilon, temperature
 
     def noise(self, shape, seed) -> Noise:
@@ -80,7 +141,6 @@ class EpsilonGreedy(NetworkPolicy):
         return action + self._start, {}, state
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
-        """Return the probability of every action, see ``interfaces.Policy``."""
         if self.network.noisy:
             raise UserError(
                 "the probabilities of actions are not available with noisy networks: "
@@ -100,15 +160,13 @@ class EpsilonGreedy(NetworkPolicy):
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
-        """Decide outside of training, see ``interfaces.Policy``."""
-        del step, noise
         q, mask, allowed = self._values(timestep)
         uniform = Categorical(tf.zeros_like(q), self._start, mask)
         return Decision(best(q, allowed) + self._start, state, {"values": q}, uniform)
 
     def epsilon(self, step) -> tf.Tensor:
         """Return the probability of a random action, f32 ``[]``."""
-        return tf.where(self._warmup().is_on(step), 1.0, self._epsilon(step))
+        return tf.where(step < self._warmup, 1.0, self._epsilon(step))
 
     def index(self, action: tf.Tensor) -> tf.Tensor:
         """Return the place of actions among the values, int32."""

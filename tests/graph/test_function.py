@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from tfagents_batch.graph import gradients
+from tfagents_batch.graph.function import custom_gradient
 
 
-@gradients.custom
+@custom_gradient
 def thrice(x, y):
     """Return x y, with gradients that are three times too large on purpose."""
     return x * y, lambda upstream: (3 * y * upstream, 3 * x * upstream)
