@@ -84,7 +84,7 @@ def test_arguments_replace_settings_of_a_file(linear, tmp_path):
         (
             "a.json",
             '{"config": "cartpole", "algorithm": "dqn"}',
-            "config is 'cartpole'",
+            "config 'cartpole' is for ppo, not for dqn; leave",
         ),
         (
             "a.json",
