@@ -59,7 +59,7 @@ def rewards(result):
 
 def test_networks_find_the_value_of_another_policy(log):
     settings = dataclasses.replace(
-        TABULAR, values="neural", fit=FitSettings(steps=2000, batch_size=128)
+        TABULAR, values="neural", fit=FitSettings(steps=1000, batch_size=128)
     )
     found = rewards(judged(log, candidate(log, 0.3), settings))
     for name in ("fqe", "sdr", "wsdr", "magic"):

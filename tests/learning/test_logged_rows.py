@@ -80,7 +80,7 @@ def test_values_of_the_gridworld_are_close_to_the_exact_ones(
     run = tfb.train_offline(
         "dqn",
         grid,
-        steps=3000,
+        steps=1500,
         seed=1,
         eval_every=0,
         logdir=tmp_path,

@@ -96,7 +96,7 @@ def weights(run):
 
 
 WAYS = {  # rows stay in files, updates of a call, seconds to read a block
-    "from files": (True, 50, 0),
+    "from files": (True, 25, 0),
     "from slow files, one update a call": (True, 1, 0.05),
     "one update a call": (False, 1, 0),
 }
@@ -108,13 +108,13 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("walks")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timeline, "ROW_GROUP", 2048)  # the least that DuckDB writes
-        data = timelines.build(folder, timelines.walks(2500))
+        data = timelines.build(folder, timelines.walks(1700))
 
-    def train(stream=False, updates=50):
-        settings = SMALL | {"learning_rate": "linear(1e-2, 1e-4)", "batch_size": 64}
-        # Several blocks of 25 or 26 updates, and a last one of fewer.
+    def train(stream=False, updates=25):
+        settings = SMALL | {"learning_rate": "linear(1e-2, 1e-4)", "batch_size": 128}
+        # Several blocks of 12 or 13 updates, and a last one of fewer.
         table = {"stream": stream, "block_rows": 2048}
-        options = {"steps": 120, "eval_every": 0, "log_every": updates}
+        options = {"steps": 60, "eval_every": 0, "log_every": updates}
         folder = tmp_path_factory.mktemp("runs")
         return weights(
             tfb.train_offline(
@@ -213,6 +213,7 @@ def set_splits(data, splits):
 def test_blocks_without_rows_for_training_are_skipped(stream, tmp_path):
     data = timelines.build(tmp_path / "data", timelines.walks(80))
     options = {"steps": 60, "logdir": tmp_path / "runs", "settings": SMALL}
+    options["eval_every"] = 0
     options["table"] = {"stream": stream, "block_rows": 100}
     set_splits(data, ["train", "eval", "train", "eval"])
     assert tfb.train_offline("dqn", data, **options).step == 60
