@@ -101,8 +101,8 @@ class HostProgram:
         self._source.check()
         self._source.report(0.0)  # of evaluations and checkpoints since the call before
         found, begin, waited = Interval(), time.perf_counter(), 0.0
-        steps = updates = rounds = 0
-        while rounds < most and (not rounds or self.step < until):
+        steps = updates = done = 0
+        while done < most and (not done or self.step < until):
             ask = time.perf_counter()
             batch = self._next()
             waited += time.perf_counter() - ask
@@ -112,11 +112,11 @@ class HostProgram:
             self._source.publish(self._algorithm.policy)
             self.step += int(batch.steps)
             steps, updates = steps + int(batch.steps), updates + made
-            rounds += int(batch.updates)
+            done += int(batch.updates)
         seconds = time.perf_counter() - begin
         found.add(self._source.report(seconds))
         found.add(metrics.to_host(rounds.histograms(self._algorithm)))
-        self.rounds = rounds
+        self.rounds = done
         return found.totals | {
             "async/updates_per_second": Mean(updates, seconds),
             "async/update_rows": Mean(steps, updates),
