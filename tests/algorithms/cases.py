@@ -116,8 +116,9 @@ def assert_gradients(loss, optimizer) -> None:
 
 
 def named(agent) -> dict[str, np.ndarray]:
-    """Return a copy of all saved variables of an agent, by name."""
-    return {k: np.array(v.numpy()) for k, v in agent.learner.named_variables().items()}
+    """Return a copy of all saved variables of an agent or a policy, by name."""
+    variables = getattr(agent, "learner", agent).named_variables()
+    return {k: np.array(v.numpy()) for k, v in variables.items()}
 
 
 def assert_same(agents, **tolerance) -> None:

@@ -347,7 +347,7 @@ def test_sigusr1_before_training_is_harmless():
 
 def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
     flags = [*faulty(mode="hang", phase="reset"), "--num_envs=1", *QUICK[2:]]
-    soon = "from tfagents_batch.training.runtime import signals\n"
+    soon = "from tfagents_batch.training import signals\n"
     soon += "signals.GRACE_SECONDS = 1.0\n"
     # The log is created just before the first reset.
     with training(tmp_path, flags, "metrics.jsonl", soon) as process:

@@ -86,7 +86,7 @@ import tensorflow as tf
 from tests.support import linear
 from tfagents_batch import algorithms
 from tfagents_batch.scripts import command_line, train
-from tfagents_batch.training.runtime import signals
+from tfagents_batch.training import signals
 
 signals.TERM_GRACE_SECONDS = signals.RESCUE_SECONDS = 0.5
 update = linear.Linear.update
