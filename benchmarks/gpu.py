@@ -25,8 +25,8 @@ from benchmarks.work import machine
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.works import Asynchronous, Stepping, Training
 from tfagents_batch.config import option
+from tfagents_batch.devices import gpu as diagnostics
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.diagnostics import gpu as diagnostics
 
 _FEW = {"num_envs": 2, "num_workers": 1, "seconds": 0.0, "blocks": 1}
 _SMALL: dict[str, Any] = {"hidden": (8,)}
@@ -102,7 +102,7 @@ def second_cpu() -> str:
     command_line.import_tensorflow()
     import tensorflow as tf
 
-    from tfagents_batch import placement
+    from tfagents_batch.devices import placement
 
     (cpu,) = tf.config.list_physical_devices("CPU")
     parts = [tf.config.LogicalDeviceConfiguration()] * 2

@@ -23,7 +23,7 @@ from benchmarks.measure.process import Failure
 from benchmarks.work.logged import Bandit
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.evaluation import one_step
+from tfagents_batch.evaluation import one_step
 
 POLICIES, CAMPAIGNS = ("random", "bts"), ("all", "men", "women")
 POSITIONS = 3

@@ -14,7 +14,7 @@ ITERATIONS = 40
 
 if __name__ == "__main__":
     with tfb.make_env("CartPole-v1", num_envs=8) as env:
-        agent = ppo.PPO(ppo.Config(epochs=4), env.spec)
+        agent = ppo.PPO(ppo.PPOConfig(epochs=4), env.spec)
         source = rollout.Rollout(env, agent.policy, length=128, seed=1)
         step = tf.Variable(0, dtype=tf.int64)  # environment steps so far
 

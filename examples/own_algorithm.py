@@ -16,7 +16,7 @@ from tfagents_batch.ops import masked
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(ppo.Config):
+class Settings(ppo.PPOConfig):
     """PPO's settings and one more."""
 
     weight: float = option(0.1, "weight of the mean squared logit", least=0)

@@ -183,17 +183,17 @@ def library():
 
 @pytest.fixture
 def make_pool(backend):
-    """Return a function that creates pools; they are closed after the test."""
+    """Return a function that creates a ``Stepped``, closed after the test."""
     from tests.support.stepped import Stepped
-    from tfagents_batch.envs.processes.pool import Pool
+    from tfagents_batch.envs.graph.process_env import ProcessEnv
 
     with contextlib.ExitStack() as stack:
 
         def make(constructors, num_workers=None, **options):
             chosen = backend if num_workers != 0 else "auto"
-            pool = Stepped(Pool(constructors, num_workers, backend=chosen, **options))
-            stack.callback(pool.close)
-            return pool
+            env = ProcessEnv(constructors, num_workers, backend=chosen, **options)
+            stack.callback(env.close)
+            return Stepped(env)
 
         yield make
 

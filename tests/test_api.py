@@ -21,6 +21,7 @@ from tests.support.lines import of_the_seed, saved
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import api
 from tfagents_batch.api import Run
+from tfagents_batch.configs import named
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
@@ -322,7 +323,7 @@ def test_a_run_without_checkpoint_is_refused(run):
 def test_a_config_object_is_a_preset_too():
     own = linear.Config(gamma=0.8, learning_rate=Constant(1.0))
     config = RunConfig("linear", env="CartPole-v1", settings=own)
-    found = api.resolve(None, None, config, {"learning_rate": 0.5}, {"steps": 300})
+    found = named.resolve(None, None, config, {"learning_rate": 0.5}, {"steps": 300})
     assert found.settings == linear.Config(gamma=0.8, learning_rate=Constant(0.5))
     assert (found.env, found.steps) == ("CartPole-v1", 300)
 

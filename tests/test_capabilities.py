@@ -21,8 +21,8 @@ from tfagents_batch.envs.native import build
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Interval
 from tfagents_batch.nn import networks
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig, with_options
-from tfagents_batch.training.experiment import Experiment
 
 LIMIT = 4  # steps of an episode
 VECTOR = gs.Box(-1, 1, (3,))
@@ -114,12 +114,14 @@ def options(cell):
         "steps": 24,
         "eval_every": 0,
         "compile": level(cell, "compile"),
-        "settings": ppo.Config(
+        "settings": ppo.PPOConfig(
             epochs=1,
             minibatch_size=6,
             learning_rate=0.01,
             histograms=False,  # they double the time to compile
-            network=networks.Config(hidden=(8,), core=CORES[level(cell, "core")]),
+            network=networks.NetworkConfig(
+                hidden=(8,), core=CORES[level(cell, "core")]
+            ),
         ),
     }
     if level(cell, "backend") != "in the graph":

@@ -13,6 +13,7 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Constant, Linear, Schedule
+from tfagents_batch.settings import parsing
 from tfagents_batch.sources.rollout_settings import RolloutSettings
 from tfagents_batch.training.config import RunConfig
 
@@ -55,7 +56,7 @@ def through_json(settings):
 
 
 def parse(*argv):
-    run, given = config.parse(argv, PARTS)
+    run, given = parsing.parse(argv, PARTS)
     return config.replace(Experiment(), run), config.replace(Settings(), given)
 
 
@@ -111,24 +112,24 @@ def test_lists_and_objects_are_json_in_flags_files_and_help():
     assert run.wrappers == ["a", {"name": "b", "n": [1, 2]}]
     assert through_json(run) == run
     assert config.replace(run, {"wrappers": ("a",)}).wrappers == ["a"]
-    text = config.help_text([(run, "")])
+    text = parsing.help_text([(run, "")])
     assert '--wrappers=["a", {"name": "b", "n": [1, 2]}]' in text
 
 
 def test_only_flags_that_were_given_override():
     preset = dataclasses.replace(Experiment(), steps=7)
-    assert config.parse(["--workers=1"], [(preset, "")]) == [{"workers": 1}]
-    assert "--steps=7  (int)\n" in config.help_text([(preset, "")])
+    assert parsing.parse(["--workers=1"], [(preset, "")]) == [{"workers": 1}]
+    assert "--steps=7  (int)\n" in parsing.help_text([(preset, "")])
 
 
 def test_flags_can_be_added_to_those_of_an_absl_program():
     values = flags.FlagValues()
     flags.DEFINE_integer("port", 80, "port of a server", flag_values=values)
-    config.define_flags(values, Settings, "algorithm")
+    parsing.define_flags(values, Settings, "algorithm")
     argv = ["program", "--port=81", "--algorithm.epochs=1e3", "--noalgorithm.normalize"]
     assert values(argv) == ["program"]
     assert values.port == 81
-    given = config.overrides(values, Settings, "algorithm")
+    given = parsing.overrides(values, Settings, "algorithm")
     assert given == {"epochs": 1000, "normalize": False}
     with pytest.raises(flags.IllegalFlagValueError, match="expected a whole number"):
         values(["program", "--algorithm.epochs=2.5"])
@@ -187,17 +188,17 @@ def test_wrong_arguments_are_refused_by_name(argument):
     ],
 )
 def test_peek_finds_one_flag_before_the_others_are_known(argv, expected):
-    assert config.peek(argv, "config") == expected
+    assert parsing.peek(argv, "config") == expected
 
 
 @pytest.mark.parametrize("argv", [["--config"], ["--config", "--steps=3"]])
 def test_peek_refuses_a_flag_without_value(argv):
     with pytest.raises(UserError, match="--config needs a value"):
-        config.peek(argv, "config")
+        parsing.peek(argv, "config")
 
 
 def test_help_lists_every_flag_with_its_default_in_groups():
-    text = config.help_text(PARTS)
+    text = parsing.help_text(PARTS)
     general, algorithm, network = text.split("\n\n")
     assert general.startswith(
         "general flags, with their defaults:\n  --algorithm=ppo  (str)\n"
@@ -223,7 +224,7 @@ def test_the_help_has_groups_that_subclasses_need_not_repeat():
     class Derived(Base):
         rate: float = option(2.0, "another rate")
 
-    first, second = config.help_text([(Derived, "algorithm")]).split("\n\n")
+    first, second = parsing.help_text([(Derived, "algorithm")]).split("\n\n")
     assert first.startswith("algorithm flags") and "--algorithm.gamma=0.9" in first
     assert second.startswith("algorithm optimizer flags") and "rate=2.0" in second
 
@@ -292,7 +293,7 @@ def test_a_field_of_an_unsupported_type_raises_a_type_error():
         x: set = option(frozenset(), "of things")
 
     with pytest.raises(TypeError, match="cannot have a field of type"):
-        config.help_text([(Bad, "")])
+        parsing.help_text([(Bad, "")])
 
 
 # ---- JSON
@@ -408,11 +409,11 @@ class Mixed:
     ],
 )
 def test_a_choice_may_contain_true_and_false(argument, value):
-    read = config.replace(Mixed(), config.parse([argument], [(Mixed, "")])[0])
+    read = config.replace(Mixed(), parsing.parse([argument], [(Mixed, "")])[0])
     assert read.normalize is value or read.normalize == value == "batch"
     for wrong in (1, 0, "off", "true", None):
         with pytest.raises(UserError, match="expected true or false or batch"):
             config.replace(Mixed(), {"normalize": wrong})
     assert through_json(read) == config.check(read) == read
-    text = config.help_text([(Mixed, "")])
+    text = parsing.help_text([(Mixed, "")])
     assert "--normalize=true  (true|false|batch)\n      how" in text

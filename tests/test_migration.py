@@ -19,10 +19,11 @@ import tfagents_batch as tfb
 from benchmarks.measure import process
 from tests.support import peer_arguments
 from tests.support.peer_arguments import ALGORITHMS
-from tfagents_batch import api, config, suggest
-from tfagents_batch.configs import PRESETS
+from tfagents_batch import config
+from tfagents_batch.configs import PRESETS, named
 from tfagents_batch.envs import wrappers
 from tfagents_batch.errors import UserError
+from tfagents_batch.settings import suggest
 from tfagents_batch.training.config import RunConfig
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -307,7 +308,7 @@ def test_the_example_equals_the_preset(monkeypatch):
     found = []
 
     def train(algorithm, env, settings, **options):
-        found.append(api.resolve(algorithm, env, None, settings, options))
+        found.append(named.resolve(algorithm, env, None, settings, options))
 
     monkeypatch.setattr(tfb, "train", train)
     exec(first, {})

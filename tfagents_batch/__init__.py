@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from tfagents_batch import importing
 
 if TYPE_CHECKING:
-    from tfagents_batch.agent import Agent
     from tfagents_batch.api import (
         Run,
         evaluate,
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
     from tfagents_batch.envs.graph.function import function
     from tfagents_batch.envs.make import make_env
     from tfagents_batch.errors import EnvError, UserError
-    from tfagents_batch.serving.evaluating import evaluate_offline
+    from tfagents_batch.evaluation.policies import evaluate_offline
+    from tfagents_batch.training.agent import Agent
     from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 __version__ = "0.1.0"
@@ -40,11 +40,11 @@ importing.set_defaults()
 
 _HOMES = {
     "Run": "tfagents_batch.api",
-    "Agent": "tfagents_batch.agent",
+    "Agent": "tfagents_batch.training.agent",
     "train": "tfagents_batch.api",
     "train_offline": "tfagents_batch.api",
     "evaluate": "tfagents_batch.api",
-    "evaluate_offline": "tfagents_batch.serving.evaluating",
+    "evaluate_offline": "tfagents_batch.evaluation.policies",
     "export": "tfagents_batch.api",
     "load": "tfagents_batch.api",
     "visualize": "tfagents_batch.api",

@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 
 import tfagents_batch
-from tfagents_batch import suggest
+from tfagents_batch.settings import suggest
 
 _FOLDER = Path(__file__).parent / "scripts"
 _NOT_COMMANDS = ("__init__", "command_line")

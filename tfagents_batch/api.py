@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Unpack, get_args
 
 import keras
 import numpy as np
 
 from tfagents_batch import config, seeds
-from tfagents_batch.agent import Agent
-from tfagents_batch.configs import PRESETS, named
+from tfagents_batch.configs import named
 from tfagents_batch.distribute import pools
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
-from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.wrappers.named import Wrappers
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Experience
+from tfagents_batch.experience import Experience
+from tfagents_batch.logged import given, table_settings
 from tfagents_batch.serving import export as exports
-from tfagents_batch.serving import exporting
-from tfagents_batch.sources import given, table_settings
-from tfagents_batch.training import experiment as experiments
-from tfagents_batch.training import own_algorithm, playing, training_run, warm_start
+from tfagents_batch.training import assembly, playing, starting_runs
+from tfagents_batch.training import video as filming
+from tfagents_batch.training.agent import Agent
 from tfagents_batch.training.callbacks import (
     OnCheckpoint,
     OnEvaluation,
@@ -35,43 +34,22 @@ from tfagents_batch.training.callbacks import (
     listed,
 )
 from tfagents_batch.training.config import (
-    VARIABLES,
     ActionMode,
     RunConfig,
-    with_options,
 )
 from tfagents_batch.training.evaluate import Evaluation
-from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.log import starting, status, trackers
+from tfagents_batch.training.log import console
 from tfagents_batch.training.log.logger import read_metrics
 from tfagents_batch.training.options import (
     EvaluateOptions,
     LoadOptions,
     RunOptions,
     TrainOptions,
+    showing,
 )
-from tfagents_batch.training.run_folder import checkpoint as checkpoints
-from tfagents_batch.training.run_folder import config_file, files, runs
-from tfagents_batch.training.video import film as filming
+from tfagents_batch.training.starting_runs import RESUMABLE
 
 _LOG = logging.getLogger("tfagents_batch")
-# Settings that may change when a run is resumed; the others come from its folder.
-RESUMABLE = config.marked(RunConfig, "resumable")
-# Values that settings have for rows of a timeline, and why. Steps are updates there, so
-# an agent that is played must not take them for those of its exploration.
-_OF_ROWS = {
-    "n_step": (
-        1,
-        "rows of a timeline hold their rewards already; leave it out, and make the "
-        "timeline with --n_step",
-    ),
-    "warmup_steps": (0, "nothing is collected from logged rows; leave it out"),
-    "epsilon": (
-        0.0,
-        "an agent of logged rows does not explore; leave it out, and collect new rows "
-        "with --epsilon of tfagents-batch collect",
-    ),
-}
 
 
 class Run(NamedTuple):
@@ -177,7 +155,7 @@ def train(
         ``env_kwargs`` if it has the same name. Each environment of a list plays the
         same number of episodes, so ``eval_episodes`` may be rounded up.
       source: where experience comes from, if not from the algorithm's usual source;
-        see ``interfaces.Experience``. One that steps no environments needs no ``env``;
+        see ``experience.Experience``. One that steps no environments needs no ``env``;
         then there are evaluations only with ``eval_env``.
       pool: workers on Ray or Spark that collect what the source would: "ray", "spark",
         or their settings, a ``RayPool`` or ``SparkPool``. None is the config's.
@@ -194,19 +172,20 @@ def train(
       SaveError: if the last checkpoint or the last replay could not be written.
       Exception: any exception of a callback; a checkpoint was written first.
     """
-    chosen: dict[str, Any] = {**options}
-    if pool is not None:
-        chosen["pool"] = pool
-    callbacks = {
-        "on_iteration": listed("on_iteration", on_iteration),
-        "on_evaluation": listed("on_evaluation", on_evaluation),
-        "on_checkpoint": listed("on_checkpoint", on_checkpoint),
-    }
     if init_checkpoint is not None and init_from is None:
         raise UserError(
             f"init_checkpoint is {init_checkpoint!r}, but init_from is not given; pass "
             "the folder of the run that has this checkpoint as init_from"
         )
+    callbacks = {
+        "on_iteration": listed("on_iteration", on_iteration),
+        "on_evaluation": listed("on_evaluation", on_evaluation),
+        "on_checkpoint": listed("on_checkpoint", on_checkpoint),
+    }
+    start = functools.partial(pools.experience, network=network, profile=profile)
+    own = env, network, eval_env, source, algorithm
+    passed = starting_runs.Given(*own, start, callbacks, profile)
+    chosen = pools.as_options({**options} | ({} if pool is None else {"pool": pool}))
     if resume is not None:
         if config or settings or logdir:
             raise UserError(
@@ -218,45 +197,19 @@ def train(
                 "resume continues a run with its own weights, init_from starts a new "
                 "run with the weights of another; pass only one of them"
             )
-        own = network, eval_env, source, algorithm
-        return _resume(resume, env, *own, profile, callbacks, chosen)
+        return Run(*starting_runs.resume(resume, passed, chosen))
     if source is not None:
         chosen["source"] = source
-    resolved = resolve(algorithm, env, config, settings, chosen)
-    again = {**chosen, "env": env, "network": network, "source": source}
-    name = _label(config, resolved, algorithm, again)
-    own = resolved.env or experiments.reports(resolved)
-    if eval_env is None and resolved.eval_every is None and not own:
-        resolved = dataclasses.replace(resolved, eval_every=0)
-    if eval_env is None:
-        experiments.check_played(resolved)
-    _check_callbacks(resolved, callbacks)
-    recipe = resolved.recipe(env)
-    evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
-    workers = pools.experience(resolved, recipe, network, profile)
-    with (
-        starting.starting(not resolved.progress),
-        Experiment(resolved, recipe, evaluated, network, workers) as experiment,
-    ):
-        text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
-        facts = training_run.facts(
-            experiment.algorithm, experiment.spec, resolved.source
-        )
-        events = []
-        if init_from is not None:
-            which = "newest" if init_checkpoint is None else init_checkpoint
-            origin = warm_start.begin(experiment, init_from, which)
-            events.append({"kind": runs.STARTED_FROM, **origin})
-            facts[runs.STARTED_FROM] = origin
-            facts[runs.TRAINING_ROWS] += runs.training_rows(init_from)
-        root, seed = logdir or "logs", resolved.seed
-        training_run.check(experiment, profile)
-        folder = runs.create(root, name, seed, text, facts=facts)
-        with runs.lock(folder):
-            ended = training_run.run(
-                experiment, folder, callbacks, None, events, profile
-            )
-    return Run(*ended)
+    resolved = named.resolve(algorithm, env, config, settings, chosen)
+    name = resolved.algorithm
+    if isinstance(config, str):
+        found = named.find(config, algorithm)
+        again = {**chosen, "env": env, "network": network, "source": source}
+        named.require(found, again)
+        name = found.label
+    which = "newest" if init_checkpoint is None else init_checkpoint
+    origin = None if init_from is None else (init_from, which)
+    return Run(*starting_runs.begin(resolved, passed, name, logdir or "logs", origin))
 
 
 def train_offline(
@@ -282,7 +235,7 @@ def train_offline(
         dicts; they are written to ``folder`` as a timeline first.
       settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:
         rows hold as many rewards as the timeline was made with.
-      table: settings of ``sources.table_settings.TableSettings``, such as ``boosts``.
+      table: settings of ``logged.table_settings.TableSettings``, such as ``boosts``.
       mode: kind of actions of rows that are no timeline yet.
       timeline: settings of their timeline, see ``offline.timeline_config``. ``gamma``
         is that of ``settings``, if it is there.
@@ -302,8 +255,8 @@ def train_offline(
     with given.table(data, mode, timeline, folder) as found:
         preset = options.get("config")
         return train(
-            offline_algorithm(algorithm, preset),
-            settings=offline_settings(algorithm, settings, preset),
+            named.offline_algorithm(algorithm, preset),
+            settings=named.offline_settings(algorithm, settings, preset),
             source=table_settings.replaced(table_settings.newest(found), table or {}),
             **options,
         )
@@ -353,7 +306,9 @@ def evaluate(
         raise UserError(f"episodes is {episodes}; expected at least 1")
     if actions not in get_args(ActionMode):
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
-    found = playing.trained(logdir, env, env_kwargs, wrappers, network, algorithm)
+    found = playing.trained(
+        logdir, env, env_kwargs, wrappers, network, algorithm, checkpoint=checkpoint
+    )
     saved = found.config
     found.require_env()
     if env_options is not None:
@@ -372,53 +327,41 @@ def evaluate(
     found = found._replace(config=saved)
     with (
         playing.environment(found, batch) as made,
-        playing.loaded(found, made.spec, network, checkpoint) as (agent, step),
+        playing.loaded(found, made.spec) as (agent, step),
     ):
-        play = experiments.evaluation(saved, agent, made, episodes, actions)
-        with status.doing(f"playing {episodes} episodes"):
+        play = assembly.evaluation(saved, agent, made, episodes, actions)
+        with console.doing(f"playing {episodes} episodes"):
             return play(_unseen_seed(seed), step=step)
 
 
-def load(
-    logdir: str | os.PathLike,
-    *,
-    checkpoint: str | int = "newest",
-    env: Any = None,
-    env_kwargs: dict[str, Any] | None = None,
-    wrappers: Wrappers | None = None,
-    network: keras.Model | Callable | None = None,
-    algorithm: str | type | None = None,
-) -> Agent:
+@showing(evaluate)
+def load(logdir: str | os.PathLike, **options: Unpack[LoadOptions]) -> Agent:
     """Load a trained agent to select actions in your own loop.
 
         agent = load(run.logdir)
         action, state = agent.predict(observation)
 
     Args:
-      logdir, checkpoint, env, env_kwargs, wrappers, network, algorithm: as in
+      logdir: the run's folder.
+      **options: checkpoint, env, env_kwargs, wrappers, network, algorithm: as in
         ``evaluate``. No environment is created; ``Agent.make_env`` does that.
 
     Raises:
       UserError: for an argument that cannot be used, or a run without a checkpoint.
     """
-    found = _unplayed(logdir, env, env_kwargs, wrappers, network, algorithm)
-    with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
+    found = playing.trained(logdir, plays=False, **options)
+    with playing.loaded(found, found.spec) as (agent, step):
         recipe = None if found.missing else found.recipe
         return Agent(agent.policy, found.spec, recipe, found.config, step)
 
 
+@showing(evaluate)
 def export(
     run: Run | str | os.PathLike,
     format: exports.Format = "onnx",
     outdir: str | os.PathLike | None = None,
     exploration: float = 0.0,
-    *,
-    checkpoint: str | int = "newest",
-    env: Any = None,
-    env_kwargs: dict[str, Any] | None = None,
-    wrappers: Wrappers | None = None,
-    network: keras.Model | Callable | None = None,
-    algorithm: str | type | None = None,
+    **options: Unpack[LoadOptions],
 ) -> exports.Export:
     """Write a trained policy for programs without this package.
 
@@ -436,7 +379,8 @@ def export(
       exploration: probability of a random decision: uniform over the possible actions
         for values of actions (DQN), else drawn from the policy. 0 is the greedy policy.
         For a Box it is 0 or 1.
-      checkpoint, env, env_kwargs, wrappers, network, algorithm: as in ``load``.
+      **options: checkpoint, env, env_kwargs, wrappers, network, algorithm: as in
+        ``load``.
 
     Returns:
       The folder, the comparison, and what the caller has to know.
@@ -448,27 +392,23 @@ def export(
     """
     exports.check_format(format)
     folder = run.logdir if isinstance(run, Run) else run
-    found = _unplayed(folder, env, env_kwargs, wrappers, network, algorithm)
+    found = playing.trained(folder, plays=False, **options)
     target = outdir or os.path.join(found.run.folder, f"export-{format}")
-    origin = exporting.origin(found)
-    with playing.loaded(found, found.spec, network, checkpoint) as (agent, step):
+    origin = exports.origin_of(found)
+    with playing.loaded(found, found.spec) as (agent, step):
         what = agent.policy, found.spec, step, format
         return exports.write(*what, target, exploration, origin)
 
 
+@showing(evaluate)
 def visualize(
     logdir: str | os.PathLike,
     outdir: str | os.PathLike = "videos",
     episodes: int = 5,
     *,
-    checkpoint: str | int = "newest",
-    env: Any = None,
-    env_kwargs: dict[str, Any] | None = None,
-    wrappers: Wrappers | None = None,
-    network: keras.Model | Callable | None = None,
-    algorithm: str | type | None = None,
     seed: int = 0,
     format: filming.Format = "mp4",
+    **options: Unpack[LoadOptions],
 ) -> list[filming.Episode]:
     """Play a trained agent greedily and record videos.
 
@@ -476,9 +416,10 @@ def visualize(
       logdir: the run's folder, which may have been moved.
       outdir: folder of the videos; there is one per episode, named with its return.
       episodes: number of episodes.
-      checkpoint, env, env_kwargs, wrappers, network, algorithm, seed: as in
-        ``evaluate``. The environment is created with ``render_mode="rgb_array"``.
+      seed: as in ``evaluate``.
       format: "mp4", which needs the extra ``video``, or "gif".
+      **options: checkpoint, env, env_kwargs, wrappers, network, algorithm: as in
+        ``evaluate``. The environment is created with ``render_mode="rgb_array"``.
 
     Returns:
       Path, return and length of every episode.
@@ -491,46 +432,16 @@ def visualize(
         raise UserError(f"episodes is {episodes}; expected at least 1")
     if format not in get_args(filming.Format):
         raise UserError(f"format is {format!r}; expected 'mp4' or 'gif'")
-    own = network, algorithm
-    found = playing.trained(logdir, env, env_kwargs, wrappers, *own).in_process()
+    found = playing.trained(logdir, **options).in_process()
     found.require_env()
     found = found._replace(config=dataclasses.replace(found.config, seed=seed))
     shown = filming.Camera(found.recipe, **found.config.env_options)
     with (
         contextlib.closing(shown.env),
-        playing.loaded(found, shown.env.spec, network, checkpoint) as (agent, _),
+        playing.loaded(found, shown.env.spec) as (agent, _),
     ):
         seed = _unseen_seed(seed)
         return filming.film(shown, agent.policy, outdir, episodes, seed, format)
-
-
-def _label(
-    config: Any, resolved: RunConfig, algorithm: Any, again: Mapping[str, Any]
-) -> str:
-    """Return the label of a new run's folder, if its config has the code it needs.
-
-    Args:
-      config, algorithm: arguments of ``train``.
-      resolved: the config of the run.
-      again: arguments of ``train``, as of ``named.require``.
-    """
-    if not isinstance(config, str):
-        return resolved.algorithm
-    found = named.find(config, algorithm)
-    named.require(found, again)
-    return found.label
-
-
-def _unplayed(logdir: Any, env: Any, *arguments: Any) -> playing.Trained:
-    """Return a run whose agent is used without its environment.
-
-    Args:
-      logdir, env, *arguments: as of ``playing.trained``; of a list of environments, the
-        first one.
-    """
-    if isinstance(env, (list, tuple)) and env:
-        env = env[0]
-    return playing.trained(logdir, env, *arguments, plays=False).in_process()
 
 
 def _unseen_seed(seed: int) -> int:
@@ -539,193 +450,3 @@ def _unseen_seed(seed: int) -> int:
     So randomly generated levels are new to the agent.
     """
     return seeds.iteration_seed(seed, 0, "play")
-
-
-def offline_algorithm(algorithm: str | type | None, preset: Any) -> str | type:
-    """Return the algorithm that learns from rows: that of the preset, or DQN.
-
-    Raises:
-      UserError: if the preset is not one of rows.
-    """
-    named.refuse_presets(algorithm)
-    if preset is None:
-        return algorithm or "dqn"
-    found = named.find(preset, algorithm).config if isinstance(preset, str) else preset
-    if found.source.kind != "rows":
-        ours = ", ".join(x for x in PRESETS if x.startswith("rows/"))
-        raise UserError(
-            f"config is {preset}, but its settings are for experience that an "
-            f"environment gives, not for logged rows; use one of {ours}, or pass an "
-            "algorithm and its settings, such as --algorithm=dqn "
-            "--algorithm.learning_rate=3e-3"
-        )
-    return algorithm or found.algorithm
-
-
-def offline_settings(
-    algorithm: str | type | None, settings: dict[str, Any] | None, preset: Any = None
-) -> dict[str, Any]:
-    """Return the settings of an algorithm that learns from rows of a timeline.
-
-    Raises:
-      UserError: if the preset is not one of rows, or for a setting that rows do not
-        allow.
-    """
-    algorithm = offline_algorithm(algorithm, preset)
-    settings = dict(settings or {})
-    kind = own_algorithm.entry(own_algorithm.name_of(algorithm)).config
-    for name, (value, reason) in _OF_ROWS.items():
-        if not hasattr(kind, name):
-            continue
-        only = config.replace(kind(), {name: value})
-        if config.replace(only, {name: settings.setdefault(name, value)}) != only:
-            raise UserError(f"{name} is {settings[name]}, but {reason}")
-    return settings
-
-
-def resolve(
-    algorithm: str | type | None,
-    env: Any,
-    preset: str | RunConfig | None,
-    settings: Any,
-    options: dict[str, Any],
-) -> RunConfig:
-    """Return the RunConfig of a new run; the arguments are those of ``train``."""
-    options = pools.as_options(options)
-    if isinstance(preset, str):
-        base = named.find(preset, algorithm).config
-    else:
-        base = preset or RunConfig()
-    if algorithm is not None:
-        named.refuse_presets(algorithm)
-        algorithm = own_algorithm.name_of(algorithm)
-    if algorithm is not None and algorithm != base.algorithm:
-        if preset is not None:
-            raise UserError(
-                f"algorithm is {algorithm!r}, but the config is for "
-                f"{base.algorithm!r}; pass only one of them"
-            )
-        kind = own_algorithm.entry(algorithm).config
-        parts = {"settings": kind(), "source": None}
-        base = dataclasses.replace(base, algorithm=algorithm, **parts)
-    if isinstance(settings, dict):
-        settings = config.replace(base.settings, settings)
-    if settings is not None:
-        options = options | {"settings": settings}
-    if env is not None:
-        recipe = EnvRecipe(env)
-        options = recipe.options(options) | {"env": recipe.describe()}
-    return with_options(base, options)
-
-
-def _resume(
-    folder: str | os.PathLike,
-    env: Any,
-    network: Any,
-    eval_env: Any,
-    source: Experience | None,
-    algorithm: str | type | None,
-    profile: bool,
-    callbacks: dict[str, tuple],
-    options: dict[str, Any],
-) -> Run:
-    env_kwargs = options.pop("env_kwargs", None)
-    wrappers = options.pop("wrappers", None)
-    refused = sorted(set(options) - set(RESUMABLE))
-    if refused:
-        raise UserError(
-            f"{refused[0]} cannot change when a run is resumed; only "
-            f"{', '.join(RESUMABLE)} can"
-        )
-    run = runs.open_run(folder)
-    saved, user = config_file.from_text(run.config_text, algorithm)
-    config_file.require(user, env, network)
-    config_file.require_source(user, source)
-    if env_kwargs not in (None, saved.env_kwargs):
-        raise UserError(
-            f"env_kwargs is {env_kwargs}, but the run has {saved.env_kwargs}; start a "
-            "new run for another environment"
-        )
-    config_file.require_arguments(saved.recipe(env), env_kwargs)
-    config_file.require_wrappers(saved.wrappers, wrappers)
-    if wrappers not in (None, saved.wrappers):
-        raise UserError(
-            f"wrappers is {wrappers}, but the run has {saved.wrappers}; start a new "
-            "run for other wrappers"
-        )
-    if "env_options" not in options:
-        config_file.require_variables(user, saved)
-    config_file.require_address(saved, options)
-    if isinstance(env, str):
-        if not EnvRecipe(env).same_as(saved.env):
-            raise UserError(
-                f"the run was trained on {saved.env!r}, not on {env!r}; start a new "
-                "run for another environment"
-            )
-        options |= {"env": env}
-    own = {} if source is None else {"source": source}
-    resolved = with_options(saved, pools.as_options(options) | own)
-    _check_callbacks(resolved, callbacks)
-    training_run.check_source(run.folder, resolved.source)
-    if eval_env is None and not user["eval_env"]:
-        experiments.check_played(resolved)
-    if resolved.eval_every != 0:
-        config_file.require_evaluation(user, eval_env)
-    recipe = resolved.recipe(env)
-    evaluated = None if eval_env is None else recipe.other(eval_env, own=False)
-    pool = pools.experience(resolved, recipe, network, profile)
-    with (
-        runs.lock(run.folder),
-        starting.starting(not resolved.progress),
-        Experiment(resolved, recipe, evaluated, network, pool) as experiment,
-    ):
-        runs.sweep(run.folder)
-        events: list[dict] = []
-        step, state = checkpoints.load(
-            run.folder,
-            experiment.named_variables(),
-            on_event=lambda kind, **fields: events.append({"kind": kind, **fields}),
-        )
-        if "steps" in options and resolved.steps <= step:
-            raise UserError(
-                f"steps is {resolved.steps}, but the run already has {step}; pass a "
-                "larger number to continue"
-            )
-        shown = experiment.config
-        changed = {
-            name: [getattr(saved, name), getattr(shown, name)]
-            for name in options
-            if getattr(saved, name) != getattr(shown, name)
-        }
-        if changed:
-            events.append({"kind": "options", "changed": changed})
-
-        variables = sorted(resolved.env_options.get(VARIABLES) or {})
-        played = user | {VARIABLES: variables}
-        if evaluated is not None:
-            played["eval_env"] = evaluated.describe()
-
-        is_same = not changed and played == user
-        if is_same and not profile:
-            ended = training_run.finished(run.folder, resolved, state)
-            if ended is not None:
-                return Run(*ended)
-
-        def started() -> None:
-            if not is_same:  # saved once resuming has worked
-                text = config_file.to_text(resolved, env, network, played)
-                files.write_atomic(run.folder / "config.json", text)
-
-        training_run.check(experiment, profile)
-        watched = (callbacks, state, events, profile, started)
-        return Run(*training_run.run(experiment, run.folder, *watched))
-
-
-def _check_callbacks(resolved: RunConfig, callbacks: dict[str, tuple]) -> None:
-    """Refuse callbacks that are never called and trackers that are not installed."""
-    if callbacks["on_evaluation"] and resolved.eval_every == 0:
-        raise UserError(
-            "on_evaluation would never be called because eval_every is 0; remove one "
-            "of them"
-        )
-    trackers.check(resolved.track)

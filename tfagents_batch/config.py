@@ -1,8 +1,8 @@
-"""Configs as frozen dataclasses, dotted absl flags and JSON.
+"""Configs as frozen dataclasses and JSON.
 
 A config is a frozen dataclass with fields from ``option``. A flag for each field
-(``--algorithm.learning_rate``) and the JSON of a config are generated from it. A
-misspelled name or a wrong type raises a ``UserError``.
+(``--algorithm.learning_rate``, see ``settings.parsing``) and the JSON of a config are
+generated from it. A misspelled name or a wrong type raises a ``UserError``.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Config:
@@ -12,11 +12,6 @@ misspelled name or a wrong type raises a ``UserError``.
     >>> replace(Config(), {"epoch": 4})
     Traceback (most recent call last):
     tfagents_batch.errors.UserError: unknown setting 'epoch'; did you mean 'epochs'?
-
-A program parses in two passes if one flag decides which others exist::
-
-    kind = REGISTRY[peek(argv, "algorithm") or "ppo"]
-    run, settings = parse(argv, [(Experiment, ""), (kind, "algorithm")])
 """
 
 from __future__ import annotations
@@ -25,18 +20,14 @@ import copy
 import dataclasses
 import functools
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from absl import flags
-
-from tfagents_batch import fields, suggest
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings import fields, suggest
+from tfagents_batch.settings.suggest import unknown
 
 Config = TypeVar("Config")
-
-HELP = frozenset({"--help", "-h", "-help", "--helpshort", "--helpfull"})
 
 
 def option(
@@ -49,6 +40,7 @@ def option(
     below: float | None = None,
     instead_of: str | None = None,
     group: str | None = None,
+    used_if: tuple[str, ...] | None = None,
     **marks: bool,
 ) -> Any:
     """Return a field of a config.
@@ -62,10 +54,12 @@ def option(
       instead_of: setting of the same config that this one replaces: if this one is
         given, that one becomes None, and only one of them can be given.
       group: heading in the help, within the settings of a prefix.
+      used_if: for a nested config, the name of another setting and the values with
+        which it is used. With other values the help leaves its settings out.
       **marks: properties of the setting, see ``marked``.
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
-    optional = bounds | {"instead_of": instead_of, "group": group}
+    optional = bounds | {"instead_of": instead_of, "group": group, "used_if": used_if}
     given = {name: value for name, value in optional.items() if value is not None}
     metadata = {"help": help, **given, **marks}
     if isinstance(default, (dict, list)):
@@ -205,127 +199,9 @@ def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def define_flags(flag_values: flags.FlagValues, config: Any, prefix: str = "") -> None:
-    """Define an absl flag for every setting; fields of type Any have none.
-
-    Args:
-      flag_values: receives the flags: ``absl.flags.FLAGS``, or a new object.
-      config: a config or its class; its values become the defaults.
-      prefix: prefix of each name: "algorithm" gives ``--algorithm.epochs``.
-    """
-    for name, hint, help, _, default in _leaves(config, prefix):
-        parser = _Parser(fields.kind(hint))
-        flag = flags.Flag(
-            *(parser, None, name, None, help),  # the default is set below, unparsed
-            boolean=parser.kind.boolean,
-            allow_using_method_names=True,
-        )
-        flag.default = flag.value = default
-        flag_values[name] = flag
-
-
-def overrides(
-    flag_values: flags.FlagValues, config: Any, prefix: str = ""
-) -> dict[str, Any]:
-    """Return the settings given as flags, by dotted names without the prefix."""
-    return {
-        name.removeprefix(f"{prefix}."): flag_values[name].value
-        for name, *_ in _leaves(config, prefix)
-        if flag_values[name].present
-    }
-
-
-def parse(
-    arguments: Sequence[str],
-    parts: Sequence[tuple[Any, str]],
-    some: bool = False,
-) -> list[dict[str, Any]]:
-    """Parse a command line.
-
-    Flags are ``--name=value``, ``--name value``, and ``--name`` or ``--noname`` for
-    a bool. Unlike absl's own parser this refuses stray arguments and flags given twice.
-
-    Args:
-      arguments: command line without the program's name.
-      parts: pairs of a config (or its class) and a prefix, as in ``define_flags``.
-      some: there are other flags, too, which are left out.
-
-    Returns:
-      For each part the settings that were given, see ``overrides``.
-
-    Raises:
-      UserError: for an unknown flag, or a value that its flag does not accept.
-    """
-    known = flags.FlagValues()
-    for config, prefix in parts:
-        define_flags(known, config, prefix)
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        name, equals, value = argument.removeprefix("--").partition("=")
-        if not argument.startswith("--") or not name:
-            raise UserError(
-                f"stray argument {argument!r}; flags are written --name=value"
-            )
-        if name not in known and not equals:
-            positive = name.removeprefix("no")
-            if positive != name and positive in known and known[positive].boolean:
-                name, equals, value = positive, "=", "false"
-        if name not in known and some:
-            if not equals and rest and not rest[0].startswith("--"):
-                rest.pop(0)  # its value, unless it is a bool
-            continue
-        if name not in known:
-            hint = suggest.setting(name, {other: f"--{other}" for other in known})
-            hint = hint or "--help lists all flags"
-            raise UserError(f"unknown flag --{name}; {hint}")
-        if known[name].present:
-            raise UserError(f"--{name} is given twice; pass it once")
-        if not equals:
-            value = "true" if known[name].boolean else _following(name, rest)
-        try:
-            known[name].parse(value)
-        except flags.IllegalFlagValueError as error:
-            raise UserError(str(error).removeprefix("flag ")) from None
-    return [overrides(known, *part) for part in parts]
-
-
-def peek(arguments: Sequence[str], name: str) -> str | None:
-    """Return the text of one flag before parsing the others; None if not given.
-
-    Raises:
-      UserError: if it is given without a value.
-    """
-    for index, argument in enumerate(arguments):
-        if argument.startswith(f"--{name}="):
-            return argument.partition("=")[2]
-        if argument == f"--{name}":
-            return _following(name, list(arguments[index + 1 :]))
-    return None
-
-
-def help_text(parts: Sequence[tuple[Any, str]]) -> str:
-    """Return the help of all flags of ``parse``: default, type and description.
-
-    Flags are in groups, by prefix; those of a prefix without a group come first.
-    """
-    groups: dict[tuple[str, str], list[str]] = {}
-    for leaf in (leaf for part in parts for leaf in _leaves(*part)):
-        kind, default = fields.kind(leaf.hint), fields.to_text(leaf.value)
-        entry = f"  --{leaf.name}={default}  ({kind.type})\n      {leaf.help}"
-        groups.setdefault((leaf.name.rpartition(".")[0], leaf.group), []).append(entry)
-    found = []
-    for key in sorted(groups, key=lambda key: (key[0], key[1] != "")):
-        heading = " ".join(filter(None, key)) or "general"
-        found.append(
-            "\n".join([f"{heading} flags, with their defaults:", *groups[key]])
-        )
-    return "\n\n".join(found)
-
-
 def names_of(config: Any) -> list[str]:
     """Return the dotted names of all settings; those of type Any have none."""
-    return [name for name, *_ in _leaves(config, "")]
+    return [name for name, *_ in leaves(config, "")]
 
 
 def setting(config: Any, name: str) -> tuple[fields.Kind, Mapping[str, Any]]:
@@ -342,23 +218,7 @@ def setting(config: Any, name: str) -> tuple[fields.Kind, Mapping[str, Any]]:
     return fields.kind(typing.get_type_hints(type(config))[last]), field.metadata
 
 
-class _Parser(flags.ArgumentParser):
-    """Parser of an absl flag."""
-
-    def __init__(self, kind: fields.Kind):
-        self.kind, self.syntactic_help = kind, kind.expected
-
-    def parse(self, argument: str) -> Any:
-        try:
-            return self.kind.read(argument)
-        except ValueError as error:
-            raise ValueError(self.kind.complaint(error)) from None
-
-    def flag_type(self) -> str:
-        return self.kind.type
-
-
-class _Leaf(NamedTuple):
+class NamedSetting(NamedTuple):
     """A setting that is no config; its name is dotted."""
 
     name: str
@@ -368,18 +228,18 @@ class _Leaf(NamedTuple):
     value: Any
 
 
-def _leaves(config: Any, prefix: str) -> Iterator[_Leaf]:
-    """Yield all settings, also those of nested configs."""
+def leaves(config: Any, prefix: str) -> Iterator[NamedSetting]:
+    """Yield all settings, also those of nested configs, but for those of type Any."""
     config = config() if isinstance(config, type) else config
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         name = f"{prefix}.{field.name}" if prefix else field.name
         hint, value = hints[field.name], getattr(config, field.name)
         if dataclasses.is_dataclass(hint):
-            yield from _leaves(value, name)
+            yield from leaves(value, name)
         elif hint is not Any:
             group = _group(type(config), field.name)
-            yield _Leaf(name, hint, field.metadata["help"], group, value)
+            yield NamedSetting(name, hint, field.metadata["help"], group, value)
 
 
 def _group(kind: type, name: str) -> str:
@@ -442,10 +302,3 @@ def _checked(kind: fields.Kind, value: Any, name: str) -> Any:
         return kind.check(value)
     except ValueError as error:
         raise UserError(f"{name} is {value!r}; {kind.complaint(error)}") from None
-
-
-def _following(name: str, rest: list[str]) -> str:
-    """Take the next argument as the value of ``--name``."""
-    if not rest or rest[0].startswith("--"):
-        raise UserError(f"--{name} needs a value; write --{name}=<value>")
-    return rest.pop(0)

@@ -1,4 +1,4 @@
-"""How large packages are imported."""
+"""Imports of large packages, and of one that is optional."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import faulthandler
 import gc
+import importlib
 import importlib.machinery
 import os
 import platform
@@ -226,3 +227,18 @@ def hidden(*packages: str) -> Iterator[None]:
     finally:
         for name in absent:
             del sys.modules[name]
+
+
+def ffmpeg() -> Any:
+    """Return the module that writes MP4 files.
+
+    Raises:
+      UserError: if the extra ``video`` is missing.
+    """
+    try:
+        return importlib.import_module("imageio_ffmpeg")
+    except ImportError:
+        raise UserError(
+            'MP4 videos need imageio_ffmpeg: pip install "tfagents_batch[video]", or '
+            'pass format="gif" (flag --format=gif)'
+        ) from None

@@ -11,25 +11,31 @@ Training is a loop of rounds::
         source.feedback(updated.priority)
 
 A ``seed`` is an int or an int32 scalar tensor; ``seeds.py`` derives the keys of
-stateless ops from it.
+stateless ops from it. Sources, and the settings that open them, are in
+``experience.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import tensorflow as tf
 
-from tfagents_batch.clocks import Ratio
-from tfagents_batch.metrics import Metrics
-from tfagents_batch.placement import Placement
-from tfagents_batch.types import Collected, EnvSpec, Nest, TimeStep, Trajectory
+from tfagents_batch.types import ActorCriticHeads as ActorCriticHeads
+from tfagents_batch.types import (
+    Assessment,
+    BoxAssessment,
+    Decision,
+    EnvSpec,
+    Nest,
+    TimeStep,
+    Trajectory,
+    Updated,
+)
+from tfagents_batch.types import Windows as Windows
 
 State = Any
 """State of a batch of environments: a nest of tensors, which ``step`` uses up."""
-# In behavior: i64 [T, B], the version of the policy that acted.
-VERSION = "version"
 
 
 @runtime_checkable
@@ -130,34 +136,6 @@ class Distribution(Protocol):
     def kl(self, other: Distribution) -> tf.Tensor:
         """Return KL(self || other) in closed form."""
         ...
-
-
-class ActorCriticHeads(NamedTuple):
-    """Outputs of an actor-critic network for a batch of states.
-
-    Attributes:
-      policy: Distribution over ``[...]`` rows.
-      value: f32 ``[...]``.
-    """
-
-    policy: Distribution
-    value: tf.Tensor
-
-
-class ActionValueHeads(NamedTuple):
-    """Outputs of a network of action values for a batch of states.
-
-    Attributes:
-      q: f32 ``[..., A]``, Q(s, a) of every action.
-      outputs: f32 ``[..., A, n]``, distributions of returns whose means are ``q``, see
-        ``ops/value_distributions.py``; the same as ``q`` if n is 1.
-      allowed: bool ``[..., A]``, actions that a greedy policy may take, invalid ones
-        aside; ``()`` if it may take all.
-    """
-
-    q: tf.Tensor
-    outputs: tf.Tensor
-    allowed: tf.Tensor | tuple = ()
 
 
 class Network(Protocol):
@@ -309,122 +287,24 @@ class Policy(Actor, Protocol):
         ...
 
 
-class Decision(NamedTuple):
-    """What a policy decides in N states, and what it knows of them.
+class Learner(Protocol):
+    """State of training beside the policy: optimizers, target networks, statistics.
 
-    Attributes:
-      action: ``[N, ...]``, the mode, or a sample of a Box.
-      state: for the next decision, see ``Policy.memory``.
-      values: f32 ``[N, A]`` "values" of actions, or ``[N]`` "value" of states; or none.
-      random: distribution of random decisions, if actions are not a Box: uniform for
-        policies that explore by epsilon, else the policy itself.
-      log_density: f32 ``[N]``, of a sample of a Box; None of a mode.
+    Optional members:
+      compile_parts(on: bool): called before ``update`` is traced; whether XLA compiles
+        at least the parts of ``update`` that it makes faster.
+      histograms() -> Metrics: vectors for the log that depend on variables only, read
+        at the end of a call and not in every update.
     """
 
-    action: tf.Tensor
-    state: Nest
-    values: Mapping[str, tf.Tensor]
-    random: Distribution | None = None
-    log_density: tf.Tensor | None = None
+    def named_variables(self) -> dict[str, Any]:
+        """Return all state, ``{name: variable}``, as saved in a checkpoint.
 
-
-class Updated(NamedTuple):
-    """Result of one update.
-
-    Attributes:
-      metrics: see ``metrics.py``. ``grad/updates`` is the number of optimizer steps.
-      priority: f32 ``[N]``, absolute errors of the sampled windows, for a prioritised
-        replay; otherwise ``()``.
-    """
-
-    metrics: Metrics
-    priority: tf.Tensor | tuple = ()
-
-
-class Assessment(NamedTuple):
-    """What an algorithm says of logged rows, without learning from them.
-
-    Attributes:
-      q: f32 ``[N, A]``, values of all actions; ``()`` if it learns none.
-      target: f32 ``[N]``, target of the value of the logged action, NaN where it is not
-        known; ``()`` likewise.
-      probability: f32 ``[N, A]``, with which the learned policy is expected to take
-        every action; 0 and 1 if it always takes the best one.
-    """
-
-    q: tf.Tensor | tuple
-    target: tf.Tensor | tuple
-    probability: tf.Tensor
-
-
-class BoxAssessment(NamedTuple):
-    """What an algorithm says of logged rows with Box actions.
-
-    Attributes:
-      q: f32 ``[N]``, value of the logged action; ``()`` if it learns none.
-      target: f32 ``[N]``, its target, NaN where it is not known; ``()`` likewise.
-      log_density: f32 ``[N]``, of the logged action under the learned policy; ``()`` if
-        the policy has no density.
-    """
-
-    q: tf.Tensor | tuple
-    target: tf.Tensor | tuple
-    log_density: tf.Tensor | tuple
-
-
-class UpdateSize(NamedTuple):
-    """Size of the largest minibatch of an update, by which threads are chosen.
-
-    Attributes:
-      rows: transitions of a minibatch.
-      hidden: units of the hidden layers.
-    """
-
-    rows: int
-    hidden: tuple[int, ...]
-
-
-class Rollouts(NamedTuple):
-    """Whole rollouts, each for one update.
-
-    Attributes:
-      whole_episodes: reason why they have to be whole episodes; empty otherwise.
-    """
-
-    whole_episodes: str = ""
-
-
-class Windows(NamedTuple):
-    """Random windows of stored steps.
-
-    Attributes:
-      batch_size: windows of an update.
-      length: steps of a window, one more than its actions.
-      ratio: updates per environment step, and the step of the first one.
-    """
-
-    batch_size: int
-    length: int
-    ratio: Ratio
-
-
-class Rows(NamedTuple):
-    """Random rows of logged data: trajectories of one action.
-
-    Attributes:
-      batch_size: rows of an update.
-      gamma: discount factor of the values that are learned; None if there are none.
-      meaningless: names of settings that only collecting uses.
-    """
-
-    batch_size: int
-    gamma: float | None = None
-    meaningless: tuple[str, ...] = ()
-
-
-Accepts = Mapping[str, Rollouts | Windows | Rows]  # by kind of experience
-# Name of a source in ``sources.REGISTRY``, and the settings beside its defaults.
-DefaultSource = tuple[str, Mapping[str, Any]]
+        Names are the same in every process: those of the policy, and ``learner/...``
+        for what only training needs, among it ``learner/optimizer/...``. A run that
+        starts from the agent of another run initializes only the optimizer again.
+        """
+        ...
 
 
 @runtime_checkable
@@ -452,18 +332,13 @@ class Algorithm(Protocol):
       config: checked settings.
       policy: the policy that learns. It also acts, except beside an update. Its
         network is also the ``network`` of the built-in algorithms.
+      learner: what is saved and compiled; it may be the algorithm itself.
       compilable: whether XLA makes ``update`` faster; false also if XLA cannot.
-
-    Optional members:
-      compile_parts(on: bool): called before ``update`` is traced; whether XLA compiles
-        at least the parts of ``update`` that it makes faster.
-      histograms() -> Metrics: vectors for the log that depend on variables only, read
-        at the end of a call and not in every update.
-      assess(trajectory) -> Assessment or BoxAssessment: of logged rows, for reports.
     """
 
     config: Any
     policy: Policy
+    learner: Learner
     compilable: bool
 
     def make_policy(self) -> Policy:
@@ -480,286 +355,9 @@ class Algorithm(Protocol):
         """
         ...
 
-    def named_variables(self) -> dict[str, Any]:
-        """Return all state, ``{name: variable}``, as saved in a checkpoint.
-
-        Names are the same in every process: those of the policy, and ``learner/...``
-        for what only training needs, among it ``learner/optimizer/...``. A run that
-        starts from the agent of another run initializes only the optimizer again.
-        """
-        ...
-
 
 @runtime_checkable
-class Source(Protocol):
-    """A tf.Module that provides experience; its variables are its state.
+class Assesses(Protocol):
+    """Algorithm that judges logged rows, for reports, without learning from them."""
 
-    Attributes:
-      envs: the environments that its programs step; none for logged data.
-      compilable: whether it can run under XLA.
-
-    Optional members:
-      actor: the policy that selects actions, of a source with environments.
-      store(collected, step) -> Collected: keeps what was collected, on the device that
-        updates, and says how many updates are due. ``step`` is that of ``collect``.
-
-    Optional members of a source with large variables, which are saved in files of their
-    own:
-      own_file: bool, false by default; whether this is so.
-      check_numbers(numbers): called before variables are restored, with the saved
-        values of those without axes by name; raises ValueError if they make no sense.
-      interrupt(): called after variables were restored, if the environments start
-        anew.
-      postpone(step): called if nothing could be restored; returns how many steps after
-        this one the first update is due.
-    """
-
-    envs: tuple[Env, ...]
-    compilable: bool
-
-    def collect(self, seed, step) -> Collected:
-        """Step environments, and say how much and how many updates are due.
-
-        Args:
-          seed: int or int32 scalar, different in every call.
-          step: i64 ``[]``, environment steps of the run.
-        """
-        ...
-
-    def sample(self, collected: Collected, seed, step) -> Trajectory:
-        """Return the trajectory of one update; called ``collected.updates`` times."""
-        ...
-
-    def feedback(self, priority: tf.Tensor) -> None:
-        """Take the priorities of the latest sample from its update."""
-        ...
-
-    def named_variables(self) -> dict[str, Any]:
-        """Return all its variables by name, and those of sources inside it."""
-        ...
-
-
-@runtime_checkable
-class HostSource(Protocol):
-    """Experience that arrives by Python: predictors, a stream, a pool of workers.
-
-    A program fetches one batch ahead, on a thread, while a compiled program updates.
-
-    Attributes:
-      envs: the environments that it steps itself; none for logged data.
-      compilable: whether what it runs itself can be under XLA.
-
-    Optional members of one that stores what it fetches: ``store``, ``sample`` and
-    ``feedback``, as those of a ``Source``, and its further members for large variables.
-    A batch of it is one trajectory, K = 1, and ``store`` says how many updates are due.
-    """
-
-    envs: tuple[Env, ...]
-    compilable: bool
-
-    def start(self, compiled: bool) -> None:
-        """Prepare, once, before the first ``fetch``.
-
-        Args:
-          compiled: whether XLA should compile what it runs itself.
-        """
-        ...
-
-    def fetch(self, step: int) -> Collected:
-        """Wait for experience and return it; called on a thread.
-
-        Args:
-          step: progress of the run.
-
-        Returns:
-          What the next K updates learn from, K = ``updates``: numbers are Python's, and
-          the trajectory has those of all updates, ``[K, T+1 or T, B, ...]``. Another
-          shape means another program, which is compiled once.
-
-        Raises:
-          Exception: whatever ended the source, as it is. Also after ``close``.
-        """
-        ...
-
-    def publish(self, policy: Policy) -> None:
-        """Offer new weights to those who act elsewhere: at first, after each update."""
-        ...
-
-    def report(self, seconds: float) -> Metrics:
-        """Return metrics since the last report, in calls that took ``seconds``."""
-        ...
-
-    def check(self) -> None:
-        """Raise the exception that has ended the source, if there is one."""
-        ...
-
-    def traces(self) -> int:
-        """Return how often a program of its own was traced; 1 if there is none."""
-        ...
-
-    def named_variables(self) -> dict[str, Any]:
-        """Return what a checkpoint has of it, by name."""
-        ...
-
-    def close(self) -> None:
-        """End all that it has started, and a ``fetch`` that waits."""
-        ...
-
-
-class RemotePlan(NamedTuple):
-    """How workers elsewhere collect what a source would.
-
-    Attributes:
-      order: "in turn" with updates, one rollout "ahead" of them, or "free" of them.
-      needed: rollouts of an update.
-      length: T of a rollout; 0 for whole episodes, whose limit sets it.
-      streams: B of a rollout.
-      marks: whether ``behavior["replaced"]`` says which streams do not continue those
-        of the rollout before, because their worker has just started.
-      whole: whether streams are whole episodes.
-    """
-
-    order: Literal["in turn", "ahead", "free"]
-    needed: int
-    length: int
-    streams: int
-    marks: bool = False
-    whole: bool = False
-
-
-class Experience(Protocol):
-    """Frozen settings of one kind of experience: the door for all that is learned from.
-
-    ``sources.REGISTRY`` has those of this package; ``train(source=...)`` takes any
-    other one.
-
-    Attributes:
-      name: prefix of its flags and settings, such as "rollout".
-      kind: what it gives, "rollouts", "windows" or "rows"; see ``Accepts``.
-      unit: unit of the run's counter, "env steps" or "gradient steps".
-      program: "synchronous" if it opens a ``Source``, "host" for a ``HostSource``.
-      beside: number of programs that it runs beside an update.
-      takes_turns: whether collecting and updating take turns on one trajectory.
-
-    Optional members:
-      evaluator(algorithm, placement) -> Play: evaluates without an environment, like
-        ``training.evaluate.Evaluator``; the score of its results chooses the best
-        checkpoint. Asked for only if there is no environment.
-      check_memory(spec, run, placement): raises UserError if what it stores does not
-        fit into the memory of the device that updates.
-      fingerprint: text that changes with the data; a run is resumed only with the data
-        that it began with.
-      remote_plan(run, parts) -> RemotePlan: how the workers of a pool collect instead,
-        each in one of ``parts`` equal parts of the environments; raises UserError for a
-        setting that means nothing there. A pool refuses a source without it.
-      training_rows() -> dict: which logged episodes a run sees, by which its policy is
-        not judged; see ``offline.evaluation.seen``. Without it, a source of the user's
-        own may have seen all of them, and ``decide`` cannot tell.
-      names() -> (actions, features): names of the actions and ids of the features of
-        logged rows; raises UserError if the rows cannot be read.
-    """
-
-    name: str
-    kind: str
-    unit: str
-    program: str
-    beside: int
-    takes_turns: bool
-
-    def check(self, run: Any) -> Experience:
-        """Return the checked settings.
-
-        Args:
-          run: config of the run, whose ``settings`` are checked already. What the
-            algorithm accepts is ``run.settings.accepts()[kind]``.
-
-        Raises:
-          UserError: for what cannot be, before anything starts.
-        """
-        ...
-
-    def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
-        """Create the environments to step.
-
-        Args:
-          recipe: ``envs.recipe.EnvRecipe`` of the user's environment.
-          run: config of the run.
-
-        Returns:
-          The environments, none for logged data, and the spaces that the agent is
-          created for, with the number of all environments.
-
-        Raises:
-          UserError: if it cannot give what is accepted, in these environments.
-          EnvError: if they cannot be created.
-        """
-        ...
-
-    def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
-        """Return the largest number of transitions of an update; it sets threads."""
-        ...
-
-    def open(
-        self,
-        envs: tuple[Env, ...],
-        algorithm: Algorithm,
-        seed: int,
-        run: Any,
-        placement: Placement,
-    ) -> Source | HostSource:
-        """Start the environments and return the source; a host source for "host".
-
-        Args:
-          envs: from ``environments``.
-          algorithm: the algorithm that learns.
-          seed: seed of environments and actions; another one after a resume.
-          run: config of the run.
-          placement: where variables are created: those of environments and of the
-            policy that acts with ``collecting``, those of storage with ``updating``.
-            On two devices the policy that acts is one of its own.
-        """
-        ...
-
-
-@runtime_checkable
-class Program(Protocol):
-    """The training of a run as calls of compiled programs.
-
-    Attributes:
-      step: progress in the unit of the source, the only counter of a run.
-      rounds: number of rounds of the newest call.
-      mode, reason: the part that XLA compiles, and why.
-      failed: whether a thread beside the calls has failed; the next call raises its
-        exception.
-    """
-
-    step: int
-    rounds: int
-    mode: str
-    reason: str
-    failed: bool
-
-    def __call__(self, until: int, rounds: int) -> dict[str, Any]:
-        """Train.
-
-        A round collects once and then makes the updates that are due.
-
-        Args:
-          until: the call ends with the first round in which ``step`` reaches it; a
-            call has at least one round.
-          rounds: largest number of rounds; a host program may end with those of a
-            batch.
-
-        Returns:
-          Metrics of all rounds of the call, merged by their rules and as NumPy values;
-          scalars have become ``metrics.Mean``.
-        """
-        ...
-
-    def traces(self) -> int:
-        """Return how often a program was traced; more than once is a fault."""
-        ...
-
-    def close(self) -> None:
-        """End what it has started; it may be called twice."""
-        ...
+    def assess(self, trajectory: Trajectory) -> Assessment | BoxAssessment: ...

@@ -94,6 +94,19 @@ def integers(shape: Sequence[int], key: tf.Tensor, high: int | tf.Tensor) -> tf.
     return tf.minimum(tf.cast(scaled, tf.int32), high - 1)  # products may round up
 
 
+def indices(count: int, key: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    """Draw int32 ``[count]`` uniformly from [0, high), for any positive int32.
+
+    floor(x high / 2^64) for 64 random bits x, so probabilities differ by less than
+    2^-32 of their size.
+    """
+    low, top = tf.unstack(tf.cast(words([2, count], key), tf.uint64))
+    high = tf.cast(high, tf.uint64)
+    shift = tf.constant(32, tf.uint64)
+    carry = tf.bitwise.right_shift(low * high, shift)
+    return tf.cast(tf.bitwise.right_shift(top * high + carry, shift), tf.int32)
+
+
 def bernoulli(
     shape: Sequence[int], key: tf.Tensor, probability: float | tf.Tensor
 ) -> tf.Tensor:

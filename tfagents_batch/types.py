@@ -1,4 +1,4 @@
-"""Shared data types: TimeStep, Trajectory, Collected, EnvSpec.
+"""Shared data types: steps, trajectories, and what the parts pass to each other.
 
 Axes: ``T`` actions of a trajectory, ``B`` streams (environments). All data is
 time-major.
@@ -6,13 +6,19 @@ time-major.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import tensorflow as tf
 
+from tfagents_batch.clocks import Ratio
+from tfagents_batch.metrics import Metrics
+
 Nest = Any
 """A tensor, or a dict, a tuple or a NamedTuple of nests."""
+# In behavior: i64 [T, B], the version of the policy that acted.
+VERSION = "version"
 
 
 class TimeStep(NamedTuple):
@@ -158,3 +164,170 @@ class EnvSpec(NamedTuple):
     action_space: gymnasium.Space
     info: dict[str, str]
     max_episode_steps: int | None = None
+
+
+class ActorCriticHeads(NamedTuple):
+    """Outputs of an actor-critic network for a batch of states.
+
+    Attributes:
+      policy: ``interfaces.Distribution`` over ``[...]`` rows.
+      value: f32 ``[...]``.
+    """
+
+    policy: Any
+    value: tf.Tensor
+
+
+class ActionValueHeads(NamedTuple):
+    """Outputs of a network of action values for a batch of states.
+
+    Attributes:
+      q: f32 ``[..., A]``, Q(s, a) of every action.
+      outputs: f32 ``[..., A, n]``, distributions of returns whose means are ``q``, see
+        ``ops/value_distributions.py``; the same as ``q`` if n is 1.
+      allowed: bool ``[..., A]``, actions that a greedy policy may take, invalid ones
+        aside; ``()`` if it may take all.
+    """
+
+    q: tf.Tensor
+    outputs: tf.Tensor
+    allowed: tf.Tensor | tuple = ()
+
+
+class Decision(NamedTuple):
+    """Decisions of a policy in N states, and what it knows of these states.
+
+    Attributes:
+      action: ``[N, ...]``, the mode, or a sample of a Box.
+      state: for the next decision, see ``Policy.memory``.
+      values: f32 ``[N, A]`` "values" of actions, or ``[N]`` "value" of states; or none.
+      random: ``interfaces.Distribution`` of random decisions, if actions are not a Box:
+        uniform for policies that explore by epsilon, else the policy itself.
+      log_density: f32 ``[N]``, of a sample of a Box; None of a mode.
+    """
+
+    action: tf.Tensor
+    state: Nest
+    values: Mapping[str, tf.Tensor]
+    random: Any = None
+    log_density: tf.Tensor | None = None
+
+
+class Updated(NamedTuple):
+    """Result of one update.
+
+    Attributes:
+      metrics: see ``metrics.py``. ``grad/updates`` is the number of optimizer steps.
+      priority: f32 ``[N]``, absolute errors of the sampled windows, for a prioritised
+        replay; otherwise ``()``.
+    """
+
+    metrics: Metrics
+    priority: tf.Tensor | tuple = ()
+
+
+class Assessment(NamedTuple):
+    """Judgement of an algorithm on logged rows, without learning from them.
+
+    Attributes:
+      q: f32 ``[N, A]``, values of all actions; ``()`` if it learns none.
+      target: f32 ``[N]``, target of the value of the logged action, NaN where it is not
+        known; ``()`` likewise.
+      probability: f32 ``[N, A]``, with which the learned policy is expected to take
+        every action; 0 and 1 if it always takes the best one.
+    """
+
+    q: tf.Tensor | tuple
+    target: tf.Tensor | tuple
+    probability: tf.Tensor
+
+
+class BoxAssessment(NamedTuple):
+    """Judgement of an algorithm on logged rows with Box actions.
+
+    Attributes:
+      q: f32 ``[N]``, value of the logged action; ``()`` if it learns none.
+      target: f32 ``[N]``, its target, NaN where it is not known; ``()`` likewise.
+      log_density: f32 ``[N]``, of the logged action under the learned policy; ``()`` if
+        the policy has no density.
+    """
+
+    q: tf.Tensor | tuple
+    target: tf.Tensor | tuple
+    log_density: tf.Tensor | tuple
+
+
+class UpdateSize(NamedTuple):
+    """Size of the largest minibatch of an update, by which threads are chosen.
+
+    Attributes:
+      rows: transitions of a minibatch.
+      hidden: units of the hidden layers.
+    """
+
+    rows: int
+    hidden: tuple[int, ...]
+
+
+class Rollouts(NamedTuple):
+    """Whole rollouts, each for one update.
+
+    Attributes:
+      whole_episodes: reason why they have to be whole episodes; empty otherwise.
+    """
+
+    whole_episodes: str = ""
+
+
+class Windows(NamedTuple):
+    """Random windows of stored steps.
+
+    Attributes:
+      batch_size: windows of an update.
+      length: steps of a window, one more than its actions.
+      ratio: updates per environment step, and the step of the first one.
+    """
+
+    batch_size: int
+    length: int
+    ratio: Ratio
+
+
+class Rows(NamedTuple):
+    """Random rows of logged data: trajectories of one action.
+
+    Attributes:
+      batch_size: rows of an update.
+      gamma: discount factor of the values that are learned; None if there are none.
+      meaningless: names of settings that only collecting uses.
+    """
+
+    batch_size: int
+    gamma: float | None = None
+    meaningless: tuple[str, ...] = ()
+
+
+Accepts = Mapping[str, Rollouts | Windows | Rows]  # by kind of experience
+# Name of a source in ``sources.REGISTRY``, and the settings beside its defaults.
+DefaultSource = tuple[str, Mapping[str, Any]]
+
+
+class RemotePlan(NamedTuple):
+    """Plan by which workers elsewhere collect what a source would.
+
+    Attributes:
+      order: "in turn" with updates, one rollout "ahead" of them, or "free" of them.
+      needed: rollouts of an update.
+      length: T of a rollout; 0 for whole episodes, whose limit sets it.
+      streams: B of a rollout.
+      marks: whether ``behavior["replaced"]`` says which streams do not continue those
+        of the rollout before, because their worker has just started.
+      whole: whether streams are whole episodes.
+    """
+
+    order: Literal["in turn", "ahead", "free"]
+    needed: int
+    length: int
+    streams: int
+    marks: bool = False
+    whole: bool = False

@@ -20,7 +20,7 @@ class Loop:
         import tensorflow as tf
 
         import tfagents_batch as tfb
-        from tfagents_batch import placement
+        from tfagents_batch.devices import placement
         from tfagents_batch.envs import registry
 
         where = placement.GPU if device == "gpu" else placement.CPU

@@ -23,8 +23,8 @@ def rollouts(work: Pooled) -> dict[str, float]:
     """Return environment steps per second; each rollout has new weights."""
     from tfagents_batch.algorithms import REGISTRY
     from tfagents_batch.distribute import pools
+    from tfagents_batch.training.assembly import create_algorithm
     from tfagents_batch.training.config import RunConfig, with_options
-    from tfagents_batch.training.experiment import create_algorithm
 
     env = "benchmarks.work.environments:WaitingCartPole"
     options = {
@@ -83,7 +83,7 @@ def calls(work: Pooled) -> dict[str, float]:
 
 def jobs(work: Pooled) -> dict[str, float]:
     """Return milliseconds of a Spark job with nothing to do, and with 100 KB."""
-    from tfagents_batch.offline.engines import session as spark_session
+    from tfagents_batch.offline.reading import session as spark_session
 
     with spark_session.started(f"local[{work.workers}]") as spark:
         context, count = spark.sparkContext, work.workers

@@ -59,7 +59,7 @@ class Trained:
         call: Callable[[int], tuple[int, int]],
         differs: Mapping[str, str] = {},
     ):
-        from tfagents_batch.training.experiment import Experiment
+        from tfagents_batch.training.assembly import Experiment
 
         experiment = Experiment(run, run.recipe())
         self.same = same(experiment.algorithm)

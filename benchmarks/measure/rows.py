@@ -31,7 +31,7 @@ from benchmarks.work.works import (
     Work,
 )
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 
 class Row(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 
 import tfagents_batch as tfb
 from examples.notifications import dynamics, simulator, truth
-from tfagents_batch.offline.evaluation import rules
+from tfagents_batch.evaluation import rules
 from tfagents_batch.offline.writer import RowLogger
 
 ENOUGH = 1.10  # 94 % of the optimum

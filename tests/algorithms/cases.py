@@ -10,13 +10,13 @@ import tfagents_batch as tfb
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import config, interfaces, nest
 from tfagents_batch.algorithms import REGISTRY, ppo
-from tfagents_batch.interfaces import Metrics
+from tfagents_batch.metrics import Metrics
 from tfagents_batch.types import TimeStep, Trajectory
 
 T, B = 12, 4
 
 BRIEF = {"network": {"hidden": [8]}, "histograms": False}  # short to compile
-# Algorithms that learn from logged rows only, see tests/sources/test_table.py.
+# Algorithms that learn from logged rows only, see tests/logged/test_table.py.
 OF_ROWS = {k for k, (_, kind) in REGISTRY.items() if {*kind().accepts()} == {"rows"}}
 KINDS = {  # of actions, by algorithm, if it does not take all
     "bc": ("discrete", "box"),
@@ -67,7 +67,7 @@ RUNS |= {
 def make_ppo(observation=VECTOR, action=ACTIONS["discrete"], seed=0, **settings):
     """Return PPO with two minibatches and one epoch, unless the settings differ."""
     keras.utils.set_random_seed(seed)
-    chosen = ppo.Config(**{"minibatch_size": 24, "epochs": 1, **settings})
+    chosen = ppo.PPOConfig(**{"minibatch_size": 24, "epochs": 1, **settings})
     chosen = chosen if "network" in settings else small(chosen)
     return ppo.PPO(chosen, make_spec(observation, action, B))
 
@@ -116,8 +116,9 @@ def assert_gradients(loss, optimizer) -> None:
 
 
 def named(agent) -> dict[str, np.ndarray]:
-    """Return a copy of all saved variables of an agent, by name."""
-    return {k: np.array(v.numpy()) for k, v in agent.named_variables().items()}
+    """Return a copy of all saved variables of an agent or a policy, by name."""
+    variables = getattr(agent, "learner", agent).named_variables()
+    return {k: np.array(v.numpy()) for k, v in variables.items()}
 
 
 def assert_same(agents, **tolerance) -> None:

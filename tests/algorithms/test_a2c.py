@@ -9,9 +9,9 @@ from tests.algorithms.cases import T, assert_gradients, assert_same, collect, up
 from tests.nn.cases import ACTIONS
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import VERSION
 from tfagents_batch.schedules import Constant
 from tfagents_batch.training.config import RunConfig
+from tfagents_batch.types import VERSION
 
 PLAIN = {
     "optimizer": "adam",  # keeps its gradient
@@ -57,7 +57,7 @@ def test_the_gradient_is_that_of_n_step_returns(action, terminate):
         return tf.reduce_mean(tf.boolean_mask(rows, mask))
 
     update(agent, trajectory, 0)
-    assert_gradients(loss, agent.optimizer)
+    assert_gradients(loss, agent.learner.optimizer)
 
 
 def test_corrections_are_equal_without_a_delay_and_differ_with_one():
@@ -87,7 +87,7 @@ def test_vtrace_scales_the_gradient_of_unlikely_actions_down():
     assert float(metrics["lag/ratio_above_1"]) == 0
     ratios = metrics["histogram/ratio"].numpy()
     np.testing.assert_allclose(ratios[np.isfinite(ratios)], 0.5, rtol=1e-3)
-    pairs = (agent.optimizer.rule.mean_gradients() for agent in agents)
+    pairs = (agent.learner.optimizer.rule.mean_gradients() for agent in agents)
     for one, half in zip(*pairs, strict=True):
         np.testing.assert_allclose(half, one / 2, rtol=1e-3, atol=1e-6)
 
@@ -96,14 +96,14 @@ def test_a_trajectory_without_a_transition_keeps_weights_and_momentum():
     agent = make(optimizer="adam")
     trajectory = collect(agent)
     update(agent, trajectory, 0)
-    held = [x.numpy() for x in agent.optimizer.named_variables().values()]
+    held = [x.numpy() for x in agent.learner.optimizer.named_variables().values()]
     weights = [x.numpy() for x in agent.network.trainable_variables]
     steps = trajectory.steps
     nothing = trajectory._replace(steps=steps._replace(first=steps.first | True))
     metrics = update(agent, nothing, 1)
     assert float(metrics["grad/updates"]) == 0
     after = [x.numpy() for x in agent.network.trainable_variables]
-    now = [x.numpy() for x in agent.optimizer.named_variables().values()]
+    now = [x.numpy() for x in agent.learner.optimizer.named_variables().values()]
     for one, two in zip(weights + held[2:], after + now[2:], strict=True):
         np.testing.assert_array_equal(one, two)
 
@@ -121,7 +121,7 @@ def test_a_sum_is_the_mean_times_the_number_of_transitions():
     count = np.sum(trajectory.mask)
     mean, total = (float(x["loss/total"]) for x in metrics)
     assert total == pytest.approx(mean * count, rel=1e-4)
-    pairs = (agent.optimizer.rule.mean_gradients() for agent in agents)
+    pairs = (agent.learner.optimizer.rule.mean_gradients() for agent in agents)
     for one, many in zip(*pairs, strict=True):
         np.testing.assert_allclose(many, count * one, rtol=1e-3, atol=1e-4)
 
@@ -134,7 +134,7 @@ def test_the_floor_stops_the_gradient_of_actions_that_are_almost_impossible():
     trajectory = trajectory._replace(action=2 * tf.ones_like(trajectory.action))
     metrics = update(agent, trajectory, 0)
     assert float(metrics["policy/log_floor"]) == 1
-    for gradient in agent.optimizer.rule.mean_gradients():
+    for gradient in agent.learner.optimizer.rule.mean_gradients():
         np.testing.assert_array_equal(gradient, 0)
 
 

@@ -93,7 +93,7 @@ def another(name):
 def restored(name, values):
     """Return another agent, without histograms, with these variables."""
     agent = another(name)
-    for key, variable in agent.named_variables().items():
+    for key, variable in agent.learner.named_variables().items():
         variable.assign(values[key])
     return agent
 
@@ -220,7 +220,7 @@ def test_actions_and_rewards_of_restart_rows_have_no_influence(name):
 
 def test_all_state_is_in_its_named_variables(name):
     agent, pairs = learned(name).agent, learned(name).everything
-    held = {id(variable) for variable in agent.named_variables().values()}
+    held = {id(variable) for variable in agent.learner.named_variables().values()}
     held.add(id(agent.policy.version))  # a run starts it at 0
     # Numbers of the settings are variables, too, but no update changes them.
     missing = [v.name for v, start in pairs if id(v) not in held and np.any(v != start)]
@@ -229,12 +229,12 @@ def test_all_state_is_in_its_named_variables(name):
 
 def test_the_names_of_variables_begin_with_their_role(name):
     agent = learned(name).agent
-    roles = {key.partition("/")[0] for key in agent.named_variables()}
+    roles = {key.partition("/")[0] for key in agent.learner.named_variables()}
     assert roles <= {"policy", "statistics", "learner"}
     acting = agent.policy.named_variables()
     assert {key.partition("/")[0] for key in acting} <= {"policy", "statistics"}
     for key, variable in acting.items():
-        assert agent.named_variables()[key] is variable
+        assert agent.learner.named_variables()[key] is variable
 
 
 def test_another_policy_acts_alike_only_after_an_assignment(name):

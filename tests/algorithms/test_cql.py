@@ -59,7 +59,7 @@ def test_its_loss_adds_the_gap_between_all_values_and_the_logged_one():
         error, gap = parts()
         return error + 0.5 * gap
 
-    assert_gradients(loss, agent.optimizer)
+    assert_gradients(loss, agent.learner.optimizers["network"])
 
 
 def test_values_of_actions_that_are_not_logged_fall_below_the_others():

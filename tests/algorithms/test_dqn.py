@@ -15,8 +15,9 @@ from tests.algorithms.cases import (
     named,
     variables,
 )
-from tfagents_batch import machine, nest
+from tfagents_batch import nest
 from tfagents_batch.algorithms import dqn
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
 from tfagents_batch.schedules import Constant
@@ -99,7 +100,7 @@ def test_errors_and_gradients_are_those_of_a_slow_loop(target, terminate, n):
         error = goals - tf.gather(q, batch.action[0], batch_dims=1)
         return tf.reduce_mean(tf.boolean_mask(error**2 / 2, counted))
 
-    assert_gradients(loss, agent.optimizer)
+    assert_gradients(loss, agent.learner.optimizers["network"])
 
 
 def test_a_batch_without_a_transition_keeps_the_weights():
@@ -141,7 +142,7 @@ def train(folder, **options):
     settings = cases.RUNS["dqn"]["settings"] | {"target": "double", "n_step": 3}
     settings["network"] = {"hidden": [8], "dueling": True}
     # A beta that depends on the number of steps would differ in a stopped run.
-    replay = {"capacity": 400, "prioritized": True, "beta": 0.5}
+    replay = {"capacity": 200, "prioritized": True, "beta": 0.5}
     common = {"settings": settings, "replay": replay, "log_every": 50}
     return cases.train("dqn", folder, **common | options)
 
@@ -167,7 +168,7 @@ def test_settings_that_cannot_work_are_refused_before_a_run_folder_exists(
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
-    return train(tmp_path_factory.mktemp("straight"), steps=600, compile="off")
+    return train(tmp_path_factory.mktemp("straight"), steps=300, compile="off")
 
 
 def test_a_run_logs_updates_only_after_the_warmup(straight):
@@ -176,13 +177,13 @@ def test_a_run_logs_updates_only_after_the_warmup(straight):
     late = [line for line in lines if line["step"] > 110]
     assert early and all("loss/td" not in line for line in early)
     assert late and all(np.isfinite(line["loss/td"]) for line in late)
-    assert all(line["replay/size"] <= 400 for line in lines)
+    assert all(line["replay/size"] <= 200 for line in lines)
     assert all(line["replay/priority_max"] > 0 for line in late)
 
 
 def test_a_stopped_and_resumed_run_equals_a_straight_one(straight, tmp_path):
-    stopped = train(tmp_path, steps=300, compile="off")
-    resumed = tfb.train(resume=stopped.logdir, steps=600)
+    stopped = train(tmp_path, steps=150, compile="off")
+    resumed = tfb.train(resume=stopped.logdir, steps=300)
     assert resumed.step == straight.step > stopped.step
     assert_equal(variables(resumed), variables(straight))
 
@@ -195,5 +196,5 @@ def test_playing_an_agent_needs_no_memory_for_a_replay(straight, monkeypatch):
 
 def test_settings_are_checked_by_name():
     with pytest.raises(UserError, match=r"unknown network.activation .reluu.; did you"):
-        dqn.Config(network=q_network.Config(activation="reluu")).check()
-    assert dataclasses.replace(dqn.Config(), n_step=2).check().n_step == 2
+        dqn.DQNConfig(network=q_network.QConfig(activation="reluu")).check()
+    assert dataclasses.replace(dqn.DQNConfig(), n_step=2).check().n_step == 2

@@ -14,9 +14,9 @@ from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.graph.inputs import InputSchedule
 from tfagents_batch.programs import program
 from tfagents_batch.schedules import Constant, Linear, Piecewise
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.config import RunConfig, with_options
-from tfagents_batch.training.experiment import Experiment
 
 
 def more(name, options=None, **settings):

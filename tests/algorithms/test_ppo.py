@@ -20,20 +20,19 @@ from tests.algorithms.cases import (
 from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
-from tfagents_batch.algorithms.ppo_penalty import Settings
-from tfagents_batch.graph import chunks, forward
-from tfagents_batch.interfaces import VERSION
+from tfagents_batch.algorithms.ppo_penalty import KLConfig
+from tfagents_batch.graph import forward
 from tfagents_batch.nn import networks
 from tfagents_batch.ops import returns
 from tfagents_batch.schedules import Constant, Linear
-from tfagents_batch.types import TimeStep
+from tfagents_batch.types import VERSION, TimeStep
 
 NETWORKS = {
-    "feed_forward": networks.Config(hidden=(8,)),
-    "squashed": networks.Config(hidden=(8,), squash=True, max_std=2.0),
-    "gru": networks.Config(hidden=(8, 6), core="gru"),
-    "gru_policy": networks.Config(hidden=(8, 6), core="gru", value_core="none"),
-    "lstm": networks.Config(hidden=(8, 6), core="lstm", value_core="shared"),
+    "feed_forward": networks.NetworkConfig(hidden=(8,)),
+    "squashed": networks.NetworkConfig(hidden=(8,), squash=True, max_std=2.0),
+    "gru": networks.NetworkConfig(hidden=(8, 6), core="gru"),
+    "gru_policy": networks.NetworkConfig(hidden=(8, 6), core="gru", value_core="none"),
+    "lstm": networks.NetworkConfig(hidden=(8, 6), core="lstm", value_core="shared"),
 }
 
 
@@ -178,7 +177,7 @@ def test_padding_changes_nothing(network, length, reduction):
             network,
             action="box",
             objective="both",
-            kl=Settings(reduction=reduction),
+            kl=KLConfig(reduction=reduction),
             normalize_advantage="batch",
             sequence_length=length,
         )
@@ -375,12 +374,12 @@ def test_compiled_and_uncompiled_updates_agree():
 
 @pytest.mark.parametrize(
     ("network", "name", "limit"),
-    [("feed_forward", "ROWS", 7), ("gru", "NUMBERS", chunks.LAYER * 2 * (T + 1))],
+    [("feed_forward", "ROWS", 7), ("gru", "NUMBERS", forward.LAYER * 2 * (T + 1))],
 )
 def test_evaluating_in_chunks_changes_nothing(monkeypatch, network, name, limit):
     agents, logged = [], []
-    for value in (getattr(chunks, name), limit):
-        monkeypatch.setattr(chunks, name, value)
+    for value in (getattr(forward, name), limit):
+        monkeypatch.setattr(forward, name, value)
         agent = make(
             network, action="box", objective="both", sequence_length=5, histograms=True
         )
@@ -420,13 +419,13 @@ def test_kl_stop_ends_the_epochs():
 @pytest.mark.parametrize(
     ("settings", "beta"),
     [
-        ({"learning_rate": Constant(1e-7), "kl": Settings(adapt_factor=4.0)}, 1 / 4),
+        ({"learning_rate": Constant(1e-7), "kl": KLConfig(adapt_factor=4.0)}, 1 / 4),
         ({"learning_rate": Constant(0.1), "epochs": 3}, 1.5),
         (
             {
                 "learning_rate": Constant(0.1),
                 "epochs": 3,
-                "kl": Settings(adapt_high=1e9),
+                "kl": KLConfig(adapt_high=1e9),
             },
             1,
         ),
@@ -435,7 +434,7 @@ def test_kl_stop_ends_the_epochs():
 def test_the_penalty_moves_towards_the_target_and_is_saved(settings, beta):
     agent = make(objective="kl", minibatch_size=24, **settings)
     update(agent, collect(agent), 1)
-    saved = agent.named_variables()["learner/penalty"]
+    saved = agent.learner.named_variables()["learner/penalty"]
     assert float(saved) == float(agent.penalty.beta) == pytest.approx(beta)
 
 
@@ -470,7 +469,7 @@ def test_time_limits_bootstrap_and_terminations_do_not():
     )
     learn, start = compiled(agent), named(agent)
     for terminate in (False, True):
-        for name, variable in agent.named_variables().items():
+        for name, variable in agent.learner.named_variables().items():
             variable.assign(start[name])
         # Observations are the one-hot step of the episode. The last step looks like
         # the first, because values are trained only where actions are taken.
@@ -515,7 +514,7 @@ def regularized(scale):
 
 def test_losses_of_a_users_layers_are_minimized_and_logged():
     keras.utils.set_random_seed(0)
-    config = ppo.Config(
+    config = ppo.PPOConfig(
         minibatch_size=16, learning_rate=Constant(1e-2), histograms=False
     )
     agent = ppo.PPO(config, make_spec(num_envs=B), regularized(1.0))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces as gs
 
-from tfagents_batch import config
 from tfagents_batch.algorithms import ppo
-from tfagents_batch.algorithms.ppo_penalty import Settings
+from tfagents_batch.algorithms.ppo_penalty import KLConfig
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks
+from tfagents_batch.settings import parsing
 from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import alarms
@@ -42,7 +42,7 @@ SPACES = {
 
 def rows(action=TWO, observation=VECTOR, **settings):
     spec = EnvSpec(8, observation, action, {}, 500)
-    return ppo.Config(**settings).alarms(spec)
+    return ppo.PPOConfig(**settings).alarms(spec)
 
 
 def line(number, rising=True, **changes):
@@ -67,7 +67,7 @@ def test_a_healthy_run_raises_no_alarm(path):
     space, num_envs, limit, std = SPACES[path.stem.partition("-")[0]]
     with open(path) as file:
         lines = list(csv.DictReader(file))
-    limits = rows(space, network=networks.Config(init_std=std))
+    limits = rows(space, network=networks.NetworkConfig(init_std=std))
     watch = Alarms(limits, int(lines[-1]["step"]), num_envs, limit)
     for each in lines:
         step = int(each.pop("step"))
@@ -105,8 +105,8 @@ def test_one_update_that_loses_the_policy_is_enough():
 
 def test_the_kl_limit_follows_the_target_of_the_penalty():
     lines = [line(i, policy__approx_kl=0.5) for i in range(40)]
-    assert raised(lines, rows(objective="kl", kl=Settings(target=0.1))) == ["kl"]
-    assert raised(lines, rows(objective="kl", kl=Settings(target=0.2))) == []
+    assert raised(lines, rows(objective="kl", kl=KLConfig(target=0.1))) == ["kl"]
+    assert raised(lines, rows(objective="kl", kl=KLConfig(target=0.2))) == []
 
 
 @pytest.mark.parametrize(
@@ -179,18 +179,18 @@ def test_low_entropy_is_healthy_after_returns_rose():
 
 def test_squashed_and_masked_actions_have_no_entropy_limit():
     lines = [line(i, False, policy__entropy=-99.0) for i in range(9)]
-    squashed = networks.Config(squash=True)
+    squashed = networks.NetworkConfig(squash=True)
     assert raised(lines, rows(gs.Box(-1, 1, (2,)), network=squashed)) == []
     masked = gs.Dict({"x": VECTOR, "action_mask": gs.MultiBinary(2)})
     assert raised(lines, rows(observation=masked)) == []
 
 
 def test_every_flag_and_metric_named_in_a_text_exists():
-    text = config.help_text(
+    text = parsing.help_text(
         [
             (RunConfig, ""),
             (rollout_settings.RolloutSettings, "rollout"),
-            (ppo.Config, "algorithm"),
+            (ppo.PPOConfig, "algorithm"),
         ]
     )
     values = re.findall(r"^  --([\w.]+)=", text, re.M)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.algorithms.ppo_penalty import AdaptiveKL, Settings
+from tfagents_batch.algorithms.ppo_penalty import AdaptiveKL, KLConfig
 
 ONE = tf.constant([True])
 
@@ -18,7 +18,7 @@ ONE = tf.constant([True])
     ],
 )
 def test_the_penalty_adds_the_squared_excess_over_the_cutoff(kl, loss, slope, cutoff):
-    penalty, kl = AdaptiveKL(Settings(init_penalty=2.0)), tf.constant([kl])
+    penalty, kl = AdaptiveKL(KLConfig(init_penalty=2.0)), tf.constant([kl])
     with tf.GradientTape() as tape:
         tape.watch(kl)
         found, share = penalty.loss(kl, ONE)
@@ -41,7 +41,7 @@ def test_the_penalty_adds_the_squared_excess_over_the_cutoff(kl, loss, slope, cu
     ],
 )
 def test_the_weight_adapts_to_the_divergence_within_its_bounds(start, kl, expected):
-    penalty = AdaptiveKL(Settings(init_penalty=start))
+    penalty = AdaptiveKL(KLConfig(init_penalty=start))
     penalty.adapt(tf.constant([kl]), ONE)
     assert float(penalty.beta.value) == pytest.approx(expected)
 
@@ -49,10 +49,10 @@ def test_the_weight_adapts_to_the_divergence_within_its_bounds(start, kl, expect
 def test_short_and_long_sequences_have_equal_weight():
     kl = tf.constant([[0.1, 0.2, np.nan], [0.3, np.nan, np.nan]])
     mask = tf.constant([[True, True, False], [True, False, False]])
-    mean, counts = AdaptiveKL(Settings(reduction="sequence")).mean(kl, mask)
+    mean, counts = AdaptiveKL(KLConfig(reduction="sequence")).mean(kl, mask)
     np.testing.assert_allclose(mean, [0.2, 0.2, 0], rtol=1e-6)
     np.testing.assert_array_equal(counts, [True, True, False])
     kl, mask = tf.constant([[1.0, 0.0], [9.0, 0.0]]), tf.constant([[1, 1], [0, 1]]) > 0
     for reduction, expected in (("sequence", 1 / 2), ("batch", 1 / 3)):
-        mean, _ = AdaptiveKL(Settings(reduction=reduction)).mean(kl, mask)
+        mean, _ = AdaptiveKL(KLConfig(reduction=reduction)).mean(kl, mask)
         assert float(tf.reduce_mean(mean)) == pytest.approx(expected)

@@ -67,4 +67,4 @@ def test_hidden_layers_are_normalized():
     kinds = [type(x).__name__ for x in agent.network._flatten_layers()]
     assert kinds.count("LayerNormalization") == len(agent.config.network.hidden)
     with pytest.raises(UserError, match=r"noisy and .*layer_norm are both true"):
-        q_network.Config(noisy=True, layer_norm=True).check("network.")
+        q_network.QConfig(noisy=True, layer_norm=True).check("network.")

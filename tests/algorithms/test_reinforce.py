@@ -13,7 +13,7 @@ from tests.support import linear
 from tfagents_batch import nest
 from tfagents_batch.algorithms import REGISTRY, reinforce
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Rollouts
+from tfagents_batch.types import Rollouts
 
 
 def make(action="discrete", **settings):
@@ -75,14 +75,14 @@ def test_the_gradient_is_that_of_returns_minus_the_baseline(baseline, loss):
         return tf.reduce_mean(tf.boolean_mask(rows, mask))
 
     metrics = update(agent, trajectory, 0)
-    weights = [x.value for x in agent.optimizer.trained]
+    weights = [x.value for x in agent.learner.optimizer.trained]
     with tf.GradientTape() as tape:
         tape.watch(weights)
         slow = slow_loss()
     expected = tape.gradient(slow, weights)
     unused = any(x is None for x in expected)
     assert unused == (baseline != "value") == ("loss/value" not in metrics)
-    found = agent.optimizer.rule.mean_gradients()
+    found = agent.learner.optimizer.rule.mean_gradients()
     for gradient, x in zip(found, expected, strict=True):
         x = tf.zeros_like(gradient) if x is None else x
         np.testing.assert_allclose(gradient, x, rtol=1e-3, atol=1e-6)
@@ -90,7 +90,7 @@ def test_the_gradient_is_that_of_returns_minus_the_baseline(baseline, loss):
 
 def gradient(agent, trajectory):
     update(agent, trajectory, 0)
-    found = agent.optimizer.rule.mean_gradients()
+    found = agent.learner.optimizer.rule.mean_gradients()
     return np.concatenate([np.ravel(x) for x in found])
 
 

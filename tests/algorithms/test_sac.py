@@ -14,7 +14,7 @@ from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn.bounds import Bounds
+from tfagents_batch.nn.actor import Bounds
 from tfagents_batch.ops.distributions.gaussian import TanhNormal
 from tfagents_batch.schedules import Constant
 
@@ -194,7 +194,7 @@ def test_actions_that_do_not_fit_are_refused(action, text):
 def test_a_mask_of_box_actions_is_refused():
     observed = gs.Dict(x=VECTOR, action_mask=gs.MultiBinary(2))
     with pytest.raises(UserError, match="cannot mask actions; only Discrete and Multi"):
-        sac.SAC(sac.Config(), make_spec(observed, ACTIONS["box"]))
+        sac.SAC(sac.SACConfig(), make_spec(observed, ACTIONS["box"]))
 
 
 @pytest.mark.parametrize(

@@ -141,4 +141,4 @@ def test_ou_noise_starts_at_zero_in_every_episode():
 
 def test_a_scale_of_noise_below_zero_is_refused():
     with pytest.raises(UserError, match=r"noise is -0.1; expected"):
-        td3.Config(noise=-0.1).check()
+        td3.TD3Config(noise=-0.1).check()

@@ -102,6 +102,7 @@ def test_without_a_gpu_one_line_says_so(monkeypatch, capsys):
     assert line.startswith("error: ") and line.endswith("runs all rows on the CPU")
 
 
+@pytest.mark.slow  # a dry run of one row shows the same of runs that do not fail
 @pytest.mark.xla
 def test_runs_of_a_row_are_measured_in_processes_of_their_own():
     options = {"device": "cpu", "batched": True}

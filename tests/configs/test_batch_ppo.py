@@ -12,6 +12,7 @@ from tfagents_batch import config
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.configs import batch_ppo
 from tfagents_batch.nn import networks
+from tfagents_batch.settings import parsing
 
 NETWORKS = {
     "feed_forward": batch_ppo.feed_forward(),
@@ -90,5 +91,5 @@ def test_flags_can_describe_the_recurrent_network():
         "--algorithm.network.core=gru",
         "--algorithm.network.value_core=none",
     ]
-    (flags,) = config.parse(argv, [(ppo.Config, "algorithm")])
-    assert config.replace(ppo.Config(), flags).network == batch_ppo.recurrent()
+    (flags,) = parsing.parse(argv, [(ppo.PPOConfig, "algorithm")])
+    assert config.replace(ppo.PPOConfig(), flags).network == batch_ppo.recurrent()

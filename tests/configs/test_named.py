@@ -5,8 +5,8 @@ import json
 import pytest
 
 import tfagents_batch as tfb
-from tfagents_batch.api import resolve
 from tfagents_batch.configs import named
+from tfagents_batch.configs.named import resolve
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.run_folder import runs
 
@@ -84,7 +84,7 @@ def test_arguments_replace_settings_of_a_file(linear, tmp_path):
         (
             "a.json",
             '{"config": "cartpole", "algorithm": "dqn"}',
-            "config is 'cartpole'",
+            "config 'cartpole' is for ppo, not for dqn; leave",
         ),
         (
             "a.json",

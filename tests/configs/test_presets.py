@@ -13,7 +13,7 @@ from tests.nn.cases import make_steps
 from tfagents_batch import algorithms, config, nest, schedules
 from tfagents_batch.configs import PRESETS, REFUSED
 from tfagents_batch.errors import UserError
-from tfagents_batch.sources.table_settings import TableSettings
+from tfagents_batch.logged.table_settings import TableSettings
 from tfagents_batch.training.config import RunConfig, with_options
 
 ROOT = pathlib.Path(__file__).parents[2]

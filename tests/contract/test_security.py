@@ -132,7 +132,7 @@ READERS = {
     "envs/shared/absl_flags.py": {"cloudpickle.loads"},  # copies in this process
     "envs/worker/registrations.py": {"pickle.loads"},  # inherited from the learner
     "envs/worker/serving.py": {"pickle.Unpickler"},  # constructors of the learner
-    "training/diagnostics/cuda.py": {"runpy.run_path"},  # a module of TensorFlow
+    "devices/cuda.py": {"runpy.run_path"},  # a module of TensorFlow
     "distribute/wire.py": {"cloudpickle.loads"},  # jobs in workers of Ray and Spark
 }
 

@@ -94,7 +94,8 @@ def pyright(folder, python, **settings):
 def mypy(folder, python):
     """Return the numbers of lines in which mypy finds errors."""
     command = [sys.executable, "-m", "mypy", "--python-executable", str(python)]
-    found = run([*command, "--cache-dir=cache", "."], folder)
+    cache = f"--cache-dir={folder.parents[1] / 'mypy'}"  # of all tests
+    found = run([*command, cache, "."], folder)
     return {int(x) for x in re.findall(r"^\w+\.py:(\d+): error", found.stdout, re.M)}
 
 

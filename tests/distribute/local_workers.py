@@ -6,7 +6,7 @@ from tfagents_batch.distribute import worker
 
 
 class LocalWorkers:
-    """Satisfies ``pool.Workers``; orders are done when they are waited for.
+    """Satisfies ``pool.RemoteWorkers``; orders are done when they are waited for.
 
     Args:
       count: number of workers.

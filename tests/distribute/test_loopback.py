@@ -29,7 +29,7 @@ with ray_session.session(None, 1) as ray:
     print(*listening())
 """
 SPARK = """
-from tfagents_batch.offline.engines import session
+from tfagents_batch.offline.reading import session
 
 with session.started("local[1]", "512m") as spark:
     assert spark.sparkContext.parallelize([1, 2]).map(abs).sum() == 3

@@ -13,15 +13,15 @@ import tfagents_batch as tfb
 from tests.distribute import local_workers
 from tests.distribute.local_workers import LocalWorkers
 from tests.support.counting import Counting
-from tfagents_batch import algorithms, machine, nest
+from tfagents_batch import algorithms, nest
 from tfagents_batch.algorithms import dqn
+from tfagents_batch.devices import machine
 from tfagents_batch.distribute import (
-    memory,
     pool,
     pools,
     ray_workers,
+    resources,
     spark_workers,
-    storing,
     wire,
     worker,
 )
@@ -29,16 +29,16 @@ from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped, UserError
-from tfagents_batch.interfaces import VERSION, RemotePlan
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.assembly import create_algorithm
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import create_algorithm
 from tfagents_batch.training.log.logger import read_metrics
+from tfagents_batch.types import VERSION, RemotePlan
 
-SMALL = {"network": {"hidden": [8]}}
+SMALL = {"network": {"hidden": [8]}, "histograms": False}
 
 
 def counting(length=6):
@@ -127,7 +127,7 @@ def pooled(plan, count=2, order=None, **options):
     spec = worker.to_spec(facts, 2 * count)
     algorithm = create_algorithm(made.config, spec)
     envs = pool.RemoteEnvs(workers, spec)
-    return pool.Pool(envs, algorithm, plan, seed=5), algorithm, workers
+    return pool.RemoteRollouts(envs, algorithm, plan, seed=5), algorithm, workers
 
 
 def test_in_turn_every_rollout_has_the_newest_weights():
@@ -170,12 +170,12 @@ def test_closing_ends_a_fetch_that_waits():
 
 def test_windows_of_a_replay_end_where_a_worker_was_replaced():
     plan = RemotePlan("ahead", 2, 3, 2, marks=True)
-    settings = dqn.Config(n_step=3, batch_size=64)
+    settings = dqn.DQNConfig(n_step=3, batch_size=64)
     source, algorithm, workers = pooled(plan, algorithm="dqn", settings=settings)
-    like = storing.without_marks(source.outline())
+    like = pools.without_marks(source.outline())
     wanted = algorithm.config.accepts()["windows"]
     replay = Replay(source, ReplaySettings(400, steps=3), like, wanted)
-    stored = storing.StoringPool(source, replay)
+    stored = pools.StoringPool(source, replay)
     stored.publish(algorithm.policy)
     for fetch in range(12):
         if fetch in (4, 9):
@@ -220,28 +220,24 @@ CASES = {
 def test_every_kind_of_experience_trains_from_a_pool(local, algorithm, tmp_path):
     options = {"settings": SMALL} | CASES[algorithm]
     options |= {"num_envs": 4, "num_workers": 0, "eval_every": 0, "steps": 200}
-    runs = [
-        tfb.train(
-            algorithm, env=counting, pool=RayPool(workers=2), logdir=tmp_path, **options
-        )
-        for _ in range(2)
-    ]
-    one, two = runs
+    options |= {"env": counting, "logdir": tmp_path}
+    one = tfb.train(algorithm, pool=RayPool(workers=2), **options)
     assert 200 <= one.step < 260 and one.metrics["grad/updates"] > 0
     in_turn = algorithm in ("ppo", "reinforce")
     lines = read_metrics(one.logdir)
     lags = [line["pool/lag"] for line in lines if "pool/lag" in line]
     assert (max(lags) == 0) == in_turn
     if in_turn:  # then nothing depends on threads
+        two = tfb.train(algorithm, pool=RayPool(workers=2), **options)
         assert one.metrics["loss/total"] == two.metrics["loss/total"]
     saved = json.loads((pathlib.Path(one.logdir) / "config.json").read_text())
     assert saved["config"]["pool"] == "ray" and saved["config"]["pool_workers"] == 2
 
 
-def test_a_resumed_run_plays_other_episodes(local, tmp_path):
-    options = {"num_envs": 4, "num_workers": 0, "eval_every": 0, "settings": SMALL}
+def test_a_resumed_run_plays_other_episodes(local, linear, tmp_path):
+    options = {"num_envs": 4, "num_workers": 0, "eval_every": 0}
     options |= {"rollout": {"length": 16}, "steps": 128, "logdir": tmp_path}
-    run = tfb.train("ppo", env="CartPole-v1", pool="ray", pool_workers=2, **options)
+    run = tfb.train(linear, env="CartPole-v1", pool="ray", pool_workers=2, **options)
     more = tfb.train(resume=run.logdir, steps=256)
     assert run.step < more.step < 400
     starts = [{order.start for _, order in each.given} for each in local]
@@ -306,6 +302,6 @@ def test_a_master_beside_the_session_of_spark_submit_is_refused(monkeypatch):
 )
 def test_more_workers_than_memory_are_refused(monkeypatch, start, settings, text):
     monkeypatch.setattr(machine, "available_bytes", lambda: 4 * 2**30)
-    memory.check(5)
+    resources.check_memory(5)
     with pytest.raises(UserError, match=f"{text} need more than the 4.00 GiB of free"):
         start(settings, job())

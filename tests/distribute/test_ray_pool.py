@@ -46,7 +46,7 @@ class Fault(gymnasium.Wrapper):
         return super().step(action)
 
 class Mine(ppo.PPO):  # an algorithm of this program
-    Config = ppo.Config
+    Config = ppo.PPOConfig
 
 def make():
     return Fault(gymnasium.make("CartPole-v1"))
@@ -136,7 +136,7 @@ from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import create_algorithm
+from tfagents_batch.training.assembly import create_algorithm
 
 recipe = EnvRecipe("CartPole-v1")
 config = RunConfig(algorithm="ppo", num_envs=4, num_workers=1)

@@ -20,10 +20,10 @@ from tfagents_batch.distribute.wire import Order
 from tfagents_batch.distribute.worker import Job
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import EnvError, UserError
-from tfagents_batch.offline.engines import session
+from tfagents_batch.offline.reading import session
 from tfagents_batch.sources.episodes import Episodes
+from tfagents_batch.training.assembly import create_algorithm
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import create_algorithm
 
 extras.skip_without("spark")
 # PySpark warns about versions of pandas.

@@ -15,7 +15,7 @@ import pytest
 from tests.support.backends import on_backends, one_backend
 from tests.support.fault_env import FaultEnv, fault_envs
 from tests.support.space_env import SpaceEnv
-from tfagents_batch.envs.processes.pool import Pool
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.errors import EnvError, UserError, WorkerTimeout
 
 
@@ -24,7 +24,7 @@ def test_a_failing_constructor_is_named_and_all_workers_end_even_one_that_hangs(
     raises = functools.partial(FaultEnv, "exc", phase="construct")
     started = time.monotonic()
     with pytest.raises(EnvError, match="ValueError in its constructor: som") as caught:
-        Pool([hangs, raises], 2)
+        ProcessEnv([hangs, raises], 2, backend="portable")
     assert time.monotonic() - started < 5
     error = caught.value
     assert (error.env, error.worker, error.phase) == (1, 1, "construct")
@@ -33,7 +33,7 @@ def test_a_failing_constructor_is_named_and_all_workers_end_even_one_that_hangs(
 
 def test_a_constructor_that_hangs_times_out():
     with pytest.raises(WorkerTimeout, match="its constructor") as caught:
-        Pool(fault_envs("hang", 4, phase="construct"), 2, construct_seconds=2)
+        ProcessEnv(fault_envs("hang", 4, phase="construct"), 2, construct_seconds=2)
     assert (caught.value.env, caught.value.worker) == (3, 1)
     assert "in _fail" in str(caught.value)
 
@@ -101,7 +101,7 @@ def test_spaces_that_are_not_supported_are_refused_by_name():
     constructor = functools.partial(SpaceEnv, gs.Text(5))
     for num_workers in (0, 1):
         with pytest.raises(UserError, match="env 0: space Text is not supported"):
-            Pool([constructor], num_workers)
+            ProcessEnv([constructor], num_workers)
 
 
 def test_a_constructor_that_cannot_be_unpickled_is_a_failure(tmp_path, monkeypatch):
@@ -113,10 +113,10 @@ def test_a_constructor_that_cannot_be_unpickled_is_a_failure(tmp_path, monkeypat
     def constructor():
         return temporary.Env()
 
-    Pool([constructor], 1).close()  # the worker finds a user's module
+    ProcessEnv([constructor], 1).close()  # the worker finds a user's module
     module.unlink()
     with pytest.raises(EnvError, match="unpickled in the worker: No module named"):
-        Pool([constructor], 1)
+        ProcessEnv([constructor], 1)
     del sys.modules["temporary_module"]
 
 
@@ -139,13 +139,13 @@ PAIRS = [
 def test_the_first_difference_of_spaces_is_reported(one, other, text, num_workers):
     constructors = [functools.partial(SpaceEnv, space) for space in (one, one, other)]
     with pytest.raises(UserError, match=f"env 2 and env 0 disagree: .*{text}"):
-        Pool(constructors, num_workers)
+        ProcessEnv(constructors, num_workers)
 
 
 def test_action_spaces_are_compared_too():
     constructors = [functools.partial(SpaceEnv, BOX, gs.Discrete(n)) for n in (2, 3)]
     with pytest.raises(UserError, match=r"action_space\.n is 3, not 2"):
-        Pool(constructors, 0)
+        ProcessEnv(constructors, 0)
 
 
 def test_equal_spaces_of_different_objects_agree(make_pool):

@@ -10,7 +10,7 @@ import pytest
 from tests.support.backends import on_backends, one_backend
 from tests.support.fault_env import fault_envs
 from tests.support.stepped import Stepped
-from tfagents_batch.envs.processes.pool import Pool
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, WorkerCrashed
 
@@ -30,7 +30,7 @@ def open_and_close(count, backend):
     before = resources()
     for index in range(count):
         pool = Stepped(
-            Pool(
+            ProcessEnv(
                 fault_envs(modes[index % len(modes)], step=0),
                 1,
                 backend=backend,
@@ -61,7 +61,7 @@ def test_a_thousand_pools_leak_nothing(backend):
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_million_steps_leak_no_memory(backend):
-    pool = Stepped(Pool([CountingEnv] * 8, 2, backend=backend))
+    pool = Stepped(ProcessEnv([CountingEnv] * 8, 2, backend=backend))
     processes = [psutil.Process(pid) for pid in (os.getpid(), *pool.pids)]
     pool.reset(1)
     action = [np.zeros(8, np.int32)]

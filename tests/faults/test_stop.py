@@ -33,7 +33,7 @@ def test_a_stop_ends_a_blocked_rollout(make_process_env, mode):
 
     def stop():
         """Stop after the first worker has received a step."""
-        words = env._pool._words[0]
+        words = env.words[0]
         deadline = time.monotonic() + 20
         while words[layout.COMMAND] != protocol.STEP and time.monotonic() < deadline:
             time.sleep(0.001)

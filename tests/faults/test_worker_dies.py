@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.backends import on_backends, one_backend
 from tests.support.fault_env import fault_envs
-from tfagents_batch.envs.processes.pool import Pool
+from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, ProtocolError, WorkerCrashed
 
@@ -23,7 +23,7 @@ ACTION = [np.ones(4, np.int32)]
 
 def test_a_crash_in_a_constructor_is_reported():
     with pytest.raises(WorkerCrashed, match=CRASHES["kill"]) as caught:
-        Pool(fault_envs("kill", 4, phase="construct"), 2)
+        ProcessEnv(fault_envs("kill", 4, phase="construct"), 2, backend="portable")
     assert (caught.value.env, caught.value.worker) == (3, 1)
     assert caught.value.phase == "construct"
 

@@ -19,7 +19,7 @@ from tests.support import untrained
 from tfagents_batch.configs import PRESETS
 from tfagents_batch.scripts import export as script
 from tfagents_batch.serving.predictor import Predictor
-from tfagents_batch.serving.server.settings import Settings
+from tfagents_batch.serving.server.settings import ServerSettings
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs/containers.md").read_text()
@@ -203,7 +203,7 @@ def test_an_export_of_the_page_is_what_the_service_serves(tmp_path, monkeypatch)
     name, *flags = COMPOSE["services"]["serve"]["command"]
     given = dict(x.removeprefix("--").split("=", 1) for x in flags)
     assert name == "serve" and given["host"] == "0.0.0.0"
-    export = Settings(**given).export
+    export = ServerSettings(**given).export
     assert Predictor.load(export).predict([[0.0] * 4])["action"].shape == (1,)
 
 

@@ -10,10 +10,10 @@ import tfagents_batch as tfb
 from tests.learning import gridworld
 from tests.offline import timelines
 from tfagents_batch.envs.make import make_env
+from tfagents_batch.logged import collecting
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.scripts import collect
-from tfagents_batch.training import collecting
 from tfagents_batch.types import TimeStep
 
 NAMES = "left", "right", "up", "down"
@@ -80,7 +80,7 @@ def test_values_of_the_gridworld_are_close_to_the_exact_ones(
     run = tfb.train_offline(
         "dqn",
         grid,
-        steps=3000,
+        steps=1500,
         seed=1,
         eval_every=0,
         logdir=tmp_path,

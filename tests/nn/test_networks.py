@@ -8,12 +8,12 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tests.nn.cases import ACTIONS, OBSERVATIONS, VECTOR, make_spec, make_steps
-from tfagents_batch import machine, nest, spaces
+from tfagents_batch import nest, spaces
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import encoder, networks, q_network
-from tfagents_batch.nn.encoder import Encoder
+from tfagents_batch.nn.encoder import ACTIVATIONS, Encoder
 from tfagents_batch.nn.layers import ensemble
-from tfagents_batch.nn.settings import ACTIVATIONS
 
 IN_IMPALA = {"channels_first", "grey"}  # see layers/test_impala.py
 
@@ -94,13 +94,13 @@ def test_convolutions_are_detected_in_the_graph(body, convolves):
 )
 def test_invalid_settings_are_refused_by_name(settings, message):
     with pytest.raises(UserError, match=re.escape(message)):
-        networks.Config(**settings).check("network.")
+        networks.NetworkConfig(**settings).check("network.")
 
 
 def test_every_allowed_activation_works_in_a_layer():
     assert {"tanh", "relu", "silu", "linear"} <= ACTIVATIONS
     for name in ACTIVATIONS:
-        networks.Config(activation=name).check()
+        networks.NetworkConfig(activation=name).check()
         layer = keras.layers.Dense(4, name)
         assert layer(tf.ones([2, 3])).shape == (2, 4), name
 
@@ -117,7 +117,7 @@ def test_every_allowed_activation_works_in_a_layer():
 def test_the_std_stays_within_its_bounds_and_has_a_gradient_there(
     settings, raw_value, bound
 ):
-    config = networks.Config(init_std=0.35, min_std=0.2, **settings)
+    config = networks.NetworkConfig(init_std=0.35, min_std=0.2, **settings)
     network = networks.actor_critic(make_spec(action=ACTIONS["box"]), config)
     steps = make_steps(VECTOR, 1, 2)
 
@@ -137,7 +137,7 @@ def test_the_std_stays_within_its_bounds_and_has_a_gradient_there(
 
 def test_squashed_actions_lie_within_asymmetric_bounds():
     space = gs.Box(np.float32([-2, 0]), np.float32([3, 0.5]))
-    config = networks.Config(squash=True, init_std=3.0)
+    config = networks.NetworkConfig(squash=True, init_std=3.0)
     network = networks.actor_critic(make_spec(action=space), config)
     policy = network.unroll(make_steps(VECTOR, 4, 2))[0].policy
     actions = policy.sample(network.family.noise((4, 2), 1)).numpy()
@@ -214,7 +214,7 @@ def test_only_convolutions_use_the_global_dtype_policy(bfloat16):
 
 def test_wide_hidden_layers_use_the_global_dtype_policy(bfloat16):
     spec = make_spec(gs.Box(-1, 1, (3,)), ACTIONS["box"])
-    network = networks.actor_critic(spec, networks.Config(hidden=(512, 8)))
+    network = networks.actor_critic(spec, networks.NetworkConfig(hidden=(512, 8)))
     critics = ensemble.EnsembleMLP(2, (512, 8), 1, "relu", "glorot")
     x = tf.ones([4, 3])
     dense = [x for x in networks.layers(network) if type(x) is keras.layers.Dense]
@@ -302,7 +302,7 @@ def test_the_frames_of_a_stack_of_images_become_channels(order):
 
 def test_the_network_of_ga3c_has_the_weights_of_the_original():
     space = gs.Box(0, 255, (84, 84, 4), np.uint8)
-    config = networks.Config(cnn="ga3c", initializer="fan_in")
+    config = networks.NetworkConfig(cnn="ga3c", initializer="fan_in")
     network = networks.actor_critic(make_spec(space, gs.Discrete(6)), config)
     assert network.count_params() == 1_005_623
     for layer in networks.layers(network):
@@ -317,7 +317,7 @@ def test_the_network_of_ga3c_has_the_weights_of_the_original():
 @pytest.mark.parametrize("stride", [3, 2, 1])
 def test_larger_networks_of_ga3c_have_smaller_strides(stride):
     space = gs.Box(0, 255, (84, 84, 4), np.uint8)
-    config = networks.Config(cnn=f"ga3c_stride{stride}")
+    config = networks.NetworkConfig(cnn=f"ga3c_stride{stride}")
     network = networks.actor_critic(make_spec(space, gs.Discrete(6)), config)
     side = math.ceil(math.ceil(84 / stride) / 2)
     expected = 1_005_623 + 256 * 32 * (side**2 - 11**2)

@@ -8,10 +8,9 @@ from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
-from tfagents_batch.nn.exploration import Warmup
 from tfagents_batch.nn.layers import noisy
-from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
-from tfagents_batch.nn.target_network import TargetNetwork
+from tfagents_batch.nn.optimizer import TargetNetwork
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best
 from tfagents_batch.schedules import Constant
 
 SPEC = make_spec(VECTOR, gs.Discrete(3, start=2))
@@ -27,7 +26,7 @@ def test_every_action_has_a_value_and_steps_are_independent():
 
 
 def test_advantages_of_a_dueling_network_have_a_mean_of_zero():
-    config = q_network.Config(dueling=True)
+    config = q_network.QConfig(dueling=True)
     network = q_network.q_network(SPEC, config)
     features = network.body.encoder(make_steps(VECTOR, 1, 5).observation[0])
     value = network.body.towers[0](features)
@@ -36,7 +35,7 @@ def test_advantages_of_a_dueling_network_have_a_mean_of_zero():
 
 
 def test_the_mean_of_advantages_is_over_valid_actions():
-    config = q_network.Config(dueling=True)
+    config = q_network.QConfig(dueling=True)
     space = gs.Dict(state=VECTOR, action_mask=gs.MultiBinary(3))
     network = q_network.q_network(make_spec(space), config)
     state = make_steps(VECTOR, 1, 2).observation[0]
@@ -54,7 +53,7 @@ PARAMETRIC = gs.Dict(state=VECTOR, action_features=gs.Box(-1, 1, (3, 2)))
 def test_the_value_of_an_action_with_features_depends_on_them_and_not_on_its_place(
     dueling, noisy
 ):
-    config = q_network.Config(dueling=dueling, noisy=noisy)
+    config = q_network.QConfig(dueling=dueling, noisy=noisy)
     network = q_network.q_network(make_spec(PARAMETRIC), config)
     steps = nest.map(lambda x: x[0], make_steps(PARAMETRIC, 1, 4))
     noise = network.noise([4], seeds.key(1, "noise"))
@@ -102,7 +101,7 @@ def test_features_of_actions_that_do_not_fit_are_refused(space, text):
 
 
 def test_noise_is_of_each_row_or_the_same_for_all_and_changes_no_mean():
-    network = q_network.q_network(SPEC, q_network.Config(noisy=True))
+    network = q_network.q_network(SPEC, q_network.QConfig(noisy=True))
     steps = nest.map(lambda x: x[0], make_steps(VECTOR, 1, 1))
     rows = nest.map(lambda x: tf.repeat(x, 4000, 0), steps)
     each = network(rows, (), network.noise([4000], seeds.key(1, "noise")))[0].q
@@ -116,7 +115,7 @@ def test_noisy_layers_compute_in_float32_whatever_the_precision():
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        network = q_network.q_network(SPEC, q_network.Config(noisy=True, dueling=True))
+        network = q_network.q_network(SPEC, q_network.QConfig(noisy=True, dueling=True))
     finally:
         keras.config.set_dtype_policy(before)
     stacks = [tower.stack for tower in network.body.towers]
@@ -178,7 +177,7 @@ def test_actions_that_are_not_discrete_are_refused(kind):
 
 def make_policy(epsilon=0.0):
     network = q_network.q_network(SPEC)
-    return EpsilonGreedy(network, 2, Constant(epsilon), Warmup(0))
+    return EpsilonGreedy(network, 2, Constant(epsilon))
 
 
 def test_the_policy_is_greedy_without_exploration_and_with_epsilon_zero():

@@ -224,7 +224,7 @@ CORES = [("gru", "own"), ("gru", "shared"), ("gru", "none"), ("lstm", "own")]
 
 def network(core="gru", value_core="own", observation=VECTOR, action=None, **settings):
     spec = make_spec(observation, action or ACTIONS["discrete"])
-    config = networks.Config(core=core, value_core=value_core, **settings)
+    config = networks.NetworkConfig(core=core, value_core=value_core, **settings)
     return networks.actor_critic(spec, config.check())
 
 
@@ -302,4 +302,4 @@ def test_a_lone_image_goes_straight_to_the_core():
 
 def test_a_core_without_units_is_refused():
     with pytest.raises(UserError, match=r"network.core is gru but network.hidden is e"):
-        networks.Config(core="gru", hidden=()).check("network.")
+        networks.NetworkConfig(core="gru", hidden=()).check("network.")

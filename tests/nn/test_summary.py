@@ -27,6 +27,6 @@ def test_groups_are_chosen_by_the_paths_of_weights():
 @pytest.mark.parametrize("name", ["sac", "td3", "bc", "iql", "crr_discrete"])
 def test_all_weights_of_an_actor_are_those_of_the_policy(name):
     agent = cases.make(name)
-    found, size = agent.histograms(), agent.network.count_params()
+    found, size = agent.learner.histograms(), agent.network.count_params()
     assert found["histogram/weights_policy"].shape == (size,)
     assert found["histogram/gradient_policy"].shape == (size,)

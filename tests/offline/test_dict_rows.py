@@ -6,8 +6,8 @@ import pytest
 
 from tests.offline import made
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.lines import to_line
 from tfagents_batch.offline.reader import open_rows
+from tfagents_batch.offline.writer import to_line
 
 
 def mdp_ids(data):

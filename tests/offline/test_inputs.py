@@ -175,7 +175,7 @@ def test_the_files_of_a_folder_do_not_depend_on_its_hidden_ones(tmp_path):
     write(tmp_path / ".cache/a.jsonl")
     (tmp_path / "_link.jsonl").symlink_to(tmp_path / "gone")
     path = write(tmp_path / "b.jsonl")
-    assert files.find(tmp_path) == [path] and files.others(tmp_path) == []
+    assert files.find(tmp_path) == [path] and files.notices(tmp_path) == []
 
 
 def _lists(path, presence=True, values=(1.0, 0.0)):

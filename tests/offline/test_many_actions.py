@@ -11,7 +11,7 @@ from tfagents_batch.offline import table_reader, timeline, validator
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
-ROWS, FEW, MANY = 1000, 250, 2000
+ROWS, FEW, MANY = 500, 250, 2000
 LIMIT = 20  # times as long; linear is 8, squared 64
 
 

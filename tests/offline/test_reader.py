@@ -17,7 +17,7 @@ import pytest
 from tests.offline import made
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reader import open_rows
-from tfagents_batch.offline.reading import json_lines
+from tfagents_batch.offline.reading import staging
 from tfagents_batch.offline.schema import Schema, types
 
 FEATURES = pyarrow.map_(pyarrow.string(), pyarrow.float64())
@@ -176,7 +176,7 @@ def test_ctrl_c_ends_the_parsing_of_json(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    monkeypatch.setattr(json_lines, "parse", endless)
+    monkeypatch.setattr(staging, "parse", endless)
     try:
         with pytest.raises(KeyboardInterrupt):
             open_rows(path)
@@ -406,7 +406,7 @@ def test_an_extra_column_cannot_have_the_name_of_another():
 
 
 def test_a_late_unknown_column_of_long_files_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_lines, "_SMALL", 0)
+    monkeypatch.setattr(staging, "_SMALL", 0)
     lines = [made.row(sequence_number=k) for k in range(5000)]
     for each in lines[-2000:]:
         each["shop"] = "a"
@@ -463,13 +463,13 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path):
 
 def test_a_file_that_changes_while_it_is_opened_is_an_error(tmp_path, monkeypatch):
     path = made.write(tmp_path / "a.jsonl", [made.row()])
-    parse = json_lines.parse
+    parse = staging.parse
 
     def append(*arguments):
         made.write(path, [made.row(), made.row()])
         return parse(*arguments)
 
-    monkeypatch.setattr(json_lines, "parse", append)
+    monkeypatch.setattr(staging, "parse", append)
     with pytest.raises(UserError, match=r"a\.jsonl changed while it was read"):
         open_rows(path)
 

@@ -27,7 +27,7 @@ def test_rows_become_numbers(table):
     np.testing.assert_array_equal(columns["next_mask"][~ends, 0], after[~ends] > 0)
     assert columns["mask"][:, 1].all() and not columns["next_mask"][ends].any()
     np.testing.assert_allclose(columns["discount"], 0.99)
-    np.testing.assert_allclose(columns["probability"], np.where(cell > 0, 0.5, 1))
+    np.testing.assert_allclose(columns["propensity"], np.where(cell > 0, 0.5, 1))
     assert table_reader.masked(table)
 
 

@@ -19,15 +19,15 @@ from tests.support import growth, linear
 from tests.support.counting import Counting
 from tfagents_batch import algorithms
 from tfagents_batch.algorithms import a2c
+from tfagents_batch.devices.placement import HOST
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.placement import HOST
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.sources.bounded_queue import BoundedQueue, Stopping
-from tfagents_batch.sources.predicting import Choice, Numbers
+from tfagents_batch.sources.predicting import PredictorChoice, PredictorNumbers
 from tfagents_batch.sources.queue_settings import QueueSettings
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig, with_options
-from tfagents_batch.training.experiment import Experiment
 
 pytestmark = pytest.mark.usefixtures("linear")
 
@@ -46,8 +46,8 @@ def make(
 
 
 def numbers(metrics):
-    """Return the numbers that a call reports, see ``Numbers``."""
-    return tuple(metrics[f"async/{name}"].sum for name in Numbers._fields)
+    """Return the numbers that a call reports, see ``PredictorNumbers``."""
+    return tuple(metrics[f"async/{name}"].sum for name in PredictorNumbers._fields)
 
 
 def alive():
@@ -113,7 +113,7 @@ def test_an_exception_in_a_predictor_ends_the_run_with_it():
         experiment.source._refresh[0] = broken
         with pytest.raises(ZeroDivisionError):
             experiment.program(10**9, 10**6)
-        pids = experiment.source.parts[0].env._pool.pids
+        pids = experiment.source.parts[0].env.pids
     assert not alive()
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -213,7 +213,7 @@ def test_a_killed_worker_ends_the_run_even_while_the_queue_is_full():
         while experiment.source._queue.size < 30:  # of 40; predictors wait for room
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        os.kill(experiment.source.parts[0].env._pool.pids[0], signal.SIGKILL)
+        os.kill(experiment.source.parts[0].env.pids[0], signal.SIGKILL)
         deadline = time.monotonic() + 5
         while not program.failed:  # without a call, as during an evaluation
             assert time.monotonic() < deadline
@@ -227,7 +227,7 @@ def test_a_killed_worker_is_replaced():
     with make(predictors=2, on_fault="restart") as experiment:
         experiment.start(0)
         experiment.program(10**9, 2)
-        os.kill(experiment.source.parts[1].env._pool.pids[0], signal.SIGKILL)
+        os.kill(experiment.source.parts[1].env.pids[0], signal.SIGKILL)
         deadline, events = time.monotonic() + 60, []
         while not events and time.monotonic() < deadline:
             experiment.program(10**9, 20)
@@ -258,7 +258,7 @@ def test_a_run_stops_resumes_and_evaluates_as_any_other(tmp_path, monkeypatch):
 @pytest.fixture(scope="class")
 def running():
     """Return an experiment whose predictors have traced all their programs."""
-    network = networks.Config(hidden=(8,))
+    network = networks.NetworkConfig(hidden=(8,))
     settings = a2c.GA3CConfig(network=network, histograms=False)
     with make(algorithm="ga3c", settings=settings) as experiment:
         experiment.start(0)
@@ -351,10 +351,10 @@ def test_few_agents_still_make_updates_of_enough_rows(size):
     """A rollout has the rows of at least agents - predict_batch + size environments."""
     part = types.SimpleNamespace(batch=16, wait_for=8, size=size, length=5)
     config = QueueSettings(train_batch=40, length=5, adjust=True)
-    choice = Choice(config, part, 1, seed=0)
+    choice = PredictorChoice(config, part, 1, seed=0)
     for agents in choice.values["agents"]:
         for rows in choice.values["predict_batch"]:
-            chosen = Numbers(agents, rows, predictors=1, rollouts_per_update=1)
+            chosen = PredictorNumbers(agents, rows, predictors=1, rollouts_per_update=1)
             choice.tuner = types.SimpleNamespace(numbers=chosen._asdict())
             found = choice.numbers
             assert found.predict_batch <= found.agents == agents

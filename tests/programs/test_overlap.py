@@ -99,7 +99,7 @@ def test_the_first_trajectory_is_collected_with_the_initial_weights(eager, monke
 
 def test_the_actor_gets_the_weights_and_statistics_of_the_last_update():
     with counting() as env:
-        settings = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
+        settings = ppo.PPOConfig(minibatch_size=16, epochs=1, histograms=False)
         agent, acting, training = build(env, kind=ppo.PPO, settings=settings)
         start = named(agent)
         once(training)

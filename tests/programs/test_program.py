@@ -12,19 +12,19 @@ from tests.support import growth, linear, linear_q
 from tests.support.fault_env import FaultEnv
 from tests.support.space_env import SpaceEnv
 from tfagents_batch.algorithms import ppo
+from tfagents_batch.devices.placement import CPU, GPU, HOST, Placement
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.metrics import Mean
-from tfagents_batch.placement import CPU, GPU, HOST, Placement
 from tfagents_batch.programs import program
 from tfagents_batch.schedules import Constant
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.compilation import stablehlo
 
-SETTINGS = ppo.Config(minibatch_size=16, epochs=1, histograms=False)
+SETTINGS = ppo.PPOConfig(minibatch_size=16, epochs=1, histograms=False)
 
 
 def build(env, length=16, kind=linear.Linear, settings=None, **options):
@@ -146,10 +146,10 @@ def test_convolutions_run_in_the_graph_and_the_optimizer_is_compiled():
         agent, training = build(env, kind=ppo.PPO, settings=SETTINGS)
         metrics = once(training)
         assert training.mode == "parts"
-        assert agent.optimizer.compiled
+        assert agent.learner.optimizer.compiled
         assert np.isfinite(metrics["loss/total"].sum)
         program.build(Rollout(env, agent.policy, 8, seed=0), agent, "off")
-        assert not agent.optimizer.compiled
+        assert not agent.learner.optimizer.compiled
 
 
 @pytest.mark.parametrize("compile", ["auto", "full", "update", "off"])

@@ -10,16 +10,15 @@ import pytest
 import tensorflow as tf
 
 from tests.support import linear
-from tfagents_batch import interfaces, nest
+from tfagents_batch import experience, nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
-from tfagents_batch.interfaces import Updated
 from tfagents_batch.metrics import Interval, Max, Mean, Sum
 from tfagents_batch.nn.policies.base import new_version
 from tfagents_batch.programs import program
 from tfagents_batch.schedules import Linear
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.types import Collected
+from tfagents_batch.types import Collected, Updated
 
 NEVER = 2**62  # a step that no call reaches
 KINDS = {
@@ -27,7 +26,7 @@ KINDS = {
         linear.Config(learning_rate=Linear(1e-2, 0.0, 900)), spec
     ),
     "ppo": lambda spec: ppo.PPO(
-        ppo.Config(minibatch_size=8, epochs=2, histograms=False), spec
+        ppo.PPOConfig(minibatch_size=8, epochs=2, histograms=False), spec
     ),
 }
 
@@ -144,7 +143,7 @@ class Source(tf.Module):
 class Learner(tf.Module):
     """Records the seeds and steps of its updates."""
 
-    compilable = True
+    compilable, learner = True, None
 
     def __init__(self):
         super().__init__()
@@ -173,8 +172,8 @@ def calls(learner):
 
 def test_fakes_satisfy_the_protocols():
     training, source, _ = fake(1)
-    assert isinstance(source, interfaces.Source)
-    assert isinstance(training, interfaces.Program)
+    assert isinstance(source, experience.Source)
+    assert isinstance(training, program.Program)
 
 
 def test_a_call_without_updates_counts_them_and_has_no_other_metrics_of_them():

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.support.two_devices import OTHERS, RUNS, SECOND, UPDATES
-from tfagents_batch.placement import CPU
+from tfagents_batch.devices.placement import CPU
 
 QUICK = "ppo-split", "dqn-split", "ga3c-whole"  # in one process
 SLOW = [name for name in (*RUNS, *OTHERS) if name not in QUICK]

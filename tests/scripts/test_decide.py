@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 import tfagents_batch as tfb
+from tests.evaluation import grid
 from tests.learning import gridworld
 from tests.offline import made
-from tests.offline.evaluation import grid
 from tests.support import brief
 from tfagents_batch.errors import UserError
+from tfagents_batch.evaluation import page as pages
+from tfagents_batch.evaluation import policies, rules
+from tfagents_batch.logged import seen
 from tfagents_batch.offline import table_reader
-from tfagents_batch.offline.evaluation import page as pages
-from tfagents_batch.offline.evaluation import rules, seen
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline import TimelineConfig, build
 from tfagents_batch.scripts import command_line, decide
-from tfagents_batch.serving import evaluating
 from tfagents_batch.sources.queue_settings import QueueSettings
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout_settings import RolloutSettings
@@ -73,13 +73,13 @@ def test_a_decision_that_fails_leaves_no_earlier_one(tmp_path, monkeypatch, wher
 
     monkeypatch.setattr(table_reader, "partition", fake)
     monkeypatch.setattr(command_line, "check_run", fake)
-    monkeypatch.setattr(evaluating, "opened", fake)
+    monkeypatch.setattr(policies, "opened", fake)
     monkeypatch.setattr(rules, "decide", fake)
     if where == "page":
         monkeypatch.setattr(pages, where, fail)
     else:
         opened = contextlib.nullcontext(fail)
-        monkeypatch.setattr(evaluating, "opened", lambda *arguments: opened)
+        monkeypatch.setattr(policies, "opened", lambda *arguments: opened)
     for name in ("gate.json", "index.html"):
         (tmp_path / name).write_text("earlier")
     arguments = ["decide", "--logdir=a", "--data=b", f"--output={tmp_path}"]

@@ -7,11 +7,10 @@ from importlib import metadata
 
 import pytest
 
-from tfagents_batch import placement
+from tfagents_batch.devices import nvidia, placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.scripts import command_line, doctor
 from tfagents_batch.scripts.doctor import FAILED, OK, WARNING
-from tfagents_batch.training.diagnostics import nvidia
 
 
 def rows(text):
@@ -91,7 +90,7 @@ def test_a_crash_is_a_failure_in_the_row_of_its_check(monkeypatch, tmp_path, cap
 
 def test_messages_of_libraries_do_not_tear_the_table(monkeypatch, capfd):
     code = "import os; from tfagents_batch.scripts import doctor; "
-    code += "check = lambda: (os.write(2, b'a message'), doctor.Line('fine'))[1]; "
+    code += "check = lambda: (os.write(2, b'a message'), doctor.Remark('fine'))[1]; "
     code += "doctor.CHECKS = {'one': check}; import sys; "
     python = sys.executable
 

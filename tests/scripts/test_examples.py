@@ -30,7 +30,7 @@ LESS = {  # text of the examples, and what the tests run instead
     "(0.0, 1.0)": "(1.0,)",
     "(3e-4, 3e-3)": "(3e-3,)",
     "jit_compile=True": "jit_compile=False",
-    "ppo.Config(epochs=4)": "ppo.Config(epochs=1, histograms=False)",
+    "ppo.PPOConfig(epochs=4)": "ppo.PPOConfig(epochs=1, histograms=False)",
     "TimeLimit(Target(), 50)": "TimeLimit(Target(), 5)",
     "length=128": "length=8",
     'num_envs": 256': 'num_envs": 4',

@@ -89,12 +89,13 @@ def run_here(tmp_path, monkeypatch, capfd):
 
 
 @contextlib.contextmanager
-def training(folder, flags=QUICK, after="checkpoints/step-*[0-9]"):
+def training(folder, flags=QUICK, after="checkpoints/step-*[0-9]", before=""):
     """Yield a process that trains without end, as soon as its folder has a path.
 
-    By default, this is the checkpoint after the first iteration.
+    By default, this is the checkpoint after the first iteration. The code ``before`` is
+    run first.
     """
-    command = [sys.executable, "-c", TRAIN_LINEAR, *flags, "--logdir=logs"]
+    command = [sys.executable, "-c", before + TRAIN_LINEAR, *flags, "--logdir=logs"]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
     environment.pop("TF_ENABLE_ONEDNN_OPTS", None)
     process = subprocess.Popen(
@@ -346,8 +347,10 @@ def test_sigusr1_before_training_is_harmless():
 
 def test_ctrl_c_while_a_reset_hangs_ends_without_a_traceback(tmp_path):
     flags = [*faulty(mode="hang", phase="reset"), "--num_envs=1", *QUICK[2:]]
+    soon = "from tfagents_batch.training import signals\n"
+    soon += "signals.GRACE_SECONDS = 1.0\n"
     # The log is created just before the first reset.
-    with training(tmp_path, flags, "metrics.jsonl") as process:
+    with training(tmp_path, flags, "metrics.jsonl", soon) as process:
         os.kill(process.pid, signal.SIGINT)
         _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr

@@ -202,6 +202,6 @@ def test_an_action_of_final_states_alone_is_refused_in_spark_too(monkeypatch):
     with reader.open_rows(rows) as opened:  # has what rows of Spark have
         given = opened, None, TimelineConfig()
         with pytest.raises(UserError, match=r"no row took .*: sned\. Nothing"):
-            timeline._is_right(timeline.Command(engine="spark"), *given)
+            timeline._is_right(timeline.TimelineCommand(engine="spark"), *given)
         given = opened, opened.find_schema(), TimelineConfig()
-        assert timeline._is_right(timeline.Command(engine="spark"), *given)
+        assert timeline._is_right(timeline.TimelineCommand(engine="spark"), *given)

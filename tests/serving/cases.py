@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import algorithms
-from tfagents_batch.agent import Agent
 from tfagents_batch.config import replace
+from tfagents_batch.training.agent import Agent
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import EnvSpec
 

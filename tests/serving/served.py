@@ -16,7 +16,7 @@ import psutil
 import requests
 
 from tfagents_batch.serving.server import worker
-from tfagents_batch.serving.server.settings import Settings
+from tfagents_batch.serving.server.settings import ServerSettings
 
 DEADLINE = 30  # seconds of every wait
 TOKEN = "admin"  # of the right to change the export
@@ -33,7 +33,7 @@ class InProcess:
     """Application of a server, asked without HTTP."""
 
     def __init__(self, export, stack, **settings):
-        self.app = worker.build(Settings(export=str(export), **settings), stack)
+        self.app = worker.build(ServerSettings(export=str(export), **settings), stack)
         self.models, self.log = self.app.endpoints.models, self.app.endpoints.log
 
     def ask(self, path, body=None, method=None, headers=(), parts=None):

@@ -13,7 +13,7 @@ from tests.serving import exports, served
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.writer import RowLogger
 from tfagents_batch.serving.server import endpoints, worker
-from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.server.arrivals import Refused
 
 X = [0.1, 0.2, 0.3, -0.4]
 NAN = float("nan")
@@ -182,7 +182,7 @@ def nested(depth, key='"observation": '):
         ({"observations": [X, X[:2]]}, "observations[1]: observation has 2 numbers"),
         ({"observations": [X], "mdp_id": "a"}, "mdp_id is no list of 1"),
         ({"observation": X, "mdp_id": 7}, "mdp_id is 7; expected text"),
-        ({"observation": X, "mdp_id": "\ud800"}, "which UTF-8 does not have"),
+        ({"observation": X, "mdp_id": "\ud800"}, "which is no valid Unicode"),
         ({"observation": X, "mdp_id": "a", "sequence_number": 1.5}, "expected a whole"),
         ({"observation": X, "sequence_number": 1}, "sequence_number needs an mdp_id"),
         *(
@@ -303,7 +303,7 @@ def test_feedback_is_logged_beside_the_decisions(serve, simple, tmp_path):
         ({"request_id": "a", "reward": NAN}, "reward is nan; expected a finite"),
         ({"request_id": "a", "reward": "1"}, "reward is '1'"),
         ({"request_id": "a", "reward": 10**400}, "expected a finite number"),
-        ({"request_id": "\udfff", "reward": 1}, "request_id is '\\udfff', which UTF-8"),
+        ({"request_id": "\udfff", "reward": 1}, "request_id is '\\udfff', which is no"),
         (
             {"request_id": "a", "reward": 1, "metrics": {"\ud800": 1}},
             "a name in metrics is '\\ud800'",
@@ -528,7 +528,7 @@ def test_a_forced_end_hands_on_what_the_disk_refused(serve, simple, tmp_path):
     shutil.rmtree(tmp_path / "log")
     (tmp_path / "log").write_text("no folder")
     sent, sender = multiprocessing.Pipe(duplex=False)
-    ended = worker.Worker(app.app, None, sender, contextlib.ExitStack())
+    ended = worker.ServerWorker(app.app, None, sender, contextlib.ExitStack())
     with mock.patch.object(os, "_exit") as leave:
         ended._end_now()
     assert sent.poll() and str(sent.recv()).count("rows cannot be written to") == 1

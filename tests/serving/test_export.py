@@ -20,8 +20,7 @@ from tests.support import untrained
 from tfagents_batch import spaces
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.scripts import export as script
-from tfagents_batch.serving import export, parity
-from tfagents_batch.serving.formats import functions, litert
+from tfagents_batch.serving import export, functions, litert, parity
 from tfagents_batch.serving.signature import Signature
 
 FORMATS = "onnx", "saved_model", "litert"

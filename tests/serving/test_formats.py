@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.serving.formats import litert, onnx, saved_model
+from tfagents_batch.serving import litert, onnx, saved_model
 
 X = np.random.default_rng(0).normal(size=[5, 4]).astype(np.float32)
 

@@ -75,14 +75,14 @@ def test_a_swap_needs_a_path(app, body):
 def test_the_old_export_answers_while_another_one_loads(app, tmp_path, monkeypatch):
     other = exports.discrete(tmp_path / "b", seed=1)
     entered, go_on = threading.Event(), threading.Event()
-    make = served_models.Model
+    make = served_models.ServedModel
 
     def slow(*arguments):
         entered.set()
         assert go_on.wait(30)
         return make(*arguments)
 
-    monkeypatch.setattr(served_models, "Model", slow)
+    monkeypatch.setattr(served_models, "ServedModel", slow)
     before = version(app)
 
     async def run():

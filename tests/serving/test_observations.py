@@ -4,7 +4,7 @@ import pytest
 from tests.serving import exports
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import reading
-from tfagents_batch.serving.decisions.observations import Reader
+from tfagents_batch.serving.observations import Reader
 
 NAN, INFINITY = float("nan"), float("inf")
 X = [0.1, 0.2, -0.3, 4]

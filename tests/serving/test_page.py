@@ -12,7 +12,7 @@ import requests
 from tests.serving import exports, served
 from tests.serving.test_app import lines
 from tfagents_batch.scripts import join as script
-from tfagents_batch.serving.join import Summary
+from tfagents_batch.serving.join import JoinSummary
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs/serving.md").read_text()
@@ -50,7 +50,7 @@ def test_the_predictor_and_the_client_run(tmp_path, monkeypatch, capsys):
     _, err = capsys.readouterr()
     assert "answered    3\n" in err
     assert {line.split()[0] for line in err.splitlines()} == {
-        field.name for field in dataclasses.fields(Summary)
+        field.name for field in dataclasses.fields(JoinSummary)
     }
 
 
@@ -86,7 +86,7 @@ def test_every_measure_and_count_is_explained(serve, simple, tmp_path):
     found = re.findall(r"# TYPE tfagents_batch_(\w+) ", text)
     assert named == {*found}
     counts = re.findall(r"^\| `(\w+)` \| (?!None|False|0|last)", PAGE, re.MULTILINE)
-    assert {field.name for field in dataclasses.fields(Summary)} <= {*counts}
+    assert {field.name for field in dataclasses.fields(JoinSummary)} <= {*counts}
 
 
 def test_containers_get_the_token_by_its_variable_and_own_their_volume():

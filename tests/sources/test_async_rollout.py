@@ -87,10 +87,10 @@ def test_a_collect_does_not_wait_for_an_environment_that_does_not_answer(tmp_pat
 def test_acting_states_follow_each_environment():
     """Log-probabilities of a GRU are those of its unroll from the first state."""
     makes = [lambda i=i: Counting(0.003 * i) for i in range(3)]
-    agents, network = [], networks.Config(hidden=(8,), core="gru")
+    agents, network = [], networks.NetworkConfig(hidden=(8,), core="gru")
 
     def policy(spec):
-        agents.append(a2c.A2C(a2c.Config(network=network), spec))
+        agents.append(a2c.A2C(a2c.A2CConfig(network=network), spec))
         return agents[0].policy
 
     env, _, collect = start(makes, 7, 2, policy=policy)
@@ -117,7 +117,7 @@ def test_a_killed_worker_is_replaced_or_named():
         env, _, collect = start([Counting] * 3, 6, 2, on_fault=on_fault)
         with env:
             collect(tf.constant(0))
-            os.kill(env._pool.pids[0], signal.SIGKILL)
+            os.kill(env.pids[0], signal.SIGKILL)
             if on_fault == "raise":
                 with pytest.raises(EnvError, match="worker"):
                     for seed in range(1, 20):

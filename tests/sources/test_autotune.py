@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tfagents_batch.sources.autotune import AutoTuner
+from tfagents_batch.sources.predicting import AutoTuner
 
 VALUES = {
     "agents": [1, 2, 4, 8, 16, 24, 32, 48, 64],

@@ -22,8 +22,9 @@ QUICK = {
     "compile": "off",
     "compile_cache": False,
 }
+_STEPS = 160  # of a run of a page or an example
 # One or a few updates, because they are slow without XLA.
-_FEW = {"warmup_steps": 250, "train_every": 40, "batch_size": 8}
+_FEW = {"warmup_steps": 120, "train_every": 20, "batch_size": 8}
 _REPLAY = {"replay": {"capacity": 2000}}, _FEW
 # Options and settings of algorithms that learn from a replay.
 LESS = dict.fromkeys(("dqn", "sac", "td3", "ddpg"), _REPLAY)
@@ -40,20 +41,20 @@ def shorten(patch: Any, folder: Path, linear_ppo: bool) -> None:
     """
     patch.chdir(folder)
     if linear_ppo:
-        patch.setitem(REGISTRY, "ppo", (linear.Linear, ppo.Config))
+        patch.setitem(REGISTRY, "ppo", (linear.Linear, ppo.PPOConfig))
     train, evaluate = api.train, api.evaluate
 
     def brief_train(algorithm=None, env=None, **options):
         name = algorithm or "ppo"
         watched = options.get("on_evaluation") or options.get("eval_every")
-        options |= {"progress": False, "eval_every": STEPS // 2 if watched else 0}
+        options |= {"progress": False, "eval_every": _STEPS // 2 if watched else 0}
         if watched:
             options["eval_episodes"] = 2
         if "resume" in options:
-            options["steps"] = min(options.get("steps", STEPS), 2 * STEPS)
+            options["steps"] = min(options.get("steps", _STEPS), 2 * _STEPS)
             return train(algorithm, env, **options)
         options["compile"] = "off"
-        options["steps"] = min(options.get("steps", STEPS), STEPS)
+        options["steps"] = min(options.get("steps", _STEPS), _STEPS)
         source, small = LESS.get(name, ({"rollout": {"length": 16}}, {}))
         if "source" in options:
             source, small = {}, {}

@@ -16,11 +16,11 @@ import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.config import check, option
-from tfagents_batch.interfaces import Rollouts, Updated, UpdateSize
 from tfagents_batch.nn.policies.base import assign, new_version
 from tfagents_batch.ops import masked, returns
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.types import Rollouts, Updated, UpdateSize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +95,7 @@ class Linear(tf.Module):
     """Policy gradient with a value baseline; one momentum step per update."""
 
     compilable = True
+    learner = property(lambda self: self)  # ``named_variables`` is its own
 
     def __init__(self, config, spec, network=None):
         super().__init__()

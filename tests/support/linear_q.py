@@ -10,9 +10,9 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import check, option
-from tfagents_batch.interfaces import Updated, UpdateSize, Windows
 from tfagents_batch.nn.policies.base import assign, new_version
 from tfagents_batch.ops import td
+from tfagents_batch.types import Updated, UpdateSize, Windows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class LinearQ(tf.Module):
         super().__init__()
         self.config, self._spec = config.check(), spec
         self.policy = self.make_policy()
-        self.named_variables = self.policy.named_variables
+        self.learner = self.policy  # it has all variables of a checkpoint
 
     def make_policy(self):
         return Greedy(self._spec)

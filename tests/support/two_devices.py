@@ -29,10 +29,11 @@ import tensorflow as tf
 import tfagents_batch as tfb
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import config as configs
-from tfagents_batch import nest, placement
+from tfagents_batch import nest
+from tfagents_batch.devices import placement
 from tfagents_batch.sources.rollout import Rollout
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig, with_options
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.types import Collected
 
 SECOND = "/CPU:1"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from tfagents_batch import api
-from tfagents_batch.training.experiment import Experiment
+from tfagents_batch.configs import named
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 from tfagents_batch.training.training_run import facts
 
@@ -25,7 +25,7 @@ def folder(
       algorithm, env, settings, **options: as in ``train``.
       logdir: root folder of the runs.
     """
-    config = api.resolve(algorithm, env, None, settings, options)
+    config = named.resolve(algorithm, env, None, settings, options)
     recipe = config.recipe(env)
     with Experiment(config, recipe) as experiment:
         text = config_file.to_text(config, recipe.env, None)

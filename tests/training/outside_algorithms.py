@@ -8,7 +8,7 @@ from tfagents_batch.algorithms import dqn
 class Undirected(dqn.DQN):
     """DQN that explores by another rule: half of its random actions are action 0."""
 
-    Config = dqn.Config
+    Config = dqn.DQNConfig
 
     def make_policy(self):
         policy = super().make_policy()

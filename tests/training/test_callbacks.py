@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.sources.reports import Report
+from tfagents_batch.logged.reports import RowsReport
 from tfagents_batch.training import callbacks
 from tfagents_batch.training.callbacks import Callbacks, Evaluated, Iterated, Saved
 from tfagents_batch.training.evaluate import Evaluation
@@ -123,7 +123,7 @@ def test_every_counts_each_run_separately(tmp_path):
 
 
 def test_reports_on_rows_are_evaluations_without_returns(tmp_path):
-    calls, scored = [], Report({"actions/gain": 1.0}, 0.5)
+    calls, scored = [], RowsReport({"actions/gain": 1.0}, 0.5)
     Callbacks(tmp_path, on_evaluation=calls.append).evaluation(3, scored, best=True)
     assert calls[0].result is scored and calls[0].metrics == {"actions/gain": 1.0}
     assert np.isnan(calls[0].mean_return)
@@ -135,9 +135,9 @@ def test_reports_on_rows_are_evaluations_without_returns(tmp_path):
 def test_reports_that_nothing_compares_cannot_stop_improving(tmp_path):
     stop = callbacks.stop_without_improvement(2)
     each = Callbacks(tmp_path, on_evaluation=stop)
-    each.evaluation(3, Report({}, 0.5), best=True)
+    each.evaluation(3, RowsReport({}, 0.5), best=True)
     assert each.stopped_by is None
     with pytest.raises(UserError, match=r"stop_without_improvement\(2\) compares"):
         Callbacks(tmp_path, on_evaluation=stop).evaluation(
-            4, Report({}, np.nan), best=False
+            4, RowsReport({}, np.nan), best=False
         )

@@ -11,8 +11,8 @@ from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.training.assembly import seeded
 from tfagents_batch.training.evaluate import CHUNK, Evaluator
-from tfagents_batch.training.experiment import seeded
 
 
 def evaluate(constructors, episodes):

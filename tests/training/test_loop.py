@@ -22,12 +22,11 @@ from tfagents_batch.errors import (
 )
 from tfagents_batch.metrics import Mean, Sum
 from tfagents_batch.sources import rollout_settings
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.evaluate import Evaluation
-from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.loop import Loop
-from tfagents_batch.training.record import Record
+from tfagents_batch.training.loop import Loop, Outputs
 
 pytestmark = pytest.mark.usefixtures("linear")
 
@@ -96,6 +95,8 @@ class FakeExperiment:
     """An experiment with a fake program and evaluations with these mean returns."""
 
     source, saver = None, SimpleNamespace(origin=dict)
+    counters = named_variables = run_variables = staticmethod(dict)
+    events = staticmethod(list)
 
     def __init__(self, config=BASE, returns=(), fails=lambda step: None, clips=None):
         self.config, self._returns, self.clips = config, iter(returns), clips
@@ -108,12 +109,6 @@ class FakeExperiment:
         if stop():
             return None
         return Evaluation(np.array([next(self._returns, 3.0)]), np.array([5]))
-
-    def events(self):
-        return []
-
-    def counters(self):
-        return {"system/traces": self.program.traces()}
 
 
 class Records:
@@ -144,16 +139,17 @@ class Records:
     def event(self, kind, step, **fields):
         self.events.append((step, {"event": kind} | fields))
 
-    def record(self, config=BASE, state=None, **options):
-        """Return the record of a run, whose log, console and checkpoints this is."""
-        parts = self, self, self, self.callbacks, dict, self.save
-        return Record(config, *parts, state, **options)
+    def loop(self, experiment=None, state=None, **requests):
+        """Return the loop of a run, whose log, console and checkpoints this is."""
+        interrupts = FakeInterrupts(self, **requests)
+        outputs = Outputs(self, self, self, self.callbacks)
+        parts = interrupts, outputs, pathlib.Path(), state, self.save
+        return Loop(experiment or FakeExperiment(), *parts)
 
     def run(self, experiment, state=None, **requests):
-        record = self.record(experiment.config, state, counters=experiment.counters)
-        interrupts = FakeInterrupts(self, **requests)
-        self.finished = Loop(experiment, interrupts, record, pathlib.Path()).run()
-        return record
+        loop = self.loop(experiment, state, **requests)
+        self.finished = loop.run()
+        return loop
 
     def train(self, config=BASE, make=CountingEnv):
         with Experiment(config, config.recipe(make)) as experiment:
@@ -175,13 +171,13 @@ def whole(linear):
 
 
 def test_training_ends_after_the_iteration_that_reaches_the_steps(whole):
-    records, record = whole
+    records, loop = whole
     per_iteration = records.progress[0]
     assert 40 <= per_iteration <= 50  # 2 x 25 less the restarts
     assert records.finished
-    assert record.step >= 400
+    assert loop.step >= 400
     assert records.progress[-2] < 400
-    assert records.progress[-1] == record.step
+    assert records.progress[-1] == loop.step
 
 
 def test_lines_are_written_when_due_and_at_the_end(whole):
@@ -212,10 +208,10 @@ def test_the_time_share_of_evaluations_continues_after_a_resume():
     result = Evaluation(np.array([1.0]), np.array([5]))
     saved = None
     for seconds, took in ((9.0, 1.0), (17.0, 2.0)):
-        record = records.record(BASE, saved)
-        record.step, record.seconds = int(seconds), seconds
-        record.evaluated(result, took)
-        record.checkpoint()
+        loop = records.loop(state=saved)
+        loop.step, loop.seconds = int(seconds), seconds
+        loop.evaluated(result, took)
+        loop.checkpoint()
         saved = records.saved[-1][1]
     lines = [line for _, line in records.lines]
     assert [line["time/eval_share"] for line in lines] == [0.1, 0.15]
@@ -226,10 +222,10 @@ def below_best(*evaluated):
     """Return the ``below_best`` events of evaluations ``(step, mean return)``."""
     records, state = Records(), None
     for step, mean in evaluated:
-        record = records.record(BASE, state)  # as if it were resumed each time
-        record.step = step
-        record.evaluated(Evaluation(np.array([mean]), np.array([5])), 1.0)
-        state = record.state()
+        loop = records.loop(state=state)  # as if it were resumed each time
+        loop.step = step
+        loop.evaluated(Evaluation(np.array([mean]), np.array([5])), 1.0)
+        state = loop.state()
     return [event for _, event in records.events if event["event"] == "below_best"]
 
 
@@ -323,9 +319,9 @@ def test_a_stop_after_the_update_saves_the_new_step_and_weights():
             raise Stopped("seen when the program had returned")
 
     records = Records()
-    record = records.run(FakeExperiment(QUIET, fails=fails))
+    loop = records.run(FakeExperiment(QUIET, fails=fails))
     assert not records.finished
-    assert records.progress == [45] and record.step == 90
+    assert records.progress == [45] and loop.step == 90
     step, state, _ = records.saved[-1]
     assert step == state["step"] == 90
 
@@ -344,8 +340,8 @@ def test_a_last_checkpoint_that_cannot_be_saved_is_an_error():
 def test_a_callback_ends_training_with_a_checkpoint():
     records = Records()
     records.callbacks = Callbacks(pathlib.Path(), on_iteration=lambda iterated: False)
-    record = records.run(FakeExperiment(QUIET))
-    assert records.finished and record.step == records.saved[-1][0] == 45
+    loop = records.run(FakeExperiment(QUIET))
+    assert records.finished and loop.step == records.saved[-1][0] == 45
 
 
 @pytest.mark.parametrize("what", ["on_iteration", "on_evaluation", "on_checkpoint"])
@@ -399,8 +395,7 @@ def test_a_replay_that_was_refused_is_not_saved(monkeypatch):
         raise UserError("the replay is damaged")
 
     records = Records()
-    record = records.record(QUIET, {"step": 90})
-    loop = Loop(FakeExperiment(), FakeInterrupts(records), record, pathlib.Path())
+    loop = records.loop(FakeExperiment(QUIET), {"step": 90})
     with pytest.raises(UserError, match="the replay is damaged"):
         loop.run(refuse)
     assert records.saved == records.lines == []
@@ -424,32 +419,32 @@ def skipped(number, updates=None):
     return {"grad/skipped": Mean(float(number), updates)}
 
 
-def record_at(step):
-    record = Records().record()
-    record.step = step
-    return record
+def loop_at(step):
+    loop = Records().loop()
+    loop.step = step
+    return loop
 
 
 def test_updates_without_a_finite_gradient_are_counted_not_rounds():
-    record = record_at(90)
-    record.add(skipped(1))
-    record.add(skipped(0))  # no update
-    record.add(skipped(1))
-    record.add(skipped(7, 8))  # one of them was finite
-    record.add(skipped(2))
+    loop = loop_at(90)
+    loop.add(skipped(1))
+    loop.add(skipped(0))  # no update
+    loop.add(skipped(1))
+    loop.add(skipped(7, 8))  # one of them was finite
+    loop.add(skipped(2))
     with pytest.raises(TrainingError, match="no gradient was finite in the last 3 of"):
-        record.add(skipped(1))
+        loop.add(skipped(1))
 
 
 def test_training_without_any_finite_gradient_never_counts_as_finished():
-    record = record_at(BASE.steps)
+    loop = loop_at(BASE.steps)
     with pytest.raises(TrainingError, match="no gradient was finite in the last 1 of"):
-        record.add(skipped(1))
-    record = record_at(90)
-    record.add(skipped(0, 1))
-    record.step = BASE.steps
-    record.add(skipped(1))
-    assert record.done
+        loop.add(skipped(1))
+    loop = loop_at(90)
+    loop.add(skipped(0, 1))
+    loop.step = BASE.steps
+    loop.add(skipped(1))
+    assert loop.done
 
 
 class FakeClips:

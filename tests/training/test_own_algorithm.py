@@ -11,6 +11,7 @@ import tfagents_batch as tfb
 from examples import own_algorithm as example
 from tests.training import outside_algorithms as outside
 from tfagents_batch.errors import UserError
+from tfagents_batch.scripts import evaluate
 from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.log.logger import read_metrics
 
@@ -25,7 +26,7 @@ def script(name, *flags):
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
-def test_a_loss_of_ones_own_learns_logs_its_metric_and_resumes(tmp_path):
+def test_a_loss_of_ones_own_learns_logs_its_metric_and_resumes(tmp_path, capsys):
     settings = BRIEF | {"minibatch_size": 16, "epochs": 2, "weight": 0.25}
     options = {"env": "CartPole-v1", "logdir": tmp_path, **PPO}
     run = tfb.train(example.Calm, steps=64, settings=settings, **options)
@@ -40,8 +41,9 @@ def test_a_loss_of_ones_own_learns_logs_its_metric_and_resumes(tmp_path):
         f"--logdir={run.logdir}",
         "--episodes=2",
     )
-    done = script("evaluate", *flags)
-    assert done.returncode == 0 and json.loads(done.stdout)["episodes"] == 2
+    capsys.readouterr()
+    assert evaluate.main(flags) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 2
 
 
 def test_a_metric_that_is_not_declared_is_an_error(tmp_path, monkeypatch):
@@ -61,9 +63,8 @@ def test_another_process_trains_and_evaluates_an_algorithm_of_a_file(tmp_path):
     assert done.returncode == 0 and done.stderr == "", done.stderr
     folder = f"--logdir={done.stdout.strip()}"
     play = "evaluate", folder, "--episodes=2"
-    refused = script(*play)
-    assert refused.returncode == 64
-    assert "is your own code and is only imported when you pass it" in refused.stderr
+    with pytest.raises(UserError, match="own code and is only imported when you pass"):
+        evaluate.main(play[1:])
     done = script(*play, own)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["episodes"] == 2

@@ -5,15 +5,13 @@ import pytest
 import tensorflow as tf
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import replay_saver
-from tfagents_batch.training.replay_saver import ReplaySaver
+from tfagents_batch.training import saving
 from tfagents_batch.training.run_folder import replay_file
+from tfagents_batch.training.saving import ReplaySaver
 
 
 class Source:
     """A source whose variables are saved in files of their own."""
-
-    own_file = True
 
     class config:
         save_every = 1e-9
@@ -48,7 +46,7 @@ def saved(tmp_path, step=50, value=7):
 
 def restore(tmp_path, step, exact=True):
     source = Source(1)
-    text = replay_saver.restore(source, tmp_path, step, exact)
+    text = saving.restore(source, tmp_path, step, exact)
     return source, text
 
 
@@ -89,7 +87,7 @@ def test_numbers_that_make_no_sense_are_refused_and_nothing_is_assigned(tmp_path
     saved(tmp_path, value=11)
     source = Source(1)
     with pytest.raises(UserError, match=r"cannot be used .*state is too large"):
-        replay_saver.restore(source, tmp_path, 50, exact=True)
+        saving.restore(source, tmp_path, 50, exact=True)
     assert (float(source.ring[0, 0]), int(source.state)) == (1, 1)
 
 
@@ -133,5 +131,5 @@ def test_other_sources_are_left_alone(tmp_path):
     saver = ReplaySaver(object(), tmp_path, 0, fail)
     assert not saver.due()
     assert saver.save(50, math.inf)
-    assert replay_saver.restore(object(), tmp_path, 50, True) == ""
+    assert saving.restore(object(), tmp_path, 50, True) == ""
     assert not list(tmp_path.iterdir())

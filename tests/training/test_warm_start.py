@@ -15,10 +15,10 @@ from tests.support.lines import saved
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import train as script
-from tfagents_batch.training import training_run, warm_start
+from tfagents_batch.training import starting_runs, training_run
 from tfagents_batch.training.analysis import curves
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_events
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 
@@ -130,7 +130,7 @@ def test_all_but_the_optimizer_is_loaded(algorithm, tmp_path):
     with untrained(algorithm, 1) as new:
         named = new.named_variables()
         before = {name: np.asarray(x).copy() for name, x in named.items()}
-        origin = warm_start.begin(new, folder, "newest")
+        origin = starting_runs.take_agent(new, folder, "newest")
         assert origin["not_loaded"] == ["learner/optimizer"]
         for name, variable in named.items():
             fresh = name.startswith("learner/optimizer/")
@@ -149,7 +149,7 @@ def test_what_only_one_of_two_runs_learns_is_named(tmp_path):
     with untrained("dqn", 1) as new:
         target = [x for name, x in new.named_variables().items() if "/target/" in name]
         before = [np.asarray(x).copy() for x in target]
-        origin = warm_start.begin(new, folder, "newest")
+        origin = starting_runs.take_agent(new, folder, "newest")
         np.testing.assert_equal(list(map(np.asarray, target)), before)
     assert origin["not_loaded"] == ["learner/optimizer", "learner/target"]
 

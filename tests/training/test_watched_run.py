@@ -18,10 +18,10 @@ from tests.support.brief import QUICK
 from tests.support.linear import Config
 from tests.support.lines import of_the_seed, saved
 from tests.training.log.test_trackers import fake_packages
-from tests.training.video.test_clips import Falling, Shown
+from tests.training.test_clips import Falling, Shown
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Limit
-from tfagents_batch.training import experiment
+from tfagents_batch.training import training_run
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import read_events
 from tfagents_batch.types import EnvSpec
@@ -54,7 +54,7 @@ def watched(linear, tmp_path_factory):
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(printed):
         patch.setattr(Config, "alarms", lambda config, spec: (alarm,))
-        patch.setattr(experiment, "remarks", lambda spec: ["note: of the spec"])
+        patch.setattr(training_run, "remarks", lambda spec: ["note: of the spec"])
         init = fake_packages(patch)["wandb"].init
         run = train(Shown, **callbacks, **options)
         lines, before = of_the_seed(run), saved(run.logdir)
@@ -75,17 +75,17 @@ def test_an_alarm_is_a_line_on_the_console_and_an_event(watched):
 def test_a_run_says_at_its_start_which_images_go_to_no_cnn(watched):
     assert "note: of the spec\n" in watched.printed.getvalue()
     image = gs.Dict(camera=gs.Box(-np.inf, np.inf, (8, 8, 1), np.float32))
-    (line,) = experiment.remarks(EnvSpec(1, image, gs.Discrete(2), {}, None))
+    (line,) = training_run.remarks(EnvSpec(1, image, gs.Discrete(2), {}, None))
     assert line.startswith("note: observation['camera'] has shape (8, 8, 1), like an i")
 
 
 def test_minibatches_larger_than_an_update_are_said():
     spec = EnvSpec(8, gs.Box(-1, 1, (2,)), gs.Discrete(2), {}, None)
     config = RunConfig()  # 8 environments of 256 steps
-    assert experiment.large_minibatch(config, spec) == []
+    assert training_run.large_minibatch(config, spec) == []
     settings = dataclasses.replace(config.settings, minibatch_size=100_000)
     config = dataclasses.replace(config, settings=settings)
-    (line,) = experiment.large_minibatch(config, spec)
+    (line,) = training_run.large_minibatch(config, spec)
     assert "minibatch_size is 100,000, but an update has 2,048 transitions" in line
 
 

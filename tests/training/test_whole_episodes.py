@@ -15,8 +15,8 @@ from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.sources import rollout_settings
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_metrics
 
 SMALL = {
@@ -136,11 +136,11 @@ WHOLE = RunConfig(
     num_workers=0,
     eval_every=0,
     compile="off",
-    settings=ppo.Config(
+    settings=ppo.PPOConfig(
         minibatch_size=None,
         epochs=1,
         histograms=False,
-        network=networks.Config(hidden=(4,)),
+        network=networks.NetworkConfig(hidden=(4,)),
     ),
 )
 

@@ -19,21 +19,19 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.algorithms.shared import on_policy, single_step
+from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import DefaultSource, Updated
-from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import networks
 from tfagents_batch.ops import losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import DefaultSource, EnvSpec, Trajectory, Updated
 
 _FLOOR = math.log(1e-6)  # of ln pi in GA3C
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(single_step.Settings):
+class A2CConfig(on_policy.SingleStepSettings):
     """Settings of A2C."""
 
     source: ClassVar[DefaultSource] = "rollout", {"length": 5}
@@ -60,10 +58,13 @@ class Config(single_step.Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class GA3CConfig(Config):
+class GA3CConfig(A2CConfig):
     """Settings of GA3C."""
 
     source: ClassVar[DefaultSource] = "queue", {}
+
+
+Config = A2CConfig  # its name in version 0.1
 
 
 class A2C(tf.Module):
@@ -73,47 +74,68 @@ class A2C(tf.Module):
       learner: normalizers and optimizer.
     """
 
-    def __init__(self, config: Config, spec: EnvSpec, network=None):
+    def __init__(self, config: A2CConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
         _check_correction(config, spec)
-        self.learner = learner = on_policy.Learner(config, spec, network)
-        self.inputs = learner.inputs
+        self.learner = learner = on_policy.OnPolicyLearner(config, spec, network)
+        self.inputs, self.compilable = learner.inputs, learner.compilable
         self.policy, self.network = learner.policy, learner.network
-        self.optimizer, self.compilable = learner.optimizer, learner.compilable
         self.make_policy = learner.make_policy
-        self.compile_parts = learner.compile_parts
-        self.named_variables = learner.named_variables
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Take a gradient step on a trajectory ``[T, B]``."""
-        del seed
-        config, mask = self.inputs, trajectory.mask
-        steps = self.learner.begin(trajectory, step)
+        learner, config, mask = self.learner, self.inputs, trajectory.mask
+        steps = learner.begin(trajectory, step)
         action, acted = on_policy.actions(trajectory), trajectory.behavior["log_prob"]
-        reward = self.learner.rewards(trajectory.reward)
+        reward = learner.rewards(trajectory.reward)
         discount = trajectory.discount(config.gamma)
+
+        def advantages(value, log_ratio):
+            data = reward, discount, value
+            if config.correction == "vtrace":
+                most = {"rho_max": config.rho_max, "c_max": config.c_max}
+                advantage, target = returns.vtrace(
+                    *data, log_ratio, mask, lambda_=config.gae_lambda, **most
+                )
+            else:
+                advantage = returns.gae(*data, config.gae_lambda, mask)
+                target = advantage + value[:-1]
+            if config.normalize_advantage:
+                advantage = masked.standardize(advantage, mask, 1e-8)
+            return advantage, target
+
+        def policy_loss(log_prob, advantage):
+            if config.correction == "clip":
+                data = log_prob, acted, advantage, config.clip_ratio, mask
+                loss, share = losses.clipped_surrogate(*data)
+                return loss, {"policy/clip_fraction": share}
+            metrics = {}
+            if config.correction == "log_floor":
+                below = tf.cast(log_prob < _FLOOR, tf.float32)
+                metrics["policy/log_floor"] = masked.mean(below, mask)
+                log_prob = tf.maximum(log_prob, _FLOOR)  # no gradient below it
+            return losses.policy_gradient(log_prob, advantage, mask), metrics
 
         def loss():
             heads = self.network.unroll(steps, trajectory.state[0])[0]
             network_loss = networks.added_loss(self.network)
-            policy = single_step.first_rows(heads.policy)
+            policy = on_policy.first_rows(heads.policy)
             log_prob, entropy = policy.log_prob(action), policy.entropy()
             value = tf.stop_gradient(heads.value)
             log_ratio = tf.stop_gradient(log_prob) - acted
-            data = reward, discount, value, log_ratio, mask
-            advantage, target = self._advantages(*data)
-            policy_loss, metrics = self._policy_loss(log_prob, acted, advantage, mask)
+            advantage, target = advantages(value, log_ratio)
+            gradient, metrics = policy_loss(log_prob, advantage)
             value_loss = losses.value(heads.value[:-1], target, mask)
             scale = config.entropy_scale(step)
-            loss = policy_loss + losses.entropy_bonus(entropy, scale, mask)
+            loss = gradient + losses.entropy_bonus(entropy, scale, mask)
             loss += config.value_scale * value_loss
             if config.reduction == "sum":
                 loss *= tf.reduce_sum(tf.cast(mask, tf.float32))
             loss += network_loss
             metrics |= {
                 "loss/total": loss,
-                "loss/policy": policy_loss,
+                "loss/policy": gradient,
                 "loss/value": value_loss,
                 "loss/network": network_loss,
                 "policy/entropy": masked.mean(entropy, mask),
@@ -122,57 +144,15 @@ class A2C(tf.Module):
             return loss, (policy, log_prob, value[:-1], target, metrics)
 
         learns = tf.reduce_any(mask)  # else momentum would still move the weights
-        found, metrics = self.optimizer.minimize(loss, when=learns)
+        found, metrics = learner.optimizer.minimize(loss, when=learns)
         policy, log_prob, value, target, more = found
         metrics |= more | on_policy.value_metrics(value, target, mask)
         metrics["grad/updates"] = tf.cast(learns, tf.float32)
         data = trajectory, steps, policy, log_prob, value, target
-        return Updated(metrics | single_step.finish(self.learner, *data))
-
-    def _advantages(
-        self,
-        reward: tf.Tensor,
-        discount: tf.Tensor,
-        value: tf.Tensor,
-        log_ratio: tf.Tensor,
-        mask: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the advantages and the targets of values, f32 ``[T, B]`` each."""
-        config, data = self.inputs, (reward, discount, value)
-        if config.correction == "vtrace":
-            advantage, target = returns.vtrace(
-                *data,
-                log_ratio,
-                mask,
-                lambda_=config.gae_lambda,
-                rho_max=config.rho_max,
-                c_max=config.c_max,
-            )
-        else:
-            advantage = returns.gae(*data, config.gae_lambda, mask)
-            target = advantage + value[:-1]
-        if config.normalize_advantage:
-            advantage = masked.standardize(advantage, mask, 1e-8)
-        return advantage, target
-
-    def _policy_loss(
-        self, log_prob: tf.Tensor, acted: tf.Tensor, advantage, mask
-    ) -> tuple[tf.Tensor, Metrics]:
-        """Return the policy gradient's loss, or PPO's with ``correction=clip``."""
-        if self.config.correction == "clip":
-            clip = self.inputs.clip_ratio
-            data = log_prob, acted, advantage, clip, mask
-            loss, share = losses.clipped_surrogate(*data)
-            return loss, {"policy/clip_fraction": share}
-        metrics = {}
-        if self.config.correction == "log_floor":
-            below = tf.cast(log_prob < _FLOOR, tf.float32)
-            metrics["policy/log_floor"] = masked.mean(below, mask)
-            log_prob = tf.maximum(log_prob, _FLOOR)  # no gradient below it
-        return losses.policy_gradient(log_prob, advantage, mask), metrics
+        return Updated(metrics | on_policy.finish(learner, *data))
 
 
-def _check_correction(config: Config, spec: EnvSpec) -> None:
+def _check_correction(config: A2CConfig, spec: EnvSpec) -> None:
     """Refuse a bound of probabilities for actions that have densities."""
     space = spec.action_space
     dense = any(isinstance(x.space, gs.Box) for x in spaces.leaves(space))

@@ -10,29 +10,37 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, ClassVar, Literal
 
+import keras
 import tensorflow as tf
 
-from tfagents_batch.algorithms.shared import off_policy, rows
+from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.off_policy import RowValueSettings
+from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import Assessment, Updated, UpdateSize
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor, networks, q_network, user
-from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best, both
-from tfagents_batch.nn.policies.imitated import Imitated
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best, both
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.schedules import Constant
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import (
+    ActionValueHeads,
+    Assessment,
+    EnvSpec,
+    Nest,
+    TimeStep,
+    Trajectory,
+    Updated,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(rows.ValueSettings):
+class BCQConfig(RowValueSettings):
     """Settings of BCQ."""
 
     max_gradient_norm: float | None = inherited(
-        rows.ValueSettings, "max_gradient_norm", default=10.0
+        RowValueSettings, "max_gradient_norm", default=10.0
     )
     threshold: float = number(
         0.3,
@@ -53,10 +61,10 @@ class Config(rows.ValueSettings):
         "(max) or the learned one (double)",
     )
     loss: td.Loss = option("huber", "loss of the TD error")
-    network: q_network.Config = option(
-        q_network.Config(), "shape of the network of action values"
+    network: q_network.QConfig = option(
+        q_network.QConfig(), "shape of the network of action values"
     )
-    imitator: actor.Config = option(actor.Config(), "shape of the imitator")
+    imitator: actor.ActorConfig = option(actor.ActorConfig(), "shape of the imitator")
 
     # Settings that change the meaning of saved weights, see ``training.warm_start``.
     OF_AGENT: ClassVar[tuple[str, ...]] = (
@@ -65,12 +73,7 @@ class Config(rows.ValueSettings):
         "imitator.activation",
     )
 
-    def check(self) -> Config:
-        """Return the checked settings.
-
-        Raises:
-          UserError: for a setting that is invalid.
-        """
+    def check(self) -> BCQConfig:
         checked = super().check()
         if checked.network.noisy:
             raise UserError(
@@ -81,15 +84,57 @@ class Config(rows.ValueSettings):
         return dataclasses.replace(checked, imitator=imitator)
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
-        """Return the limits of metrics, see ``interfaces.Algorithm``."""
-        del spec
         advice = "rewards of about 1; a larger --algorithm.threshold"
-        return (off_policy.diverging_values(10, self.gamma, advice),)
+        return (alarms.diverging_values(10, self.gamma, advice),)
 
-    def update_size(self, transitions: int) -> UpdateSize:
-        """Return the size of an update."""
-        del transitions
-        return UpdateSize(self.batch_size, self.network.hidden or q_network.HIDDEN)
+
+class Imitated(keras.Model):
+    """Action values with an imitator of the policy that was logged.
+
+    Action a is allowed if mu(a | s) >= threshold max_b mu(b | s), where mu are the
+    imitator's probabilities of the valid actions (Fujimoto et al. 2019,
+    arXiv:1910.01708, eq. 3). The most likely action is always allowed.
+
+    Args:
+      values: network of action values, without noise.
+      imitator: actor with the output ``logits``.
+      threshold: from 0, all actions, to 1, the most likely one; a number or a variable.
+
+    Attributes:
+      size: A, number of actions.
+      noisy: False.
+      convolves: True if a convolution is among its operations.
+    """
+
+    noisy = False
+
+    def __init__(
+        self, values: q_network.QNetwork, imitator: actor.Actor, threshold: Any
+    ):
+        super().__init__(name="imitated", dtype="float32")
+        self.values, self.imitator = values, imitator
+        self._threshold = lambda: threshold
+        self.size = values.size
+        self.convolves = values.convolves or imitator.convolves
+        self.built = True
+
+    def noise(self, shape, key: tf.Tensor) -> Nest:
+        """Return no noise."""
+        return ()
+
+    def call(self, timestep: TimeStep, state: Nest = (), noise: Nest = ()):
+        heads: ActionValueHeads = self.values(timestep, (), noise)[0]
+        return heads._replace(allowed=self.allowed(self.log_mu(timestep))), state
+
+    def allowed(self, log_mu: tf.Tensor) -> tf.Tensor:
+        """Return which actions are allowed, bool ``[N, A]``."""
+        least = tf.math.log(tf.convert_to_tensor(self._threshold()))
+        return log_mu - tf.reduce_max(log_mu, -1, keepdims=True) >= least
+
+    def log_mu(self, timestep: TimeStep) -> tf.Tensor:
+        """Return ln mu(a | s), f32 ``[N, A]``; very small for invalid actions."""
+        _, valid = networks.split_mask(timestep.observation)
+        return td.log_policy(self.imitator(timestep)[0]["logits"], 1.0, valid)
 
 
 class BCQ(tf.Module):
@@ -99,18 +144,18 @@ class BCQ(tf.Module):
     for the imitator.
 
     Attributes:
-      network: action values and imitator, see ``nn.policies.imitated``.
+      network: action values and imitator, see ``Imitated``.
       target: the target network of action values.
     """
 
-    def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
+    def __init__(self, config: BCQConfig, spec: EnvSpec, network: Any = None):
         super().__init__()
         self.config = config = config.check()
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.target = q_network.q_network(spec, config.network, self._given)
-        self.learner = off_policy.Learner(
+        self.learner = NetworkLearner(
             config,
             self.policy,
             trained={
@@ -120,36 +165,34 @@ class BCQ(tf.Module):
             target=[(self.target, self.network.values)],
             variables={"target": networks.named_variables(self.target)},
         )
-        self.compilable = not self.network.convolves
-        self.compile_parts = self.learner.compile_parts
-        self.named_variables = self.learner.named_variables
-        self.histograms = self.learner.histograms
-        self.inputs = self.learner.inputs
+        self.compilable = self.learner.compilable
 
     def make_policy(self) -> EpsilonGreedy:
-        """Return a policy with variables of its own, like the one that learns."""
         spec, config = self._spec, self.config
         values = q_network.q_network(spec, config.network, self._given)
         heads = {"logits": values.size}
         imitator = actor.Actor(spec, config.imitator, heads, self._given)
         network = Imitated(values, imitator, Inputs(config).threshold)
         start = spec.action_space.start
-        return EpsilonGreedy(network, start, Constant(0.0), Warmup(0))
+        return EpsilonGreedy(network, start, Constant(0.0))
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
-        """Train on a batch of rows ``[1, N]``."""
-        del seed
-        metrics = self.learner.set_learning_rate(step)
-        values, imitator = self.learner.optimizers.values()
-        waits = self.config.imitator_updates
+        """Train on a batch of rows ``[1, N]``.
+
+        - Q moves to y = r + gamma Q'(s', a'), a' the best allowed action in s'.
+        - The imitator follows the gradient of -ln mu(a | s).
+        """
+        learner, config = self.learner, self.learner.inputs
+        metrics, optimizers = learner.set_learning_rate(step), learner.optimizers
+        waits = config.imitator_updates
         begins = step >= waits if waits else True
-        batch = windows.transition(trajectory, 1, self.inputs.gamma)
+        batch = windows.transition(trajectory, 1, config.gamma)
         mask, action = batch.mask, self.policy.index(batch.action)
         target = self._target(batch)
 
         def td_loss():
             q = td.chosen(self.network.values(batch.step)[0].q, action)
-            losses = td.error_loss(target - q, self.config.loss)
+            losses = td.error_loss(target - q, config.loss)
             loss = td.loss(losses, mask) + networks.added_loss(self.network.values)
             return loss, (loss, q)
 
@@ -159,10 +202,10 @@ class BCQ(tf.Module):
             loss += networks.added_loss(self.network.imitator)
             return loss, (loss, log_mu)
 
-        (loss, q), found = values.minimize(td_loss, when=begins)
-        (imitation, log_mu), steps = imitator.minimize(imitation_loss)
+        (loss, q), found = optimizers["network"].minimize(td_loss, when=begins)
+        (imitation, log_mu), steps = optimizers["imitator"].minimize(imitation_loss)
         found["grad/skipped"] = tf.maximum(found["grad/skipped"], steps["grad/skipped"])
-        self.learner.target.update()
+        learner.move_targets()
         allowed = tf.cast(self.network.allowed(log_mu), tf.float32)
         shown = {
             "policy/allowed": tf.reduce_mean(allowed, -1),
@@ -175,8 +218,7 @@ class BCQ(tf.Module):
         return Updated(metrics | found | losses | means)
 
     def assess(self, trajectory: Trajectory) -> Assessment:
-        """Return values, targets and actions of rows, see ``interfaces.Assessment``."""
-        batch = windows.transition(trajectory, 1, self.inputs.gamma)
+        batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
         heads = self.network(batch.step)[0]
         _, valid = networks.split_mask(batch.step.observation)
         target = tf.where(batch.mask, self._target(batch), float("nan"))

@@ -1,7 +1,7 @@
-"""Critic-regularized regression (Wang et al. 2020, arXiv:2006.15134), for Box actions.
+"""Critic-regularized regression (Wang et al. 2020, arXiv:2006.15134).
 
 It learns from logged rows: critics learn the values of the policy, and the policy
-imitates the logged actions that are better than its own.
+imitates logged actions, the more the better they are by the critics than its own.
 """
 
 from __future__ import annotations
@@ -9,24 +9,44 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
+import gymnasium as gym
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.algorithms import crr_discrete
 from tfagents_batch.algorithms.shared import actor_critic
-from tfagents_batch.config import option
-from tfagents_batch.interfaces import BoxAssessment, Updated
-from tfagents_batch.metrics import Metrics
-from tfagents_batch.nn import actor, networks, user
-from tfagents_batch.nn.bounds import bounds
-from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.policies.box import ClippedNormal
+from tfagents_batch.algorithms.shared.off_policy import RowActorCriticSettings
+from tfagents_batch.config import number, option
+from tfagents_batch.errors import UserError
+from tfagents_batch.nn import networks, user
+from tfagents_batch.nn.actor import Critics
+from tfagents_batch.nn.policies import box
+from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.ops import advantages, masked, td, windows
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import (
+    Assessment,
+    BoxAssessment,
+    EnvSpec,
+    TimeStep,
+    Trajectory,
+    Updated,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(crr_discrete.Config):
+class CRRDiscreteConfig(RowActorCriticSettings):
+    """Settings of CRR for Discrete actions."""
+
+    weight: Literal["exponential", "binary"] = option(
+        "exponential",
+        "weight of a logged action with advantage A: exp(A / beta), or 1 if A > 0 else "
+        "0 (binary)",
+    )
+    beta: float = number(1.0, "scale of advantages in exponential weights", above=0)
+    max_weight: float = option(20.0, "largest exponential weight", above=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class CRRConfig(CRRDiscreteConfig):
     """Settings of CRR."""
 
     baseline: Literal["mean", "max"] = option(
@@ -38,13 +58,13 @@ class Config(crr_discrete.Config):
 
 
 class CRR(tf.Module):
-    """CRR; satisfies ``interfaces.Algorithm``. Actions are a bounded Box.
+    """CRR of Box actions; satisfies ``interfaces.Algorithm``.
 
     Attributes:
       critics: critics; ``network`` is the actor.
     """
 
-    def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
+    def __init__(self, config: CRRConfig, spec: EnvSpec, network: Any = None):
         super().__init__()
         self.config = config = config.check()
         self._spec, self._given = spec, user.distinct(network)
@@ -53,57 +73,56 @@ class CRR(tf.Module):
         self.critics, self._targets = actor_critic.critics(
             config, spec, self._given, self.policy.bounds.size
         )
-        self.learner = actor_critic.learner(
-            config,
-            self.policy,
-            self.critics,
-            self._targets,
-            self._target_policy.network,
-        )
-        self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
-        # XLA makes convolutions on a CPU slower.
-        self.compilable = not (self.network.convolves or self.critics.convolves)
-        self.compile_parts = self.learner.compile_parts
-        self.named_variables = self.learner.named_variables
-        self.histograms = self.learner.histograms
+        learned = self.policy, self.critics, self._targets, self._target_policy.network
+        self.learner = actor_critic.learner(config, *learned)
+        self.compilable = self.learner.compilable
 
-    def make_policy(self) -> ClippedNormal:
-        """Return a policy with variables of its own, like the one that learns."""
-        limits = bounds(self._spec)
-        heads = {"action": limits.size, "log_std": limits.size}
-        network = actor.Actor(self._spec, self.config.network, heads, self._given)
-        return ClippedNormal(network, limits, Warmup(0))
+    def make_policy(self) -> box.ClippedNormal:
+        return box.clipped_normal(self._spec, self.config.network, self._given)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
-        """Train on a batch of rows; those that ended by truncation bootstrap."""
-        batch = windows.transition(trajectory, 1, self.inputs.gamma)
-        metrics = self.learner.set_learning_rate(step)
-        found, error = self._update_critics(batch, seed)
-        metrics |= found | self._update_actor(batch, seed)
-        self.learner.target.update()
-        return Updated(metrics, error)
+        """Train on a batch of rows; those that ended by truncation bootstrap.
 
-    def _update_critics(
-        self, batch: windows.Transition, seed
-    ) -> tuple[Metrics, tf.Tensor]:
-        """Step towards y = r + gamma min_k Q'_k(s', a'), a' drawn from pi'(. | s').
-
-        Returns the metrics, and f32 ``[N]`` absolute errors.
+        - Critics move to y = r + gamma min_k Q'_k(s', a'), a' drawn from pi'(. | s').
+        - The actor follows the gradient of -f(A) ln pi(a | s), where A is Q(s, a) less
+          the mean or maximum of Q(s, a_j), a_j drawn from pi(. | s), with critics after
+          their step.
         """
-        mask, taken = batch.mask, self.policy.bounds.unit(batch.action)
+        learner, policy, config = self.learner, self.policy, self.learner.inputs
+        metrics = learner.set_learning_rate(step)
+        batch = windows.transition(trajectory, 1, config.gamma)
+        mask, taken = batch.mask, policy.bounds.unit(batch.action)
         target = self._target(batch, seed)
 
-        def loss():
+        def critic_loss():
             q = self.critics(batch.step, taken)
             loss, error = td.critics_loss(q, target, mask)
             loss += networks.added_loss(self.critics)
             return loss, (loss, q, error)
 
-        (loss, q, error), found = self._optimizers["critics"].minimize(loss)
-        found |= actor_critic.critic_metrics(
-            q, target, error, mask, self.config.histograms
-        )
-        return found | {"loss/critics": loss}, error
+        def advantage():
+            key = seeds.key(seed, "now")
+            drawn = _drawn(policy, batch.step, config.action_samples, key)
+            actions = tf.concat([taken[:, tf.newaxis], drawn], 1)
+            q = tf.reduce_min(self.critics(batch.step, actions), 0)
+            reduced = tf.reduce_max if config.baseline == "max" else tf.reduce_mean
+            return masked.safe(q[:, 0] - reduced(q[:, 1:], 1), mask)
+
+        def actor_loss():
+            log_prob = policy.distribution(batch.step).log_prob(taken)
+            loss = advantages.weighted_likelihood(log_prob, weight, mask)
+            loss += networks.added_loss(self.network)
+            return loss, loss
+
+        (loss, q, error), steps = learner.optimizers["critics"].minimize(critic_loss)
+        metrics |= steps
+        weight = _weights(advantage(), config)
+        policy_loss, steps = learner.optimizers["actor"].minimize(actor_loss)
+        learner.move_targets()
+        metrics |= actor_critic.actor_metrics(policy_loss, steps)
+        metrics["policy/weight"] = masked.mean(weight, mask)
+        shown = loss, q, target, error, mask, config.histograms
+        return Updated(metrics | actor_critic.critic_metrics(*shown), error)
 
     def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
         """Return the targets of critics, f32 ``[N]``."""
@@ -113,45 +132,115 @@ class CRR(tf.Module):
         return masked.safe(td.target(batch.reward, batch.discount, value), batch.mask)
 
     def assess(self, trajectory: Trajectory) -> BoxAssessment:
-        """Return values and densities of rows, see ``interfaces.BoxAssessment``."""
-        batch = windows.transition(trajectory, 1, self.inputs.gamma)
+        batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
         log = self.policy.density_of(batch.step, batch.action)
-        rows = self.policy.bounds, batch, self._target(batch, 0), log
-        return actor_critic.assessment(self.critics, *rows)
+        return actor_critic.assessment(self, batch, self._target(batch, 0), log)
 
-    def _update_actor(self, batch: windows.Transition, seed) -> Metrics:
-        """Step along the gradient of -f(A(s, a)) ln pi(a | s)."""
-        mask, taken = batch.mask, self.policy.bounds.unit(batch.action)
-        advantage = masked.safe(self._advantage(batch, taken, seed), mask)
-        weight = crr_discrete.weights(advantage, self.config, self.inputs.beta)
 
-        def loss():
-            log_prob = self.policy.distribution(batch.step).log_prob(taken)
+class CRRDiscrete(tf.Module):
+    """CRR of Discrete actions; satisfies ``interfaces.Algorithm``.
+
+    Expectations over actions are sums over all actions, so nothing is sampled.
+
+    Attributes:
+      critics: critics; ``network`` is the actor.
+    """
+
+    def __init__(self, config: CRRDiscreteConfig, spec: EnvSpec, network: Any = None):
+        super().__init__()
+        self.config = config = config.check()
+        if not isinstance(spec.action_space, gym.spaces.Discrete):
+            raise UserError(
+                f"the action space is {spec.action_space}; crr_discrete needs Discrete "
+                "actions"
+            )
+        self._spec, self._given = spec, user.distinct(network)
+        self.policy = self.make_policy()
+        self.network = self.policy.network
+        self.critics, self._targets = actor_critic.critics(
+            config, spec, self._given, outputs=self.policy.size
+        )
+        self.learner = actor_critic.learner(
+            config, self.policy, self.critics, self._targets
+        )
+        self.compilable = self.learner.compilable
+
+    def make_policy(self) -> Softmax:
+        return softmax(self._spec, self.config.network, self._given)
+
+    def update(self, trajectory: Trajectory, seed, step) -> Updated:
+        """Train on a batch of rows; those that ended by truncation bootstrap.
+
+        - Critics move to y = r + gamma sum_a pi(a | s') min_k Q'_k(s', a).
+        - The actor follows the gradient of -f(A) ln pi(a | s), where A is
+          min_k Q_k(s, a) less its mean over pi(. | s), from before both steps.
+        """
+        learner, config = self.learner, self.learner.inputs
+        metrics = learner.set_learning_rate(step)
+        batch = windows.transition(trajectory, 1, config.gamma)
+        mask, action = batch.mask, self.policy.index(batch.action)
+        target = self._target(batch)
+        value, q = self._value(self.critics, batch.step)
+        weight = _weights(td.chosen(q, action) - value, config)
+
+        def critics_loss():
+            taken = tf.one_hot(action, self.policy.size)
+            q = tf.reduce_sum(self.critics(batch.step) * taken, -1)
+            loss, error = td.critics_loss(q, target, mask)
+            loss += networks.added_loss(self.critics)
+            return loss, (loss, q, error)
+
+        def actor_loss():
+            log_prob = td.chosen(self._log_policy(batch.step), action)
             loss = advantages.weighted_likelihood(log_prob, weight, mask)
             loss += networks.added_loss(self.network)
-            return loss, loss
+            return loss, (loss, log_prob)
 
-        loss, found = self._optimizers["actor"].minimize(loss)
-        mean = masked.mean(weight, mask)
-        return actor_critic.of_actor(found) | {
-            "loss/actor": loss,
-            "policy/weight": mean,
+        (loss, q, error), found = learner.optimizers["critics"].minimize(critics_loss)
+        metrics |= found
+        (policy_loss, log_prob), found = learner.optimizers["actor"].minimize(
+            actor_loss
+        )
+        learner.move_targets()
+        metrics |= actor_critic.actor_metrics(policy_loss, found) | {
+            "policy/weight": masked.mean(weight, mask),
+            "policy/logged": masked.mean(tf.exp(log_prob), mask),
         }
+        shown = loss, q, target, error, mask, config.histograms
+        return Updated(metrics | actor_critic.critic_metrics(*shown))
 
-    def _advantage(
-        self, batch: windows.Transition, taken: tf.Tensor, seed
-    ) -> tf.Tensor:
-        """Return Q(s, a) less the mean or maximum of Q(s, a_j), a_j of pi(. | s)."""
-        count, key = self.config.action_samples, seeds.key(seed, "now")
-        drawn = _drawn(self.policy, batch.step, count, key)
-        actions = tf.concat([taken[:, tf.newaxis], drawn], 1)
-        q = tf.reduce_min(self.critics(batch.step, actions), 0)
-        reduced = tf.reduce_max if self.config.baseline == "max" else tf.reduce_mean
-        return q[:, 0] - reduced(q[:, 1:], 1)
+    def assess(self, trajectory: Trajectory) -> Assessment:
+        """Return values, targets and probabilities of actions of rows."""
+        batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
+        target = tf.where(batch.mask, self._target(batch), float("nan"))
+        _, q = self._value(self.critics, batch.step)
+        return Assessment(q, target, tf.exp(self._log_policy(batch.step)))
+
+    def _target(self, batch: windows.Transition) -> tf.Tensor:
+        """Return r + gamma sum_a pi(a | s') min_k Q'_k(s', a), f32 ``[N]``."""
+        value, _ = self._value(self._targets, batch.next)
+        return masked.safe(td.target(batch.reward, batch.discount, value), batch.mask)
+
+    def _value(self, critics: Critics, step: TimeStep) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return sum_a pi(a | s) min_k Q_k(s, a), and min_k Q_k, f32 ``[N, A]``."""
+        q = tf.reduce_min(critics(step), 0)
+        return tf.reduce_sum(tf.exp(self._log_policy(step)) * q, -1), q
+
+    def _log_policy(self, step: TimeStep) -> tf.Tensor:
+        """Return ln pi(a | s) of all actions, f32 ``[N, A]``."""
+        _, valid = networks.split_mask(step.observation)
+        return td.log_policy(self.network(step)[0]["logits"], 1.0, valid)
+
+
+def _weights(advantage: tf.Tensor, config: Any) -> tf.Tensor:
+    """Return the weights f(A) of logged actions, f32 ``[N]``."""
+    if config.weight == "binary":
+        return advantages.positive(advantage)
+    return advantages.exponential(advantage / config.beta, config.max_weight)
 
 
 def _drawn(
-    policy: ClippedNormal, step: TimeStep, count: int, key: tf.Tensor
+    policy: box.ClippedNormal, step: TimeStep, count: int, key: tf.Tensor
 ) -> tf.Tensor:
     """Return ``count`` actions in each state, scaled to [-1, 1], ``[N, count, A]``."""
     noise = seeds.normal([count, step.first.shape[0], policy.bounds.size], key)

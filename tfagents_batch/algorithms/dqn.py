@@ -10,21 +10,166 @@ rows, conservative Q-learning (CQL, Kumar et al. 2020).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from typing import ClassVar, Literal, NamedTuple
 
 import tensorflow as tf
 
+from tfagents_batch import config as configs
 from tfagents_batch import nest, seeds
-from tfagents_batch.algorithms.dqn_settings import Config
-from tfagents_batch.algorithms.shared import off_policy
+from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.off_policy import ReplaySettings
+from tfagents_batch.algorithms.shared.optimization import NetworkLearner
+from tfagents_batch.config import inherited, number, option
+from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs, InputSchedule
-from tfagents_batch.interfaces import Assessment, Updated
+from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, q_network, user
-from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy, best
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best
 from tfagents_batch.ops import histograms, masked, td, windows
-from tfagents_batch.types import EnvSpec, Nest, Trajectory
+from tfagents_batch.ops.value_distributions import (
+    Categorical,
+    Distribution,
+    Mean,
+    Quantiles,
+)
+from tfagents_batch.schedules import Constant, Linear, Schedule
+from tfagents_batch.types import Assessment, EnvSpec, Nest, Trajectory, Updated
 
-__all__ = ["DQN", "Config"]
+_OUTSIDE = Limit(
+    "returns_outside_bounds",
+    "value/outside",
+    above=0.2,
+    lines=3,
+    text="{value/outside:.0%} of the targets lie outside of C51's bounds, so values "
+    "cannot be right. What to try: --algorithm.v_min and --algorithm.v_max that "
+    "contain all discounted returns; --algorithm.distribution=qr, which has no bounds",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Munchausen:
+    """Settings of Munchausen targets."""
+
+    alpha: float = number(0.9, "weight of the log-policy in rewards", least=0, most=1)
+    temperature: float = number(
+        0.03, "temperature tau of the policy softmax(Q / tau)", above=0
+    )
+    clip: float = number(-1.0, "smallest log-policy term tau ln pi", most=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class DQNConfig(ReplaySettings):
+    """Settings of DQN.
+
+    The defaults are tuned on CartPole-v1, Acrobot-v1 and LunarLander-v3, so that the
+    last checkpoint is a good one. Targets of 3 rewards learn faster than those of one
+    (Hessel et al. 2018). Double targets (van Hasselt et al. 2016), a target network
+    that moves slowly and a learning rate that decreases keep what was learned.
+    """
+
+    n_step: int = inherited(ReplaySettings, "n_step", default=3)
+    learning_rate: Schedule = number(
+        Linear(1e-3, 1e-4, 100_000), "learning rate of the optimizer", least=0
+    )
+    max_gradient_norm: float | None = number(
+        10.0,
+        "largest global norm of the gradient; none: any (Stable-Baselines3: "
+        "max_grad_norm)",
+        above=0,
+    )
+    batch_size: int = inherited(ReplaySettings, "batch_size", default=128)
+    train_every: int = inherited(ReplaySettings, "train_every", default=4)
+    target_tau: float = number(
+        0.01,
+        "step of the target network to the learned one (Stable-Baselines3: tau)",
+        above=0,
+        most=1,
+    )
+    epsilon: Schedule | None = number(
+        None,
+        "probability of a random action; none: linear(1, 0.05, 10000), or 0 if noisy "
+        "networks or a temperature explore",
+        least=0,
+        most=1,
+        group="exploration",
+    )
+    temperature: Schedule | None = number(
+        None,
+        "temperature of softmax exploration; none: actions of the largest value",
+        above=0,
+        group="exploration",
+    )
+    target: Literal["max", "double", "sarsa", "munchausen"] = option(
+        "double",
+        "bootstrap: max (Q-learning), double (double DQN), sarsa or munchausen",
+    )
+    munchausen: Munchausen = option(Munchausen(), "settings of Munchausen targets")
+    cql_scale: float = option(
+        0.0,
+        "weight of CQL's loss, which lowers values of actions that were not logged; "
+        "0: none",
+        least=0,
+    )
+    distribution: Literal["mean", "c51", "qr"] = option(
+        "mean", "learned statistic of returns: mean, categories (c51) or quantiles (qr)"
+    )
+    atoms: int = option(51, "number of categories or quantiles", least=2)
+    v_min: float = option(-10.0, "smallest return of C51")
+    v_max: float = option(10.0, "largest return of C51")
+    loss: td.Loss = option("huber", "loss of the TD error; not for C51 and QR")
+    network: q_network.QConfig = option(q_network.QConfig(), "shape of the network")
+
+    # Settings that change the meaning of saved weights, see ``training.warm_start``.
+    OF_AGENT: ClassVar[tuple[str, ...]] = (
+        "network.activation",
+        "network.dueling",
+        "distribution",
+        "v_min",
+        "v_max",
+    )
+
+    @property
+    def exploration(self) -> Schedule:
+        """Probability of a random action."""
+        if self.epsilon is not None:
+            return self.epsilon
+        explores = self.network.noisy or self.temperature is not None
+        return Constant(0.0) if explores else Linear(1.0, 0.05, 10_000)
+
+    @property
+    def window(self) -> int:
+        """Steps of a window; SARSA needs the action of the last one."""
+        return self.n_step + 1 + (self.target == "sarsa")
+
+    def check(self) -> DQNConfig:
+        checked = super().check()
+        if self.distribution == "c51" and not checked.v_min < checked.v_max:
+            raise UserError(
+                f"v_min is {checked.v_min} and v_max is {checked.v_max}, so no return "
+                "lies between them; set --algorithm.v_min to the smallest and "
+                "--algorithm.v_max to the largest discounted return of an episode"
+            )
+        munchausen = configs.check(checked.munchausen, "munchausen.")
+        return dataclasses.replace(checked, munchausen=munchausen)
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        return (
+            alarms.diverging_values(
+                10,
+                self.gamma,
+                "rewards of about 1; lower --algorithm.learning_rate; "
+                "--algorithm.target=double; a larger --algorithm.target_every",
+            ),
+            _OUTSIDE,
+            *alarms.small_returns(),
+        )
+
+    def values(self) -> Distribution:
+        """Return what the network's outputs of an action mean."""
+        if self.distribution == "c51":
+            return Categorical(self.atoms, self.v_min, self.v_max)
+        return Quantiles(self.atoms) if self.distribution == "qr" else Mean(self.loss)
 
 
 class _Noise(NamedTuple):
@@ -41,6 +186,9 @@ class _Noise(NamedTuple):
     choice: Nest
 
 
+Config = DQNConfig  # its name in version 0.1
+
+
 class DQN(tf.Module):
     """DQN with an epsilon-greedy policy; satisfies ``interfaces.Algorithm``.
 
@@ -50,36 +198,29 @@ class DQN(tf.Module):
       target: the target network.
     """
 
-    def __init__(self, config: Config, spec: EnvSpec, network=None):
+    def __init__(self, config: DQNConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.target = self._make_network()
-        self.learner = off_policy.Learner(
+        self.learner = NetworkLearner(
             config,
             self.policy,
-            trained={"network": self.network.trainable_variables},
-            target=[(self.target, self.network)],
-            variables={"target": networks.named_variables(self.target)},
+            {"network": self.network.trainable_variables},
+            [(self.target, self.network)],
+            {"target": networks.named_variables(self.target)},
         )
-        # XLA makes convolutions on a CPU slower.
-        self.compilable = not self.network.convolves
-        self.compile_parts = self.learner.compile_parts
-        self.named_variables = self.learner.named_variables
-        self.histograms = self.learner.histograms
-        self.optimizer = self.learner.optimizers["network"]
-        self.inputs = self.learner.inputs
+        self.compilable = self.learner.compilable
 
     def make_policy(self) -> EpsilonGreedy:
-        """Return a policy with variables of its own, like the one that learns."""
         network = self._make_network()  # refuses other actions than Discrete
         return EpsilonGreedy(
             network,
             self._spec.action_space.start,
             InputSchedule(self.config.exploration),
-            self.config.warmup(),
+            self.config.warmup_steps,
             Inputs(self.config).temperature,
         )
 
@@ -88,8 +229,8 @@ class DQN(tf.Module):
 
         A truncated episode bootstraps from its last state, a terminated one does not.
         """
-        config, values = self.inputs, self.network.distribution
-        metrics = self.learner.set_learning_rate(step)
+        learner, config = self.learner, self.learner.inputs
+        metrics, values = learner.set_learning_rate(step), self.network.distribution
         keys = seeds.split(seeds.key(seed, "network"), 3)
         noise = _Noise(*(self.network.noise([1], key) for key in keys))
         batch = self._transition(trajectory, noise)
@@ -110,8 +251,8 @@ class DQN(tf.Module):
                 total += config.cql_scale * parts["loss/cql"]
             return total, (parts, losses, outputs)
 
-        (parts, losses, outputs), found = self.optimizer.minimize(loss)
-        self.learner.target.update()
+        (parts, losses, outputs), found = learner.optimizers["network"].minimize(loss)
+        learner.move_targets()
         q, mean = values.mean(outputs), tf.reduce_sum(returns * probability, -1)
         error = masked.safe(mean - q, mask)
         if config.histograms:
@@ -157,7 +298,7 @@ class DQN(tf.Module):
 
     def _transition(self, trajectory: Trajectory, noise: _Noise) -> windows.Transition:
         """Return the transitions that the windows begin with."""
-        config, bonus = self.inputs, None
+        config, bonus = self.learner.inputs, None
         if config.target == "munchausen":
             bonus = self._bonus(trajectory, noise)
         batch = windows.transition(trajectory, config.n_step, config.gamma, bonus)
@@ -173,7 +314,7 @@ class DQN(tf.Module):
         if "next_action" in trajectory.behavior:  # of a row of a timeline
             action = trajectory.behavior["next_action"][0]
             return action, action >= self._spec.action_space.start
-        n = self.inputs.n_step
+        n = self.learner.inputs.n_step
         # Where collecting broke off, no action was taken in the last state.
         first = windows.row(trajectory.steps.first[1:], batch.length, n)
         return windows.row(trajectory.action, batch.length, n), ~first
@@ -182,7 +323,7 @@ class DQN(tf.Module):
         self, trajectory: Trajectory, batch: windows.Transition, noise: _Noise
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the targets: m returns with probabilities, f32 ``[N, m]`` each."""
-        config = self.inputs
+        config = self.learner.inputs
         _, valid = networks.split_mask(batch.next.observation)
         heads = self.target(batch.next, (), noise.target)[0]
         returns, probability = self.target.distribution.returns(heads.outputs)
@@ -208,7 +349,7 @@ class DQN(tf.Module):
 
     def _bonus(self, trajectory: Trajectory, noise: _Noise) -> tf.Tensor:
         """Return alpha times the clipped tau ln pi(a | s), f32 ``[n, N]``."""
-        config, n = self.inputs.munchausen, self.inputs.n_step
+        config, n = self.learner.inputs.munchausen, self.learner.inputs.n_step
         steps = trajectory.steps._replace(info={})
         rows = nest.fold(nest.map(lambda x: x[:n], steps))
         _, valid = networks.split_mask(rows.observation)

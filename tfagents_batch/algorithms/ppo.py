@@ -7,21 +7,32 @@ Minibatches contain transitions, or sequences if the network is recurrent.
 
 from __future__ import annotations
 
-import keras
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Literal
+
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.algorithms.ppo_penalty import AdaptiveKL
-from tfagents_batch.algorithms.ppo_settings import Config
-from tfagents_batch.algorithms.shared import on_policy
+from tfagents_batch.algorithms import ppo_penalty
+from tfagents_batch.algorithms.shared import alarms, on_policy
+from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph import batches, epochs, forward
-from tfagents_batch.graph.batches import Batch
-from tfagents_batch.interfaces import VERSION, Updated
-from tfagents_batch.metrics import Metrics
+from tfagents_batch.graph import epochs, forward
+from tfagents_batch.graph.forward import Batch
+from tfagents_batch.graph.inputs import Inputs
+from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, summary
 from tfagents_batch.ops import histograms, losses, masked, returns
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import (
+    VERSION,
+    EnvSpec,
+    TimeStep,
+    Trajectory,
+    Updated,
+    UpdateSize,
+)
 
 METRICS = (
     *("loss/total", "loss/policy", "loss/kl_penalty", "loss/value"),
@@ -30,6 +41,98 @@ METRICS = (
     *("grad/norm", "grad/skipped"),
 )
 KL_METRICS = ("policy/kl_cutoff",)  # with the penalty
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig(on_policy.OnPolicySettings):
+    """Settings of PPO."""
+
+    objective: Literal["clip", "kl", "both"] = option(
+        "clip", "surrogate objective: clipped ratio (clip), KL penalty (kl), or both"
+    )
+    kl: ppo_penalty.KLConfig = option(
+        ppo_penalty.KLConfig(),
+        "settings of the KL penalty",
+        used_if=("objective", "kl", "both"),
+    )
+    clip_ratio: float = number(
+        0.2,
+        "clip range e: ratios of 1 - e to 1 + e (Stable-Baselines3: clip_range)",
+        above=0,
+    )
+    gae_lambda: float = number(
+        0.95, "lambda of GAE; 1 gives Monte Carlo advantages", least=0, most=1
+    )
+    epochs: int = option(
+        10,
+        "passes over each batch of experience (Stable-Baselines3: n_epochs)",
+        least=1,
+        group="minibatch",
+    )
+    minibatch_size: int | None = option(
+        64,
+        "transitions per minibatch; none: all (Stable-Baselines3: batch_size)",
+        least=1,
+        group="minibatch",
+    )
+    drop_last: bool = option(
+        False,
+        "drop the last partial minibatch instead of using smaller minibatches",
+        group="minibatch",
+    )
+    sequence_length: int | None = option(
+        None,
+        "steps per training sequence; none: the rollout if recurrent, else 1",
+        least=1,
+        group="minibatch",
+    )
+    value_scale: float = number(
+        1.0, "weight of the value loss, which is half the mean squared error", least=0
+    )
+    value_clip: float | None = number(
+        None,
+        "largest change of a value; none: any (Stable-Baselines3: clip_range_vf)",
+        above=0,
+    )
+    value_target: Literal["gae", "return"] = option(
+        "gae", "target of the value: GAE advantage plus value, or the discounted return"
+    )
+    correction: Literal["none", "vtrace"] = option(
+        "vtrace",
+        "correction of advantages, and of targets with value_target=gae, if the policy "
+        "that acted is older, as with rollout.wait_for and overlap",
+    )
+    kl_stop: float | None = number(
+        None,
+        "KL in nats that ends an update; none: any (Stable-Baselines3: 1.5 target_kl)",
+        above=0,
+        group="minibatch",
+    )
+    normalize_advantage: Literal[True, False, "batch"] = option(
+        True,
+        "standardize advantages per minibatch (true), per batch, or not at all",
+        group="normalization",
+    )
+
+    def check(self) -> PPOConfig:
+        config = super().check()
+        config = dataclasses.replace(config, kl=config.kl.check("kl."))
+        if config.drop_last and config.minibatch_size is None:
+            raise UserError(
+                "drop_last is true, but minibatch_size is none: everything is one "
+                "minibatch; set minibatch_size, or leave drop_last out"
+            )
+        return config
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        return _limits(self, spec)
+
+    def update_size(self, transitions: int) -> UpdateSize:
+        rows = min(self.minibatch_size or transitions, transitions)
+        return UpdateSize(rows, self.network.units)
+
+
+Config = PPOConfig  # its name in version 0.1
 
 
 class PPO(tf.Module):
@@ -42,15 +145,16 @@ class PPO(tf.Module):
 
     METRICS = METRICS  # of ``_loss``, whose means over all minibatches are logged
 
-    def __init__(self, config: Config, spec: EnvSpec, network=None):
+    def __init__(self, config: PPOConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        self.learner = learner = on_policy.Learner(config, spec, network)
-        self.inputs = learner.inputs
+        self.penalty = ppo_penalty.AdaptiveKL(Inputs(config.kl))
+        self.learner = learner = on_policy.OnPolicyLearner(
+            config, spec, network, penalty=self.penalty.beta
+        )
+        self.inputs, self.compilable = learner.inputs, learner.compilable
         self.policy, self.network = learner.policy, learner.network
-        self.optimizer, self.compilable = learner.optimizer, learner.compilable
         self.make_policy = learner.make_policy
-        self.compile_parts = learner.compile_parts
         self.recurrent = self.policy.recurrent
         self._sequential = self.recurrent or config.kl.reduction == "sequence"
         self._check_minibatches()
@@ -58,11 +162,6 @@ class PPO(tf.Module):
         start = self.network.initial_state(2)
         self._type = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
         networks.added_loss(self.network)  # clears the losses of this call
-        self.penalty = AdaptiveKL(self.inputs.kl)
-
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: all that updates change."""
-        return self.learner.named_variables() | {"learner/penalty": self.penalty.beta}
 
     def _check_minibatches(self) -> None:
         config = self.config
@@ -76,76 +175,19 @@ class PPO(tf.Module):
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train policy and value on one trajectory ``[T, B]``."""
-        config, mask = self.inputs, trajectory.mask
-        batch = self._batch(trajectory, self.learner.begin(trajectory, step))
+        learner, config, mask = self.learner, self.inputs, trajectory.mask
+        batch = self._batch(trajectory, learner.begin(trajectory, step))
         length = config.sequence_length or (mask.shape[0] if self._sequential else None)
         state = trajectory.behavior["state"] if self.recurrent else ()
-        rows, valid = batches.rows(batch, mask, length, state)
-        metrics = self._epochs(rows, valid, seed, step)
-        metrics |= on_policy.value_metrics(batch.value, batch.target, mask)
-        if config.objective != "clip":
-            kl, counts = forward.divergence(self.network, rows, valid)
-            metrics |= self.penalty.adapt(kl, counts)
-            if config.histograms:
-                metrics["histogram/kl"] = histograms.rows(kl, counts)
-        if config.histograms:
-            acted = self._type.with_params(batch.policy)
-            optimizer, observations = self.optimizer, self.learner.observations
-            metrics |= summary.update_histograms(
-                trajectory, batch, acted, optimizer, observations
-            )
-        return Updated(metrics | self.learner.end(trajectory))
-
-    def _batch(self, trajectory: Trajectory, seen: TimeStep) -> Batch:
-        """Return the training batch of a trajectory.
-
-        Args:
-          trajectory: ``[T, B]``.
-          seen: its steps, with normalized observations.
-        """
-        config, mask = self.inputs, trajectory.mask
-        reward = self.learner.rewards(trajectory.reward)
-        discount = trajectory.discount(config.gamma)
-        value = forward.values(self.network, seen, trajectory.state[0])
-        action, acted = on_policy.actions(trajectory), trajectory.behavior["log_prob"]
-        data, first = (reward, discount, value), nest.map(lambda x: x[:-1], seen)
-        if VERSION in trajectory.behavior and config.correction == "vtrace":
-            state = trajectory.state[0]
-            log_prob = forward.log_probs(self.network, first, state, action)
-            log_ratio, lambda_ = log_prob - acted, config.gae_lambda
-            advantage, target = returns.vtrace(
-                *data, log_ratio, mask, lambda_=lambda_, weighted=False
-            )
-        else:
-            advantage = returns.gae(*data, config.gae_lambda, mask)
-            target = advantage + value[:-1]
-        if config.value_target == "return":
-            target = returns.discounted(reward, discount, value, mask)
-        if config.normalize_advantage == "batch":
-            advantage = masked.standardize(advantage, mask, 1e-8)
-        return Batch(
-            steps=first,
-            action=action,
-            log_prob=acted,
-            policy=trajectory.behavior["policy"],
-            advantage=advantage,
-            value=value[:-1],
-            target=target,
-        )
-
-    def _epochs(self, rows: Batch, valid: tf.Tensor, seed, step) -> Metrics:
-        """Run all optimizer steps on rows ``[N, ...]``; return the means of metrics."""
-        config = self.inputs
-        entropy_scale = config.entropy_scale(step)
-        names = self.METRICS + (() if config.objective == "clip" else KL_METRICS)
-        size = config.minibatch_size
-        if size is not None:
-            size = max(1, size // rows.length)
+        rows, valid = forward.rows(batch, mask, length, state)
+        penalized = config.objective != "clip"
+        names = self.METRICS + (KL_METRICS if penalized else ())
+        size, entropy_scale = config.minibatch_size, config.entropy_scale(step)
 
         def train(rows, taken):
-            batch, mask = batches.minibatch(rows, taken)
-            metrics, found = self.optimizer.minimize(
-                lambda: self._loss(batch, mask, entropy_scale)
+            minibatch = forward.minibatch(rows, taken)
+            metrics, found = learner.optimizer.minimize(
+                lambda: self._loss(*minibatch, entropy_scale)
             )
             if unknown := sorted(set(metrics) - {*names, *KL_METRICS}):
                 raise UserError(
@@ -157,17 +199,28 @@ class PPO(tf.Module):
         def far(metrics):
             return metrics["policy/approx_kl"] > config.kl_stop
 
-        return epochs.means(
+        metrics = epochs.means(
             train,
             names,
             rows,
             valid,
             epochs=config.epochs,
-            minibatch_size=size,
+            minibatch_size=None if size is None else max(1, size // rows.length),
             seed=seed,
             drop_last=config.drop_last,
             stop=None if config.kl_stop is None else far,
         )
+        metrics |= on_policy.value_metrics(batch.value, batch.target, mask)
+        if penalized:
+            kl, counts = forward.divergence(self.network, rows, valid)
+            metrics |= self.penalty.adapt(kl, counts)
+            if config.histograms:
+                metrics["histogram/kl"] = histograms.rows(kl, counts)
+        if config.histograms:
+            acted = self._type.with_params(batch.policy)
+            parts = learner.optimizer, learner.observations
+            metrics |= summary.update_histograms(trajectory, batch, acted, *parts)
+        return Updated(metrics | learner.end(trajectory))
 
     def _loss(self, batch: Batch, mask: tf.Tensor, entropy_scale):
         """Return the scalar loss of one minibatch, and its metrics."""
@@ -206,3 +259,107 @@ class PPO(tf.Module):
             "policy/clip_fraction": clip_fraction,
             "policy/kl_cutoff": cutoff,
         }
+
+    def _batch(self, trajectory: Trajectory, seen: TimeStep) -> Batch:
+        """Return the training batch of a trajectory.
+
+        Args:
+          trajectory: ``[T, B]``.
+          seen: its steps, with normalized observations.
+        """
+        config, mask = self.inputs, trajectory.mask
+        reward = self.learner.rewards(trajectory.reward)
+        discount = trajectory.discount(config.gamma)
+        value = forward.values(self.network, seen, trajectory.state[0])
+        action, acted = on_policy.actions(trajectory), trajectory.behavior["log_prob"]
+        data, first = (reward, discount, value), nest.map(lambda x: x[:-1], seen)
+        if VERSION in trajectory.behavior and config.correction == "vtrace":
+            state = trajectory.state[0]
+            log_prob = forward.log_probs(self.network, first, state, action)
+            log_ratio, lambda_ = log_prob - acted, config.gae_lambda
+            advantage, target = returns.vtrace(
+                *data, log_ratio, mask, lambda_=lambda_, weighted=False
+            )
+        else:
+            advantage = returns.gae(*data, config.gae_lambda, mask)
+            target = advantage + value[:-1]
+        if config.value_target == "return":
+            target = returns.discounted(reward, discount, value, mask)
+        if config.normalize_advantage == "batch":
+            advantage = masked.standardize(advantage, mask, 1e-8)
+        return Batch(
+            steps=first,
+            action=action,
+            log_prob=acted,
+            policy=trajectory.behavior["policy"],
+            advantage=advantage,
+            value=value[:-1],
+            target=target,
+        )
+
+
+def _limits(config: PPOConfig, spec: EnvSpec | None) -> tuple[Limit, ...]:
+    """Return the limits of a run.
+
+    They come from twelve runs of the presets that solved their tasks (CartPole and
+    Pendulum with five seeds each, LunarLander, HalfCheetah; see ``docs/results.md``). A
+    comment beside each limit gives the worst value in any of these runs.
+
+    Args:
+      config: settings of PPO.
+      spec: spec of the environments; None disables the limit of the entropy.
+    """
+    scaled = config.normalize_return is True
+    kl = 0.2 if config.objective == "clip" else max(0.2, 4 * config.kl.target)
+    return (
+        alarms.value_loss(config, "; --algorithm.value_clip=0.2"),
+        Limit(  # -0.7 in single lines, -25 if all returns and values are equal
+            "explained_variance",
+            "value/explained_variance",
+            below=-0.05 if scaled else -math.inf,
+            when=_returns_vary,
+            lines=10,
+            part=0.05,
+            text="The explained variance of the values is "
+            "{value/explained_variance:.2g} and stays negative: values predict returns "
+            "worse than their mean would, so advantages are mostly noise. What to try: "
+            "raise --algorithm.epochs or --rollout.length; lower "
+            "--algorithm.learning_rate, or --algorithm.gamma if episodes are long; add "
+            "missing information to the observation",
+        ),
+        Limit(  # 0.045
+            "kl",
+            "policy/approx_kl",
+            above=kl,
+            at_once=max(1.0, kl),
+            lines=3,
+            text="An update moves the policy by a KL of {policy/approx_kl:.3g} nats; "
+            "around 0.01 is healthy, and a policy can be lost within a few updates of "
+            "this size. What to try: lower --algorithm.learning_rate or "
+            "--algorithm.epochs; --algorithm.kl_stop=0.03; a larger "
+            "--algorithm.minibatch_size",
+        ),
+        Limit(  # 0.37
+            "clip_fraction",
+            "policy/clip_fraction",
+            above=0.6,
+            lines=3,
+            text="{policy/clip_fraction:.0%} of the transitions are outside the clip "
+            "range, where no gradient brings the policy back. What to try: lower "
+            "--algorithm.learning_rate or --algorithm.epochs; raise "
+            "--algorithm.clip_ratio if it is far below 0.2",
+        ),
+        alarms.entropy(config, spec),
+        alarms.actions_clipped(spec),
+        *alarms.small_returns(config.normalize_return),
+    )
+
+
+def _returns_vary(line: Mapping[str, float]) -> bool:
+    """Return whether the returns of an update had a variance worth predicting.
+
+    The variance is Var(G - V) / (1 - explained), where half of Var(G - V) is the value
+    loss at most. In a solved task it may be 0, so that small errors explain nothing.
+    """
+    error = 2 * line.get("loss/value", 0.0)
+    return not error / (1 - line["value/explained_variance"]) <= 0.02

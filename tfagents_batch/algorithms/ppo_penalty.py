@@ -7,7 +7,7 @@ Schulman et al. 2017 (arXiv:1707.06347), section 4, with the cutoff of Hafner et
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import keras
 import tensorflow as tf
@@ -22,7 +22,7 @@ MINIMUM, MAXIMUM = 1e-4, 1e3  # bounds of the weight
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class KLConfig:
     """Settings of the KL penalty, used if PPO's ``objective`` is "kl" or "both"."""
 
     target: float = number(
@@ -49,7 +49,7 @@ class Settings:
         "average the KL over a minibatch, or over each sequence, before the penalty",
     )
 
-    def check(self, path: str) -> Settings:
+    def check(self, path: str) -> KLConfig:
         """Return the checked settings; ``path`` is the prefix of names in errors.
 
         Raises:
@@ -75,7 +75,7 @@ class AdaptiveKL(tf.Module):
       beta: f32 ``[]``, the weight.
     """
 
-    def __init__(self, settings: Settings):
+    def __init__(self, settings: Any):
         super().__init__()
         self._settings = settings
         # A tensor, because Keras would share a variable instead of copying it.

@@ -14,35 +14,35 @@ from typing import Any, ClassVar, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.algorithms.shared import (
-    alarms,
-    off_policy,
-    one_network,
-    optimization,
+from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.optimization import (
+    NetworkLearner,
+    OptimizerSettings,
 )
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.graph import epochs
 from tfagents_batch.graph.inputs import InputSchedule
-from tfagents_batch.interfaces import (
+from tfagents_batch.metrics import Limit
+from tfagents_batch.nn import networks, q_network, user
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy
+from tfagents_batch.ops import histograms, masked, returns, td
+from tfagents_batch.schedules import Constant, Linear, Schedule
+from tfagents_batch.types import (
     Accepts,
     DefaultSource,
+    EnvSpec,
     Rollouts,
+    TimeStep,
+    Trajectory,
     Updated,
     UpdateSize,
 )
-from tfagents_batch.metrics import Limit, Metrics
-from tfagents_batch.nn import networks, q_network, user
-from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy
-from tfagents_batch.ops import histograms, masked, returns, td
-from tfagents_batch.schedules import Constant, Linear, Schedule
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
 
 METRICS = "loss/td", "value/td_error", "grad/norm", "grad/skipped"
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(optimization.Settings):
+class PQNConfig(OptimizerSettings):
     """Settings of PQN."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
@@ -53,7 +53,7 @@ class Config(optimization.Settings):
         Constant(5e-4), "learning rate of the optimizer", least=0
     )
     max_gradient_norm: float | None = inherited(
-        optimization.Settings, "max_gradient_norm", default=10.0
+        OptimizerSettings, "max_gradient_norm", default=10.0
     )
     epsilon: Schedule = number(
         Linear(1.0, 0.05, 100_000), "probability of a random action", least=0, most=1
@@ -63,8 +63,8 @@ class Config(optimization.Settings):
     histograms: bool = option(
         True, "log histograms, such as those of values, weights and gradients"
     )
-    network: q_network.Config = option(
-        q_network.Config(layer_norm=True), "shape of the network"
+    network: q_network.QConfig = option(
+        q_network.QConfig(layer_norm=True), "shape of the network"
     )
 
     source: ClassVar[DefaultSource] = "rollout", {"length": 32}
@@ -75,18 +75,15 @@ class Config(optimization.Settings):
         return {"rollouts": Rollouts()}
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
-        """Return the limits of metrics, see ``interfaces.Algorithm``."""
-        del spec
         advice = "rewards of about 1; a lower --algorithm.learning_rate"
         return (
-            off_policy.diverging_values(10, self.gamma, advice),
+            alarms.diverging_values(10, self.gamma, advice),
             *alarms.small_returns(),
         )
 
     def update_size(self, transitions: int) -> UpdateSize:
-        """Return the size of a minibatch, see ``interfaces.Algorithm``."""
         size = min(self.minibatch_size, transitions)
-        return UpdateSize(size, self.network.hidden or q_network.HIDDEN)
+        return UpdateSize(size, self.network.units)
 
 
 class _Rows(NamedTuple):
@@ -104,41 +101,59 @@ class PQN(tf.Module):
     built-in one are normalized.
     """
 
-    def __init__(self, config: Config, spec: EnvSpec, network: Any = None):
+    def __init__(self, config: PQNConfig, spec: EnvSpec, network: Any = None):
         super().__init__()
         self.config = config = config.check()
         self._spec, self._given = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
-        self.learner = learner = one_network.Learner(config, self.policy)
-        self.inputs, self.optimizer = learner.inputs, learner.optimizer
-        self.compile_parts, self.histograms = learner.compile_parts, learner.histograms
-        self.named_variables = learner.named_variables
-        # XLA makes convolutions on a CPU slower.
-        self.compilable = not self.network.convolves
+        weights = {"network": self.network.trainable_variables}
+        self.learner = NetworkLearner(config, self.policy, weights)
+        self.compilable = self.learner.compilable
 
     def make_policy(self) -> EpsilonGreedy:
-        """Return a policy with variables of its own, like the one that learns."""
         shape = self.config.network
         if self._given is not None:  # which normalizes its layers itself
             shape = dataclasses.replace(shape, layer_norm=False)
         network = q_network.q_network(self._spec, shape, self._given)
         epsilon = InputSchedule(self.config.epsilon)
         start = self._spec.action_space.start
-        return EpsilonGreedy(network, start, epsilon, Warmup(0))
+        return EpsilonGreedy(network, start, epsilon)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
-        """Train on one rollout ``[T, B]``."""
-        config, mask = self.inputs, trajectory.mask
-        rate = config.learning_rate(step)
-        self.optimizer.set_learning_rate(rate)
+        """Train on one rollout ``[T, B]``, by minibatches of squared errors."""
+        learner, config, mask = self.learner, self.learner.inputs, trajectory.mask
+        metrics = learner.set_learning_rate(step)
         steps = trajectory.steps._replace(info={})
         action = self.policy.index(trajectory.action)
         q = self.network.unroll(steps)[0].q
         target = self._targets(trajectory, q)
         first = nest.map(lambda x: x[:-1], steps)
         rows = nest.fold(_Rows(first, action, target))
-        metrics = self._epochs(rows, tf.reshape(mask, [-1]), seed)
+
+        def train(rows, taken):
+            def td_loss():
+                q = self.network(rows.step)[0].q
+                error = td.chosen(q, rows.action) - rows.target
+                loss = masked.mean(tf.square(error), taken) / 2
+                loss += networks.added_loss(self.network)
+                return loss, {
+                    "loss/td": loss,
+                    "value/td_error": masked.mean(tf.abs(error), taken),
+                }
+
+            losses, found = learner.optimizers["network"].minimize(td_loss)
+            return losses | found
+
+        metrics |= epochs.means(
+            train,
+            METRICS,
+            rows,
+            tf.reshape(mask, [-1]),
+            epochs=config.epochs,
+            minibatch_size=config.minibatch_size,
+            seed=seed,
+        )
         taken = tf.reduce_sum(tf.one_hot(action, q.shape[-1]) * q[:-1], -1)
         if config.histograms:
             shown = {"action": trajectory.action, "q": taken, "target": target}
@@ -152,7 +167,6 @@ class PQN(tf.Module):
                 "value/q": masked.mean(taken, mask),
                 "value/target": masked.mean(target, mask),
                 "policy/epsilon": self.policy.epsilon(step),
-                "grad/learning_rate": tf.identity(rate),
             }
         )
 
@@ -162,36 +176,9 @@ class PQN(tf.Module):
         G_t = r + gamma ((1 - lambda) max_a Q(s', a) + lambda G_{t+1}): the TD(lambda)
         return of the values max_a Q (paper, eq. 9, section 4).
         """
-        config = self.inputs
+        config = self.learner.inputs
         _, valid = networks.split_mask(trajectory.steps.observation)
         q = q if valid is None else masked.logits(q, valid)
         value = tf.stop_gradient(tf.reduce_max(q, -1))
         data = trajectory.reward, trajectory.discount(config.gamma), value
         return returns.lambda_return(*data, config.trace, trajectory.mask)
-
-    def _epochs(self, rows: _Rows, valid: tf.Tensor, seed) -> Metrics:
-        """Run all gradient steps on rows ``[N, ...]``; return the means of metrics."""
-
-        def train(rows, taken):
-            def td_loss():
-                q = self.network(rows.step)[0].q
-                error = td.chosen(q, rows.action) - rows.target
-                loss = masked.mean(tf.square(error), taken) / 2
-                loss += networks.added_loss(self.network)
-                return loss, {
-                    "loss/td": loss,
-                    "value/td_error": masked.mean(tf.abs(error), taken),
-                }
-
-            metrics, found = self.optimizer.minimize(td_loss)
-            return metrics | found
-
-        return epochs.means(
-            train,
-            METRICS,
-            rows,
-            valid,
-            epochs=self.config.epochs,
-            minibatch_size=self.config.minibatch_size,
-            seed=seed,
-        )

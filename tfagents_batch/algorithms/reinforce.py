@@ -14,19 +14,25 @@ import keras
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch.algorithms.shared import on_policy, single_step
+from tfagents_batch.algorithms.shared import on_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Accepts, DefaultSource, Rollouts, Updated
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.ops import losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import (
+    Accepts,
+    DefaultSource,
+    EnvSpec,
+    Rollouts,
+    Trajectory,
+    Updated,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(single_step.Settings):
+class ReinforceConfig(on_policy.SingleStepSettings):
     """Settings of REINFORCE."""
 
     source: ClassVar[DefaultSource] = "rollout", {"episodes": 16}
@@ -72,7 +78,7 @@ class Reinforce(tf.Module):
       learner: normalizers and optimizer.
     """
 
-    def __init__(self, config: Config, spec: EnvSpec, network=None):
+    def __init__(self, config: ReinforceConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
         self._space = spec.action_space
@@ -81,44 +87,53 @@ class Reinforce(tf.Module):
                 f"loss is squared_error, but the action space is {self._space}; it "
                 "needs Discrete actions, use log_likelihood"
             )
-        self.learner = learner = on_policy.Learner(config, spec, network)
-        self.inputs = learner.inputs
-        self.policy, self.network = learner.policy, learner.network
-        self.optimizer, self.compilable = learner.optimizer, learner.compilable
-        self.make_policy = learner.make_policy
-        self.compile_parts = learner.compile_parts
         self._average = keras.Variable(0.0, dtype="float32", trainable=False)
-
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: all that updates change."""
-        return self.learner.named_variables() | {"learner/average": self._average}
+        self.learner = learner = on_policy.OnPolicyLearner(
+            config, spec, network, average=self._average
+        )
+        self.inputs, self.compilable = learner.inputs, learner.compilable
+        self.policy, self.network = learner.policy, learner.network
+        self.make_policy = learner.make_policy
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Take a gradient step on a trajectory ``[T, B]``."""
-        del seed
-        config, mask = self.inputs, trajectory.mask
-        steps = self.learner.begin(trajectory, step)
-        reward = self.learner.rewards(trajectory.reward)
+        learner, config, mask = self.learner, self.inputs, trajectory.mask
+        steps = learner.begin(trajectory, step)
+        reward = learner.rewards(trajectory.reward)
         action, learns_value = on_policy.actions(trajectory), config.baseline == "value"
+
+        def returned(value):
+            """Return returns; with a value, they end with that of a truncated state."""
+            end = value if learns_value else tf.zeros_like(value)
+            discount = trajectory.discount(config.gamma)
+            if config.reset_return:
+                discount = tf.where(reward == 0, discount, 0.0)
+            return returns.discounted(reward, discount, end, mask)
+
+        def policy_loss(policy, log_prob, advantage):
+            if config.loss == "log_likelihood":
+                return losses.policy_gradient(log_prob, advantage, mask)
+            probability = tf.nn.softmax(policy.params["logits"])
+            number = action - int(self._space.start)
+            return squared_probability(probability, number, advantage, mask)
 
         def loss():
             heads = self.network.unroll(steps, trajectory.state[0])[0]
             network_loss = networks.added_loss(self.network)
-            policy = single_step.first_rows(heads.policy)
+            policy = on_policy.first_rows(heads.policy)
             log_prob, entropy = policy.log_prob(action), policy.entropy()
             value = tf.stop_gradient(heads.value)
-            target = self._returns(trajectory, reward, value)
-            advantage = self._advantages(target, value, mask)
-            if config.loss == "log_likelihood":
-                policy_loss = losses.policy_gradient(log_prob, advantage, mask)
-            else:
-                probability = tf.nn.softmax(policy.params["logits"])
-                number = action - int(self._space.start)
-                data = probability, number, advantage, mask
-                policy_loss = squared_probability(*data)
+            target = returned(value)
+            advantage = masked.safe(target - self._baseline(target, value, mask), mask)
+            if config.normalize_advantage:
+                # Without its mean, it would not depend on the moving average.
+                average = config.baseline == "average"
+                normalize = masked.rescale if average else masked.standardize
+                advantage = normalize(advantage, mask, 1e-8)
+            gradient = policy_loss(policy, log_prob, advantage)
             scale = config.entropy_scale(step)
-            loss = policy_loss + losses.entropy_bonus(entropy, scale, mask)
-            metrics = {"loss/policy": policy_loss, "loss/network": network_loss}
+            loss = gradient + losses.entropy_bonus(entropy, scale, mask)
+            metrics = {"loss/policy": gradient, "loss/network": network_loss}
             if learns_value:
                 value_loss = losses.value(heads.value[:-1], target, mask)
                 loss += config.value_scale * value_loss
@@ -134,41 +149,16 @@ class Reinforce(tf.Module):
             return loss, (policy, log_prob, value[:-1], target, metrics)
 
         learns = tf.reduce_any(mask)  # else momentum would still move the weights
-        found, metrics = self.optimizer.minimize(loss, when=learns)
+        found, metrics = learner.optimizer.minimize(loss, when=learns)
         policy, log_prob, value, target, more = found
         metrics |= more | {"grad/updates": tf.cast(learns, tf.float32)}
         if learns_value:
             metrics |= on_policy.value_metrics(value, target, mask)
         data = trajectory, steps, policy, log_prob, value, target
-        return Updated(metrics | single_step.finish(self.learner, *data))
-
-    def _returns(
-        self, trajectory: Trajectory, reward: tf.Tensor, value: tf.Tensor
-    ) -> tf.Tensor:
-        """Return the return of each step, f32 ``[T, B]``.
-
-        It ends with the learned value of a truncated state, if there is one.
-        """
-        end = value if self.config.baseline == "value" else tf.zeros_like(value)
-        discount = trajectory.discount(self.inputs.gamma)
-        if self.config.reset_return:
-            discount = tf.where(reward == 0, discount, 0.0)
-        return returns.discounted(reward, discount, end, trajectory.mask)
-
-    def _advantages(
-        self, found: tf.Tensor, value: tf.Tensor, mask: tf.Tensor
-    ) -> tf.Tensor:
-        """Return returns minus their baseline, f32 ``[T, B]``."""
-        advantage = masked.safe(found - self._baseline(found, value, mask), mask)
-        if not self.config.normalize_advantage:
-            return advantage
-        # Without its mean, an advantage would not depend on the moving average.
-        average = self.config.baseline == "average"
-        normalize = masked.rescale if average else masked.standardize
-        return normalize(advantage, mask, 1e-8)
+        return Updated(metrics | on_policy.finish(learner, *data))
 
     def _baseline(
-        self, found: tf.Tensor, value: tf.Tensor, mask: tf.Tensor
+        self, target: tf.Tensor, value: tf.Tensor, mask: tf.Tensor
     ) -> tf.Tensor:
         """Return the baseline of returns ``[T, B]``, of a shape that broadcasts."""
         config = self.inputs
@@ -177,12 +167,12 @@ class Reinforce(tf.Module):
         if config.baseline == "time_step":
             played = tf.reduce_any(mask, 0)  # false for a failed episode
             count = tf.reduce_sum(tf.cast(played, tf.float32))
-            total = tf.reduce_sum(masked.safe(found, mask), 1, keepdims=True)
+            total = tf.reduce_sum(masked.safe(target, mask), 1, keepdims=True)
             return total / tf.maximum(count, 1)
         if config.baseline == "none":
             return tf.zeros([])
         before = tf.identity(self._average.value)
-        change = config.average_rate * (masked.mean(found, mask) - before)
+        change = config.average_rate * (masked.mean(target, mask) - before)
         self._average.assign(before + tf.where(tf.reduce_any(mask), change, 0.0))
         return before
 

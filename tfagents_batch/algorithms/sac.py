@@ -1,30 +1,104 @@
-"""Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905), for Box actions.
+"""Soft actor-critic (Haarnoja et al. 2018, arXiv:1812.05905).
 
-Discrete actions are in ``sac_discrete.py``.
+Actions are a Box, or Discrete (Christodoulou 2019, arXiv:1910.07207): then expectations
+over actions are sums over all actions, so nothing is sampled. Conservative Q-learning
+of logged rows, CQL, adds a loss of the critics, see ``sac_cql.py``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from typing import Any, ClassVar, Self
 
 import keras
 import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch import seeds
-from tfagents_batch.algorithms import sac_discrete
-from tfagents_batch.algorithms.sac_settings import Config
+from tfagents_batch.algorithms import sac_cql
 from tfagents_batch.algorithms.shared import actor_critic
+from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Assessment, BoxAssessment, Updated
-from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import actor, networks, user
-from tfagents_batch.nn.bounds import bounds
-from tfagents_batch.nn.critics import Critics
+from tfagents_batch.nn.actor import Critics, bounds
 from tfagents_batch.nn.policies.box import SquashedNormal
-from tfagents_batch.nn.policies.softmax import Softmax
+from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.ops import masked, td, windows
-from tfagents_batch.types import EnvSpec, TimeStep, Trajectory
+from tfagents_batch.types import (
+    Accepts,
+    Assessment,
+    BoxAssessment,
+    DefaultSource,
+    EnvSpec,
+    TimeStep,
+    Trajectory,
+    Updated,
+)
+
+_SHARE = 0.98  # of the largest entropy of Discrete actions, as in the paper
+
+
+@dataclasses.dataclass(frozen=True)
+class SACConfig(actor_critic.ActorCriticSettings):
+    """Settings of SAC."""
+
+    temperature: float | None = number(
+        None,
+        "temperature alpha of the entropy; none: learned (Stable-Baselines3: ent_coef)",
+        least=0,
+    )
+    start_temperature: float = option(
+        1.0, "temperature at the start, if it is learned", above=0
+    )
+    target_entropy: float | None = number(
+        None,
+        "entropy that a learned temperature aims at, in nats, with actions scaled to "
+        "-1 to 1; none: -A for A numbers, 0.98 ln A for A Discrete actions",
+    )
+    # Whether targets count the entropy of later actions; a setting of CQL.
+    entropy_in_target = True
+
+    def regularizer(self, spec: EnvSpec) -> Any:
+        """Return a further loss of the critics, or None."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class CQLConfig(SACConfig):
+    """Settings of CQL."""
+
+    warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
+    entropy_in_target: bool = option(False, "count entropy of later actions as value")
+    cql_scale: float = option(
+        5.0,
+        "weight alpha of the conservative loss, if learned at the start; 0: as SAC",
+        least=0,
+    )
+    cql_gap: float | None = option(
+        None, "gap between values of all and of logged actions; none: alpha is fixed"
+    )
+    cql_samples: int = option(
+        10, "actions in each row from each of three distributions", least=1, most=1000
+    )
+
+    source: ClassVar[DefaultSource] = "table", {}
+
+    def check(self) -> Self:
+        if self.cql_gap is not None and not self.cql_scale:
+            raise UserError(
+                f"cql_gap is {self.cql_gap}, but cql_scale is 0, so alpha stays 0; "
+                "leave cql_gap out, or set cql_scale, the first alpha, above 0"
+            )
+        return super().check()
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from rows."""
+        return self.only_rows()
+
+    def regularizer(self, spec: EnvSpec) -> sac_cql.Conservative | None:
+        """Return the conservative loss of the critics."""
+        return sac_cql.Conservative(self, spec) if self.cql_scale else None
 
 
 class SAC(tf.Module):
@@ -36,7 +110,7 @@ class SAC(tf.Module):
       critics, targets: critics and their target networks; ``network`` is the actor.
     """
 
-    def __init__(self, config: Config, spec: EnvSpec, network=None):
+    def __init__(self, config: SACConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
         self._spec, self._given = spec, user.distinct(network)
@@ -62,66 +136,75 @@ class SAC(tf.Module):
             variables={"log_temperature": self._log_temperature}
             | (extra.learned if extra else {}),
         )
-        self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
-        # XLA slows convolutions down on a CPU.
-        self.compilable = not (self.network.convolves or self.critics.convolves)
-        self.compile_parts = self.learner.compile_parts
-        self.named_variables = self.learner.named_variables
-        self.histograms = self.learner.histograms
+        self.compilable = self.learner.compilable
 
     def make_policy(self) -> SquashedNormal | Softmax:
-        """Return a policy with variables of its own, like the one that learns."""
         config, spec, given = self.config, self._spec, self._given
-        if self._discrete:
-            return sac_discrete.make_policy(config, spec, given)
-        limits = bounds(spec)
-        heads = {"mean": limits.size, "log_std": limits.size}
-        network = actor.Actor(spec, config.network, heads, given)
-        return SquashedNormal(network, limits, config.warmup(), config.action_noise())
+        if not self._discrete:
+            limits = bounds(spec)
+            heads = {"mean": limits.size, "log_std": limits.size}
+            network = actor.Actor(spec, config.network, heads, given)
+            noise = config.action_noise()
+            return SquashedNormal(network, limits, config.warmup_steps, noise)
+        if config.exploration != "none":
+            raise UserError(
+                f"exploration is {config.exploration}, but the action space is "
+                f"{spec.action_space}; noise is added to actions of a Box only, leave "
+                "--algorithm.exploration out"
+            )
+        return softmax(spec, config.network, given, config.warmup_steps)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
 
         A truncated episode bootstraps from its last state, a terminated one does not.
+
+        - Critics: y = R + gamma^n (min_k Q'_k(s', a') - alpha ln pi(a' | s')).
+        - Actor: the gradient of alpha ln pi(a | s) - min_k Q_k(s, a).
+        - A learned temperature: the gradient of ln alpha (entropy - target).
         """
-        config = self.inputs
+        learner, config, extra = self.learner, self.learner.inputs, self._extra
+        optimizers, alpha = learner.optimizers, self._temperature()
+        metrics = learner.set_learning_rate(step)
         batch = windows.transition(trajectory, config.n_step, config.gamma)
-        metrics = self.learner.set_learning_rate(step)
-        more, error = self._update_critics(batch, trajectory.weight, seed)
-        metrics |= more | self._update_actor(batch, seed)
-        self.learner.target.update()
-        metrics["policy/temperature"] = self._temperature()
-        return Updated(
-            metrics | actor_critic.noise_metrics(self.policy.action_noise, step), error
-        )
-
-    def _update_critics(
-        self, batch: windows.Transition, weight: tf.Tensor, seed
-    ) -> tuple[Metrics, tf.Tensor]:
-        """Step towards y = R + gamma^n (min_k Q'_k(s', a') - alpha ln pi(a' | s')).
-
-        Returns the metrics, and f32 ``[N]`` absolute errors.
-        """
         mask, target = batch.mask, self._target(batch, seed)
-        extra = self._extra
         drawn = extra.draw(self.policy, batch, seed) if extra else ()
 
         def critic_loss():
             q, gap = self._values(batch.step, batch.action), ()
-            loss, error = td.critics_loss(q, target, mask, weight)
+            loss, error = td.critics_loss(q, target, mask, trajectory.weight)
             if extra:
                 more, gap = extra.loss(self.critics, batch, drawn, q)
                 loss += more
             loss += networks.added_loss(self.critics)
             return loss, (loss, q, error, gap)
 
-        (loss, q, error, gap), found = self._optimizers["critics"].minimize(critic_loss)
-        found |= extra.step(self._optimizers, gap) if extra else {}
-        rows = self.config.histograms
-        found |= actor_critic.critic_metrics(q, target, error, mask, rows) | {
-            "loss/critics": loss
+        def actor_loss():
+            key = seeds.key(seed, "now")
+            q, log_prob = self._soft_value(batch.step, self.critics, key)
+            loss = masked.mean(alpha * log_prob - q, mask)
+            loss += networks.added_loss(self.network)
+            return loss, (loss, log_prob)
+
+        def temperature_loss():
+            excess = -masked.mean(log_prob + self._target_entropy(batch), mask)
+            loss = self._log_temperature.value * excess
+            return loss, loss
+
+        (loss, q, error, gap), found = optimizers["critics"].minimize(critic_loss)
+        metrics |= found | (extra.step(optimizers, gap) if extra else {})
+        (policy_loss, log_prob), found = optimizers["actor"].minimize(actor_loss)
+        metrics |= actor_critic.actor_metrics(policy_loss, found)
+        if config.temperature is None:
+            found = optimizers["temperature"].minimize(temperature_loss)
+            metrics["loss/temperature"], _ = found
+        learner.move_targets()
+        metrics |= actor_critic.noise_metrics(self.policy.action_noise, step) | {
+            "policy/temperature": self._temperature(),
+            "policy/entropy": -masked.mean(log_prob, mask),
         }
-        return found, error
+        shown = loss, q, target, error, mask, config.histograms
+        return Updated(metrics | actor_critic.critic_metrics(*shown), error)
 
     def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
         """Return the targets of critics, f32 ``[N]``."""
@@ -132,64 +215,47 @@ class SAC(tf.Module):
         return masked.safe(td.target(batch.reward, batch.discount, q), batch.mask)
 
     def assess(self, trajectory: Trajectory) -> Assessment | BoxAssessment:
-        """Return values and probabilities of rows, see ``interfaces``."""
-        batch = windows.transition(trajectory, 1, self.inputs.gamma)
+        batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
         target = self._target(batch, 0)
         if self._discrete:
-            return sac_discrete.assess(self.policy, self.critics, batch, target)
-        policy = self.policy.distribution(batch.step, *self.policy.bounds.flat)
-        log = policy.log_prob(tf.reshape(batch.action, [-1, self.policy.bounds.size]))
-        return actor_critic.assessment(
-            self.critics, self.policy.bounds, batch, target, log
-        )
-
-    def _update_actor(self, batch: windows.Transition, seed) -> Metrics:
-        """Step along the gradient of alpha ln pi(a | s) - min_k Q_k(s, a); then alpha.
-
-        A learned temperature follows the gradient of ln alpha (entropy - target).
-        """
-        mask, alpha, key = batch.mask, self._temperature(), seeds.key(seed, "now")
-
-        def actor_loss():
-            q, log_prob = self._soft_value(batch.step, self.critics, key)
-            loss = masked.mean(alpha * log_prob - q, mask)
-            loss += networks.added_loss(self.network)
-            return loss, (loss, log_prob)
-
-        (loss, log_prob), found = self._optimizers["actor"].minimize(actor_loss)
-        entropy = -masked.mean(log_prob, mask)
-        metrics = actor_critic.of_actor(found) | {
-            "loss/actor": loss,
-            "policy/entropy": entropy,
-        }
-        if self.config.temperature is None:
-            excess = -masked.mean(log_prob + self._target_entropy(batch), mask)
-
-            def temperature_loss():
-                loss = self._log_temperature.value * excess
-                return loss, loss
-
-            optimizer = self._optimizers["temperature"]
-            metrics["loss/temperature"], _ = optimizer.minimize(temperature_loss)
-        return metrics
+            probability = tf.exp(self._log_policy(batch.step))
+            target = tf.where(batch.mask, target, float("nan"))
+            q = tf.reduce_min(self.critics(batch.step), 0)
+            return Assessment(q, target, probability)
+        limits = self.policy.bounds
+        policy = self.policy.distribution(batch.step, *limits.flat)
+        log = policy.log_prob(tf.reshape(batch.action, [-1, limits.size]))
+        return actor_critic.assessment(self, batch, target, log)
 
     def _soft_value(self, step: TimeStep, critics: Critics, key: tf.Tensor) -> tuple:
         """Return min_k Q_k and ln pi, f32 ``[N]`` each: of a drawn action in each row.
 
         Of Discrete actions, they are the expectations over all actions.
         """
-        if self._discrete:
-            return sac_discrete.soft_value(self.policy, critics, step)
-        policy = self.policy.distribution(step)
-        noise = seeds.normal([step.first.shape[0], self.policy.bounds.size], key)
-        action, log_prob = policy.sample_with_log_prob(noise)
-        return tf.reduce_min(critics(step, action), 0), log_prob
+        if not self._discrete:
+            policy = self.policy.distribution(step)
+            noise = seeds.normal([step.first.shape[0], self.policy.bounds.size], key)
+            action, log_prob = policy.sample_with_log_prob(noise)
+            return tf.reduce_min(critics(step, action), 0), log_prob
+        log_prob = self._log_policy(step)
+        probability, q = tf.exp(log_prob), tf.reduce_min(critics(step), 0)
+        if networks.split_mask(step.observation)[1] is not None:
+            # 0 times an infinite value or log would be NaN.
+            log_prob = masked.safe(log_prob, probability > 0)
+        products = probability * q, probability * log_prob
+        return tuple(tf.reduce_sum(x, -1) for x in products)
+
+    def _log_policy(self, step: TimeStep) -> tf.Tensor:
+        """Return ln pi(a | s) of all Discrete actions, f32 ``[N, A]``."""
+        _, valid = networks.split_mask(step.observation)
+        return td.log_policy(self.network(step)[0]["logits"], 1.0, valid)
 
     def _values(self, step: TimeStep, action: tf.Tensor) -> tf.Tensor:
         """Return Q_k of actions, f32 ``[K, N]``."""
-        if self._discrete:
-            return sac_discrete.values(self.policy, self.critics, step, action)
-        return self.critics(step, self.policy.bounds.unit(action))
+        if not self._discrete:
+            return self.critics(step, self.policy.bounds.unit(action))
+        taken = tf.one_hot(self.policy.index(action), self.policy.size)
+        return tf.reduce_sum(self.critics(step) * taken, -1)
 
     def _check_target_entropy(self) -> None:
         """Refuse a target that no policy reaches: the temperature would not end."""
@@ -206,14 +272,19 @@ class SAC(tf.Module):
 
     def _temperature(self) -> tf.Tensor:
         """Return alpha, f32 ``[]``: the setting, or what was learned."""
-        if self.inputs.temperature is not None:
-            return tf.convert_to_tensor(self.inputs.temperature)
+        if self.learner.inputs.temperature is not None:
+            return tf.convert_to_tensor(self.learner.inputs.temperature)
         return tf.exp(self._log_temperature.value)
 
     def _target_entropy(self, batch: windows.Transition) -> tf.Tensor | float:
         """Return the entropy that the temperature aims at, f32 ``[]`` or ``[N]``."""
-        if self.inputs.target_entropy is not None:
-            return self.inputs.target_entropy
-        if self._discrete:
-            return sac_discrete.target_entropy(self.policy, batch.step)
-        return -float(self.policy.bounds.size)
+        if self.learner.inputs.target_entropy is not None:
+            return self.learner.inputs.target_entropy
+        if not self._discrete:
+            return -float(self.policy.bounds.size)
+        _, valid = networks.split_mask(batch.step.observation)
+        if valid is None:
+            return _SHARE * math.log(self.policy.size)
+        number = tf.reduce_sum(tf.cast(valid, tf.float32), -1)
+        number = tf.where(number > 0, number, float(self.policy.size))
+        return _SHARE * tf.math.log(number)

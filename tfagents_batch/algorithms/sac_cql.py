@@ -2,7 +2,7 @@
 
 CQL adds one term to the loss of SAC's critics: alpha times the difference between a
 soft maximum of Q over all actions and Q of the logged action. So actions that were not
-logged have low values. Its settings are in ``sac_settings.py``.
+logged have low values.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.nn.bounds import bounds
-from tfagents_batch.nn.critics import Critics
+from tfagents_batch.nn.actor import Critics, bounds
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.policies.box import SquashedNormal
-from tfagents_batch.ops import conservative
+from tfagents_batch.ops import td
 from tfagents_batch.ops.windows import Transition
 from tfagents_batch.types import EnvSpec
 
@@ -41,7 +40,7 @@ class Conservative(tf.Module):
     """Conservative loss of critics, and its weight alpha.
 
     Args:
-      config: ``sac_settings.CQLConfig``.
+      config: ``sac.CQLConfig``.
       spec: spec of the rows; their actions are a bounded Box.
 
     Attributes:
@@ -82,7 +81,7 @@ class Conservative(tf.Module):
           logged: f32 ``[K, N]``, Q of the logged actions.
         """
         q = critics(batch.step, drawn.action)
-        gap = conservative.gap(q, drawn.log_density, logged, batch.mask)
+        gap = td.sampled_gap(q, drawn.log_density, logged, batch.mask)
         return self._scale() * tf.reduce_sum(gap), tf.reduce_mean(gap)
 
     def step(self, optimizers: Mapping[str, Optimizer], gap: tf.Tensor) -> Metrics:

@@ -15,19 +15,23 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.config import inherited, number, option
-from tfagents_batch.interfaces import Accepts, BoxAssessment, DefaultSource, Updated
-from tfagents_batch.metrics import Mean, Metrics
+from tfagents_batch.metrics import Mean
 from tfagents_batch.nn import actor, networks, user
-from tfagents_batch.nn.bounds import bounds
-from tfagents_batch.nn.exploration import Kind
-from tfagents_batch.nn.policies.box import Deterministic
+from tfagents_batch.nn.policies.box import Deterministic, Kind
 from tfagents_batch.ops import advantages, masked, td, windows
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Trajectory
+from tfagents_batch.types import (
+    Accepts,
+    BoxAssessment,
+    DefaultSource,
+    EnvSpec,
+    Trajectory,
+    Updated,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(actor_critic.Settings):
+class TD3Config(actor_critic.ActorCriticSettings):
     """Settings of TD3; scales of noise are in units of half an action's range."""
 
     target_every: int = option(
@@ -58,19 +62,21 @@ class Config(actor_critic.Settings):
 
 
 @dataclasses.dataclass(frozen=True)
-class DDPGConfig(Config):
+class DDPGConfig(TD3Config):
     """Settings of DDPG; scales of noise are in units of half an action's range."""
 
-    num_critics: int = inherited(Config, "num_critics", default=1)
-    policy_delay: int = inherited(Config, "policy_delay", default=1)
-    target_noise: float | None = inherited(Config, "target_noise", default=None)
+    num_critics: int = inherited(TD3Config, "num_critics", default=1)
+    policy_delay: int = inherited(TD3Config, "policy_delay", default=1)
+    target_noise: float | None = inherited(TD3Config, "target_noise", default=None)
 
 
 @dataclasses.dataclass(frozen=True)
-class TD3BCConfig(Config):
+class TD3BCConfig(TD3Config):
     """Settings of TD3+BC; scales of noise are in units of half an action's range."""
 
-    learning_rate: Schedule = inherited(Config, "learning_rate", default=Constant(3e-4))
+    learning_rate: Schedule = inherited(
+        TD3Config, "learning_rate", default=Constant(3e-4)
+    )
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
     bc_alpha: float | None = number(
         2.5,
@@ -94,7 +100,7 @@ class TD3(tf.Module):
       critics: critics; ``network`` is the actor.
     """
 
-    def __init__(self, config: Config, spec: EnvSpec, network=None):
+    def __init__(self, config: TD3Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
         self._spec, self._given = spec, user.distinct(network)
@@ -104,80 +110,68 @@ class TD3(tf.Module):
             config, spec, self._given, self.policy.bounds.size
         )
         self._target_actor = self.make_policy().network
-        self.learner = actor_critic.learner(
-            config,
-            self.policy,
-            self.critics,
-            self._targets,
-            self._target_actor,
-            delay=config.policy_delay,
-        )
-        self._optimizers, self.inputs = self.learner.optimizers, self.learner.inputs
-        # XLA makes convolutions on a CPU slower.
-        self.compilable = not (self.network.convolves or self.critics.convolves)
-        self.compile_parts = self.learner.compile_parts
-        self.named_variables = self.learner.named_variables
-        self.histograms = self.learner.histograms
+        learned = self.policy, self.critics, self._targets, self._target_actor
+        delay = config.policy_delay
+        self.learner = actor_critic.learner(config, *learned, delay=delay)
+        self.compilable = self.learner.compilable
 
     def make_policy(self) -> Deterministic:
-        """Return a policy with variables of its own, like the one that learns."""
-        config, limits = self.config, bounds(self._spec)
-        network = actor.Actor(
-            self._spec, config.network, {"action": limits.size}, self._given
-        )
-        return Deterministic(network, limits, config.warmup(), config.action_noise())
+        config, limits = self.config, actor.bounds(self._spec)
+        heads = {"action": limits.size}
+        network = actor.Actor(self._spec, config.network, heads, self._given)
+        noise = config.action_noise()
+        return Deterministic(network, limits, config.warmup_steps, noise)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
 
         A truncated episode bootstraps from its last state, a terminated one does not.
+
+        - Critics move to y = R + gamma^n min_k Q'_k(s', a'), a' = mu'(s') with noise.
+        - In every ``policy_delay``-th update the actor follows the gradient of
+          -Q_1(s, mu(s)), with imitation of a for TD3+BC.
         """
-        config, target = self.inputs, self.learner.target
+        learner, policy, config = self.learner, self.policy, self.learner.inputs
+        metrics = learner.set_learning_rate(step)
         batch = windows.transition(trajectory, config.n_step, config.gamma)
-        metrics = self.learner.set_learning_rate(step)
-        more, error = self._update_critics(batch, trajectory.weight, seed)
-        metrics |= more
-        due = (target.updates.value + 1) % config.policy_delay == 0
-        nothing = dict.fromkeys(actor_critic.ACTOR_METRICS, tf.zeros([]))
-        found = tf.cond(due, lambda: self._update_actor(batch), lambda: nothing)
-        made = tf.cast(due, tf.float32)  # of only some updates
-        metrics |= {name: Mean(x, made) for name, x in found.items()}
-        target.update()
-        metrics |= actor_critic.noise_metrics(self.policy.action_noise, step)
-        return Updated(metrics, error)
-
-    def assess(self, trajectory: Trajectory) -> BoxAssessment:
-        """Return values of rows and their targets, see ``interfaces.BoxAssessment``."""
-        batch = windows.transition(trajectory, 1, self.inputs.gamma)
-        rows = self.policy.bounds, batch, self._target(batch, 0)
-        return actor_critic.assessment(self.critics, *rows)
-
-    def _update_critics(
-        self, batch: windows.Transition, weight: tf.Tensor, seed
-    ) -> tuple[Metrics, tf.Tensor]:
-        """Step towards y = R + gamma^n min_k Q'_k(s', a'), a' = mu'(s') with noise.
-
-        Returns the metrics, and f32 ``[N]`` absolute errors.
-        """
         mask, target = batch.mask, self._target(batch, seed)
-        taken = self.policy.bounds.unit(batch.action)
+        taken = policy.bounds.unit(batch.action)
 
         def critic_loss():
             q = self.critics(batch.step, taken)
-            loss, error = td.critics_loss(q, target, mask, weight)
+            loss, error = td.critics_loss(q, target, mask, trajectory.weight)
             loss += networks.added_loss(self.critics)
             return loss, (loss, q, error)
 
-        (loss, q, error), found = self._optimizers["critics"].minimize(critic_loss)
-        rows = self.config.histograms
-        found |= actor_critic.critic_metrics(q, target, error, mask, rows) | {
-            "loss/critics": loss
-        }
-        return found, error
+        def actor_loss():
+            action = policy.unit(batch.step)
+            q = self.critics(batch.step, action, first=1)[0]
+            if config.bc_alpha is None:
+                loss = -masked.mean(q, mask)
+            else:
+                data = q, action, taken, config.bc_alpha, mask
+                loss = advantages.with_imitation(*data)
+            loss += networks.added_loss(self.network)
+            return loss, loss
+
+        def train_actor():
+            found = learner.optimizers["actor"].minimize(actor_loss)
+            return actor_critic.actor_metrics(*found)
+
+        (loss, q, error), steps = learner.optimizers["critics"].minimize(critic_loss)
+        due = (learner.updates + 1) % config.policy_delay == 0
+        nothing = dict.fromkeys(actor_critic.ACTOR_METRICS, tf.zeros([]))
+        found = tf.cond(due, train_actor, lambda: nothing)
+        trained = tf.cast(due, tf.float32)  # in only some updates
+        learner.move_targets()
+        metrics |= steps | {name: Mean(x, trained) for name, x in found.items()}
+        metrics |= actor_critic.noise_metrics(policy.action_noise, step)
+        shown = loss, q, target, error, mask, config.histograms
+        return Updated(metrics | actor_critic.critic_metrics(*shown), error)
 
     def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
         """Return the targets of critics, f32 ``[N]``."""
-        config = self.inputs
+        config = self.learner.inputs
         action = self.policy.unit(batch.next, self._target_actor)
         if config.target_noise is not None:
             noise = seeds.normal(action.shape, seeds.key(seed, "target"))
@@ -188,20 +182,6 @@ class TD3(tf.Module):
         target = td.target(batch.reward, batch.discount, value)
         return masked.safe(target, batch.mask)
 
-    def _update_actor(self, batch: windows.Transition) -> Metrics:
-        """Step along the gradient of -Q_1(s, mu(s)), with imitation for TD3+BC."""
-        alpha, mask = self.inputs.bc_alpha, batch.mask
-        logged = self.policy.bounds.unit(batch.action)
-
-        def actor_loss():
-            action = self.policy.unit(batch.step)
-            q = self.critics(batch.step, action, first=1)[0]
-            if alpha is None:
-                loss = -masked.mean(q, mask)
-            else:
-                loss = advantages.with_imitation(q, action, logged, alpha, mask)
-            loss += networks.added_loss(self.network)
-            return loss, loss
-
-        loss, found = self._optimizers["actor"].minimize(actor_loss)
-        return actor_critic.of_actor(found) | {"loss/actor": loss}
+    def assess(self, trajectory: Trajectory) -> BoxAssessment:
+        batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
+        return actor_critic.assessment(self, batch, self._target(batch, 0))

@@ -10,28 +10,20 @@ from pathlib import Path
 
 from tfagents_batch import config
 from tfagents_batch.configs import (
-    atari,
     batch_ppo,
-    box2d,
-    classic_control,
     continuous,
     deck,
     dqn,
     ga3c,
-    mujoco,
     policy_gradient,
+    ppo,
     rows,
-    tensorflow,
 )
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.run_folder import runs
 
 PRESETS = {
-    **classic_control.PRESETS,
-    **box2d.PRESETS,
-    **mujoco.PRESETS,
-    **atari.PRESETS,
-    **tensorflow.PRESETS,
+    **ppo.PRESETS,
     **batch_ppo.PRESETS,
     **dqn.PRESETS,
     **continuous.PRESETS,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @functools.cache
-def feed_forward() -> networks.Config:
+def feed_forward() -> networks.NetworkConfig:
     """Return the networks of the original: two ReLU networks with Glorot kernels.
 
     They have 200 and 100 units. The mean of a Box policy lies within the bounds of
@@ -31,7 +31,7 @@ def feed_forward() -> networks.Config:
     """
     from tfagents_batch.nn import networks
 
-    return networks.Config(
+    return networks.NetworkConfig(
         hidden=(200, 100),
         activation="relu",
         initializer="glorot",
@@ -42,18 +42,18 @@ def feed_forward() -> networks.Config:
     )
 
 
-def recurrent() -> networks.Config:
+def recurrent() -> networks.NetworkConfig:
     """Return a GRU of 100 units in the policy; the value sees only the observation."""
     return dataclasses.replace(feed_forward(), core="gru", value_core="none")
 
 
 @functools.cache
-def _defaults() -> ppo.Config:
+def _defaults() -> ppo.PPOConfig:
     """Return the settings that all tasks of the original have."""
     # Imported here because they import TensorFlow, which names do not need.
     from tfagents_batch.algorithms import ppo, ppo_penalty
 
-    return ppo.Config(
+    return ppo.PPOConfig(
         objective="kl",
         gamma=0.995,
         gae_lambda=1.0,  # Monte Carlo
@@ -63,7 +63,7 @@ def _defaults() -> ppo.Config:
         epochs=25,
         minibatch_size=None,  # each epoch is one step on the whole batch
         max_gradient_norm=None,
-        kl=ppo_penalty.Settings(
+        kl=ppo_penalty.KLConfig(
             target=0.01,
             init_penalty=1.0,
             cutoff_factor=2.0,

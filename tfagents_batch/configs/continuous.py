@@ -24,7 +24,7 @@ def _mujoco(algorithm: str, env: str):
 
 
 PRESETS = {
-    # rl-baselines3-zoo's step size. -200 or more.
+    # Learning rate of rl-baselines3-zoo. Target: a mean return of at least -200.
     **{f"{name}/pendulum": _pendulum(name) for name in ("sac", "td3", "ddpg")},
     # rl-baselines3-zoo's warm-up; the rest are our defaults. Targets within 300,000
     # steps: 4000 for SAC on HalfCheetah, 1000 for TD3 on Hopper.

@@ -6,6 +6,7 @@ again, as for a run folder.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from tfagents_batch import config
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.configs import FILES, PRESETS, check_name
+from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.registry import needs_user_code
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import own_algorithm
@@ -23,6 +25,21 @@ from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
 from tfagents_batch.training.run_folder import config_file, files, runs
 
 _YAML = FILES[1:]
+# Values that settings have for rows of a timeline, and why. Steps are updates there, so
+# an agent that is played must not take them for those of its exploration.
+_OF_ROWS = {
+    "n_step": (
+        1,
+        "rows of a timeline hold their rewards already; leave it out, and make the "
+        "timeline with --n_step",
+    ),
+    "warmup_steps": (0, "nothing is collected from logged rows; leave it out"),
+    "epsilon": (
+        0.0,
+        "an agent of logged rows does not explore; leave it out, and collect new rows "
+        "with --epsilon of tfagents-batch collect",
+    ),
+}
 # YAML 1.2 says that 1e-3 is a number; PyYAML reads YAML 1.1, where it is text.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
@@ -108,6 +125,87 @@ def require(named: Named, given: Mapping[str, Any]) -> None:
     config_file.require_address(saved, given)
 
 
+def resolve(
+    algorithm: str | type | None,
+    env: Any,
+    preset: str | RunConfig | None,
+    settings: Any,
+    options: dict[str, Any],
+) -> RunConfig:
+    """Return the RunConfig of a new run.
+
+    Args:
+      algorithm, env, preset, settings, options: arguments of ``train``; of ``options``,
+        a pool is text.
+    """
+    if isinstance(preset, str):
+        base = find(preset, algorithm).config
+    else:
+        base = preset or RunConfig()
+    if algorithm is not None:
+        refuse_presets(algorithm)
+        algorithm = own_algorithm.name_of(algorithm)
+    if algorithm is not None and algorithm != base.algorithm:
+        if preset is not None:
+            raise UserError(
+                f"algorithm is {algorithm!r}, but the config is for "
+                f"{base.algorithm!r}; pass only one of them"
+            )
+        kind = own_algorithm.entry(algorithm).config
+        parts = {"settings": kind(), "source": None}
+        base = dataclasses.replace(base, algorithm=algorithm, **parts)
+    if isinstance(settings, dict):
+        settings = config.replace(base.settings, settings)
+    if settings is not None:
+        options = options | {"settings": settings}
+    if env is not None:
+        recipe = EnvRecipe(env)
+        options = recipe.options(options) | {"env": recipe.describe()}
+    return with_options(base, options)
+
+
+def offline_algorithm(algorithm: str | type | None, preset: Any) -> str | type:
+    """Return the algorithm that learns from rows: that of the preset, or DQN.
+
+    Raises:
+      UserError: if the preset is not one of rows.
+    """
+    refuse_presets(algorithm)
+    if preset is None:
+        return algorithm or "dqn"
+    found = find(preset, algorithm).config if isinstance(preset, str) else preset
+    if found.source.kind != "rows":
+        ours = ", ".join(x for x in PRESETS if x.startswith("rows/"))
+        raise UserError(
+            f"config is {preset}, but its settings are for experience that an "
+            f"environment gives, not for logged rows; use one of {ours}, or pass an "
+            "algorithm and its settings, such as --algorithm=dqn "
+            "--algorithm.learning_rate=3e-3"
+        )
+    return algorithm or found.algorithm
+
+
+def offline_settings(
+    algorithm: str | type | None, settings: dict[str, Any] | None, preset: Any = None
+) -> dict[str, Any]:
+    """Return the settings of an algorithm that learns from rows of a timeline.
+
+    Raises:
+      UserError: if the preset is not one of rows, or for a setting that rows do not
+        allow.
+    """
+    algorithm = offline_algorithm(algorithm, preset)
+    settings = dict(settings or {})
+    kind = own_algorithm.entry(own_algorithm.name_of(algorithm)).config
+    for name, (value, reason) in _OF_ROWS.items():
+        if not hasattr(kind, name):
+            continue
+        only = config.replace(kind(), {name: value})
+        if config.replace(only, {name: settings.setdefault(name, value)}) != only:
+            raise UserError(f"{name} is {settings[name]}, but {reason}")
+    return settings
+
+
 def _of_arguments(path: Path, data: dict, algorithm: str | type | None) -> Named:
     """Return the config of a file that has arguments of ``train``."""
     data = dict(data)
@@ -120,7 +218,10 @@ def _of_arguments(path: Path, data: dict, algorithm: str | type | None) -> Named
         name = own_algorithm.name_of(algorithm) if algorithm is not None else name
         if name not in (None, base.algorithm):
             if preset is not None:
-                raise UserError(f"algorithm is {name!r}, but config is {preset!r}")
+                raise UserError(
+                    f"config {preset!r} is for {base.algorithm}, not for {name}; leave "
+                    f"algorithm out, or choose a preset of {name}"
+                )
             own_algorithm.entry(name)
             base = RunConfig(algorithm=name)
         settings = config.replace(base.settings, data.pop("settings", {}))

@@ -21,7 +21,7 @@ def _learned(algorithm: str, steps: int, **settings: Any) -> Preset:
     def preset() -> RunConfig:
         # Imported here because they import TensorFlow, which names do not need.
         from tfagents_batch.algorithms import REGISTRY
-        from tfagents_batch.sources.table_settings import TableSettings
+        from tfagents_batch.logged.table_settings import TableSettings
 
         defaults = REGISTRY[algorithm][1]
         changed = replace(defaults(), settings)

@@ -26,19 +26,19 @@ from tfagents_batch.distribute import wire
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.distribute.worker import start_seed
 from tfagents_batch.errors import Stopped
-from tfagents_batch.interfaces import Algorithm, Policy, RemotePlan
+from tfagents_batch.interfaces import Algorithm, Policy
 from tfagents_batch.metrics import Mean, Metrics
 from tfagents_batch.sources.bounded_queue import Counts
 from tfagents_batch.sources.metrics import of_trajectory
-from tfagents_batch.training import environments
-from tfagents_batch.types import Collected, EnvSpec, Trajectory
+from tfagents_batch.training.assembly import joined_counters
+from tfagents_batch.types import Collected, EnvSpec, RemotePlan, Trajectory
 
-REPLACED = "replaced"  # in behavior: bool [T, B], see ``interfaces.RemotePlan``
+REPLACED = "replaced"  # in behavior: bool [T, B], see ``types.RemotePlan``
 _CLOSE = 5.0  # seconds that closing waits for a fetch
 _POLL = 0.2  # seconds after which a waiting thread looks whether it should stop
 
 
-class Workers(Protocol):
+class RemoteWorkers(Protocol):
     """Workers of an engine, started; calls come from one thread, but for ``close``."""
 
     count: int
@@ -86,7 +86,7 @@ class RemoteEnvs:
 
     compilable = False
 
-    def __init__(self, workers: Workers, spec: EnvSpec):
+    def __init__(self, workers: RemoteWorkers, spec: EnvSpec):
         self.workers, self.spec = workers, spec
         self._events: list[dict[str, Any]] = []
         self._counters: list[dict[str, float]] = []
@@ -114,7 +114,7 @@ class RemoteEnvs:
     def metrics(self) -> dict[str, float]:
         """Return counters since the last call, without sizes of other machines."""
         counters, self._counters = self._counters, []
-        found = environments.joined(counters)
+        found = joined_counters(counters)
         return {k: x for k, x in found.items() if not k.startswith("system/")}
 
     def check(self) -> None:
@@ -130,8 +130,8 @@ class RemoteEnvs:
         self.workers.close()
 
 
-class Pool:
-    """Host source of the rollouts of a pool; an ``interfaces.HostSource``.
+class RemoteRollouts:
+    """Host source of the rollouts of a pool; an ``experience.HostSource``.
 
     Args:
       envs: the environments of started workers.
@@ -170,7 +170,7 @@ class Pool:
         """Do nothing: workers decide for themselves what they compile."""
 
     def fetch(self, step: int) -> Collected:
-        """Return the rollouts of one update, see ``interfaces.HostSource``."""
+        """Return the rollouts of one update, see ``experience.HostSource``."""
         try:
             with self._fetching:
                 return self._fetch(step)

@@ -6,21 +6,28 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+import tensorflow as tf
+
 from tfagents_batch import config as configs
-from tfagents_batch.distribute.pool import Pool, RemoteEnvs, Workers
+from tfagents_batch.devices.placement import HOST, Placement
+from tfagents_batch.distribute.pool import (
+    REPLACED,
+    RemoteEnvs,
+    RemoteRollouts,
+    RemoteWorkers,
+)
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.spark_pool import SparkPool
-from tfagents_batch.distribute.storing import StoringPool, without_marks
 from tfagents_batch.distribute.worker import Job, of_worker, to_spec
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.experience import HasRemotePlan
 from tfagents_batch.interfaces import Algorithm
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import episodes
 from tfagents_batch.sources.replay.replay import Replay
 from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import VERSION, Collected, EnvSpec, Trajectory
 
 POOLS = {each.name: each for each in (RayPool, SparkPool)}
 
@@ -115,13 +122,13 @@ class PoolExperience:
         seed: int,
         run: RunConfig,
         placement: Placement = HOST,
-    ) -> Pool | StoringPool:
-        """Return the source, see ``interfaces.Experience``."""
+    ) -> RemoteRollouts | StoringPool:
+        """Return the source, see ``experience.Experience``."""
         source, (remote,) = run.source, envs
         plan = run.source.remote_plan(run, self._pool.parts)
         if plan.whole:
             plan = plan._replace(length=episodes.longest(remote.spec))
-        pool = Pool(remote, algorithm, plan, seed, run.log_info)
+        pool = RemoteRollouts(remote, algorithm, plan, seed, run.log_info)
         if not plan.marks:
             return pool
         like = without_marks(pool.outline())
@@ -130,7 +137,58 @@ class PoolExperience:
             return StoringPool(pool, Replay(pool, source, like, wanted))
 
 
-def start(pool: Any, job: Job) -> tuple[Workers, dict[str, Any]]:
+class StoringPool(tf.Module):
+    """Host source that stores what it fetches, and is sampled like a replay.
+
+    Args:
+      pool: what fetches; its plan ``marks`` workers that have just started.
+      replay: stores and samples; its inner source is the pool.
+
+    Attributes:
+      config: settings of the replay.
+    """
+
+    def __init__(self, pool: RemoteRollouts, replay: Replay):
+        super().__init__()
+        self.pool, self.replay, self.config = pool, replay, replay.config
+        self.envs, self.compilable = pool.envs, pool.compilable
+        self.start, self.fetch, self.publish = pool.start, pool.fetch, pool.publish
+        self.report, self.traces, self.close = pool.report, pool.traces, pool.close
+        self.sample, self.feedback = replay.sample, replay.feedback
+        self.named_variables = replay.named_variables
+        self.check_numbers, self.interrupt = replay.check_numbers, replay.interrupt
+        self.postpone = replay.postpone
+
+    def store(self, collected: Collected, step) -> Collected:
+        """Store a trajectory, see ``Replay.store``.
+
+        If any worker was replaced, a break is marked in all streams, because the replay
+        keeps one break mark for all.
+        """
+        trajectory = collected.trajectory
+        replaced = trajectory.behavior[REPLACED]
+        self.replay.interrupt(tf.reduce_any(replaced))
+        return self.replay.store(
+            collected._replace(trajectory=without_marks(trajectory)), step
+        )
+
+    def check(self) -> None:
+        """Raise what has ended the pool, or what the replay cannot store."""
+        self.pool.check()
+        self.replay.check()
+
+
+def without_marks(trajectory: Trajectory) -> Trajectory:
+    """Return a trajectory as a replay stores it."""
+    left = {
+        name: x
+        for name, x in trajectory.behavior.items()
+        if name not in (REPLACED, VERSION)
+    }
+    return trajectory._replace(behavior=left)
+
+
+def start(pool: Any, job: Job) -> tuple[RemoteWorkers, dict[str, Any]]:
     """Start the workers of a pool; return them, and the spec of one of them.
 
     Raises:
@@ -176,7 +234,7 @@ def _check_time_limit(recipe: EnvRecipe, own: RunConfig) -> None:
 def _check_source(pool: Any, config: RunConfig) -> None:
     """Refuse a source whose experience the workers of a pool cannot collect."""
     source = config.source
-    if not hasattr(source, "remote_plan"):
+    if not isinstance(source, HasRemotePlan):
         raise UserError(
             f"pool is {pool.name}, but the run learns from {source.name}; a pool "
             "collects in environments: leave --pool out"

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from tfagents_batch import config
 from tfagents_batch.config import option
-from tfagents_batch.distribute.memory import WORKER_BYTES
+from tfagents_batch.distribute.resources import WORKER_BYTES
 from tfagents_batch.errors import UserError
 
 

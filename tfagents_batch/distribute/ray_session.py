@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.distribute import address as addresses
-from tfagents_batch.distribute import ray_janitor
+from tfagents_batch.distribute import ray_janitor, resources
 from tfagents_batch.errors import UserError, first_line
 
 _LOCAL = "127.0.0.1"
@@ -114,7 +113,7 @@ def check_address(address: str) -> None:
     """
     address = address.removeprefix("ray://")
     example, advice = "10.0.0.1:6379", "start the head there (ray start --head)"
-    addresses.check("Ray", [address], example, advice)
+    resources.check_address("Ray", [address], example, advice)
 
 
 def spilled_bytes(ray: Any) -> int:

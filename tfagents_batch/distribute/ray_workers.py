@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tfagents_batch.distribute import memory, ray_session, wire, worker
+from tfagents_batch.distribute import ray_session, resources, wire, worker
 from tfagents_batch.distribute.ray_pool import RayPool
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.errors import (
@@ -26,8 +26,8 @@ _LOOK = 10.0  # seconds between two looks at what Ray has written to disks
 _CLOSE = 2.0  # seconds that actors have to close their environments
 
 
-class Actor:
-    """What runs in an actor: a ``RolloutWorker`` that is made once versions agree."""
+class RayActor:
+    """Actor of Ray: a ``RolloutWorker`` that is made once versions agree."""
 
     def __init__(self, versions: dict[str, str], job: bytes, cores: int):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -66,7 +66,7 @@ class Actor:
 
 
 class RayWorkers:
-    """Started actors; satisfies ``pool.Workers``.
+    """Started actors; satisfies ``pool.RemoteWorkers``.
 
     Args:
       ray: the package, connected.
@@ -118,14 +118,14 @@ class RayWorkers:
         return first
 
     def submit(self, worker: int, order: Order, weights: Arrays) -> None:
-        """Give a worker an order, see ``pool.Workers``."""
+        """Give a worker an order, see ``pool.RemoteWorkers``."""
         self._check_open()
         if self._sent[0] != order.version:
             self._sent = order.version, self._put(weights)
         self._give(worker, order, self._sent[1])
 
     def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
-        """Yield what is ready, see ``pool.Workers``."""
+        """Yield what is ready, see ``pool.RemoteWorkers``."""
         self._check_open()
         refs = {given.result: index for index, given in self._given.items()}
         if not refs:
@@ -281,10 +281,10 @@ class RayWorkers:
 
 
 class _Given(NamedTuple):
-    """What a worker is at.
+    """Order that a worker is executing.
 
     Attributes:
-      order: its order.
+      order: the order.
       weights: reference to the weights.
       result: reference to the rollout.
       since: time of the order, or of the question or answer after it.
@@ -302,7 +302,7 @@ def start(settings: RayPool, job: worker.Job) -> tuple[RayWorkers, dict[str, Any
     """Start actors, see ``pools.start``."""
     sent = wire.pickled(job)
     if settings.address is None:
-        memory.check(settings.workers, settings.memory)
+        resources.check_memory(settings.workers, settings.memory)
     with contextlib.ExitStack() as stack:
         cpus = max(os.cpu_count() or 1, math.ceil(settings.workers * settings.cpus))
         ray = stack.enter_context(ray_session.session(settings.address, cpus))
@@ -335,7 +335,7 @@ def _check_room(ray: Any, settings: RayPool) -> None:
 def _controlled(ray: Any) -> type:
     """Return the class of actors, in which one thread only answers questions."""
     control = ray.method(concurrency_group="control")
-    return type("Actor", (Actor,), {"alive": control(Actor.alive)})
+    return type("RayActor", (RayActor,), {"alive": control(RayActor.alive)})
 
 
 def _reason(error: BaseException) -> str:

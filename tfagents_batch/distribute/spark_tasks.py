@@ -1,4 +1,4 @@
-"""What runs in the Python processes of Spark's executors.
+"""Code that runs in the Python processes of Spark's executors.
 
 A partition meets another process most of the time. So a process keeps TensorFlow, a
 policy and environments, which are the same for every task, but no episode: a task

@@ -12,14 +12,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Any
 
-from tfagents_batch.distribute import address, memory, wire
+from tfagents_batch.distribute import resources, wire
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.distribute.spark_tasks import player
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
 from tfagents_batch.distribute.worker import Job
 from tfagents_batch.errors import EnvError, Stopped, UserError, first_line
 from tfagents_batch.metrics import Metrics, Sum
-from tfagents_batch.offline.engines import session
+from tfagents_batch.offline.reading import session
 
 _POLL = 0.5
 _END = 10.0  # seconds that closing waits for a job
@@ -27,7 +27,7 @@ _RETRIES = 4  # failures of one task before a job fails; 1 is usual on one machi
 
 
 class SparkWorkers:
-    """Tasks of one Spark session; satisfies ``pool.Workers``.
+    """Tasks of one Spark session; satisfies ``pool.RemoteWorkers``.
 
     Args:
       spark: session.
@@ -65,7 +65,7 @@ class SparkWorkers:
         return found[0]
 
     def submit(self, worker: int, order: Order, weights: Arrays) -> None:
-        """Add an order to the next job, see ``pool.Workers``."""
+        """Add an order to the next job, see ``pool.RemoteWorkers``."""
         if self._weights[0] != order.version:
             _, before = self._weights
             self._weights = order.version, self._context.broadcast(weights)
@@ -74,7 +74,7 @@ class SparkWorkers:
         self._waiting.append((worker, order))
 
     def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
-        """Yield the pieces of a job that has ended, see ``pool.Workers``."""
+        """Yield the pieces of a job that has ended, see ``pool.RemoteWorkers``."""
         if self._running is None:
             self._given, self._waiting = self._waiting, []
             play = player(self._name, self._job, self._weights[1])
@@ -175,7 +175,7 @@ def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
         if settings.master is not None:
             check_master(settings.master)
         elif not given:
-            memory.check(settings.workers)
+            resources.check_memory(settings.workers)
         if not given and "PYSPARK_PYTHON" not in os.environ:
             # Else Spark would take whichever python3 it finds first.
             os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -198,7 +198,7 @@ def check_master(master: str) -> None:
     if master.startswith("spark://"):
         masters = master.removeprefix("spark://").split(",")
         example = "spark://10.0.0.1:7077"
-        address.check("Spark", masters, example, "start the master there")
+        resources.check_address("Spark", masters, example, "start the master there")
 
 
 def _cause(error: Exception) -> str:

@@ -18,8 +18,8 @@ import tensorflow as tf
 import tfagents_batch
 from tfagents_batch import nest
 from tfagents_batch.errors import EnvError, UserError, first_line
-from tfagents_batch.interfaces import VERSION, Policy
-from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
+from tfagents_batch.interfaces import Policy
+from tfagents_batch.types import VERSION, EnvSpec, Nest, TimeStep, Trajectory
 
 PROTOCOL = 1
 Arrays = dict[str, np.ndarray]

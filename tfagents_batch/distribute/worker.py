@@ -9,26 +9,26 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import placement, seeds, spaces
+from tfagents_batch import seeds, spaces
+from tfagents_batch.devices import placement
+from tfagents_batch.devices.placement import HOST
 from tfagents_batch.distribute import wire
 from tfagents_batch.distribute.wire import Order, Piece
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.envs.recipe import EnvRecipe
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
-from tfagents_batch.placement import HOST
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
 from tfagents_batch.programs import program
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training import environments, own_algorithm
+from tfagents_batch.training import own_algorithm, threads
+from tfagents_batch.training.assembly import create_algorithm, env_counters, env_events
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import create_algorithm
-from tfagents_batch.training.runtime import threads
 from tfagents_batch.types import EnvSpec
 
 
 class Job(NamedTuple):
-    """What every worker of a run does; it can be pickled by cloudpickle.
+    """Work of every worker of a run; it can be pickled by cloudpickle.
 
     Attributes:
       recipe: the environments.
@@ -98,12 +98,12 @@ class RolloutWorker:
         if self._program is None:
             self._program = self._start(order.start)
         begin = time.perf_counter()
-        seed, step = constants.argument(order.seed), order.step
-        trajectory = self._program(seed, constants.argument(step, tf.int64))
-        arrays, seconds = wire.pack(trajectory), time.perf_counter() - begin
-        counters = environments.counters([self._env])
-        events = environments.events([self._env])
-        return Piece(order, first, arrays, seconds, counters, events)
+        seed, step = arrays.argument(order.seed), order.step
+        trajectory = self._program(seed, arrays.argument(step, tf.int64))
+        packed, seconds = wire.pack(trajectory), time.perf_counter() - begin
+        counters = env_counters([self._env])
+        events = env_events([self._env])
+        return Piece(order, first, packed, seconds, counters, events)
 
     def close(self) -> None:
         """Close the environments."""

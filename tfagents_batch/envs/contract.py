@@ -14,7 +14,7 @@ import contextlib
 import copy
 import unittest
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -34,7 +34,7 @@ class RecordedRollout(NamedTuple):
       ok: bool ``[T+1]``, result of ``env.ok`` after each call.
     """
 
-    steps: TimeStep
+    steps: Any  # arrays where a program has tensors
     ok: np.ndarray
 
 
@@ -221,14 +221,14 @@ def _check_spec(spec: EnvSpec, timestep: TimeStep, where: str) -> None:
     for name, dtype in (("episode_return", "float32"), ("episode_length", "int32")):
         _check(spec.info.get(name) == dtype, f"spec.info[{name!r}] is not {dtype!r}")
 
-    def column(dtype):
+    def column(dtype: str) -> Any:
         return tf.TensorSpec([spec.num_envs], tf.as_dtype(dtype))
 
     expected = TimeStep(
         nest.specs(spec.observation_space, [spec.num_envs]),
         column("float32"),
         *[column("bool")] * 3,
-        {name: column(dtype) for name, dtype in spec.info.items()},
+        info={name: column(dtype) for name, dtype in spec.info.items()},
     )
     tf.nest.assert_same_structure(timestep, expected)
     pairs = zip(nest.flatten(timestep), nest.flatten(expected), strict=True)
@@ -237,7 +237,7 @@ def _check_spec(spec: EnvSpec, timestep: TimeStep, where: str) -> None:
         _check(agree, f"{where}: {tensor.dtype} {tensor.shape}; expected {want}")
 
 
-def _numpy(timestep: TimeStep) -> TimeStep:
+def _numpy(timestep: TimeStep) -> Any:
     return nest.map(lambda x: x.numpy(), timestep)
 
 
@@ -246,7 +246,7 @@ def _where(condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(condition.reshape(shape), x, y)
 
 
-def _check(condition: object, message: str) -> None:
+def _check(condition: Any, message: str) -> None:
     """Check a condition, even with ``python -O``, which removes ``assert``."""
     if not np.all(condition):
         raise AssertionError(message)

@@ -31,7 +31,7 @@ class Choice(NamedTuple):
     """Number of workers.
 
     Attributes:
-      num_workers: the number; None means the default of ``Pool``, one per core.
+      num_workers: the number; None means the default of ``ProcessEnv``, one per core.
       reason: why; empty if nothing was measured.
     """
 

@@ -147,7 +147,8 @@ def tensor_env(env: Any, env_kwargs: dict[str, Any] | None) -> TensorEnv | None:
         return names.construct(meant, env_kwargs, name)
     if env_kwargs:
         raise UserError(f"env_kwargs cannot be given to {name}, which already exists")
-    return meant
+    made: Any = meant  # an object with the methods of a ``TensorEnv``
+    return made
 
 
 def _refuse_extra(what: str, options: dict[str, Any], *known: str) -> None:

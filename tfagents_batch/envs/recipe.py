@@ -117,7 +117,7 @@ class EnvRecipe:
         kwargs = registry.whole_games(self.env, self._kwargs)
         return dataclasses.replace(self, env_kwargs=kwargs)
 
-    def other(self, env: Any, own: bool) -> Self:
+    def other(self, env: Any, own: bool) -> EnvRecipe:
         """Return the recipe of another environment, with what applies to it.
 
         Args:

@@ -28,13 +28,13 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from tfagents_batch import suggest
 from tfagents_batch.envs import packages
 from tfagents_batch.envs.adapters import atari, legacy_gym
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.adapters.reseeded import Reseeded
 from tfagents_batch.envs.shared import user_code, validation
 from tfagents_batch.errors import UserError
+from tfagents_batch.settings import suggest
 
 RESERVED = {
     "tf/": "environments written in TensorFlow, which are batches: pass one such name, "

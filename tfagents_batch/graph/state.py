@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfagents_batch import nest, placement
+from tfagents_batch import nest
+from tfagents_batch.devices import placement
 from tfagents_batch.types import Nest
 
 

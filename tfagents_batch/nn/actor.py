@@ -1,30 +1,36 @@
-"""Networks of actors: outputs of a policy by name, from observations of any kind."""
+"""Networks of actors and of their critics, and bounds of actions of a Box."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
+from gymnasium import spaces as gs
 
 from tfagents_batch import nest
 from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.encoder import Encoder
+from tfagents_batch.nn.encoder import ACTION_MASK, Encoder, LayerSettings
 from tfagents_batch.nn.layers import blocks, kernels
-from tfagents_batch.nn.settings import Settings
+from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.nn.user import model as user_model
+from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
-HIDDEN = (256, 256)
 _SCALE = 0.01  # of the last kernel: actions begin near the middle of their bounds
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(Settings):
+class ActorConfig(LayerSettings):
     """Shape of the networks of an actor and its critics."""
+
+    USUAL: ClassVar[tuple[int, ...]] = (256, 256)
 
     hidden: tuple[int, ...] | None = option(
         None,
@@ -49,7 +55,7 @@ class Actor(keras.Model):
     def __init__(
         self,
         spec: EnvSpec,
-        config: Config,
+        config: ActorConfig,
         heads: Mapping[str, int],
         network: Any = None,
     ):
@@ -77,8 +83,65 @@ class Actor(keras.Model):
         return {name: head(features) for name, head in pairs}, state
 
 
+class Critics(keras.Model):
+    """K networks of action values: Q(s, a) of given actions, or of all actions.
+
+    They share the encoder of observations, which has weights for images and in a user's
+    network only; all other layers are their own.
+
+    Args:
+      spec: spec of the environments.
+      config: shape of the networks.
+      count: K.
+      inputs: A, entries of an action that is an input; 0 for Q of all actions.
+      outputs: number of actions if they are no input, else 1.
+      network: the user's network of features, see ``encoder_and_hidden``.
+
+    Attributes:
+      convolves: True if a convolution is among its operations.
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        config: ActorConfig,
+        count: int,
+        inputs: int = 0,
+        outputs: int = 1,
+        network: Any = None,
+    ):
+        super().__init__(name="critics", dtype="float32")
+        self.encoder, hidden = encoder_and_hidden(spec, config, network, critic=True)
+        kind = config.activation, config.initializer
+        self.towers = EnsembleMLP(count, hidden, outputs, *kind)
+        step = nest.map(lambda x: x[0], networks.dummy_steps(spec))
+        action = tf.zeros([step.first.shape[0], inputs]) if inputs else None
+        self.call(step, action)  # creates the weights
+        self.built = True
+        self.convolves = networks.convolves(self, lambda x: self(x, action), step)
+
+    def call(self, timestep: TimeStep, action=None, first: int | None = None):
+        """Return Q, f32 ``[K, N]`` or, of all actions, ``[K, N, A]``.
+
+        Args:
+          timestep: ``[N, ...]``.
+          action: f32 ``[N, A]``, scaled to [-1, 1]; None for Q of all actions. Of M
+            actions in each state, ``[N, M, A]``, it returns Q, f32 ``[K, N, M]``.
+          first: number of networks; None for all.
+        """
+        observation, _ = networks.split_mask(timestep.observation)
+        features = tf.cast(self.encoder(observation, training=False), tf.float32)
+        if action is None:
+            return self.towers(features, first=first)
+        if action.shape.rank == 3:
+            q = self.towers(features, first=first, more=action)
+            return tf.reshape(q, [-1, *action.shape[:2]])
+        inputs = tf.concat([features, action], -1)
+        return self.towers(inputs, first=first)[..., 0]
+
+
 def encoder_and_hidden(
-    spec: EnvSpec, config: Config, network: Any, critic: bool = False
+    spec: EnvSpec, config: ActorConfig, network: Any, critic: bool = False
 ) -> tuple[keras.layers.Layer, tuple[int, ...]]:
     """Return the encoder of observations, and the hidden layers that follow it.
 
@@ -94,7 +157,7 @@ def encoder_and_hidden(
     Raises:
       UserError: if the user's network does not fit.
     """
-    hidden = HIDDEN if config.hidden is None else config.hidden
+    hidden = config.USUAL if config.hidden is None else config.hidden
     if network is None:
         encoder = Encoder(spec.observation_space, config.cnn)
         encoder.check_size(hidden[0] if hidden else 1)
@@ -104,3 +167,56 @@ def encoder_and_hidden(
     used = ("hidden", "activation", "initializer")
     user_model.warn_of_unused(config, model, used)
     return model, hidden if critic else ()
+
+
+class Bounds(NamedTuple):
+    """Bounds of an action, f32 ``[*shape]`` each; networks see it scaled to [-1, 1]."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Number of entries of an action, A."""
+        return math.prod(self.low.shape)
+
+    @property
+    def flat(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds, f32 ``[A]`` each."""
+        return np.reshape(self.low, -1), np.reshape(self.high, -1)
+
+    def action(self, unit: tf.Tensor) -> tf.Tensor:
+        """Return actions ``[N, *shape]`` of f32 ``[N, A]`` within [-1, 1]."""
+        half = self.high / 2 - self.low / 2
+        unit = tf.reshape(unit, [-1, *self.low.shape])
+        action = self.low + half * (unit + 1)
+        action = tf.clip_by_value(action, self.low, self.high)
+        return tf.where(unit >= 1, self.high, action)  # rounding may not reach it
+
+    def unit(self, action: tf.Tensor) -> tf.Tensor:
+        """Return actions ``[N, *shape]`` scaled to [-1, 1], f32 ``[N, A]``."""
+        low, high = self.flat
+        return (tf.reshape(action, [-1, self.size]) - low) / (high / 2 - low / 2) - 1
+
+
+def bounds(spec: EnvSpec) -> Bounds:
+    """Return the bounds of the actions of environments.
+
+    Raises:
+      UserError: if actions are not a Box of floats with finite bounds, or are masked.
+    """
+    space = spec.action_space
+    if not isinstance(space, gs.Box) or not np.issubdtype(space.dtype, np.floating):
+        raise UserError(
+            f"the action space is {space}, but this algorithm needs a Box of floats; "
+            "sac and dqn take Discrete actions, and ppo any; to learn from logged rows "
+            "of Discrete actions, use bcq, crr_discrete, bc or dqn (CQL: cql_scale)"
+        )
+    observed = spec.observation_space
+    if isinstance(observed, gs.Dict) and ACTION_MASK in observed.spaces:
+        raise UserError(
+            f"the observation has {ACTION_MASK!r}, but the action space is {space}: "
+            "cannot mask actions; only Discrete and MultiDiscrete action spaces "
+            f"support it; leave {ACTION_MASK!r} out"
+        )
+    return Bounds(*families.finite_bounds(space))

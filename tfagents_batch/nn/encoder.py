@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import Literal
+from typing import ClassVar, Literal, Self
 
 import gymnasium
 import keras
@@ -11,9 +12,12 @@ import numpy as np
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import encoding, machine, spaces
+from tfagents_batch import encoding, spaces
+from tfagents_batch.config import check, option
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn.layers import blocks, impala
+from tfagents_batch.nn.layers import blocks, impala, kernels
+from tfagents_batch.settings.suggest import unknown
 
 # GA3C's network and its larger ones, by the stride of the first convolution.
 _STRIDES = {"ga3c": 4, "ga3c_stride3": 3, "ga3c_stride2": 2, "ga3c_stride1": 1}
@@ -28,9 +32,54 @@ CNN = Literal[
     "ga3c_stride2",
     "ga3c_stride1",
 ]
+# Functions in keras.activations that are not elementwise activations.
+_NOT_ACTIVATIONS = {"get", "serialize", "deserialize", "glu", "threshold"}
+ACTIVATIONS = {
+    name
+    for name in dir(keras.activations)
+    if not name.startswith("_") and name not in _NOT_ACTIVATIONS
+}
 PART = 0.8  # of the available memory that a layer may take
 _WEIGHT_BYTES = 4 * 4  # float32: weight, gradient and the two moments of Adam
 NATURE = 36  # smallest side, in pixels, of an image for Mnih's network
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerSettings:
+    """Settings of hidden layers and of the CNN for images."""
+
+    USUAL: ClassVar[tuple[int, ...]]  # units of hidden layers behind a vector
+
+    hidden: tuple[int, ...] | None = option(
+        None, "units of the hidden layers; none: those of the network", least=1
+    )
+    activation: str = option("relu", "Keras activation of the hidden layers")
+    initializer: kernels.Kind = option("orthogonal", "initializer of the kernels")
+    cnn: CNN = option(
+        "auto",
+        "CNN for images; auto: small if a side has less than 36 pixels, else nature",
+    )
+
+    def check(self, path: str = "") -> Self:
+        """Return the settings, each value converted to its declared type.
+
+        Args:
+          path: prefix of the names in errors, such as "network.".
+
+        Raises:
+          UserError: for a setting that is invalid; names it.
+        """
+        settings = check(self, path)
+        if settings.activation not in ACTIVATIONS:
+            raise UserError(
+                unknown(f"{path}activation", settings.activation, ACTIVATIONS)
+            )
+        return settings
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """Units of the hidden layers behind a vector."""
+        return self.hidden or self.USUAL
 
 
 def feature_space(space: gymnasium.Space) -> gymnasium.Space:
@@ -105,7 +154,6 @@ class Encoder(keras.layers.Layer):
                 )
 
     def build(self, input_shape):
-        del input_shape
         for part, leaf in zip(self.parts, spaces.leaves(self.space), strict=True):
             part.build((None, *leaf.shape))
 
@@ -181,7 +229,6 @@ class _Image(keras.layers.Layer):
         return math.prod(shape[1:]), dense.units
 
     def build(self, input_shape):
-        del input_shape
         self.cnn.build((None, *self.pixels))
 
     def call(self, x):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -12,21 +13,13 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import ActorCriticHeads
-from tfagents_batch.nn.encoder import ACTION_MASK, Encoder
-from tfagents_batch.nn.settings import Settings
-from tfagents_batch.nn.std import Std, TrainedStd
-from tfagents_batch.nn.towers import (
-    POLICY_SCALE,
-    Mean,
-    RecurrentTowers,
-    Towers,
-    ValueCore,
-)
+from tfagents_batch.nn.encoder import ACTION_MASK, Encoder, LayerSettings
+from tfagents_batch.nn.layers.blocks import POLICY_SCALE, Mean, Towers
+from tfagents_batch.nn.recurrent import RecurrentTowers, ValueCore
 from tfagents_batch.ops.distributions import families
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.types import ActorCriticHeads, EnvSpec, Nest, TimeStep
 
-HIDDEN = (64, 64)  # for vector observations
+Std = Literal["exp", "softplus"]
 CORE_BEHIND_IMAGE = (256,)  # as in IMPALA (Espeholt et al. 2018)
 # Names of Keras' layers that never convolve.
 _PLAIN = {
@@ -38,8 +31,10 @@ _PLAIN = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(Settings):
+class NetworkConfig(LayerSettings):
     """Shape of the built-in actor-critics."""
+
+    USUAL: ClassVar[tuple[int, ...]] = (64, 64)
 
     hidden: tuple[int, ...] | None = option(
         None,
@@ -99,8 +94,8 @@ class Config(Settings):
         "recurrent layer of the value: its own, the same as the policy's, or none",
     )
 
-    def check(self, path: str = "") -> Config:
-        """Return the checked settings; see ``Settings.check``."""
+    def check(self, path: str = "") -> NetworkConfig:
+        """Return the checked settings; see ``LayerSettings.check``."""
         config = super().check(path)
         if config.min_std >= config.init_std:
             raise UserError(
@@ -125,6 +120,53 @@ class Config(Settings):
         return config
 
 
+class TrainedStd(NamedTuple):
+    """Map from trained parameters x to standard deviations between smooth bounds.
+
+    - Without ``most``: least + exp(x), or least + softplus(x).
+    - With ``most``: least + (most - least) sigmoid(x).
+
+    Clipping would have no gradient: a value that reached a bound would stay there.
+
+    Attributes:
+      first: initial standard deviation, between ``least`` and ``most``.
+      least: lower bound.
+      most: upper bound; None sets no bound.
+      kind: function to use without an upper bound.
+    """
+
+    first: float
+    least: float
+    most: float | None
+    kind: Std
+
+    @property
+    def name(self) -> str:
+        """Name of the trained parameter."""
+        return "log_std" if self._is_exp else "raw_std"
+
+    @property
+    def start(self) -> float:
+        """Initial value of x, which gives ``first``."""
+        excess = self.first - self.least
+        if self.most is not None:
+            return math.log(excess) - math.log(self.most - self.first)
+        if self._is_exp:
+            return math.log(excess)
+        # The inverse of softplus; log(expm1(x)) would overflow for large x.
+        return excess + math.log(-math.expm1(-excess))
+
+    def of(self, x: tf.Tensor) -> tf.Tensor:
+        """Return the standard deviation for x, f32 with the shape of x."""
+        if self.most is not None:
+            return self.least + (self.most - self.least) * tf.sigmoid(x)
+        return self.least + (tf.exp(x) if self._is_exp else tf.math.softplus(x))
+
+    @property
+    def _is_exp(self) -> bool:
+        return self.most is None and self.kind == "exp"
+
+
 class ActorCritic(keras.Model):
     """Policy and value network; see ``interfaces.Network``.
 
@@ -145,7 +187,7 @@ class ActorCritic(keras.Model):
         self,
         body: keras.Model | RecurrentTowers,
         spec: EnvSpec,
-        config: Config = Config(),
+        config: NetworkConfig = NetworkConfig(),
     ):
         super().__init__(name="actor_critic", dtype="float32")
         self.body = body
@@ -200,7 +242,7 @@ class ActorCritic(keras.Model):
         return ActorCriticHeads(policy, value)
 
 
-def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
+def actor_critic(spec: EnvSpec, config: NetworkConfig = NetworkConfig()) -> ActorCritic:
     """Build the built-in network for an environment.
 
     Vectors go through an MLP, images through a CNN, nested observations through both,
@@ -212,7 +254,7 @@ def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
     if hidden is None and encoder.is_single_image:
         hidden = CORE_BEHIND_IMAGE if recurrent else ()
     elif hidden is None:
-        hidden = HIDDEN
+        hidden = config.USUAL
     family = families.for_space(spec.action_space)
     count = 1 if recurrent and config.value_core == "shared" else 2  # of towers
     encoder.check_size(count * hidden[0] if hidden else family.size + 1)
@@ -224,7 +266,7 @@ def actor_critic(spec: EnvSpec, config: Config = Config()) -> ActorCritic:
     return ActorCritic(body, spec, config)
 
 
-def head_options(config: Config, family: families.Family) -> dict[str, Any]:
+def head_options(config: NetworkConfig, family: families.Family) -> dict[str, Any]:
     """Return the options of the heads of ``Towers`` for a family of policies."""
     return {
         "initializer": config.initializer,

@@ -1,4 +1,4 @@
-"""Optimizer that checks, clips and applies gradients and returns metrics."""
+"""Optimizers, which check, clip and apply gradients, and target networks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,176 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import keras
+import numpy as np
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.python import xla
 
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.nn.adam import Adam
-from tfagents_batch.nn.rmsprop import RMSProp
+
+BETAS = 0.9, 0.999  # decay of m and of v
+
+
+class Adam:
+    """Algorithm 1 of Kingma and Ba 2015 (arXiv:1412.6980).
+
+    m and v are moving means of g and g^2; after step t the weights move by
+
+        - learning_rate * m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon).
+
+    ``keras.optimizers.Adam`` differs: it adds epsilon to sqrt(v), the variant at the
+    end of the paper's section 2. Its effective epsilon is sqrt(1 / (1 - beta_2^t))
+    times as large: 30 times in the first step, 3 times in the hundredth. With PPO's
+    1e-5, small gradients then hardly count for hundreds of steps. PyTorch and published
+    results use the equation above.
+
+    Args:
+      weights: the weights to train.
+      learning_rate: initial learning rate.
+      epsilon: epsilon in the equation.
+
+    Attributes:
+      iterations: i64, t; learning_rate: f32; both ``keras.Variable``.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[keras.Variable],
+        learning_rate: float,
+        epsilon: float = 1e-8,
+    ):
+        self._weights, self.epsilon = list(weights), epsilon
+        self.iterations, self.learning_rate = _counters(learning_rate)
+        self._momentums, self._velocities = (_slots(weights) for _ in range(2))
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """All variables except the weights, always in the same order."""
+        return [
+            *(self.iterations, self.learning_rate),
+            *self._momentums,
+            *self._velocities,
+        ]
+
+    def mean_gradients(self) -> list[tf.Tensor]:
+        """Return m / (1 - beta_1^t), a mean of about the last 10 gradients."""
+        count = tf.cast(self.iterations.value, tf.float32)
+        correction = 1 - BETAS[0] ** count
+        return [tf.math.divide_no_nan(m.value, correction) for m in self._momentums]
+
+    def step(self, gradients: Sequence[tf.Tensor], compiled: bool = False) -> None:
+        """Update every weight with its gradient.
+
+        Args:
+          gradients: one for each weight.
+          compiled: True if XLA compiles it. Then m and v are kept from being computed a
+            second time for the weights, which would need copies of the old m and v.
+        """
+        beta_1, beta_2 = BETAS
+        count = self.iterations.value + 1
+        step = tf.cast(count, tf.float32)
+        scale = self.learning_rate.value / (1 - beta_1**step)
+        correction = 1 - beta_2**step
+        # Created once, not per weight, to shorten tracing.
+        to_mean, to_square = (tf.constant(1 - beta, tf.float32) for beta in BETAS)
+        epsilon = tf.convert_to_tensor(self.epsilon, tf.float32)
+        slots = zip(
+            *(gradients, self._weights, self._momentums, self._velocities), strict=True
+        )
+        for gradient, weight, momentum, velocity in slots:
+            mean, square = momentum.value, velocity.value
+            mean = mean + (gradient - mean) * to_mean
+            square = square + (tf.square(gradient) - square) * to_square
+            if compiled:  # which TensorFlow annotates as one object
+                mean, square = xla.optimization_barrier(mean, square)  # pyright: ignore[reportGeneralTypeIssues]
+            root = tf.sqrt(square / correction)
+            momentum.assign(mean)
+            velocity.assign(square)
+            weight.assign(weight.value - scale * mean / (root + epsilon))
+        self.iterations.assign(count)
+
+
+DECAY = 0.99
+
+
+def _counters(learning_rate: float) -> tuple[keras.Variable, keras.Variable]:
+    """Return the number of steps, 0, and the learning rate."""
+    rate = keras.Variable(learning_rate, dtype="float32", trainable=False)
+    return keras.Variable(0, dtype="int64", trainable=False), rate
+
+
+def _slots(weights: Sequence[keras.Variable], start: float = 0.0) -> list:
+    """Return a variable like each weight, with equal numbers at the start."""
+    return [
+        keras.Variable(np.full(x.shape, start), dtype=x.dtype, trainable=False)
+        for x in weights
+    ]
+
+
+class RMSProp:
+    """RMSProp, shared by all actors in Mnih et al. 2016 (arXiv:1602.01783, equation 8).
+
+    g is a moving mean of squared gradients; the weights move by
+
+        - learning_rate * gradient / (sqrt(g) + epsilon)
+        - learning_rate * gradient / sqrt(g + epsilon)    with ``inside``
+
+    Without ``inside``, as in PyTorch, g starts at 0: the first steps are up to 10 times
+    the learning rate, 1 / sqrt(1 - decay). With it, as in the paper, g starts at 1, as
+    TensorFlow 1 did: steps are small until g has decayed, after hundreds of steps. The
+    same epsilon matters much more inside, because g is small for most weights.
+
+    Args:
+      weights: the weights to train.
+      learning_rate: initial learning rate.
+      epsilon: epsilon in the equation.
+      decay: decay of g.
+      inside: whether epsilon is inside of the root.
+
+    Attributes:
+      iterations: i64, number of steps; learning_rate: f32; both ``keras.Variable``.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[keras.Variable],
+        learning_rate: float,
+        epsilon: float,
+        decay: float = DECAY,
+        inside: bool = False,
+    ):
+        self._weights, self._decay, self.epsilon = list(weights), decay, epsilon
+        self._inside, self._squares = inside, _slots(weights, float(inside))
+        self.iterations, self.learning_rate = _counters(learning_rate)
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """All variables except the weights, always in the same order."""
+        return [self.iterations, self.learning_rate, *self._squares]
+
+    def mean_gradients(self) -> list[tf.Tensor]:
+        """Return nothing: gradients are not kept, see ``Adam.mean_gradients``."""
+        return []
+
+    def step(self, gradients: Sequence[tf.Tensor], compiled: bool = False) -> None:
+        """Update every weight with its gradient.
+
+        Args:
+          gradients: one for each weight.
+          compiled: unused, see ``Adam.step``.
+        """
+        rate = self.learning_rate.value
+        slots = zip(gradients, self._weights, self._squares, strict=True)
+        for gradient, weight, square in slots:
+            mean = square.value
+            mean = mean + (tf.square(gradient) - mean) * (1 - self._decay)
+            square.assign(mean)
+            if self._inside:
+                root = tf.sqrt(mean + self.epsilon)
+            else:
+                root = tf.sqrt(mean) + self.epsilon
+            weight.assign(weight.value - rate * gradient / root)
+        self.iterations.assign(self.iterations.value + 1)
+
 
 Rule = Literal["adam", "rmsprop", "rmsprop_tf"]
 _RULES = {
@@ -33,7 +198,7 @@ class Optimizer(tf.Module):
       clip_norm: largest global gradient norm; None for no clipping.
       epsilon: of the rule.
       rule: "adam" (Kingma and Ba 2015, algorithm 1), "rmsprop" as in PyTorch, or
-        "rmsprop_tf" as in TensorFlow 1, see ``nn/rmsprop.py``.
+        "rmsprop_tf" as in TensorFlow 1.
 
     Attributes:
       rule: the rule, with its variables.
@@ -157,3 +322,46 @@ def _sum_of_squares(x: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.square(x))
     parts = tf.unstack(tf.reshape(x, [_PARTS, size // _PARTS]))
     return tf.reduce_sum(tf.add_n([tf.square(part) for part in parts]))
+
+
+class TargetNetwork(tf.Module):
+    """Weights of a target network, moved towards those of the learned network.
+
+    After every ``every`` updates: target <- (1 - tau) target + tau learned. With tau 1
+    it copies them (Mnih et al. 2015); with every 1 and a small tau the target is a
+    moving mean (Lillicrap et al. 2016, arXiv:1509.02971, algorithm 1).
+
+    Integers, which a user's layers may have, are always copied.
+
+    Args:
+      target, learned: weights in the same order; the target starts as a copy.
+      every: number of updates.
+      tau: in (0, 1], a number or a variable.
+    """
+
+    def __init__(
+        self,
+        target: Sequence[keras.Variable],
+        learned: Sequence[keras.Variable],
+        every: int,
+        tau: float | tf.Variable,
+    ):
+        super().__init__()
+        self._pairs = lambda: list(zip(target, learned, strict=True))
+        self._every, self._tau = every, tau
+        self.updates = keras.Variable(0, dtype="int64", trainable=False)
+        for copy, original in self._pairs():
+            copy.assign(original.value)
+
+    def update(self) -> None:
+        """Count an update, and move the target if it is time."""
+        count = self.updates.value + 1
+        self.updates.assign(count)
+        moves = count % self._every == 0
+        for target, learned in self._pairs():
+            old, new = target.value, learned.value
+            if new.dtype.is_floating:
+                mean = old + tf.cast(self._tau, new.dtype) * (new - old)
+                new = tf.where(self._tau < 1, mean, new)  # a copy is exact
+            # A select instead of a branch, because branches are slow.
+            target.assign(tf.where(moves, new, old))

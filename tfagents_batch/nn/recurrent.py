@@ -1,4 +1,4 @@
-"""Recurrent cells, and fast forward and backward passes through time.
+"""Recurrent cells and towers, and fast forward and backward passes through time.
 
 The inputs' part of the gates does not depend on the state: a cell's ``call`` computes
 it for all steps in one product. Only a cell's ``step`` runs in a loop. The backward
@@ -10,14 +10,18 @@ one product, where TensorFlow's loops would add up one product per step.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.graph import arrays, constants, gradients
-from tfagents_batch.nn.layers import kernels
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import custom_gradient
+from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.types import Nest
+
+ValueCore = Literal["own", "shared", "none"]
 
 
 class Cell(keras.layers.Layer):
@@ -77,7 +81,7 @@ class GRU(Cell):
         return x @ tf.concat(parts, 1) + bias
 
     def initial_state(self, batch: int) -> tf.Tensor:
-        return constants.zeros([batch, self.units])
+        return arrays.zeros([batch, self.units])
 
     def state_kernels(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the kernels' rows that multiply the state."""
@@ -161,7 +165,7 @@ class LSTM(Cell):
         return x @ self._rows(self.gates)[0] + self.bias
 
     def initial_state(self, batch: int) -> tuple[tf.Tensor, tf.Tensor]:
-        zeros = constants.zeros([batch, self.units])
+        zeros = arrays.zeros([batch, self.units])
         return zeros, zeros
 
     def state_kernels(self) -> tuple[tf.Tensor]:
@@ -252,7 +256,7 @@ def unroll(
     weights = tuple(cell.state_kernels() for cell in cells)
     arguments = tuple(inputs), tuple(states), weights
 
-    @gradients.custom
+    @custom_gradient
     def run(*flat):
         inputs, states, weights = tf.nest.pack_sequence_as(arguments, flat)
         through = _forwards(cells, weights, inputs, first, states)
@@ -329,3 +333,85 @@ def _each(method: str, cells: Cells, *arguments) -> tuple:
 
 def _outputs(states: tuple[Nest, ...]) -> tuple[tf.Tensor, ...]:
     return tuple(nest.flatten(state)[0] for state in states)
+
+
+class RecurrentTowers(keras.layers.Layer):
+    """Towers with a recurrent core as their last hidden layer.
+
+    The value has its own core, shares the policy's ("shared": all layers but the heads
+    are shared), or has no core ("none": its tower is feed-forward with the same sizes).
+
+    The state is a tuple: the state of the policy's core and, with "own", of the
+    value's.
+
+    Args:
+      encoder, activation, size, initializer, policy_scale, mean: see ``blocks.Towers``.
+      hidden: units of each tower's layers; the last is the core's.
+      core: key in ``CELLS``.
+      value_core: "own", "shared" or "none", see above.
+    """
+
+    def __init__(
+        self,
+        encoder,
+        hidden: tuple[int, ...],
+        activation: str,
+        size: int,
+        core: str,
+        value_core: ValueCore,
+        initializer: kernels.Kind = "orthogonal",
+        policy_scale: float = blocks.POLICY_SCALE,
+        mean: blocks.Mean = "linear",
+    ):
+        super().__init__(name="towers", dtype="float32")
+        *before, units = hidden
+        cell = CELLS[core]
+        tower = "shared" if value_core == "shared" else "policy"
+        self.encoder = encoder
+        name = f"{tower}_tower"
+        self.policy_tower = blocks.mlp(before, activation, initializer, name)
+        self.cores = [cell(units, initializer, name=f"{tower}_core")]
+        self.value_tower = None
+        if value_core != "shared":
+            sizes = before if value_core == "own" else hidden
+            name = "value_tower"
+            self.value_tower = blocks.mlp(sizes, activation, initializer, name)
+        if value_core == "own":
+            self.cores.append(cell(units, initializer, name="value_core"))
+        self.policy_head, self.value_head = blocks.heads(
+            size, initializer, policy_scale
+        )
+        self.mean = mean
+
+    def initial_state(self, batch: int) -> Nest:
+        return initial_state(self.cores, batch)
+
+    def step(self, observation: Nest, first: tf.Tensor, state: Nest):
+        """Return the outputs of one step ``[B, ...]``, and the next state."""
+        features = self.encoder(observation)
+        inputs = self._inputs(features)
+        outputs, state = step(self.cores, inputs, first, state)
+        return self._heads(features, outputs), state
+
+    def unroll(self, observation: Nest, first: tf.Tensor, state: Nest):
+        """Return outputs of steps ``[T, B, ...]``, and the state after all steps."""
+        time, batch = first.shape
+        features = self.encoder(nest.fold(observation))
+        inputs = nest.unfold(self._inputs(features), time, batch)
+        outputs, state = unroll(self.cores, inputs, first, state)
+        heads = self._heads(features, nest.fold(outputs))
+        return nest.unfold(heads, time, batch), state
+
+    def _inputs(self, features: tf.Tensor) -> list[tf.Tensor]:
+        """Return each core's pre-activations of its inputs, ``[N, n]``."""
+        towers = [self.policy_tower, self.value_tower]
+        pairs = zip(self.cores, towers, strict=False)
+        return [core(tower(features)) for core, tower in pairs]
+
+    def _heads(self, features: tf.Tensor, outputs) -> dict[str, tf.Tensor]:
+        """Return policy and value from the cores' outputs, ``[N, units]`` each."""
+        value = outputs[-1]  # the output of the value's own or of the shared core
+        if self.value_tower is not None and len(self.cores) == 1:
+            value = self.value_tower(features)
+        policy = self.policy_head(outputs[0])
+        return blocks.outputs(policy, self.value_head(value), self.mean)

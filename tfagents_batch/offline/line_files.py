@@ -66,9 +66,7 @@ class LineFiles:
     def write(self, lines: Sequence[str]) -> None:
         """Write lines, all or none of them, to the same file.
 
-        Raises:
-          UserError: after ``close``.
-          SaveError: if the disk is full, for example.
+        SaveError if the disk is full, for example; UserError after ``close``.
         """
         text = "".join(f"{line}\n" for line in lines).encode()
         with self._lock, _reported(self.folder):

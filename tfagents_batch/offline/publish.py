@@ -1,7 +1,8 @@
 """Replacing files and folders as a whole, so that no reader sees half of them.
 
 What is being written is beside its target, under a hidden name that readers leave out.
-If the process is killed, the next one that replaces the same target removes it.
+If the process is killed, the next one that replaces the same target removes it. So does
+the next process with a ``Scratch`` folder.
 """
 
 from __future__ import annotations
@@ -10,18 +11,24 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import gzip
+import json
 import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from tfagents_batch.errors import UserError, saving
 
 _HERE, _SWAP = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 _NEW, _OLD = ".tmp", ".old"
+_PREFIX = "tfagents_rows_"
+_LOCK = ".lock"  # the system releases it if the process is killed
 
 Check = Callable[[Path], None]  # of a folder that is replaced
 
@@ -138,9 +145,9 @@ def check_only(target: Path, names: Collection[str], writer: str, sign: str) -> 
         return
     others = {"a file"}
     if target.is_dir():
-        found = {x.name for x in target.iterdir()}
-        ours = {*names} if sign in found else set()
-        others = {x for x in found if x not in ours or not _is_regular(target / x)}
+        found = {x.name: x.is_file() and not x.is_symlink() for x in target.iterdir()}
+        ours = names if sign in found else ()
+        others = {x for x, is_file in found.items() if x not in ours or not is_file}
     if others:
         raise UserError(
             f"{target} has {', '.join(sorted(others)[:3])}, which no {writer} wrote; "
@@ -159,10 +166,6 @@ def replace(staged: Path, target: Path) -> None:
         staged.rename(target)
         old.rename(staged)
         _unlock(lock)
-
-
-def _is_regular(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
 
 
 def _hidden(target: Path, suffix: str) -> Path:
@@ -253,3 +256,62 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """Return the object of a JSON file, compressed if its name ends in ``.gz``.
+
+    Raises:
+      UserError: if it cannot be read, or is no JSON, or no object.
+    """
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"{path} cannot be read: {why}") from None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} is {found!r:.80}; expected an object with keys")
+    return found
+
+
+def write_text(text: str, path: str | Path) -> None:
+    """Write a text as ``file`` does, compressed if the name ends in ``.gz``."""
+    path, data = Path(path), text.encode()
+    file(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+class Scratch:
+    """Temporary folder, locked by this process.
+
+    Attributes:
+      name: its path.
+    """
+
+    def __init__(self):
+        remove_abandoned()
+        self._folder = tempfile.TemporaryDirectory(prefix=_PREFIX)
+        self.name = self._folder.name
+        new = Path(self.name, f"{_LOCK}-new")
+        self._lock = new.open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        new.rename(new.with_name(_LOCK))  # others find it only when it is locked
+
+    def close(self) -> None:
+        """Remove the folder; may be called again."""
+        self._folder.cleanup()
+        self._lock.close()
+
+
+def remove_abandoned() -> None:
+    """Remove the folders that killed processes left behind."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
+        # It is locked, of another user, or removed meanwhile.
+        with contextlib.suppress(OSError), lock.open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent)

@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import interruptible
-from tfagents_batch.offline.engines import contents
-from tfagents_batch.offline.engines.contents import Content
-from tfagents_batch.offline.engines.dialect import DUCKDB
+from tfagents_batch.offline.reading import contents
+from tfagents_batch.offline.reading.contents import Content
+from tfagents_batch.offline.reading.dialect import DUCKDB, literal
 from tfagents_batch.offline.reading.files import File
-from tfagents_batch.offline.schema import ALIAS, Mode, Schema, types
-from tfagents_batch.offline.sql import literal
+from tfagents_batch.offline.schema import ALIAS, ALIASED, Mode, Schema, types
 
 try:
     import duckdb
 
-    from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
-    from tfagents_batch.offline.engines.scratch import Scratch
+    from tfagents_batch.offline.publish import Scratch
     from tfagents_batch.offline.reading import absent, files, staging, view
+    from tfagents_batch.offline.reading.duckdb_engine import DuckDBEngine, interruptible
 except ImportError as error:
     raise UserError(
         f"logged rows need DuckDB and PyArrow ({error}); "
@@ -31,7 +29,7 @@ except ImportError as error:
 VIEW = "rows"
 
 
-class Rows:
+class LoggedRows:
     """Logged rows; a context manager. ``open_rows`` creates them.
 
     Attributes:
@@ -61,7 +59,7 @@ class Rows:
         self.notices: list[str] = []
         self._folder = folder
 
-    def __enter__(self) -> Rows:
+    def __enter__(self) -> LoggedRows:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -79,7 +77,7 @@ class Rows:
           UserError: if a file cannot be read, or changed meanwhile.
         """
         try:
-            return interruptible.run(
+            return interruptible(
                 self.connection, lambda: self.connection.execute(query).fetchall()
             )
         except duckdb.Error as error:
@@ -136,7 +134,7 @@ def open_rows(
     extra_columns: Sequence[str] = (),
     threads: int | None = None,
     memory: str = "2GB",
-) -> Rows:
+) -> LoggedRows:
     """Open logged rows.
 
     Args:
@@ -151,7 +149,7 @@ def open_rows(
       memory: limit of DuckDB, such as "2GB"; larger queries use temporary files.
 
     Returns:
-      ``Rows``, to be closed. Values that have no reading are NULL there, and the
+      ``LoggedRows``, to be closed. Values that have no reading are NULL there, and the
       validator lists them.
 
     Raises:
@@ -171,19 +169,15 @@ def open_rows(
     found = staging.paths(data)
     states = tuple(files.state(path) for path in found or ())
     folder = Scratch()
-    connection = duckdb.connect(
-        config={
-            "memory_limit": memory,
-            "temp_directory": folder.name,
-            **({} if threads is None else {"threads": threads}),
-        }
-    )
-    rows = Rows(connection, folder, mode, extra, states)
+    limits: dict[str, Any] = {"memory_limit": memory, "temp_directory": folder.name}
+    limits |= {} if threads is None else {"threads": threads}
+    connection = duckdb.connect(config=limits)
+    rows = LoggedRows(connection, folder, mode, extra, states)
     try:
         try:
             source = data if found is None else found
             parts = staging.stage(connection, source, Path(folder.name), mode, extra)
-            query, others = interruptible.run(
+            query, others = interruptible(
                 connection, lambda: view.query(connection, parts, mode, extra)
             )
             connection.execute(f"CREATE VIEW {VIEW} AS {query}")
@@ -200,9 +194,7 @@ def open_rows(
             )
         rows.unknown_columns = tuple(sorted(others - {ALIAS}))
         if ALIAS in others:
-            rows.notices.append(
-                f"column {ALIAS} is read as action_probability where that is missing"
-            )
+            rows.notices.append(ALIASED)
     except BaseException:
         rows.close()
         raise

@@ -28,7 +28,7 @@ class Example(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Violation:
     """A broken rule.
 
     Attributes:
@@ -47,7 +47,7 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True)
-class Report:
+class ValidationReport:
     """Result of ``validator.validate``.
 
     Attributes:
@@ -56,15 +56,15 @@ class Report:
     """
 
     rows: int
-    findings: tuple[Finding, ...]
+    findings: tuple[Violation, ...]
 
     @property
-    def errors(self) -> tuple[Finding, ...]:
+    def errors(self) -> tuple[Violation, ...]:
         """Findings with which nothing is published."""
         return tuple(each for each in self.findings if each.severity == ERROR)
 
     @property
-    def warnings(self) -> tuple[Finding, ...]:
+    def warnings(self) -> tuple[Violation, ...]:
         """Findings that may be intended."""
         return tuple(each for each in self.findings if each.severity == WARNING)
 
@@ -99,6 +99,11 @@ class Report:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: ``3 rows``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def number(x: float) -> str:
+    """Return a number in about 6 characters."""
+    return f"{x:,.0f}" if 1000 <= abs(x) < 1e6 else f"{x:.3g}"
 
 
 def _short(value: str | None) -> str:

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfagents_batch.offline.engines.dialect import DUCKDB, weighted
+from tfagents_batch.offline.reading.dialect import (
+    DUCKDB,
+    enumeration,
+    identifier,
+    literal,
+    weighted,
+)
 from tfagents_batch.offline.report import ERROR, WARNING
 from tfagents_batch.offline.schema import LARGEST_NUMBER, Mode
-from tfagents_batch.offline.sql import enumeration, identifier, literal
 
 # Names of all rules that are warnings, those of the validator included.
 WARNINGS = (
@@ -28,23 +33,14 @@ _OF_DECISIONS = ("state_features", "action", "reward")
 
 
 class Rule(NamedTuple):
-    """Rule of single rows.
+    """Rule of single rows."""
 
-    Attributes:
-      name: name of the rule.
-      severity: "error" or "warning".
-      condition: SQL of whether a row breaks it.
-      value: SQL of the value to show.
-      text: what is wrong, what was expected and what to do.
-      unless_all: True if the rule is fulfilled when all rows break it.
-    """
-
-    name: str
-    severity: str
-    condition: str
-    value: str
-    text: str
-    unless_all: bool = False
+    name: str  # name of the rule
+    severity: str  # "error" or "warning"
+    condition: str  # SQL of whether a row breaks it
+    value: str  # SQL of the value to show
+    text: str  # what is wrong, what was expected and what to do
+    unless_all: bool = False  # True if the rule is fulfilled when all rows break it
 
 
 def marker(mode: Mode) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import text_files
+from tfagents_batch.offline import publish
 
 Mode = Literal["discrete", "parametric", "continuous"]
 FEATURES = "MAP(BIGINT, DOUBLE)"
@@ -48,6 +48,7 @@ _TYPES = {
     "policy": "VARCHAR",
 }
 ALIAS = "propensity"  # name of action_probability in SQL of Horizon
+ALIASED = f"column {ALIAS} is read as action_probability where that is missing"
 PRESENCE = "_presence"  # suffix of the flags beside lists of features (ReAgent)
 # Numbers below it can be added and subtracted; times in nanoseconds are.
 LARGEST_NUMBER = 2**62
@@ -56,7 +57,7 @@ _LISTS = "possible_actions", "final_possible_actions"  # not of continuous actio
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
-    """What rows contain.
+    """Contents of rows.
 
     Attributes:
       mode: "discrete" for actions with names, "parametric" for actions with features,
@@ -80,7 +81,7 @@ class Schema:
         return json.dumps(dataclasses.asdict(self), indent=2)
 
     @classmethod
-    def from_dict(cls, given: Any) -> Schema:
+    def from_dict(cls, given: Any, where: str | Path = "this") -> Schema:
         """Return the schema of what ``to_json`` has written, as JSON gives it.
 
         Raises:
@@ -91,7 +92,7 @@ class Schema:
                 **{k: tuple(x) if isinstance(x, list) else x for k, x in given.items()}
             )
         except (TypeError, AttributeError) as error:
-            raise UserError(f"this is no schema of logged rows: {error}") from error
+            raise UserError(f"{where} is no schema of logged rows: {error}") from error
         if schema.mode not in get_args(Mode):
             raise UserError(
                 f"the schema's mode is {schema.mode!r}; expected one of "
@@ -123,12 +124,8 @@ class Schema:
 
 
 def read(path: str | Path) -> Schema:
-    """Return the schema of a file.
-
-    Raises:
-      UserError: if it cannot be read, or has no schema.
-    """
-    return Schema.from_dict(text_files.read_json(path))
+    """Return the schema of a file; UserError if it cannot be read, or has no schema."""
+    return Schema.from_dict(publish.read_json(path), path)
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline import manifest, maps
-from tfagents_batch.offline.reading import integrity
+from tfagents_batch.offline import arrow, manifest
+from tfagents_batch.offline.reading.dialect import enumeration, literal, literals
 from tfagents_batch.offline.schema import Schema
-from tfagents_batch.offline.sql import enumeration, literal, literals
 
 TRAIN, EVALUATE = "train", "eval"  # values of the column split
 _ALIGNMENT = 64  # bytes
@@ -34,17 +33,11 @@ Columns = dict[str, np.ndarray]
 
 
 class Partition(NamedTuple):
-    """A published timeline.
+    """A published timeline."""
 
-    Attributes:
-      folder: folder of its files.
-      schema: what the rows contain.
-      manifest: content of its manifest, see ``manifest``.
-    """
-
-    folder: Path
-    schema: Schema
-    manifest: Mapping[str, Any]
+    folder: Path  # folder of its files
+    schema: Schema  # what the rows contain
+    manifest: Mapping[str, Any]  # content of its manifest, see manifest
 
     @property
     def rows(self) -> int:
@@ -84,29 +77,22 @@ def partition(folder: str | Path) -> Partition:
     known = manifest.read(found)
     if not known["rows"]:
         raise UserError(f"{found} has 0 samples; expected at least one")
-    integrity.check(found, known)
+    manifest.check_parts(found, known)
     return Partition(found, Schema.from_dict(known["schema"]), known)
 
 
 def row_bytes(schema: Schema, columns: int | None = None) -> int:
     """Return the bytes of a dense row, of whose state ``columns`` numbers are kept."""
     columns = len(schema.features) if columns is None else columns
-    state, actions = 4 * columns, len(schema.actions)
-    if schema.mode == "discrete":
-        return 2 * (state + actions) + 2 * 8 + 4 * 4 + 1
-    return 2 * (state + 4 * len(schema.action_features)) + 2 * 8 + 4 * 4 + 1
+    actions = len(schema.actions) or 4 * len(schema.action_features)
+    return 2 * (4 * columns + actions) + 2 * 8 + 4 * 4 + 1
 
 
 class Block(NamedTuple):
-    """Consecutive rows of a partition.
+    """Consecutive rows of a partition."""
 
-    Attributes:
-      groups: pairs of a file and a row group in it.
-      rows: number of rows.
-    """
-
-    groups: tuple[tuple[str, int], ...]
-    rows: int
+    groups: tuple[tuple[str, int], ...]  # pairs of a file and a row group in it
+    rows: int  # number of rows
 
 
 def blocks(found: Partition, most: int) -> list[Block]:
@@ -114,19 +100,16 @@ def blocks(found: Partition, most: int) -> list[Block]:
     from pyarrow import parquet
 
     done: list[Block] = []
-    groups: list[tuple[str, int]] = []
-    rows = 0
     for path in found.files:
         with _reading(found):
             metadata = parquet.read_metadata(path)
         for i in range(metadata.num_row_groups):
-            size = metadata.row_group(i).num_rows
-            if groups and rows + size > most:
-                done.append(Block(tuple(groups), rows))
-                groups, rows = [], 0
-            groups.append((path, i))
-            rows += size
-    return [*done, Block(tuple(groups), rows)] if groups else done
+            new = Block(((path, i),), metadata.row_group(i).num_rows)
+            if done and done[-1].rows + new.rows <= most:
+                last = done.pop()
+                new = Block(last.groups + new.groups, last.rows + new.rows)
+            done.append(new)
+    return done
 
 
 def read(
@@ -145,7 +128,7 @@ def read(
 
     Returns:
       f32 ``state`` and ``next_state`` ``[N, F]``; f32 ``reward``, ``discount`` (factor
-      of the value after the row) and ``probability`` (NaN if not logged), bool
+      of the value after the row) and ``propensity`` (NaN if not logged), bool
       ``terminated`` and ``trains`` (not kept for evaluation), i64 ``episode``, int32
       ``ordinal`` and ``step``, ``[N]`` each.
       Discrete and parametric: int32 ``action`` and ``next_action`` ``[N]``, ``UNKNOWN``
@@ -153,7 +136,7 @@ def read(
       ``candidates`` and ``next_candidates`` ``[N, A, G]``, to which actions point.
       Continuous: f32 ``action`` and ``next_action`` ``[N, G]``.
     """
-    where = "" if split is None else f" WHERE split = {literal(split)}"
+    where = "" if split is None else f" WHERE split = '{split}'"
     with _reading(found):
         if block is None:
             return _select(found, found.table + where, missing=missing)
@@ -166,7 +149,7 @@ def read(
 
 
 def room(shape: Sequence[int], dtype: Any) -> np.ndarray:
-    """Return an array without values whose memory TensorFlow can use as it is."""
+    """Return an uninitialized array, aligned so that TensorFlow uses it uncopied."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)  # not written to: not used yet
     start = -memory.ctypes.data % _ALIGNMENT
@@ -202,35 +185,33 @@ def _select(
     """Return the columns of rows that SQL names, or of a table of Arrow."""
     import duckdb
 
-    schema, vectors, sparse = found.schema, _vectors(found.schema), _maps(found.schema)
-    possible = _possible(schema)
+    schema, size = found.schema, len(found.schema.actions)
+    numbers, sets, maps = _numbers(schema), _sets(schema), _maps(schema)
+    parts = _candidates(schema)
     if metrics and schema.metrics:
-        vectors["metrics"] = [
+        parts["metrics"] = [
             f"CAST(coalesce(metrics[{literal(name)}], 0) AS FLOAT)"
             for name in schema.metrics
         ]
-    named = _scalars(found) | {
-        f"{name}.{i}": sql
-        for name, parts in vectors.items()
-        for i, sql in enumerate(parts)
-    }
-    named |= {name: column for name, (column, _) in sparse.items()} | possible
+    named = numbers | sets | {name: column for name, (column, _) in maps.items()}
+    for name, part in parts.items():
+        named |= {f"{name}.{i}": sql for i, sql in enumerate(part)}
     selected = ", ".join(f'{sql} AS "{name}"' for name, sql in named.items())
     with duckdb.connect() as connection:
         if rows is not None:
             connection.register("rows", rows)
+        batch = min(max(_BATCH // max(size, 1), 1), 10**6)
         sql = f"SELECT {selected} FROM {origin}"
-        batch = max(_BATCH // max(len(schema.actions), 1), 1)
-        table = connection.sql(sql).to_arrow_table(min(batch, 10**6))
-    columns = {name: _array(table.column(name)) for name in _scalars(found)}
-    for name, (_, ids) in sparse.items():
+        table = connection.sql(sql).to_arrow_table(batch)
+    columns = {name: arrow.numbers(table.column(name)) for name in numbers}
+    for name, (_, ids) in maps.items():
         fill = missing if name.endswith("state") else 0.0
-        columns[name] = maps.dense(table.column(name), ids, fill)
-    for name in possible:
-        columns[name] = _mask(table.column(name), len(schema.actions))
-    for name, parts in vectors.items():
-        arrays = [table.column(f"{name}.{i}") for i in range(len(parts))]
-        columns[name] = _vector(arrays, table.num_rows, name)
+        columns[name] = arrow.dense(table.column(name), ids, fill)
+    columns |= {name: arrow.contained(table.column(name), size) for name in sets}
+    for name, part in parts.items():
+        arrays = [table.column(f"{name}.{i}") for i in range(len(part))]
+        join = arrow.joined if name == "metrics" else arrow.padded
+        columns[name] = join(arrays)
     if schema.mode == "parametric":
         return _numbered(columns, most_candidates(found))
     return columns
@@ -278,18 +259,17 @@ def _groups(block: Block, columns: list[str] | None = None) -> Any:
     )
 
 
-def _scalars(found: Partition) -> dict[str, str]:
+def _numbers(schema: Schema) -> dict[str, str]:
     """Return SQL of the columns of one number, by name."""
-    schema = found.schema
     names = {
         "episode": "mdp_key",
         "ordinal": "CAST(sequence_number_ordinal AS INTEGER)",
         "step": "CAST(step AS INTEGER)",
         "terminated": "NOT CAST(not_terminal AS BOOLEAN)",
         "reward": "CAST(reward AS FLOAT)",
-        "probability": "CAST(coalesce(action_probability, 'nan'::DOUBLE) AS FLOAT)",
+        "propensity": "CAST(coalesce(action_probability, 'nan'::DOUBLE) AS FLOAT)",
         "discount": "CAST(discount AS FLOAT)",
-        "trains": f"split = {literal(TRAIN)}",
+        "trains": f"split = '{TRAIN}'",
     }
     if schema.mode == "discrete":
         kind = enumeration(schema.actions)
@@ -299,7 +279,7 @@ def _scalars(found: Partition) -> dict[str, str]:
     return names
 
 
-def _possible(schema: Schema) -> dict[str, str]:
+def _sets(schema: Schema) -> dict[str, str]:
     """Return SQL of lists of the numbers of possible actions, by name."""
     if schema.mode != "discrete":
         return {}
@@ -311,8 +291,8 @@ def _possible(schema: Schema) -> dict[str, str]:
     }
 
 
-def _vectors(schema: Schema) -> dict[str, list[str]]:
-    """Return SQL of each number of the columns of several numbers, by name."""
+def _candidates(schema: Schema) -> dict[str, list[str]]:
+    """Return SQL of each feature of the actions of parametric rows, by name."""
     if schema.mode != "parametric":
         return {}
     numbers = [_number("x", i) for i in schema.action_features]
@@ -334,53 +314,16 @@ def _number(column: str, feature: int) -> str:
     return f"CAST(coalesce({column}[{int(feature)}], 0) AS FLOAT)"
 
 
-def _array(column: Any) -> np.ndarray:
-    return column.combine_chunks().to_numpy(zero_copy_only=False)
-
-
-def _mask(column: Any, actions: int) -> np.ndarray:
-    """Return which numbers are in each list, bool ``[N, actions]``."""
-    found, start = np.zeros([len(column), actions], bool), 0
-    for chunk in column.chunks:
-        rows = np.repeat(np.arange(len(chunk)), chunk.value_lengths().fill_null(0))
-        numbers = chunk.flatten()
-        known = numbers.is_valid().to_numpy(zero_copy_only=False)
-        found[start + rows[known], numbers.drop_null()] = True
-        start += len(chunk)
-    return found
-
-
-def _vector(columns: list[Any], size: int, name: str) -> np.ndarray:
-    """Join columns of numbers, or of lists of numbers, which are padded with NaN."""
-    if not name.endswith("candidates"):
-        found = np.empty([size, len(columns)], np.float32)
-        for i, column in enumerate(columns):
-            found[:, i] = _array(column)
-        return found
-    lists = [column.combine_chunks() for column in columns]
-    lengths = np.asarray(lists[0].value_lengths().fill_null(0))
-    most = max(int(lengths.max(initial=0)), 1)
-    found = np.full([size, most, len(columns)], np.nan, np.float32)
-    used = np.arange(most) < lengths[:, np.newaxis]
-    for i, each in enumerate(lists):
-        found[..., i][used] = np.asarray(each.flatten())
-    return found
-
-
 def _numbered(columns: Columns, most: int) -> Columns:
     """Return the columns of parametric rows, with actions as numbers of candidates."""
     found = dict(columns)
     for part in ("", "next_"):
         rows = columns[f"{part}candidates"]
-        rows = np.pad(
-            rows,
-            [(0, 0), (0, most - rows.shape[1]), (0, 0)],
-            constant_values=np.nan,
-        )
+        more = [(0, 0), (0, most - rows.shape[1]), (0, 0)]
+        rows = np.pad(rows, more, constant_values=np.nan)
         same = (rows == columns[f"{part}action"][:, np.newaxis]).all(-1)
-        found[f"{part}action"] = np.where(
-            same.any(-1), same.argmax(-1), UNKNOWN
-        ).astype(np.int32)
+        number = np.where(same.any(-1), same.argmax(-1), UNKNOWN)
+        found[f"{part}action"] = number.astype(np.int32)
         found[f"{part}mask"] = ~np.isnan(rows[..., 0])
         found[f"{part}candidates"] = np.nan_to_num(rows)
     return found
@@ -444,7 +387,7 @@ def of_split(
       most: number of rows, at most.
       last_key: largest key of an episode; None for any.
     """
-    where, limit = f"WHERE split = {literal(split)}", f"LIMIT {int(most)}"
+    where, limit = f"WHERE split = '{split}'", f"LIMIT {int(most)}"
     if last_key is not None:
         where += f" AND mdp_key <= {int(last_key)}"
     # Whole rows are sorted only up to the last of these episodes, to save memory.
@@ -485,8 +428,8 @@ def masked(found: Partition) -> bool:
     if found.schema.mode == "parametric":
         return True
     size = len(found.schema.actions)
-    sql = f"min(len(possible_actions)) < {size} OR min(CASE WHEN not_terminal THEN "
-    sql += f"len(possible_next_actions) ELSE {size} END) < {size}"
+    after = "CASE WHEN not_terminal THEN len(possible_next_actions) END"
+    sql = f"min(least(len(possible_actions), {after})) < {size}"
     return bool(facts(found, sql)[0])
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.features.layout import layout
+from tfagents_batch.features.specification import Specification
 from tfagents_batch.offline import manifest, publish
 from tfagents_batch.offline.features import specification
-from tfagents_batch.offline.features.layout import layout
-from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.schema import Schema
 from tfagents_batch.offline.timeline_checks import (
@@ -39,7 +39,7 @@ from tfagents_batch.offline.timeline_sql import (
 )
 
 if TYPE_CHECKING:
-    from tfagents_batch.offline.reader import Rows
+    from tfagents_batch.offline.reader import LoggedRows
     from tfagents_batch.offline.reading.spark_rows import SparkRows
 
 ROW_GROUP = 65536  # rows
@@ -48,8 +48,8 @@ Progress = Callable[[float, str], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
-    """What a timeline has written.
+class TimelineSummary:
+    """Counts of a timeline that was written.
 
     Attributes:
       folder: the partition.
@@ -84,13 +84,13 @@ class Summary:
 
 
 def build(
-    rows: Rows | SparkRows,
+    rows: LoggedRows | SparkRows,
     schema: Schema,
     config: TimelineConfig,
     output: str | os.PathLike[str],
     progress: Progress | None = None,
     features: Specification | None = None,
-) -> Summary:
+) -> TimelineSummary:
     """Write the samples of rows as partition ``end_ds`` of a table.
 
     The folder ``<output>/ds=<end_ds>`` appears, or is replaced, as a whole and only if
@@ -154,7 +154,7 @@ class _Work:
 
     def __init__(
         self,
-        rows: Rows | SparkRows,
+        rows: LoggedRows | SparkRows,
         schema: Schema,
         config: TimelineConfig,
         tell: Progress,
@@ -182,15 +182,11 @@ class _Work:
         """Write the samples into a folder."""
         # A reader that has listed the old files must not open new ones of that name.
         prefix = f"part-{secrets.token_hex(4)}-"
-        query = self._texts().samples(self._longest)
-
-        def write() -> None:
-            self._engine.write(query, staged, prefix, ROW_GROUP)
-
-        self._part(0.35, 0.95, "writing samples", write)
+        what = self._texts().samples(self._longest), staged, prefix, ROW_GROUP
+        self._part(0.35, 0.95, "writing samples", lambda: self._engine.write(*what))
         self._engine.read(OUTPUT, [*map(str, sorted(staged.glob("part-*")))])
 
-    def summary(self, target: Path) -> Summary:
+    def summary(self, target: Path) -> TimelineSummary:
         """Return what was written."""
         samples, episodes, terminals = self._row(
             "SELECT coalesce(sum(samples), 0), count(*), count(*) FILTER (WHERE ends) "
@@ -242,7 +238,7 @@ class _Work:
                 "no episode has a terminal state: right for a task that continues, "
                 "wrong for one that ends"
             )
-        return Summary(
+        return TimelineSummary(
             *(target, self._read, dropped, samples, episodes, terminals, tuple(found))
         )
 
@@ -277,7 +273,7 @@ class _Work:
                 "are gone, leave the episodes out of the input"
             )
 
-    def facts(self, summary: Summary) -> dict[str, Any]:
+    def facts(self, summary: TimelineSummary) -> dict[str, Any]:
         """Return entries of the manifest."""
         return {
             "ds": self.config.end_ds,
@@ -301,8 +297,7 @@ class _Work:
                 self._engine.rows(ROWS, query)
                 # The rewards are computed here at the latest.
                 facts = "count(*), min(ds), max(ds), count(reward)"
-                found = self._row(f"SELECT {facts} FROM {ROWS}")
-                self._read, *self._bounds = found[:3]
+                self._read, *self._bounds, _ = self._row(f"SELECT {facts} FROM {ROWS}")
         except UserError:
             self._rows.check_unchanged()
             raise

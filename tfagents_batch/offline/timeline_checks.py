@@ -1,4 +1,4 @@
-"""What a timeline refuses: rows without an order, and samples that a query refuses."""
+"""Checks of a timeline: rows have an order, and a query accepts the samples."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import LARGEST_NUMBER, Schema
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.offline.timeline_sql import EPISODES, INPUT, OUTPUT, ROWS
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 if TYPE_CHECKING:
-    from tfagents_batch.offline.engines.duckdb_engine import DuckDBEngine
-    from tfagents_batch.offline.engines.spark_engine import SparkEngine
+    from tfagents_batch.offline.reading.duckdb_engine import DuckDBEngine
+    from tfagents_batch.offline.reading.spark_engine import SparkEngine
 
     Engine = DuckDBEngine | SparkEngine
 
@@ -33,11 +33,7 @@ def check_metrics(schema: Schema, config: TimelineConfig) -> None:
 
 
 def check_rows(engine: Engine, schema: Schema, config: TimelineConfig) -> None:
-    """Check the tables of rows and episodes.
-
-    Raises:
-      UserError: with the number of faulty rows and where three of them are.
-    """
+    """Check rows and episodes; a UserError says how many rows are wrong, and where."""
     final = "r.final_state_features IS NOT NULL"
     if schema.mode != "continuous":
         names = "r.final_possible_actions"

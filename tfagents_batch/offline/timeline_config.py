@@ -9,7 +9,7 @@ from typing import Any, Literal
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,11 +84,7 @@ _WITHOUT_EFFECT = {
 
 
 def checked(given: TimelineConfig) -> TimelineConfig:
-    """Check the settings and convert them to their types.
-
-    Raises:
-      UserError: for a bad value, or settings that contradict each other.
-    """
+    """Check the settings, also against each other, and convert them to their types."""
     given = config.check(given)
     if given.start_ds and given.end_ds and given.start_ds > given.end_ds:
         raise UserError(
@@ -132,21 +128,14 @@ class _Horizon:
 
 @dataclasses.dataclass(frozen=True)
 class FromHorizon:
-    """A configuration of Horizon in this package's words.
+    """A configuration of Horizon in this package's words."""
 
-    Attributes:
-      config: settings of the timeline.
-      mode: mode of the rows; None if it is not said.
-      actions: names of the actions in their order; empty if they are not said.
-      extra_columns: further columns, which the timeline keeps.
-      notices: one line for each key without an effect here.
-    """
-
-    config: TimelineConfig
-    mode: str | None
+    config: TimelineConfig  # settings of the timeline
+    mode: str | None  # mode of the rows; None if it is not said
+    # Names of the actions in their order; empty if they are not said
     actions: tuple[str, ...]
-    extra_columns: tuple[str, ...]
-    notices: tuple[str, ...]
+    extra_columns: tuple[str, ...]  # further columns, which the timeline keeps
+    notices: tuple[str, ...]  # one line for each key without an effect here
 
 
 def from_horizon(given: Mapping[str, Any]) -> FromHorizon:

@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines.dialect import DUCKDB, Dialect, weighted
+from tfagents_batch.offline.reading.dialect import DUCKDB, Dialect, weighted
 from tfagents_batch.offline.schema import ACTION, FEATURES, METRICS, Schema, types
 from tfagents_batch.offline.timeline_config import TimelineConfig
 

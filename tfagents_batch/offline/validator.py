@@ -15,14 +15,20 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading.conversion import OTHER_KEY
-from tfagents_batch.offline.report import ERROR, WARNING, Example, Finding, Report
+from tfagents_batch.offline.reading.dialect import literal, literals
+from tfagents_batch.offline.report import (
+    ERROR,
+    WARNING,
+    Example,
+    ValidationReport,
+    Violation,
+)
 from tfagents_batch.offline.rules import IN_ORDER, WARNINGS, marker, rules
 from tfagents_batch.offline.schema import FEATURES, METRICS, Schema, types
-from tfagents_batch.offline.sql import literal, literals
-from tfagents_batch.suggest import closest, unknown
+from tfagents_batch.settings.suggest import closest, unknown
 
 if typing.TYPE_CHECKING:
-    from tfagents_batch.offline.reader import Rows  # needs an extra
+    from tfagents_batch.offline.reader import LoggedRows  # needs an extra
     from tfagents_batch.offline.reading.spark_rows import SparkRows
 
 _EXAMPLES = 3
@@ -69,8 +75,8 @@ class Options:
 
 
 def validate(
-    rows: Rows, schema: Schema | None = None, options: Options | None = None
-) -> Report:
+    rows: LoggedRows, schema: Schema | None = None, options: Options | None = None
+) -> ValidationReport:
     """Check rows.
 
     Args:
@@ -92,7 +98,7 @@ def validate(
         found += _order(rows, options) + _names(rows, options) + _two_forms(rows)
     else:
         text = "there are no rows; expected at least one"
-        found.append(Finding("empty", ERROR, 1, text))
+        found.append(Violation("empty", ERROR, 1, text))
     if schema is None:
         found += final_names(rows)
     else:
@@ -102,12 +108,14 @@ def validate(
         dataclasses.replace(x, severity=ERROR) if x.rule in options.errors else x
         for x in found
     ]
-    return Report(count, tuple(sorted(found, key=lambda x: x.severity != ERROR)))
+    return ValidationReport(
+        count, tuple(sorted(found, key=lambda x: x.severity != ERROR))
+    )
 
 
 def _single(
-    rows: Rows, schema: Schema | None, options: Options
-) -> tuple[int, list[Finding]]:
+    rows: LoggedRows, schema: Schema | None, options: Options
+) -> tuple[int, list[Violation]]:
     """Return the number of rows, and what the rules of single rows find."""
     broken = rules(
         rows.mode,
@@ -127,18 +135,16 @@ def _single(
         if number and not (rule.unless_all and number == count)
     ]
     if failed:
-        shown = ", ".join(
-            f"{_examples(rule.value)} FILTER ({rule.condition})" for rule, _ in failed
-        )
-        (examples,) = rows.fetch(f"SELECT {shown} FROM {rows.view}")
+        shown = (f"{_examples(x.value)} FILTER ({x.condition})" for x, _ in failed)
+        (examples,) = rows.fetch(f"SELECT {', '.join(shown)} FROM {rows.view}")
         found += [
-            Finding(rule.name, rule.severity, number, rule.text, _shown(some))
+            Violation(rule.name, rule.severity, number, rule.text, _shown(some))
             for (rule, number), some in zip(failed, examples, strict=True)
         ]
     return count, found
 
 
-def _unread(rows: Rows) -> list[Finding]:
+def _unread(rows: LoggedRows) -> list[Violation]:
     """Return the findings on values that could not be converted."""
     known = types(rows.mode)
     maps = literals(name for name, type_ in known.items() if FEATURES in type_)
@@ -161,11 +167,11 @@ def _unread(rows: Rows) -> list[Finding]:
         else:
             rule = "wrong_type"
             text = f"{name} cannot be read; expected {_EXPECTED[known[name]]}"
-        found.append(Finding(rule, ERROR, count, text, _shown(some)))
+        found.append(Violation(rule, ERROR, count, text, _shown(some)))
     return found
 
 
-def _order(rows: Rows, options: Options) -> list[Finding]:
+def _order(rows: LoggedRows, options: Options) -> list[Violation]:
     """Return the findings on the order of the rows of an episode."""
     key = "concat(mdp_id, ' ', sequence_number)"
     ends = "(is_marker OR has_final OR coalesce(terminated OR truncated, false))"
@@ -199,13 +205,11 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
         """
     )
     chosen = options.on_duplicate
+    then = f"only the {chosen} of these rows counts"
+    if chosen == "error":
+        then = "remove it, or pass on_duplicate=first or last"
     texts = {
-        "duplicate_key": "a pair of mdp_id and sequence_number occurs again; "
-        + (
-            "remove it, or pass on_duplicate=first or last"
-            if chosen == "error"
-            else f"only the {chosen} of these rows counts"
-        ),
+        "duplicate_key": "a pair of mdp_id and sequence_number occurs again; " + then,
         "early_end": "an end marker, or a row with terminated, truncated, "
         "final_state_features or final_possible_actions, is not the last row of its "
         "mdp_id; give each episode its own mdp_id, and a final state to its last row "
@@ -224,46 +228,46 @@ def _order(rows: Rows, options: Options) -> list[Finding]:
             continue
         is_error = name == "early_end" or (name, chosen) == ("duplicate_key", "error")
         severity = ERROR if is_error else WARNING
-        found.append(Finding(name, severity, count, texts[name], _shown(some)))
+        found.append(Violation(name, severity, count, texts[name], _shown(some)))
     if not terminals and not options.continuing_task:
         text = (
             "no row has terminated and there is no end marker, so nothing is known "
             "to end; log them, unless the task never ends (continuing_task)"
         )
-        found.append(Finding("no_terminal", WARNING, 1, text))
+        found.append(Violation("no_terminal", WARNING, 1, text))
     return found
 
 
-def _names(rows: Rows, options: Options) -> list[Finding]:
+def _names(rows: LoggedRows, options: Options) -> list[Violation]:
     """Return the findings on ids of features and names of actions."""
     counts = {
         kind: {each.name: each.times for each in rows.contents if each.kind == kind}
         for kind in ("feature", "action_feature", "action")
     }
-    found = []
-
-    def add(rule: str, severity: str, names: Sequence, text: str) -> None:
-        if names:
-            some = tuple(Example(None, None, str(x)) for x in names[:_EXAMPLES])
-            found.append(Finding(rule, severity, len(names), text, some))
-
     features, of_actions = counts["feature"], counts["action_feature"]
+    shared = sorted(features.keys() & of_actions.keys())
     text = "features of states and of actions share ids; give them different ids"
-    add("shared_feature", ERROR, sorted(features.keys() & of_actions.keys()), text)
-    if len(features) + len(of_actions) > options.max_features:
+    found = _of_names("shared_feature", ERROR, shared, text)
+    ids = [*features, *of_actions]
+    if len(ids) > options.max_features:
         text = f"there are more than {options.max_features:,} ids of features"
-        add("too_many_features", ERROR, [*features, *of_actions], text)
-    rare = options.rare_feature
-    few = [name for name, count in features.items() if count < rare]
-    add("rare_feature", WARNING, few, f"a feature is present in less than {rare} rows")
+        found += _of_names("too_many_features", ERROR, ids, text)
+    few = [x for x, count in features.items() if count < options.rare_feature]
+    text = f"a feature is present in less than {options.rare_feature} rows"
+    found += _of_names("rare_feature", WARNING, few, text)
     total = sum(counts["action"].values())
     most = [x for x, n in counts["action"].items() if n > options.common_action * total]
     text = f"more than {options.common_action:.1%} of the rows have one action"
-    add("common_action", WARNING, most, text)
-    return found
+    return found + _of_names("common_action", WARNING, most, text)
 
 
-def _two_forms(rows: Rows) -> list[Finding]:
+def _of_names(rule: str, severity: str, names: Sequence, text: str) -> list[Violation]:
+    """Return a finding on names; none if there are none."""
+    some = tuple(Example(None, None, str(x)) for x in names[:_EXAMPLES])
+    return [Violation(rule, severity, len(names), text, some)] if names else []
+
+
+def _two_forms(rows: LoggedRows) -> list[Violation]:
     """Return a finding if a name is there as a whole number and as a float: 7, 7.0."""
     is_float = re.compile(_WHOLE_FLOAT)
     actions = {str(x.name) for x in rows.contents if x.kind.endswith("action")}
@@ -277,60 +281,42 @@ def _two_forms(rows: Rows) -> list[Finding]:
         f" AND regexp_full_match(mdp_id, {literal(_WHOLE_FLOAT)}))"
     )
     if rows.fetch(f"SELECT 1 FROM {candidates} LIMIT 1"):  # the rest costs more
-        known = f"SELECT mdp_id FROM {rows.view}"
-        names |= {
-            name
-            for (name,) in rows.fetch(
-                f"SELECT name FROM {candidates} WHERE split_part(name, '.', 1) IN "
-                f"({known})"
-            )
-        }
-    if not names:
-        return []
+        both = f"split_part(name, '.', 1) IN (SELECT mdp_id FROM {rows.view})"
+        found = rows.fetch(f"SELECT name FROM {candidates} WHERE {both}")
+        names |= {name for (name,) in found}
     text = (
         "a name of an episode or an action occurs as a whole number too, such as 7.0 "
         "and 7; they count as different: write each in one form"
     )
-    some = tuple(Example(None, None, name) for name in sorted(names)[:_EXAMPLES])
-    return [Finding("two_forms", WARNING, len(names), text, some)]
+    return _of_names("two_forms", WARNING, sorted(names), text)
 
 
-def final_names(rows: Rows | SparkRows) -> list[Finding]:
+def final_names(rows: LoggedRows | SparkRows) -> list[Violation]:
     """Return a finding if an action occurs only after the last rows of episodes.
 
     It would count as an action of all rows without ``possible_actions``, unless a
     schema names the actions.
     """
-    kinds = {"action": set(), "possible_action": set(), "final_possible_action": set()}
-    for each in rows.contents:
-        if each.kind in kinds:
-            kinds[each.kind].add(each.name)
-    final = kinds.pop("final_possible_action")
-    names = sorted(final.difference(*kinds.values()))
-    if not names:
-        return []
+    taken = "action", "possible_action"
+    known = {x.name for x in rows.contents if x.kind in taken}
+    final = {x.name for x in rows.contents if x.kind == "final_possible_action"}
     text = (
         "final_possible_actions has an action that no row took or could take; correct "
         "its name, or list all actions in a schema"
     )
-    some = tuple(Example(None, None, name) for name in names[:_EXAMPLES])
-    return [Finding("unknown_action", ERROR, len(names), text, some)]
+    return _of_names("unknown_action", ERROR, sorted(final - known), text)
 
 
-def _unknown_columns(rows: Rows) -> list[Finding]:
-    names = rows.unknown_columns
-    if not names:
-        return []
-    text = "a column has no meaning; correct its name, or list it in extra_columns"
-    examples = []
-    for name in names[:_EXAMPLES]:
+def _unknown_columns(rows: LoggedRows) -> list[Violation]:
+    names = []
+    for name in rows.unknown_columns:
         close = closest(name, types(rows.mode))
-        hint = f" (did you mean {close}?)" if close else ""
-        examples.append(Example(None, None, name + hint))
-    return [Finding("unknown_column", ERROR, len(names), text, tuple(examples))]
+        names.append(name + (f" (did you mean {close}?)" if close else ""))
+    text = "a column has no meaning; correct its name, or list it in extra_columns"
+    return _of_names("unknown_column", ERROR, names, text)
 
 
-def _difference(expected: Schema, found: Schema) -> list[Finding]:
+def _difference(expected: Schema, found: Schema) -> list[Violation]:
     """Return a finding if rows have another schema: an error if they have more."""
     if set(found.actions) <= set(expected.actions):
         found = dataclasses.replace(found, actions=expected.actions)
@@ -343,7 +329,7 @@ def _difference(expected: Schema, found: Schema) -> list[Finding]:
     )
     text = f"the rows have another schema than expected: {text}"
     name, severity = ("schema", ERROR) if more else ("smaller_schema", WARNING)
-    return [Finding(name, severity, 1, text)]
+    return [Violation(name, severity, 1, text)]
 
 
 def _examples(value: str) -> str:

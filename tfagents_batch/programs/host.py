@@ -15,18 +15,20 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, seeds
+from tfagents_batch.devices.placement import Placement
 from tfagents_batch.envs.processes import interrupts
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
-from tfagents_batch.interfaces import Algorithm, HostSource
+from tfagents_batch.experience import HostSource, Stores
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
+from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Interval, Mean, Metrics, Result
-from tfagents_batch.placement import Placement
-from tfagents_batch.programs import rounds, xla_errors
+from tfagents_batch.programs import rounds
+from tfagents_batch.programs.rounds import compile_error, refused
 from tfagents_batch.types import Collected, Trajectory
 
 
 class HostProgram:
-    """The training of a run from a host source; an ``interfaces.Program``.
+    """The training of a run from a host source; an ``program.Program``.
 
     Args:
       source: what fetches experience.
@@ -58,7 +60,7 @@ class HostProgram:
         self._updates: dict[Any, Any] = {}  # a program for each shape of a batch
         self._compiled = mode in ("full", "split", "update")
         self._update = rounds.make_update(algorithm, compiled=False)
-        self._stores = hasattr(source, "store")
+        self._stores = isinstance(source, Stores)
         self._thread = ThreadPoolExecutor(1, "tfagents_batch-fetch")
         self._ahead: Future | None = None
         source.start(mode in ("full", "split"))
@@ -73,15 +75,15 @@ class HostProgram:
         return False
 
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
-        """Make updates, see ``interfaces.Program``."""
+        """Make updates, see ``program.Program``."""
         with interrupts.guard():
             try:
                 return self._run(until, rounds)
             except BaseException as error:
-                name, mode = xla_errors.refused(error), self.mode
+                name, mode = refused(error), self.mode
                 if self.reason != "set by the user":
                     mode = f"auto ({mode})"
-                error = xla_errors.user_error("--compile", mode, name, "--compile=off")
+                error = compile_error("--compile", mode, name, "--compile=off")
                 raise error from None
 
     def traces(self) -> int:
@@ -99,8 +101,8 @@ class HostProgram:
         self._source.check()
         self._source.report(0.0)  # of evaluations and checkpoints since the call before
         found, begin, waited = Interval(), time.perf_counter(), 0.0
-        steps = updates = rounds = 0
-        while rounds < most and (not rounds or self.step < until):
+        steps = updates = done = 0
+        while done < most and (not done or self.step < until):
             ask = time.perf_counter()
             batch = self._next()
             waited += time.perf_counter() - ask
@@ -110,12 +112,11 @@ class HostProgram:
             self._source.publish(self._algorithm.policy)
             self.step += int(batch.steps)
             steps, updates = steps + int(batch.steps), updates + made
-            rounds += int(batch.updates)
+            done += int(batch.updates)
         seconds = time.perf_counter() - begin
         found.add(self._source.report(seconds))
-        if hasattr(self._algorithm, "histograms"):
-            found.add(metrics.to_host(self._algorithm.histograms()))
-        self.rounds = rounds
+        found.add(metrics.to_host(rounds.histograms(self._algorithm)))
+        self.rounds = done
         return found.totals | {
             "async/updates_per_second": Mean(updates, seconds),
             "async/update_rows": Mean(steps, updates),
@@ -144,8 +145,8 @@ class HostProgram:
             self._updates[shapes] = tf.function(
                 body, jit_compile=self._compiled, autograph=False
             )
-        step = constants.argument(self.step, tf.int64)
-        made = constants.argument(int(batch.steps), tf.int64)
+        step = arrays.argument(self.step, tf.int64)
+        made = arrays.argument(int(batch.steps), tf.int64)
         with self._placement.updating():
             learned = self._updates[shapes](trajectory, step, made)
         if not self._stores:

@@ -14,15 +14,16 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import metrics, seeds
+from tfagents_batch.devices.placement import Placement
 from tfagents_batch.envs.graph.function import call, function
 from tfagents_batch.envs.processes import interrupts
-from tfagents_batch.graph.single_call import single_call
-from tfagents_batch.interfaces import VERSION, Algorithm, Source
+from tfagents_batch.experience import Source
+from tfagents_batch.graph.function import single_call
+from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Result
 from tfagents_batch.ops import masked
-from tfagents_batch.placement import Placement
 from tfagents_batch.programs import rounds
-from tfagents_batch.types import Collected
+from tfagents_batch.types import VERSION, Collected
 
 _THREAD = "tfagents_batch-collect"
 

@@ -4,27 +4,73 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
-from tfagents_batch.interfaces import Algorithm, Env, HostSource, Program, Source
+from tfagents_batch.experience import HostSource, Source
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
+from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.metrics import Result
-from tfagents_batch.placement import CPU, HOST, Placement
-from tfagents_batch.programs import rounds, two_devices, xla_errors
+from tfagents_batch.programs import rounds, two_devices
 from tfagents_batch.programs.host import HostProgram
 from tfagents_batch.programs.overlap import Ahead
+from tfagents_batch.programs.rounds import compile_error, refused
 
 Call = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result]  # see ``rounds.call``
 Kind = Literal["synchronous", "overlapped", "host"]
 Save = Callable[[Call, dict[str, Any], Sequence[Env]], Call]
 
 _LOG = logging.getLogger("tfagents_batch")
+
+
+@runtime_checkable
+class Program(Protocol):
+    """The training of a run as calls of compiled programs.
+
+    Attributes:
+      step: progress in the unit of the source, the only counter of a run.
+      rounds: number of rounds of the newest call.
+      mode, reason: the part that XLA compiles, and why.
+      failed: whether a thread beside the calls has failed; the next call raises its
+        exception.
+    """
+
+    step: int
+    rounds: int
+    mode: str
+    reason: str
+    failed: bool
+
+    def __call__(self, until: int, rounds: int) -> dict[str, Any]:
+        """Train.
+
+        A round collects once and then makes the updates that are due.
+
+        Args:
+          until: the call ends with the first round in which ``step`` reaches it; a
+            call has at least one round.
+          rounds: largest number of rounds; a host program may end with those of a
+            batch.
+
+        Returns:
+          Metrics of all rounds of the call, merged by their rules and as NumPy values;
+          scalars have become ``metrics.Mean``.
+        """
+        ...
+
+    def traces(self) -> int:
+        """Return how often a program was traced; more than once is a fault."""
+        ...
+
+    def close(self) -> None:
+        """End what it has started; it may be called twice."""
+        ...
 
 
 class Plan(NamedTuple):
@@ -81,8 +127,8 @@ def build(
         )
     chosen = plan(source.compilable, algorithm.compilable, compile, placement)
     if kind == "host":
-        if hasattr(algorithm, "compile_parts"):
-            algorithm.compile_parts(chosen.modes[0] != "off")
+        if hasattr(algorithm.learner, "compile_parts"):
+            algorithm.learner.compile_parts(chosen.modes[0] != "off")
         mode = chosen.modes[0], chosen.reason
         return HostProgram(source, algorithm, *mode, seed, step, placement)
     with placement.collecting():
@@ -90,8 +136,8 @@ def build(
     checked = *source.envs, source  # their ``check`` raises what went wrong in a call
 
     def make(mode: str) -> Call:
-        if hasattr(algorithm, "compile_parts"):
-            algorithm.compile_parts(mode != "off")
+        if hasattr(algorithm.learner, "compile_parts"):
+            algorithm.learner.compile_parts(mode != "off")
         update = rounds.make_update(algorithm, mode in ("full", "update"))
         compiled = mode == "full"
         if kind == "overlapped":
@@ -113,7 +159,7 @@ def build(
 
 
 class Training:
-    """The training of a run; an ``interfaces.Program``.
+    """The training of a run; a ``Program``.
 
     Args:
       make: creates the program that is compiled in one of the modes.
@@ -156,8 +202,8 @@ class Training:
         return self._compiled.reason
 
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
-        """Train, see ``interfaces.Program``."""
-        limits = constants.argument(until, tf.int64), constants.argument(rounds)
+        """Train, see ``Program``."""
+        limits = arrays.argument(until, tf.int64), arrays.argument(rounds)
         metrics, self.rounds = self._compiled(self._seed, *limits).to_host()
         return metrics
 
@@ -247,7 +293,7 @@ class Compiled:
             try:
                 found = self._run(*arguments)
             except tf.errors.OpError as error:
-                self._fall_back(xla_errors.refused(error))
+                self._fall_back(refused(error))
                 continue
             self._settled = True
             return found
@@ -259,7 +305,7 @@ class Compiled:
 
     def _fall_back(self, operation: str) -> None:
         if not self._others:
-            raise xla_errors.user_error(
+            raise compile_error(
                 self._setting, self.mode, operation, "--compile=auto or off"
             )
         mode = self._others.pop(0)
@@ -283,7 +329,7 @@ def _variables(
     position.
     """
     found = {
-        **algorithm.named_variables(),
+        **algorithm.learner.named_variables(),
         **nest.prefixed("source", source.named_variables()),
         "policy/version": algorithm.policy.version,
         "step": step,

@@ -1,18 +1,21 @@
-"""Graph of a program's call: rounds of collecting and updating in one loop."""
+"""Graph of a program's call: rounds of collecting and updating, and its errors."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, seeds
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
-from tfagents_batch.interfaces import Algorithm, Source, Updated
+from tfagents_batch.errors import UserError
+from tfagents_batch.experience import Source, Stores
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
+from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import UPDATES, Mean, Metrics, Result
-from tfagents_batch.types import Collected, Trajectory
+from tfagents_batch.types import Collected, Trajectory, Updated
 
 
 class Round(NamedTuple):
@@ -33,7 +36,7 @@ class Round(NamedTuple):
 def call(
     source: Source, algorithm: Algorithm, update: Any, step: tf.Variable
 ) -> Callable[..., Result]:
-    """Return the function of a call on one device, see ``interfaces.Program``.
+    """Return the function of a call on one device, see ``program.Program``.
 
     Args:
       source, algorithm: as in ``interfaces``.
@@ -68,7 +71,7 @@ def call(
             # At least one: a resumed run may have passed ``until`` already.
             return (index < rounds) & ok & ((index < 1) | (step.read_value() < until))
 
-        zero = constants.zeros([], tf.int32)
+        zero = arrays.zeros([], tf.int32)
         totals = [metrics.start(x, wide=True) for x in (known.learned, known.measured)]
         index, _, count, sums, totals = tf.while_loop(
             more,
@@ -77,11 +80,16 @@ def call(
             parallel_iterations=1,
             name="rounds",
         )
-        last = algorithm.histograms() if hasattr(algorithm, "histograms") else {}
-        learned = of_updates(sums, count, index) | last
+        learned = of_updates(sums, count, index) | histograms(algorithm)
         return Result(index, count, learned, metrics.finish(totals, index))
 
     return iterate
+
+
+def histograms(algorithm: Algorithm) -> Metrics:
+    """Return the vectors that an algorithm logs at the end of a call, if any."""
+    read = getattr(algorithm.learner, "histograms", dict)
+    return read()
 
 
 def make_update(algorithm: Algorithm, compiled: bool) -> Any:
@@ -109,7 +117,7 @@ def learn(
     Returns:
       What was stored; the number of updates, int32 ``[]``, and sums of their metrics.
     """
-    if hasattr(source, "store"):
+    if isinstance(source, Stores):
         collected = source.store(collected, step)
     count = tf.where(collected.ok, collected.updates, 0)
 
@@ -126,7 +134,7 @@ def learn(
         source.feedback(updated.priority)
         return index + 1, metrics.merge(sums, updated.metrics)
 
-    zero = constants.zeros([], tf.int32)
+    zero = arrays.zeros([], tf.int32)
     _, sums = tf.while_loop(
         lambda index, _: index < count,
         body,
@@ -162,3 +170,43 @@ def _trace(update: Any, trajectory: Trajectory, seed, step) -> Updated:
     """Trace an update for such arguments; return the tensors of its own graph."""
     arguments = nest.specs_of((trajectory, seed, step))
     return update.get_concrete_function(*arguments).structured_outputs
+
+
+def refused_operation(error: BaseException) -> str | None:
+    """Return the operation that XLA has no kernel for; None for other errors."""
+    kinds = tf.errors.InvalidArgumentError, tf.errors.UnimplementedError
+    if not isinstance(error, kinds):
+        return None
+    text = str(error)
+    found = re.search(r"No registered '(\w+)' OpKernel for XLA", text)
+    found = found or re.search(r"unsupported operations.*?: (\w+)", text, re.S)
+    return found[1] if found else None
+
+
+def refused(error: BaseException) -> str:
+    """Return the operation that XLA has no kernel for; raise any other error.
+
+    Raises:
+      UserError: if a program of a GPU cannot step environments.
+    """
+    if name := refused_operation(error):
+        return name
+    if failure := gpu_error(error):
+        raise failure from None
+    raise error
+
+
+def gpu_error(error: BaseException) -> UserError | None:
+    """Return the error of a GPU's program that cannot step environments, if it is."""
+    found = re.search(r"tfab:cuda:\d+: ([^\n]*)", str(error))
+    if not found:
+        return None
+    return UserError(f"{found[1]}; use --compile=update, which steps them from the CPU")
+
+
+def compile_error(setting: str, mode: str, name: str, instead: str) -> UserError:
+    """Return the error that names the operation, and what to do."""
+    return UserError(
+        f"{setting}={mode}: XLA cannot compile {name}; use {instead}, or another "
+        "operation in the network"
+    )

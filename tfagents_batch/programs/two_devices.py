@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import metrics, nest, seeds
-from tfagents_batch.graph import blocks, constants
-from tfagents_batch.graph.blocks import Blocks
-from tfagents_batch.graph.single_call import single_call
-from tfagents_batch.interfaces import Algorithm, Policy, Source
+from tfagents_batch.devices.placement import Placement
+from tfagents_batch.experience import Source
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.arrays import Blocks
+from tfagents_batch.graph.function import single_call
+from tfagents_batch.interfaces import Algorithm, Policy
 from tfagents_batch.metrics import Metrics, Result
-from tfagents_batch.placement import Placement
 from tfagents_batch.programs import rounds
 
 
@@ -55,16 +56,16 @@ def call(
     like: dict[str, Any] = {}  # what the blocks are, known when they are traced
 
     def collect(seed: tf.Tensor, before: tf.Tensor, block: Blocks) -> Blocks:
-        values = blocks.split(block, nest.specs_of(weights))
+        values = arrays.split(block, nest.specs_of(weights))
         for variable, value in zip(_variables(source.actor), values, strict=True):
             variable.assign(value)
         collected = source.collect(seeds.iteration_seed(seed, before), before)
         like["collected"] = nest.specs_of(collected)
-        return blocks.join(collected)
+        return arrays.join(collected)
 
     def learn(block: Blocks, seed: tf.Tensor, before: tf.Tensor) -> tuple:
         """Return steps and ok, i64 ``[2]``, and what the round adds to the totals."""
-        collected = blocks.split(block, like["collected"])
+        collected = arrays.split(block, like["collected"])
         now = seeds.iteration_seed(seed, before)
         collected, (count, learned) = rounds.learn(
             source, algorithm, update, collected, now, before
@@ -76,22 +77,22 @@ def call(
         block: Blocks, seed: tf.Tensor, before: tf.Tensor, totals: Blocks
     ) -> tuple[tf.Tensor, Blocks, Blocks]:
         facts, found = learn(block, seed, before)
-        known = blocks.split(totals, like["totals"])
+        known = arrays.split(totals, like["totals"])
         count, learned, measured = found
         merged = _Totals(
             known.updates + count,
             metrics.merge(known.learned, learned, count > 0),
             metrics.merge(known.measured, measured),
         )
-        return facts, blocks.join(_values(weights)), blocks.join(merged)
+        return facts, arrays.join(_values(weights)), arrays.join(merged)
 
     gather = _program(collect, compiled[0])
     update_all = _program(update_all, compiled[1])
 
     def iterate(seed, until, most):
         with placement.updating():
-            block = blocks.join(_values(weights))
-            totals = blocks.join(_start(seed, block))
+            block = arrays.join(_values(weights))
+            totals = arrays.join(_start(seed, block))
 
         def body(index, _, block, totals):
             before = step.read_value()
@@ -106,13 +107,12 @@ def call(
             # At least one: a resumed run may have passed ``until`` already.
             return (index < most) & ok & ((index < 1) | (step.read_value() < until))
 
-        loop = constants.zeros([], tf.int32), tf.constant(True), block, totals
+        loop = arrays.zeros([], tf.int32), tf.constant(True), block, totals
         index, _, _, totals = tf.while_loop(more, body, loop, parallel_iterations=1)
         with placement.updating():
-            count, sums, measured = blocks.split(totals, like["totals"])
+            count, sums, measured = arrays.split(totals, like["totals"])
             learned = rounds.of_updates(sums, count, index)
-            if hasattr(algorithm, "histograms"):
-                learned |= algorithm.histograms()
+            learned |= rounds.histograms(algorithm)
             return Result(index, count, learned, metrics.finish(measured, index))
 
     def _start(seed: tf.Tensor, block: Blocks) -> _Totals:
@@ -124,7 +124,7 @@ def call(
         )
         _, found = traced.structured_outputs
         parts = (metrics.start(x, wide=True) for x in found[1:])
-        totals = _Totals(constants.zeros([], tf.int32), *parts)
+        totals = _Totals(arrays.zeros([], tf.int32), *parts)
         like["totals"] = nest.specs_of(totals)
         return totals
 

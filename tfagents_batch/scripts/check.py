@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.envs.checking.check import check_env
 
     played = command.env, command.steps, command.seed, command.env_kwargs
-    with status.doing(f"playing {command.env}"):
+    with console.doing(f"playing {command.env}"):
         report = check_env(*played, raise_on_defect=False)
     for finding in report.findings:
         command_line.show(finding.full_text() if command.debug else finding)

@@ -12,11 +12,11 @@ from pathlib import Path
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command(command_line.PlayCommand):
+class CollectCommand(command_line.PlayCommand):
     """Flags of this script."""
 
     logdir: str | None = option(
@@ -33,7 +33,7 @@ class Command(command_line.PlayCommand):
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, collect, and print the folder as the last line."""
-    command = command_line.parse(argv, Command)
+    command = command_line.parse(argv, CollectCommand)
     if command is None:
         return 0
     if command.logdir is None:
@@ -44,8 +44,9 @@ def main(argv: Sequence[str]) -> int:
     command_line.import_tensorflow()
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch.envs.make import make_env
+    from tfagents_batch.logged import collecting
     from tfagents_batch.offline.writer import RowLogger
-    from tfagents_batch.training import collecting, playing
+    from tfagents_batch.training import playing
 
     with contextlib.ExitStack() as stack:
         if command.logdir is None:
@@ -56,11 +57,12 @@ def main(argv: Sequence[str]) -> int:
             decide = collecting.uniform(env.spec, command.seed)
         else:
             given = command.env, command.env_kwargs, command.wrappers, None
-            found = playing.trained(command.logdir, *given, command.algorithm)
+            own = *given, command.algorithm, command.checkpoint
+            found = playing.trained(command.logdir, *own)
             found.require_env()
             env = stack.enter_context(playing.environment(found, command.num_envs))
             collecting.check(env.spec)
-            loaded = playing.loaded(found, env.spec, None, command.checkpoint)
+            loaded = playing.loaded(found, env.spec)
             algorithm, step = stack.enter_context(loaded)
             decide = collecting.of_policy(
                 algorithm.policy, env.spec, step, command.epsilon, command.seed
@@ -69,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
         ds = command.ds or datetime.datetime.now(datetime.UTC).date().isoformat()
         logger = RowLogger(command.output, mode, prefix=prefix)
         stack.enter_context(logger)
-        say = stack.enter_context(status.doing("collecting"))
+        say = stack.enter_context(console.doing("collecting"))
         episodes = collecting.collect(
             *(env, decide, logger, command.rows, command.seed, ds),
             progress=lambda made: say(f"collecting: {made:,} of {command.rows:,} rows"),
@@ -79,20 +81,20 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _check_uniform(command: Command) -> None:
+def _check_uniform(command: CollectCommand) -> None:
     """Check the flags of uniform actions, for which there is no agent."""
     if not command.env:
         raise UserError("no environment is given; pass --env, such as CartPole-v1")
     for name in ("epsilon", "checkpoint", "algorithm"):
         value = getattr(command, name)
-        if value != getattr(Command, name):
+        if value != getattr(CollectCommand, name):
             raise UserError(
                 f"--{name} is {value}, which means nothing for uniform actions; leave "
                 "it out, or pass the folder of a run as --logdir"
             )
 
 
-def _prefix(command: Command) -> str:
+def _prefix(command: CollectCommand) -> str:
     """Return the beginning of the names of the files, which has the seed.
 
     Raises:

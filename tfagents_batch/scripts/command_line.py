@@ -31,9 +31,10 @@ from tfagents_batch.importing import (
     uncollected,
     without_messages,
 )
-from tfagents_batch.training.log import starting, status
+from tfagents_batch.settings import parsing
+from tfagents_batch.training import signals
+from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import runs
-from tfagents_batch.training.runtime import signals
 
 Command = TypeVar("Command")
 
@@ -136,9 +137,9 @@ def run(
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
-            helps = config.HELP.intersection(argv)
-            reason = starting.REASON if trains and not helps else ""
-            stack.enter_context(starting.starting("--quiet" in argv, reason))
+            helps = parsing.HELP.intersection(argv)
+            reason = console.REASON if trains and not helps else ""
+            stack.enter_context(console.starting("--quiet" in argv, reason))
             if early is not None and not helps:
                 early(argv)
             if trains:
@@ -149,7 +150,7 @@ def run(
             return main(argv)
     except BaseException as error:
         status = _status(error)
-        starting.end()
+        console.started()
         if status is None:
             if not isinstance(error, Exception):
                 raise
@@ -170,7 +171,7 @@ def show(text: str) -> None:
 
     Results come last, so the line about the progress ends.
     """
-    starting.end()
+    console.started()
     try:
         print(text, flush=True)
     except (OSError, ValueError) as error:
@@ -196,20 +197,20 @@ def parse(argv: Sequence[str], command: type[Command]) -> Command | None:
 def flags(
     argv: Sequence[str], *parts: tuple[Any, str], epilog: str = ""
 ) -> list[dict] | None:
-    """Parse flags by ``config.parse``; print help and return None if requested.
+    """Parse flags by ``parsing.parse``; print help and return None if requested.
 
     Args:
       argv: command line without the program's name.
-      *parts: configs and prefixes, see ``config.parse``.
+      *parts: configs and prefixes, see ``parsing.parse``.
       epilog: text after the help.
     """
-    if config.HELP.intersection(argv):
+    if parsing.HELP.intersection(argv):
         about = sys.modules[parts[0][0].__module__].__doc__ or ""
         about = about.partition("\n\n")[0].replace("``", "").strip()
-        starting.end()
-        print(f"{about}\n\n{config.help_text(parts)}{epilog}")
+        console.started()
+        print(f"{about}\n\n{parsing.help_text(parts, argv)}{epilog}")
         return None
-    return config.parse(argv, parts)
+    return parsing.parse(argv, parts)
 
 
 class _Interrupted(KeyboardInterrupt):
@@ -255,7 +256,7 @@ def _lacks_descriptors(error: BaseException) -> bool:
 def say(text: str) -> None:
     """Print a line that is no result, on stderr."""
     # The terminal may be closed.
-    with starting.aside(), contextlib.suppress(OSError, ValueError):
+    with console.aside(), contextlib.suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
 
@@ -300,7 +301,7 @@ def import_tensorflow() -> None:
         return
     with (
         keras_on_tensorflow(),
-        status.doing("importing TensorFlow"),
+        console.doing("importing TensorFlow"),
         without_messages(),
         hidden(*_NOT_NEEDED),
         uncollected(),

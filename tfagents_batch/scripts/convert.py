@@ -15,13 +15,13 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.settings import FeatureSettings
 from tfagents_batch.offline.features.specification import Specification
-from tfagents_batch.offline.reading.table_settings import Column, TableSettings
+from tfagents_batch.offline.reading.convert_settings import Column, ConvertSettings
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class ConvertCommand:
     """Flags of this script, besides the columns of the tables."""
 
     input: tuple[str, ...] = option(
@@ -39,18 +39,18 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write rows and the specification, and print what comes next."""
-    given = command_line.flags(argv, (Command, ""), (TableSettings, ""))
+    given = command_line.flags(argv, (ConvertCommand, ""), (ConvertSettings, ""))
     if given is None:
         return 0
-    command = config.replace(Command(), given[0])
-    settings = config.replace(TableSettings(), given[1])
+    command = config.replace(ConvertCommand(), given[0])
+    settings = config.replace(ConvertSettings(), given[1])
     if not command.input:
         raise UserError("no table is given; pass --input=<file of decisions>")
     # Imported here, as help needs no DuckDB.
     from tfagents_batch.offline.reading.convert import convert
 
     earlier = None if command.known is None else specification.read(command.known)
-    with status.doing("reading the table") as now:
+    with console.doing("reading the table") as now:
         known = () if earlier is None else _columns(earlier, command.known)
         found = convert(command.input, command.output, settings, known)
         if earlier is None:

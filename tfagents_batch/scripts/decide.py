@@ -13,17 +13,17 @@ from pathlib import Path
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError, saving
+from tfagents_batch.evaluation import rules as gate
+from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.offline import publish, table_reader
-from tfagents_batch.offline.evaluation import rules as gate
-from tfagents_batch.offline.evaluation.settings import EvaluationSettings
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 _VERDICT, _PAGE = "gate.json", "index.html"
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class DecideCommand:
     """Flags of this script."""
 
     logdir: str = option("", "run folder, whose agent would be deployed; required")
@@ -43,10 +43,10 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 0 deploy, 1 do not, 3 cannot tell.
     """
-    given = command_line.flags(argv, (Command, ""), (EvaluationSettings, ""))
+    given = command_line.flags(argv, (DecideCommand, ""), (EvaluationSettings, ""))
     if given is None:
         return 0
-    command = config.check(config.replace(Command(), given[0]), "--")
+    command = config.check(config.replace(DecideCommand(), given[0]), "--")
     for name in ("logdir", "data"):
         if not getattr(command, name):
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")
@@ -58,13 +58,13 @@ def main(argv: Sequence[str]) -> int:
     gate.check_names(limits, known.actions, ("reward", *known.metrics))
     command_line.check_run(command.logdir, command.checkpoint)
     command_line.import_tensorflow()
-    from tfagents_batch.offline.evaluation.page import page
-    from tfagents_batch.serving import evaluating
+    from tfagents_batch.evaluation import policies
+    from tfagents_batch.evaluation.page import page
 
     policy = command.logdir, command.data, command.exploration, command.checkpoint
     with (
-        status.doing("evaluating"),
-        evaluating.opened(*policy, settings) as evaluated,
+        console.doing("evaluating"),
+        policies.opened(*policy, settings) as evaluated,
     ):
         _remove_earlier(folder)  # not before: a misspelled flag must lose nothing
         found = evaluated(command_line.say)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tfagents_batch.config import option
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import starting
+from tfagents_batch.training.log import console
 
 _PRESET = "pqn/breakout-minatar"
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     if command is None:
         return 0
     from tfagents_batch import api
-    from tfagents_batch.training.runtime.signals import exit_status
+    from tfagents_batch.training.signals import exit_status
 
     run = api.train(
         config=_PRESET,
@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
     )
     if not run.finished:
         return exit_status(run.signal)
-    with starting.starting(command.quiet, ""):
+    with console.starting(command.quiet, ""):
         [episode] = api.visualize(run.logdir, command.outdir, 1, format="gif")
     command_line.show(f"run:      {run.logdir}")
     command_line.show(f"video:    {episode.path}  {episode.length} steps")

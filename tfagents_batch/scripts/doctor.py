@@ -20,10 +20,10 @@ from importlib import metadata
 from packaging.requirements import Requirement
 
 from tfagents_batch.config import option
+from tfagents_batch.devices import cuda, gpu, nvidia
+from tfagents_batch.devices.gpu import LITTLE_MEMORY, Remark
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.diagnostics import cuda, gpu, nvidia
-from tfagents_batch.training.diagnostics.gpu import LITTLE_MEMORY, Line
-from tfagents_batch.training.log import starting, status
+from tfagents_batch.training.log import console
 
 PACKAGE = "tfagents_batch"
 OK, WARNING, FAILED = "ok", "warning", "FAILED"
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     return 0 if works else command_line.EXIT_DATA
 
 
-def run(name: str, check: Callable[[], Line], wrong: str = WARNING) -> bool:
+def run(name: str, check: Callable[[], Remark], wrong: str = WARNING) -> bool:
     """Run a check and print its row; return False if it failed.
 
     Args:
@@ -64,7 +64,7 @@ def run(name: str, check: Callable[[], Line], wrong: str = WARNING) -> bool:
       wrong: state of a row with advice.
     """
     try:
-        with status.doing(f"checking {name}"):
+        with console.doing(f"checking {name}"):
             text, advice = check()
         state = wrong if advice else OK
     except Exception as error:
@@ -76,7 +76,7 @@ def run(name: str, check: Callable[[], Line], wrong: str = WARNING) -> bool:
 def _show(name: str, state: str, text: str) -> None:
     """Print a row."""
     text = text.replace("\n", f"\n{'':24} ")
-    with starting.aside():
+    with console.aside():
         print(f"{name:15} {state:8} {text}", flush=True)
 
 
@@ -85,7 +85,7 @@ def packages() -> list[bool]:
     try:
         python = metadata.metadata(PACKAGE)["Requires-Python"] or ""
     except metadata.PackageNotFoundError:
-        found = Line("is imported but not installed", "install it by pip")
+        found = Remark("is imported but not installed", "install it by pip")
         return [run(PACKAGE, lambda: found)]
     needed = [Requirement(text) for text in metadata.requires(PACKAGE) or ()]
     needed = [each for each in needed if not each.marker or each.marker.evaluate()]
@@ -95,7 +95,7 @@ def packages() -> list[bool]:
     ]
 
 
-def supported(needed: Requirement) -> Line:
+def supported(needed: Requirement) -> Remark:
     """Compare the installed version of a package with the supported range."""
     name, wanted = needed.name, needed.specifier
     advice = f'pip install "{name}{wanted}"'
@@ -106,16 +106,16 @@ def supported(needed: Requirement) -> Line:
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            return Line("is missing", advice)
+            return Remark("is missing", advice)
     fits = wanted.contains(version, prereleases=True)
     text = f"{version} (supported: {wanted or 'any'})"
-    return Line(text, "" if fits else advice)
+    return Remark(text, "" if fits else advice)
 
 
-def machine() -> Line:
+def machine() -> Remark:
     """Report the cores and the memory that this process may use."""
+    from tfagents_batch.devices.machine import available_bytes
     from tfagents_batch.envs.shared import cpus
-    from tfagents_batch.machine import available_bytes
 
     free = available_bytes()
     memory = "unknown" if free is None else f"{free / 2**30:.1f} GiB available"
@@ -123,7 +123,7 @@ def machine() -> Line:
     text += f"memory {memory}"
     little = free is not None and free < LITTLE_MEMORY
     advice = "end other programs, or train with fewer environments (--num_envs)"
-    return Line(text, advice if little else "")
+    return Remark(text, advice if little else "")
 
 
 def isolated(seconds: float) -> bool:
@@ -136,7 +136,7 @@ def isolated(seconds: float) -> bool:
     """
     code = "import sys; from tfagents_batch.scripts import doctor; "
     code += "sys.exit(doctor.second(*map(int, sys.argv[1:])))"
-    starting.end()  # the second process has its own line
+    console.started()  # the second process has its own line
     with tempfile.TemporaryFile() as name, tempfile.TemporaryFile() as messages:
         files = name.fileno(), messages.fileno()
         try:
@@ -177,7 +177,7 @@ def second(name: int, messages: int) -> int:
       messages: descriptor of a file that takes the place of stderr.
     """
     works = True
-    with starting.starting(reason=""):  # which keeps the stderr that it finds
+    with console.starting(reason=""):  # which keeps the stderr that it finds
         os.dup2(messages, 2)
         for each, check in checks().items():
             os.pwrite(name, f"{each:15}".encode(), 0)
@@ -185,47 +185,47 @@ def second(name: int, messages: int) -> int:
     return 0 if works else 1
 
 
-def imports() -> Line:
+def imports() -> Remark:
     """Check that TensorFlow can be imported."""
     command_line.import_tensorflow()
-    return Line("TensorFlow can be imported")
+    return Remark("TensorFlow can be imported")
 
 
-def driver() -> Line:
+def driver() -> Remark:
     """Check the NVIDIA driver."""
     return gpu.driver_line(nvidia.driver(), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
-def gpus() -> Line:
+def gpus() -> Remark:
     """Check each GPU of the machine, and who uses its memory."""
     return gpu.gpus_line(nvidia.gpus())
 
 
-def libraries() -> Line:
+def libraries() -> Remark:
     """Check CUDA's libraries, after TensorFlow has searched for GPUs."""
     found = gpu.facts()
     return gpu.library_line(found.build, found.libraries, found.seen)
 
 
-def compiler() -> Line:
+def compiler() -> Remark:
     """Check what XLA needs to compile programs for a GPU."""
     folder = cuda.folder()
     return gpu.compiler_line(cuda.build(folder), cuda.compiler(folder, os.environ))
 
 
-def operations() -> Line:
+def operations() -> Remark:
     """Check that TensorFlow runs an operation, on a GPU if it sees one."""
     import tensorflow as tf
 
-    from tfagents_batch import placement
+    from tfagents_batch.devices import placement
 
     placement.claim(placement.Placement(update=placement.GPU))  # not all of its memory
     tf.ones([3]).numpy()
     gpus = len(tf.config.list_physical_devices("GPU"))
-    return Line(f"TensorFlow runs; GPUs: {gpus}")
+    return Remark(f"TensorFlow runs; GPUs: {gpus}")
 
 
-def engine() -> Line:
+def engine() -> Remark:
     """Check the native environment engine; build it if necessary."""
     from tfagents_batch.envs.native import build
 
@@ -236,21 +236,21 @@ def engine() -> Line:
             "install a C++ compiler (Debian: apt install g++) or set CXX to one; until "
             "then environments use the portable backend, which is slower"
         )
-        return Line(str(reason), advice)
-    return Line("the native engine is built and loads")
+        return Remark(str(reason), advice)
+    return Remark("the native engine is built and loads")
 
 
-def cache() -> Line:
+def cache() -> Remark:
     """Check the store of compiled programs."""
     from tfagents_batch.training import compilation
 
     reason = compilation.enable(threads=1)  # like most runs
     if reason:
-        return Line(f"off: {reason}", "every run recompiles until this is fixed")
-    return Line(f"in {compilation.root()}")
+        return Remark(f"off: {reason}", "every run recompiles until this is fixed")
+    return Remark(f"in {compilation.root()}")
 
 
-def workers() -> Line:
+def workers() -> Remark:
     """Check that worker processes step environments."""
     import tensorflow as tf
 
@@ -261,10 +261,10 @@ def workers() -> Line:
         for _ in range(10):
             state, _ = env.step(state, tf.zeros([4], tf.int32))
         env.check()
-        return Line(f"2 processes step 4 CartPoles through the {env.backend} backend")
+        return Remark(f"2 processes step 4 CartPoles through the {env.backend} backend")
 
 
-CHECKS: dict[str, Callable[[], Line]] = {
+CHECKS: dict[str, Callable[[], Remark]] = {
     "engine": engine,
     "GPU driver": driver,
     "GPUs": gpus,  # before TensorFlow takes memory
@@ -278,7 +278,7 @@ CHECKS: dict[str, Callable[[], Line]] = {
 NEED_DRIVER = ("GPUs", "CUDA", "GPU compiler")
 
 
-def checks() -> dict[str, Callable[[], Line]]:
+def checks() -> dict[str, Callable[[], Remark]]:
     """Return the checks that apply to this machine, in their order, by name."""
     skipped = () if nvidia.installed() else NEED_DRIVER
     return {name: check for name, check in CHECKS.items() if name not in skipped}

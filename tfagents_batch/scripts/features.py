@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import text_files
+from tfagents_batch.features.layout import some
+from tfagents_batch.features.specification import TYPES, Specification
+from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
-from tfagents_batch.offline.features.layout import some
 from tfagents_batch.offline.features.settings import FeatureSettings
-from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class FeaturesCommand:
     """Flags of this script."""
 
     input: tuple[str, ...] = option(
@@ -42,10 +42,10 @@ def main(argv: Sequence[str]) -> int:
       Exit status: 65 if a feature has infinite values, or values cannot be read, so
       that only the page is written; else 0.
     """
-    given = command_line.flags(argv, (Command, ""), (FeatureSettings, ""))
+    given = command_line.flags(argv, (FeaturesCommand, ""), (FeatureSettings, ""))
     if given is None:
         return 0
-    command = config.replace(Command(), given[0])
+    command = config.replace(FeaturesCommand(), given[0])
     settings = config.replace(FeatureSettings(), given[1])
     if not (command.output or command.report):
         raise UserError("no file is given; pass --output=<file>, --report=<file>")
@@ -54,13 +54,13 @@ def main(argv: Sequence[str]) -> int:
     return _search(command, settings)
 
 
-def _search(command: Command, settings: FeatureSettings) -> int:
+def _search(command: FeaturesCommand, settings: FeatureSettings) -> int:
     from tfagents_batch.offline.features.find import find
     from tfagents_batch.offline.features.page import page
     from tfagents_batch.offline.reader import open_rows
 
     with (
-        status.doing("reading rows"),
+        console.doing("reading rows"),
         open_rows(
             command.input, command.mode, extra_columns=command.extra_columns
         ) as rows,
@@ -69,7 +69,7 @@ def _search(command: Command, settings: FeatureSettings) -> int:
         for notice in rows.notices:
             print(f"note: {notice}", file=sys.stderr)
     if command.report is not None:
-        text_files.write(page(search, ", ".join(command.input)), command.report)
+        publish.write_text(page(search, ", ".join(command.input)), command.report)
     for each in search.features:
         for name, text in each.suspicions:
             if name != "infinite":
@@ -81,11 +81,11 @@ def _search(command: Command, settings: FeatureSettings) -> int:
     return 0
 
 
-def _write(command: Command, found: Specification) -> None:
+def _write(command: FeaturesCommand, found: Specification) -> None:
     """Write the file of a specification, and print its types and its hash."""
     if command.output is not None:
         specification.write(found, command.output)
-    for kind in specification.TYPES:
+    for kind in TYPES:
         ids = [i for i, x in found.features.items() if x.feature_type == kind]
         if ids:
             command_line.show(f"{kind:17} {len(ids):>6,}  {some(ids)}")

@@ -14,11 +14,11 @@ from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
 from tfagents_batch.serving.join import JoinConfig, join
 from tfagents_batch.serving.server.decision_log import FEEDBACK_FOLDER
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class JoinCommand:
     """Flags of this script, besides the settings of a join."""
 
     decisions: tuple[str, ...] = option((), "the server's --log, or files of it")
@@ -32,17 +32,17 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, join, and print the counts and the folder."""
-    given = command_line.flags(argv, (Command, ""), (JoinConfig, ""))
+    given = command_line.flags(argv, (JoinCommand, ""), (JoinConfig, ""))
     if given is None:
         return 0
-    command = config.replace(Command(), given[0])
+    command = config.replace(JoinCommand(), given[0])
     settings = config.check(config.replace(JoinConfig(), given[1]))
     if not command.decisions:
         raise UserError("no decisions are given; pass --decisions=<the server's --log>")
     decisions = [*command.decisions]
     feedback = command.feedback or str(Path(decisions[0]) / FEEDBACK_FOLDER)
     data = decisions[0] if len(decisions) == 1 else decisions
-    with status.doing("joining"):
+    with console.doing("joining"):
         summary = join(data, feedback, command.output, command.mode, settings)
     command_line.say(summary.text())
     command_line.show(command.output)

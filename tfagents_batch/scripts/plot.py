@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import runs
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> int:
     # Imported here, as in the functions below, because TensorFlow takes seconds.
     from tfagents_batch.training.analysis import curves
 
-    with status.doing("reading runs"):
+    with console.doing("reading runs"):
         groups = curves.group(command.logdir)
         found = panels(groups, command.metric, command.compare)
     thresholds = command.threshold
@@ -87,14 +87,14 @@ def main(argv: Sequence[str]) -> int:
             f"there are {len(thresholds)} thresholds for {len(found)} panels "
             f"({titles}); pass one for all, or one for each panel"
         )
-    with status.doing("drawing"):
+    with console.doing("drawing"):
         draw(found, thresholds, command.out)
     command_line.show(command.out)
     return 0
 
 
 def panels(
-    groups: Sequence[curves.Group], metrics: Sequence[str], compare: bool
+    groups: Sequence[curves.CurveGroup], metrics: Sequence[str], compare: bool
 ) -> list[Panel]:
     """Return the panels to draw; report runs without the metric on stderr.
 

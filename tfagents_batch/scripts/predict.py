@@ -13,7 +13,7 @@ from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class PredictCommand:
     """Flags of this script."""
 
     export: str = option("", "folder of an ONNX export; required")
@@ -23,12 +23,12 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, and print a line of JSON for each line."""
-    command = command_line.parse(argv, Command)
+    command = command_line.parse(argv, PredictCommand)
     if command is None:
         return 0
     if not command.export:
         raise UserError("no export is given; pass --export, the folder of an export")
-    from tfagents_batch.serving.decisions import json_lines
+    from tfagents_batch.serving import bodies
     from tfagents_batch.serving.predictor import Predictor
 
     predictor = Predictor.load(command.export)
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
                 lines = stack.enter_context(open(command.input, "rb"))
             except OSError as error:
                 raise UserError(f"{command.input}: {error.strerror}") from error
-        for line in json_lines.predict(predictor, lines):
+        for line in bodies.predict(predictor, lines):
             command_line.show(line)
     return 0
 

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline import publish
 from tfagents_batch.offline import schema as schemas
-from tfagents_batch.offline import text_files
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import status
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class RowsCommand:
     """Flags of this script."""
 
     input: tuple[str, ...] = option(
@@ -41,10 +41,10 @@ def main(argv: Sequence[str]) -> int:
     """
     from tfagents_batch.offline.validator import Options, validate
 
-    given = command_line.flags(argv, (Command, ""), (Options, ""))
+    given = command_line.flags(argv, (RowsCommand, ""), (Options, ""))
     if given is None:
         return 0
-    command = config.replace(Command(), given[0])
+    command = config.replace(RowsCommand(), given[0])
     options = config.replace(Options(), given[1])
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")
@@ -54,10 +54,10 @@ def main(argv: Sequence[str]) -> int:
     with open_rows(
         command.input, command.mode, schema, extra_columns=command.extra_columns
     ) as rows:
-        with status.doing("checking rows"):
+        with console.doing("checking rows"):
             report = validate(rows, schema, options)
         if command.write_schema is not None:
-            text_files.write(rows.find_schema().to_json(), command.write_schema)
+            publish.write_text(rows.find_schema().to_json(), command.write_schema)
         for notice in rows.notices:
             command_line.say(f"notice: {notice}")
     command_line.show(report.to_json() if command.json else report.table())

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.scripts import command_line
-from tfagents_batch.serving.server.settings import Settings
-from tfagents_batch.training.log import starting
+from tfagents_batch.serving.server.settings import ServerSettings
+from tfagents_batch.training.log import console
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class ServeCommand:
     """Flags of this script, besides the settings of the server."""
 
     debug: bool = option(False, "print tracebacks")
@@ -23,11 +23,11 @@ class Command:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, and serve until the process is asked to stop."""
-    given = command_line.flags(argv, (Command, ""), (Settings, ""))
+    given = command_line.flags(argv, (ServeCommand, ""), (ServerSettings, ""))
     if given is None:
         return 0
-    config.replace(Command(), given[0])
-    settings = config.check(config.replace(Settings(), given[1]))
+    config.replace(ServeCommand(), given[0])
+    settings = config.check(config.replace(ServerSettings(), given[1]))
     for name in ("token", "admin_token"):
         if not getattr(settings, name):
             given = os.environ.get(f"TFAGENTS_BATCH_{name.upper()}", "")
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     # Imported here because NumPy takes part of a second.
     from tfagents_batch.serving.server import run
 
-    starting.end()  # here, because only the worker, another process, shows its line
+    console.started()  # here, because only the worker, another process, shows its line
     run.serve(settings, command_line.show)
     return 0
 

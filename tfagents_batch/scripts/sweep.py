@@ -11,14 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from tfagents_batch import config, fields, suggest
+from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.distribute.sweep import search
 from tfagents_batch.errors import TrainingError, UserError
 from tfagents_batch.scripts import command_line, train
-from tfagents_batch.training.log import status
+from tfagents_batch.settings import fields, parsing, suggest
+from tfagents_batch.training.log import console
 
-Parts = Sequence[tuple[Any, str]]  # configs and prefixes, see ``config.parse``
+Parts = Sequence[tuple[Any, str]]  # configs and prefixes, see ``parsing.parse``
 # Flags of ``train`` that are no settings of a run.
 _PASSED = "config", "data", "init_from", "init_checkpoint"
 _NOT_SEARCHED = {
@@ -31,7 +32,7 @@ _POINTS = 10  # of the search space that are checked before the first trial
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class SweepCommand:
     """Flags of this script."""
 
     logdir: str = option(
@@ -67,31 +68,31 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.distribute.sweep import storage
 
     texts, given = search.take(argv)
-    if not config.HELP.intersection(argv):  # errors that need no TensorFlow come first
+    if not parsing.HELP.intersection(argv):  # errors that need no TensorFlow come first
         storage.require_optuna()
-        if not config.peek(given, "logdir"):
+        if not parsing.peek(given, "logdir"):
             raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
         for name in texts.keys() & _NOT_SEARCHED:
             raise UserError(f"--{name} cannot be searched; {_NOT_SEARCHED[name]}")
         for name, text in texts.items():
             if text.startswith(search.RANGES):
                 search.parse(name, text, fields.kind(float), {})
-        train.check(given, Command)
+        train.check(given, SweepCommand)
     command_line.import_tensorflow()
     from tfagents_batch.configs import searches
     from tfagents_batch.distribute.sweep import loop, results
 
     names = "algorithm", "config", "data"
-    base = train.defaults(*(config.peek(given, name) for name in names))
+    base = train.defaults(*(parsing.peek(given, name) for name in names))
     source = base.source, base.source.name
     parts = (base, ""), source, (base.settings, "algorithm")
-    parsed = command_line.flags(given, (Command, ""), *parts)
+    parsed = command_line.flags(given, (SweepCommand, ""), *parts)
     if parsed is None:
         return 0
-    command = config.check(config.replace(Command(), parsed.pop(0)), "--")
+    command = config.check(config.replace(SweepCommand(), parsed.pop(0)), "--")
     shown = parsed[0].pop("progress", True) and not command.quiet
     texts = texts or searches.usual(base.algorithm, command.data is not None)
-    plan = search.Plan(
+    plan = search.SearchPlan(
         _fixed(command, parts, parsed),
         texts,
         {name: _values(name, x, parts, given) for name, x in texts.items()},
@@ -101,7 +102,7 @@ def main(argv: Sequence[str]) -> int:
     folder = Path(command.logdir).expanduser()
     with (
         storage.opened(folder, plan, command.prune) as study,
-        status.doing(f"{command.trials} trials") as now,
+        console.doing(f"{command.trials} trials") as now,
     ):
 
         def report(trial: Any) -> None:
@@ -135,7 +136,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _fixed(
-    command: Command, parts: Parts, parsed: Sequence[Mapping[str, Any]]
+    command: SweepCommand, parts: Parts, parsed: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
     """Return the flags that every training gets, as text by name."""
     passed = {name: getattr(command, name) for name in _PASSED}
@@ -151,7 +152,7 @@ def _values(name: str, text: str, parts: Parts, given: Sequence[str]) -> Any:
     Raises:
       UserError: for an unknown flag, one that is also given, or a wrong value.
     """
-    if config.peek(given, name) is not None:
+    if parsing.peek(given, name) is not None:
         raise UserError(
             f"--{name} is given and searched; leave out --{name} or --search={name}"
         )
@@ -169,7 +170,7 @@ def _values(name: str, text: str, parts: Parts, given: Sequence[str]) -> Any:
     return search.parse(name, text, *config.setting(*known[name]))
 
 
-def _check(plan: search.Plan, parts: Parts) -> None:
+def _check(plan: search.SearchPlan, parts: Parts) -> None:
     """Refuse a plan of which nothing can be trained or compared.
 
     Raises:
@@ -199,18 +200,17 @@ def _check(plan: search.Plan, parts: Parts) -> None:
 
 def _refusal(values: Mapping[str, Any], parts: Parts) -> UserError | None:
     """Return why ``train`` would refuse these flags; None if it would not."""
-    from tfagents_batch import api
     from tfagents_batch.configs import named
 
     texts = [f"--{name}={x}" for name, x in values.items() if name not in _PASSED]
     preset, algorithm = values.get("config"), values.get("algorithm")
     try:
-        options, of_source, settings = config.parse(texts, parts)
+        options, of_source, settings = parsing.parse(texts, parts)
         if of_source:
             options[parts[1][1]] = of_source
         if preset is not None:  # checks import the names
             named.require(named.find(preset, algorithm), {"env": None} | options)
-        run = api.resolve(algorithm, None, preset, settings or None, options)
+        run = named.resolve(algorithm, None, preset, settings or None, options)
         recipe = run.check().recipe()
         if not recipe.in_graph and recipe.has_workers:  # both look up the name
             recipe.constructor()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import manifest, text_files
+from tfagents_batch.offline import manifest, publish
 from tfagents_batch.offline import schema as schemas
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.reading import files
@@ -28,7 +28,7 @@ from tfagents_batch.scripts import command_line
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class TimelineCommand:
     """Flags of this script."""
 
     input: tuple[str, ...] = option(
@@ -66,10 +66,10 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 65 if the check of the rows found errors, else 0.
     """
-    given = command_line.flags(argv, (Command, ""), (TimelineConfig, ""))
+    given = command_line.flags(argv, (TimelineCommand, ""), (TimelineConfig, ""))
     if given is None:
         return 0
-    command = config.replace(Command(), given[0])
+    command = config.replace(TimelineCommand(), given[0])
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")
     if command.output is None:
@@ -77,16 +77,18 @@ def main(argv: Sequence[str]) -> int:
     given_paths = (Path(x) for x in command.input if "://" not in x)
     files.check_outside(Path(command.output), given_paths)
     horizon = from_horizon(
-        {} if command.horizon is None else text_files.read_json(command.horizon)
+        {} if command.horizon is None else publish.read_json(command.horizon)
     )
     base = TimelineConfig() if command.horizon is None else horizon.config
     settings = config.replace(base, given[1])
     return _run(command, settings, horizon)
 
 
-def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> int:
+def _run(
+    command: TimelineCommand, settings: TimelineConfig, horizon: FromHorizon
+) -> int:
     from tfagents_batch.offline.timeline import build
-    from tfagents_batch.training.log import progress, status
+    from tfagents_batch.training.log import console
 
     for notice in horizon.notices:
         command_line.say(f"note: {notice}")
@@ -97,14 +99,14 @@ def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> in
     expected = _expected(command, settings)
     extra = command.extra_columns or horizon.extra_columns
     with (
-        status.doing("reading rows") as now,
+        console.doing("reading rows") as now,
         _opened(command, mode, expected, extra) as rows,
     ):
         now("checking rows")
         schema = expected or _found(rows, horizon.actions)
         if command.check and not _is_right(command, rows, expected, settings):
             return command_line.EXIT_DATA
-        with progress.shown() as tell:
+        with console.progress() as tell:
             summary = build(rows, schema, settings, command.output, tell, features)
     command_line.show(summary.text())
     command_line.show(str(summary.folder))
@@ -113,12 +115,14 @@ def _run(command: Command, settings: TimelineConfig, horizon: FromHorizon) -> in
 
 @contextlib.contextmanager
 def _opened(
-    command: Command, mode: Mode, expected: Schema | None, extra: tuple[str, ...]
+    command: TimelineCommand,
+    mode: Mode,
+    expected: Schema | None,
+    extra: tuple[str, ...],
 ) -> Iterator[Any]:
     """Yield the rows, open in the engine."""
     if command.engine == "spark":
-        from tfagents_batch.offline.engines import session
-        from tfagents_batch.offline.reading import spark_rows
+        from tfagents_batch.offline.reading import session, spark_rows
 
         with (
             session.started(command.spark_master, command.spark_memory) as spark,
@@ -135,7 +139,10 @@ def _opened(
 
 
 def _is_right(
-    command: Command, rows: Any, expected: Schema | None, settings: TimelineConfig
+    command: TimelineCommand,
+    rows: Any,
+    expected: Schema | None,
+    settings: TimelineConfig,
 ) -> bool:
     """Check rows, print what is wrong, and return whether there are no errors."""
     from tfagents_batch.offline.validator import Options, final_names, validate
@@ -162,7 +169,7 @@ def _is_right(
     return not report.errors
 
 
-def _expected(command: Command, settings: TimelineConfig) -> Schema | None:
+def _expected(command: TimelineCommand, settings: TimelineConfig) -> Schema | None:
     """Return the schema that rows must have: the given one, or that of the table."""
     if command.schema is not None:
         return schemas.read(command.schema)

@@ -10,21 +10,22 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tfagents_batch import config, configs
-from tfagents_batch.config import option, peek, replace
+from tfagents_batch import configs
+from tfagents_batch.config import option, replace
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import table_reader
 from tfagents_batch.scripts import command_line
+from tfagents_batch.settings import parsing
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.run_folder import runs
-from tfagents_batch.training.runtime.signals import exit_status
+from tfagents_batch.training.signals import exit_status
 
 # Flags that are arguments of ``api.train`` if they are given.
 _GIVEN = ("resume", "init_from", "init_checkpoint", "profile")
 
 
 @dataclasses.dataclass(frozen=True)
-class Command:
+class TrainCommand:
     """Flags of this script."""
 
     config: str | None = option(
@@ -70,12 +71,12 @@ def early(argv: Sequence[str]) -> None:
     Raises:
       UserError: see ``check``.
     """
-    if peek(argv, "seeds") is not None:
+    if parsing.peek(argv, "seeds") is not None:
         raise UserError(
             "there is no --seeds; train once for each --seed instead, as "
             "examples/several_seeds.py does"
         )
-    check(argv, Command)
+    check(argv, TrainCommand)
 
 
 def check(argv: Sequence[str], command: type) -> None:
@@ -89,7 +90,7 @@ def check(argv: Sequence[str], command: type) -> None:
       UserError: for a stray argument, a wrong value, or a run, config or timeline that
         does not exist.
     """
-    given, _ = config.parse(argv, ((command, ""), (_OfRuns, "")), some=True)
+    given, _ = parsing.parse(argv, ((command, ""), (_OfRuns, "")), some=True)
     for name in ("resume", "init_from"):
         if given.get(name):
             runs.open_run(given[name])
@@ -109,23 +110,24 @@ def main(argv: Sequence[str]) -> int:
     # Imported here because TensorFlow takes seconds and reads environment variables.
     from tfagents_batch import api
     from tfagents_batch.algorithms import REGISTRY
-    from tfagents_batch.sources import table_settings
+    from tfagents_batch.configs import named
+    from tfagents_batch.logged import table_settings
 
-    algorithm, preset = peek(argv, "algorithm"), peek(argv, "config")
-    data = peek(argv, "data")
+    algorithm, preset = parsing.peek(argv, "algorithm"), parsing.peek(argv, "config")
+    data = parsing.peek(argv, "data")
     base = defaults(algorithm, preset, data)
     if data is not None:
         algorithm = base.algorithm
 
     source = base.source.name
-    parts = (Command, ""), (base, ""), (base.source, source)
+    parts = (TrainCommand, ""), (base, ""), (base.source, source)
     parts += ((base.settings, "algorithm"),)
     epilog = _listed("algorithms", REGISTRY) + _listed("presets", configs.PRESETS)
     parsed = command_line.flags(argv, *parts, epilog=epilog)
     if parsed is None:
         return 0
     command, options, of_source, changed = parsed
-    command = replace(Command(), command)
+    command = replace(TrainCommand(), command)
     given = {name: getattr(command, name) for name in _GIVEN}
     options |= {name: value for name, value in given.items() if value}
     if command.quiet:
@@ -134,7 +136,7 @@ def main(argv: Sequence[str]) -> int:
     options["settings"] = changed or None
     if data is not None:
         options |= {"source": table_settings.replaced(base.source, of_source)}
-        options["settings"] = api.offline_settings(algorithm, changed)
+        options["settings"] = named.offline_settings(algorithm, changed)
         options["algorithm"] = algorithm
     elif of_source:
         options[source] = of_source
@@ -162,14 +164,14 @@ def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any
     Raises:
       UserError: for an unknown name, or flags that exclude each other.
     """
-    from tfagents_batch import api
-    from tfagents_batch.sources import table_settings
+    from tfagents_batch.configs import named
+    from tfagents_batch.logged import table_settings
 
     if data is None:
-        return api.resolve(algorithm, None, preset, None, {})
-    trained = api.offline_algorithm(algorithm, preset)
-    settings = api.offline_settings(trained, None, preset)
-    return api.resolve(
+        return named.resolve(algorithm, None, preset, None, {})
+    trained = named.offline_algorithm(algorithm, preset)
+    settings = named.offline_settings(trained, None, preset)
+    return named.resolve(
         trained, None, preset, settings, {"source": table_settings.newest(data)}
     )
 
@@ -207,7 +209,7 @@ def _next(run: Any, options: dict[str, Any], data: str | None) -> str:
 
 def _can_decide(data: str) -> bool:
     """Return whether a policy can be evaluated on a timeline."""
-    from tfagents_batch.offline.evaluation import logged_rows
+    from tfagents_batch.evaluation import logged_rows
 
     try:
         logged_rows.check(table_reader.partition(data))

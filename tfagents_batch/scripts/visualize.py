@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Literal
 
+from tfagents_batch import importing
 from tfagents_batch.config import option
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training import video
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     arguments = command.arguments()
     if command.format == "mp4":
-        video.ffmpeg()  # its error needs no TensorFlow
+        importing.ffmpeg()  # its error needs no TensorFlow
     command_line.import_tensorflow()
     from tfagents_batch import api
 

@@ -17,24 +17,17 @@ TIME_DIGITS = 14  # of a request id: hexadecimal microseconds since 1970
 
 
 class Array(NamedTuple):
-    """Input or output of the model.
+    """Input or output of the model."""
 
-    Attributes:
-      name: name in the model.
-      role: "observation", "episode_start", "state" or "noise"; of outputs, the name
-        without a number.
-      shape: shape of one value, without the batch axis.
-      dtype: name of the NumPy dtype.
-      path: keys of the observation that lead to it; () for a plain space.
-      distribution: of noise, "uniform" in [0, 1) or standard "normal".
-    """
-
-    name: str
+    name: str  # name in the model
+    # "observation", "episode_start", "state" or "noise"; of outputs, the name without a
+    # number
     role: str
-    shape: tuple[int, ...]
-    dtype: str
+    shape: tuple[int, ...]  # shape of one value, without the batch axis
+    dtype: str  # name of the NumPy dtype
+    # Keys of the observation that lead to it; () for a plain space
     path: tuple[str | int, ...] = ()
-    distribution: str = ""
+    distribution: str = ""  # of noise, "uniform" in [0, 1) or standard "normal"
 
     @property
     def size(self) -> int:
@@ -43,39 +36,29 @@ class Array(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """Contents of ``export.json``.
+    """Contents of ``export.json``."""
 
-    Attributes:
-      folder: folder of the export.
-      model: path of the model.
-      version: name, step and the beginning of the model's hash; it differs between
-        models.
-      name, algorithm, step, exploration: of the run and its policy.
-      observation_space, action_space: JSON of the spaces.
-      actions: names of Discrete actions, or None.
-      features: ids of the numbers of the observation, or None.
-      names: ids of features by the names that callers may use instead.
-      categories: names of the values 0, 1, ... of features, by the name of the feature.
-      mask: name of the input that says which actions are possible, or None.
-      presence: name of the input that is 0 where a feature is missing, or None.
-      inputs, outputs: arrays of the model, in order.
-    """
-
-    folder: Path
-    model: Path
+    folder: Path  # folder of the export
+    model: Path  # path of the model
+    # Name, step and the beginning of the model's hash; it differs between models
     version: str
+    # name, algorithm, step, exploration: of the run and its policy
     name: str
     algorithm: str
     step: int
     exploration: float
+    # observation_space, action_space: JSON of the spaces
     observation_space: dict[str, Any]
     action_space: dict[str, Any]
-    actions: tuple[str, ...] | None
-    features: tuple[int, ...] | None
-    names: dict[str, int]
+    actions: tuple[str, ...] | None  # names of Discrete actions, or None
+    features: tuple[int, ...] | None  # ids of the numbers of the observation, or None
+    names: dict[str, int]  # ids of features by the names that callers may use instead
+    # Names of the values 0, 1, ... of features, by the name of the feature.
     categories: dict[str, tuple[str, ...]]
-    mask: str | None
+    mask: str | None  # name of the input that says which actions are possible, or None
+    # Name of the input that is 0 where a feature is missing, or None
     presence: str | None
+    # inputs, outputs: arrays of the model, in order
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
 

@@ -2,7 +2,9 @@
 
 An export is a folder: the model in one format; ``export.json``, which describes its
 inputs and outputs; and ``parity.json`` and ``parity.npz``, which say how it was
-compared with the policy.
+compared with the policy. Each format is a module: ``write(function, specs, folder)``
+returns the name of the model in ``folder``, and ``load(path)`` a function of NumPy
+arrays by name that returns the outputs.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ import numpy as np
 
 from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
+from tfagents_batch.features.specification import Specification
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
-from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.serving import parity
 from tfagents_batch.serving.description import (
     FEATURES,
@@ -34,8 +36,10 @@ from tfagents_batch.serving.description import (
 )
 from tfagents_batch.serving.parity import Parity
 from tfagents_batch.serving.signature import Signature
-from tfagents_batch.training.log import status
-from tfagents_batch.training.run_folder import files
+from tfagents_batch.training import preprocessing
+from tfagents_batch.training.log import console
+from tfagents_batch.training.playing import Trained
+from tfagents_batch.training.run_folder import files, runs
 from tfagents_batch.types import EnvSpec
 
 Format = Literal["onnx", "saved_model", "litert"]
@@ -58,21 +62,60 @@ class Export(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What is written about the origin of a policy.
+    """Origin of a policy, as an export states it."""
 
-    Attributes:
-      facts: entries of ``export.json``.
-      actions: names of Discrete actions, where the log that it learned from has some.
-      features: ids of the numbers of its observation, likewise.
-      notices: what the caller should know, a line each.
-      specification: how the model normalizes these numbers, if it does.
-    """
-
-    facts: dict[str, Any]
+    facts: dict[str, Any]  # entries of export.json
+    # Names of Discrete actions, where the log that it learned from has some
     actions: tuple[str, ...] = ()
-    features: tuple[int, ...] = ()
-    notices: tuple[str, ...] = ()
+    features: tuple[int, ...] = ()  # ids of the numbers of its observation, likewise
+    notices: tuple[str, ...] = ()  # what the caller should know, a line each
+    # How the model normalizes these numbers, if it does
     specification: Specification | None = None
+
+
+def origin_of(found: Trained) -> Origin:
+    """Return what is known of the origin of a run's policy."""
+    config, recipe = found.config, found.recipe
+    saved = runs.facts(found.run.folder)
+    facts = {
+        "name": found.run.folder.name,
+        "algorithm": config.algorithm,
+        "env": recipe.describe() if recipe.env else None,
+        "wrappers": list(map(str, recipe.wrappers)),
+        "revision": (saved.get("checkout") or {}).get("commit"),
+        "versions": runs.versions(),
+        runs.TRAINING_ROWS: runs.training_rows(found.run.folder),
+    }
+    actions, features, notices = _names(config)
+    normalization = preprocessing.of_run(found.run.folder)
+    return Origin(
+        facts,
+        actions,
+        normalization.ids or features,
+        (*notices, *_stays(recipe)),
+        normalization.specification,
+    )
+
+
+def _names(config: Any) -> tuple[tuple[str, ...], tuple[int, ...], list[str]]:
+    """Return the names of actions and ids of features of logged rows, and notices."""
+    if not hasattr(config.source, "names"):
+        return (), (), []
+    try:
+        return *config.source.names(), []
+    except UserError as error:
+        return (), (), [f"names of actions and features are left out: {error}"]
+
+
+def _stays(recipe: Any) -> list[str]:
+    """Return what changes observations outside of the export, a line each."""
+    found = [f"the wrapper {x}" for x in map(str, recipe.wrappers)]
+    if isinstance(recipe.env, str) and recipe.env.startswith(("ALE/", "envpool:")):
+        found.append(f"the preprocessing of {recipe.env}")
+    return [
+        f"{each} is not part of the export: give the model what it returns"
+        for each in found
+    ]
 
 
 def check_format(format: str) -> None:
@@ -116,10 +159,10 @@ def write(
             "features; expected onnx or saved_model"
         )
     signature = Signature(policy, spec, step, exploration)
-    module = importlib.import_module(f"tfagents_batch.serving.formats.{format}")
+    module = importlib.import_module(f"tfagents_batch.serving.{format}")
     with (
         publish.folder(target, _check_target) as folder,
-        status.doing(f"exporting to {format}"),
+        console.doing(f"exporting to {format}"),
     ):
         name = module.write(signature.decide, signature.specs(), folder)
         given = parity.inputs(signature, spec.observation_space)

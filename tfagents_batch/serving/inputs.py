@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from tfagents_batch import space_rules
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.description import Array, Description
-from tfagents_batch.suggest import hint
+from tfagents_batch.settings.suggest import hint
 
 Arrays = dict[str, np.ndarray]
 Read = Callable[[Any, Arrays], None]
-_SQUARES = 1e76  # of numbers that float32 has
 
 
 class Structure:
@@ -48,9 +48,8 @@ class Structure:
         bounds, is_mask = _bounds(space), path == self._mask
 
         def read(value: Any, arrays: Arrays) -> None:
-            arrays[leaf.name] = array = to_array(value, leaf, where, batch=batch)
-            if bounds is not None:
-                _check_bounds(array, bounds, where)
+            array = to_array(value, leaf, where, batch=batch, bounds=bounds)
+            arrays[leaf.name] = array
             if is_mask:
                 _check_mask(array, where)
 
@@ -128,7 +127,14 @@ def memory(
     return found
 
 
-def to_array(value: Any, each: Array, where: str, *, batch: bool = False) -> np.ndarray:
+def to_array(
+    value: Any,
+    each: Array,
+    where: str,
+    *,
+    batch: bool = False,
+    bounds: space_rules.Bounds | None = None,
+) -> np.ndarray:
     """Return numbers as the array of an input.
 
     Args:
@@ -136,10 +142,11 @@ def to_array(value: Any, each: Array, where: str, *, batch: bool = False) -> np.
       each: the input.
       where: name of the value in errors.
       batch: whether a first axis of any size is expected.
+      bounds: lowest and highest number.
 
     Raises:
       UserError: for another shape, other values than numbers, NaN and infinity, and
-        numbers that the dtype does not have.
+        numbers that the dtype does not have, or outside the bounds.
     """
     try:
         array = np.asarray(value)
@@ -150,26 +157,9 @@ def to_array(value: Any, each: Array, where: str, *, batch: bool = False) -> np.
     dtype = np.dtype(each.dtype)
     if array.dtype.kind not in ("fiub" if dtype.kind == "f" else "iub"):
         array = _whole(value, array, where, each, batch)
-    if array.ndim < batch or array.shape[int(batch) :] != each.shape:
-        found = f"has shape {list(array.shape)}"
-        if array.ndim == len(each.shape) == 1:
-            found = f"has {len(array)} numbers"
-        raise UserError(f"{where} {found}; expected {_expected(each, batch)}")
-    if array.dtype.kind == "f":
-        # The sum of squares is below this only if no number is large or NaN; the test
-        # takes a fraction of the time of ``isfinite``.
-        if not float(np.vdot(array, array)) < _SQUARES:
-            return _finite(array, dtype, where)
-        return array.astype(dtype, copy=False)
-    if array.dtype == dtype:
-        return array
-    found = array.astype(dtype)
-    if dtype.kind != "f" and not np.array_equal(found, array):
-        raise UserError(
-            f"{where} has numbers that {dtype} does not have; expected "
-            f"{_expected(each, batch)}"
-        )
-    return found
+    for flaw in space_rules.flaws(array, each, bounds, axes=int(batch)):
+        raise UserError(f"{where}{_text(flaw, array, each, batch, bounds)}")
+    return array.astype(dtype, copy=False)
 
 
 def finite(value: Any, where: str, most: float) -> float:
@@ -208,17 +198,31 @@ def _whole(
     raise UserError(f"{where} is {text(value)}; expected {expected}")
 
 
-def _finite(array: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
-    """Return floats as another dtype; refuse those that it does not have."""
-    with np.errstate(over="ignore"):
-        found = array.astype(dtype, copy=False)
-    wrong = ~np.isfinite(found)
-    if wrong.any():
-        raise UserError(f"{_first(array, wrong, where)}; expected a finite number")
-    return found
+def _text(
+    flaw: space_rules.Flaw,
+    array: np.ndarray,
+    each: Array,
+    batch: bool,
+    bounds: space_rules.Bounds | None,
+) -> str:
+    """Return what is wrong with an input, after its name."""
+    if flaw.kind == space_rules.SHAPE:
+        found = f"has shape {list(array.shape)}"
+        if array.ndim == len(each.shape) == 1:
+            found = f"has {len(array)} numbers"
+        return f" {found}; expected {_expected(each, batch)}"
+    if flaw.kind == space_rules.FIT:
+        lacks = f"has numbers that {each.dtype} does not have"
+        return f" {lacks}; expected {_expected(each, batch)}"
+    first = _first(array, flaw.place)
+    if flaw.kind == space_rules.FINITE:
+        return f"{first}; expected a finite number"
+    assert bounds is not None  # they are broken
+    low, high = (np.broadcast_to(x, array.shape)[flaw.place] for x in bounds)
+    return f"{first}; expected from {low} to {high}"
 
 
-def _bounds(space: Mapping[str, Any]) -> tuple[Any, Any] | None:
+def _bounds(space: Mapping[str, Any]) -> space_rules.Bounds | None:
     """Return the smallest and largest whole numbers; None for a Box.
 
     The bounds of a Box may differ between the environment and what is observed.
@@ -231,34 +235,24 @@ def _bounds(space: Mapping[str, Any]) -> tuple[Any, Any] | None:
     return (0, 1) if space["type"] == "MultiBinary" else None
 
 
-def _check_bounds(array: np.ndarray, bounds: tuple[Any, Any], where: str) -> None:
-    low, high = bounds
-    outside = (array < low) | (array > high)
-    if outside.any():
-        low, high = (np.broadcast_to(x, array.shape)[outside][0] for x in bounds)
-        found = _first(array, outside, where)
-        raise UserError(f"{found}; expected from {low} to {high}")
-
-
 def _check_mask(array: np.ndarray, where: str) -> None:
     valid = array.astype(bool)
-    if not (array == valid).all():
+    if (array != valid).any():
+        found = _first(array, space_rules.first(array != valid))
         raise UserError(
-            f"{_first(array, array != valid, where)}; expected 1 for each possible "
-            "action and 0 for others"
+            f"{where}{found}; expected 1 for each possible action and 0 for others"
         )
-    possible = valid.any(-1)
+    possible = np.asarray(valid.any(-1))
     if not possible.all():
-        row = np.argwhere(~possible)[0].tolist()
+        row = [*space_rules.first(~possible)]
         raise UserError(
             f"{where}{row or ''} is all zeros; expected at least one possible action"
         )
 
 
-def _first(array: np.ndarray, wrong: np.ndarray, where: str) -> str:
-    """Return the place and the value of the first number that is wrong."""
-    index = np.argwhere(wrong)[0].tolist()
-    return f"{where}{index or ''} is {array[tuple(index)]}"
+def _first(array: np.ndarray, place: tuple[int, ...]) -> str:
+    """Return the place and the value of a number that is wrong."""
+    return f"{list(place) or ''} is {array[place]}"
 
 
 def _expected(each: Array, batch: bool) -> str:

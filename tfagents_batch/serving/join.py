@@ -60,7 +60,7 @@ class JoinConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
+class JoinSummary:
     """Counts of a join.
 
     Attributes:
@@ -99,7 +99,7 @@ def join(
     mode: schema.Mode = "discrete",
     config: JoinConfig | None = None,
     now: float | None = None,
-) -> Summary:
+) -> JoinSummary:
     """Write the rows of decisions with their feedback; return the counts.
 
     Args:
@@ -128,7 +128,6 @@ def join(
         open_rows(decisions, mode) as rows,
         publish.folder(output, _check_output) as staged,
     ):
-        run = rows.connection.execute
         rows.fetch(_decisions(rows.view))
         _check_mode(rows)
         if rows.unknown_columns:
@@ -138,21 +137,19 @@ def join(
             )
         # Without one of its decisions, the return of an episode would be wrong.
         broken = "SELECT mdp_id FROM decisions WHERE unread IS NOT NULL"
-        damaged = _drop(
-            rows, "decisions", f"unread IS NOT NULL OR mdp_id IN ({broken})"
-        )
+        broken = f"unread IS NOT NULL OR mdp_id IN ({broken})"
+        damaged = _drop(rows, "decisions", broken)
         _check_ids(rows)
         rows.fetch(_feedback(_files(feedback)))
-        damaged += _drop(
-            rows, "feedback", " OR ".join(f"{name} IS NULL" for name in _NEEDED)
-        )
-        run(_matched(config, until))
+        broken = " OR ".join(f"{name} IS NULL" for name in _NEEDED)
+        damaged += _drop(rows, "feedback", broken)
+        rows.connection.execute(_matched(config, until))
         with saving(output):
             rows.write(_joined(mode, config), staged / ROWS)
         rows.check_unchanged()
         summary = _summary(rows, damaged)
-        counts = dataclasses.asdict(summary)
-        text = json.dumps({"settings": dataclasses.asdict(config)} | counts)
+        settings = {"settings": dataclasses.asdict(config)}
+        text = json.dumps(settings | dataclasses.asdict(summary))
         (staged / SUMMARY).write_text(text)
     return summary
 
@@ -173,10 +170,10 @@ def _decisions(view: str) -> str:
 
 def _feedback(paths: list[str]) -> str:
     """Return the query that stores all feedback."""
-    columns = ", ".join(f"{name}: '{kind}'" for name, kind in _LINE.items())
     if not paths:
         empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _LINE.items())
         return f"CREATE TABLE feedback AS SELECT {empty} LIMIT 0"
+    columns = ", ".join(f"{name}: '{kind}'" for name, kind in _LINE.items())
     names = ", ".join("'" + name.replace("'", "''") + "'" for name in paths)
     return (
         f"CREATE TABLE feedback AS SELECT * FROM read_json([{names}], "
@@ -250,7 +247,7 @@ def _joined(mode: schema.Mode, config: JoinConfig) -> str:
     )
 
 
-def _summary(rows: Any, damaged: int) -> Summary:
+def _summary(rows: Any, damaged: int) -> JoinSummary:
     ((decisions, complete, answered, repeated, late, unknown),) = rows.fetch("""
         SELECT (SELECT count(*) FROM decisions), (SELECT count(*) FROM complete),
                (SELECT count(*) FROM used JOIN complete USING (request_id)),
@@ -259,16 +256,9 @@ def _summary(rows: Any, damaged: int) -> Summary:
                (SELECT count FROM late),
                (SELECT count(*) FROM feedback ANTI JOIN decisions USING (request_id))
     """)
-    return Summary(
-        rows=complete,
-        answered=answered,
-        unanswered=complete - answered,
-        open=decisions - complete,
-        late=late,
-        unknown=unknown,
-        repeated=repeated,
-        damaged=damaged,
-    )
+    unanswered, young = complete - answered, decisions - complete
+    counts = complete, answered, unanswered, young, late, unknown, repeated
+    return JoinSummary(*counts, damaged)
 
 
 def _check_mode(rows: Any) -> None:

@@ -12,7 +12,7 @@ from gymnasium import spaces as gs
 from tfagents_batch import spaces
 from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.serving.description import ABSOLUTE, RELATIVE, Array
-from tfagents_batch.serving.formats.functions import Arrays, Run
+from tfagents_batch.serving.functions import Arrays, Run
 from tfagents_batch.serving.signature import Signature
 
 ROWS = 1000

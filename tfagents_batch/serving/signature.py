@@ -18,11 +18,11 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import nest, spaces
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Decision, Policy
+from tfagents_batch.interfaces import Policy
 from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.ops.distributions.categorical import Bernoulli, gumbel
 from tfagents_batch.serving.description import Array
-from tfagents_batch.types import EnvSpec, Nest, TimeStep
+from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
 
 Tensors = Mapping[str, tf.Tensor]
 
@@ -166,7 +166,7 @@ class Signature:
         if decision.random is None and (share or noise is not None):
             raise UserError(
                 "the policy's decisions have no `random` distribution, so it cannot "
-                "explore; expected one, see interfaces.Decision"
+                "explore; expected one, see types.Decision"
             )
         random = cast(Any, decision.random)  # not needed without exploration
         if noise is not None:

@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.state import State, variable
-from tfagents_batch.interfaces import VERSION, Policy
+from tfagents_batch.interfaces import Env, Policy
 from tfagents_batch.sources import metrics
-from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
+from tfagents_batch.types import VERSION, Collected, Nest, TimeStep, Trajectory
 
 
-class _Row(NamedTuple):
+class _SentRow(NamedTuple):
     """Step of some environments, what was done there, and with which acting state."""
 
     timestep: TimeStep
@@ -30,17 +31,13 @@ class _Row(NamedTuple):
 
 
 class _Newest(NamedTuple):
-    """Newest step of every environment, ``[n, ...]``.
+    """Newest step of every environment, ``[n, ...]``."""
 
-    Attributes:
-      row: the step, and what was done there.
-      before, after: acting state before and after that.
-      flying: bool ``[n]``, whether the action was sent; else it counts for nothing.
-    """
-
-    row: _Row
+    row: _SentRow  # the step, and what was done there
+    # before, after: acting state before and after that
     before: Nest
     after: Nest
+    # bool [n], whether the action was sent; else it counts for nothing
     flying: tf.Tensor
 
 
@@ -53,7 +50,7 @@ class AsyncRollout(tf.Module):
     are ready depends on timing, so a seed does not reproduce a run.
 
     Args:
-      env: from ``groups.make``; the constructor starts it with ``seed``. The
+      env: from ``make_groups``; the constructor starts it with ``seed``. The
         environments of a worker are always at the same step.
       actor: policy that selects actions.
       length: T.
@@ -86,7 +83,7 @@ class AsyncRollout(tf.Module):
         noise = nest.map(lambda x: x[0], actor.noise((1, self.batch), seed))
         step = tf.constant(0, tf.int64)
         action, behavior, after = self._act(timestep, state, noise, step)
-        row = _Row(timestep, action, behavior)
+        row = _SentRow(timestep, action, behavior)
         flying = tf.zeros([self.batch], tf.bool)
         self._state = State((token, _Newest(row, state, after, flying)))
         self.active = variable(tf.constant(self.batch))
@@ -104,7 +101,7 @@ class AsyncRollout(tf.Module):
         """Collect a trajectory of up to T steps of every active environment.
 
         Args:
-          seed, step: see ``interfaces.Source``.
+          seed, step: see ``experience.Source``.
           wait_for: another k than that of the constructor.
         """
         batch, count, length = self.batch, wait_for or self.wait_for, self.length
@@ -134,7 +131,7 @@ class AsyncRollout(tf.Module):
             goes = now < tf.gather(limit, env)
             token = self._send(token, action, group, goes)
             put = _scatter(env)
-            written = arrays.write(written, t, _Row(timestep, action, behavior))
+            written = arrays.write(written, t, _SentRow(timestep, action, behavior))
             after, before = put(after, new), put(before, state)
             return t + 1, token, after, before, taken, place, written
 
@@ -226,7 +223,7 @@ class AsyncRollout(tf.Module):
         everyone = tf.reduce_all(goes)
         return tf.cond(everyone, lambda: self.env.send(token, action, group), single)
 
-    def _trajectory(self, rows: _Row, taken: tf.Tensor, state: Nest) -> Trajectory:
+    def _trajectory(self, rows: _SentRow, taken: tf.Tensor, state: Nest) -> Trajectory:
         """Return the trajectory of rows ``[T+1, n]``, of which some are missing."""
         row = tf.range(self.length + 1)[:, tf.newaxis]
         missing = row > taken
@@ -258,3 +255,47 @@ def _scatter(index: tf.Tensor):
         )
 
     return put
+
+
+def make_groups(
+    recipe: Any, num_envs: int, wait_for: int, name: str, options: dict[str, Any]
+) -> Env:
+    """Create environments whose workers need not wait for each other.
+
+    Args:
+      recipe: ``envs.recipe.EnvRecipe`` of the user's environment.
+      num_envs: number of environments.
+      wait_for: number that a step waits for.
+      name: name of the setting that gives ``wait_for``, for an error.
+      options: options of ``recipe.make``.
+
+    Raises:
+      UserError: for environments without workers, or numbers that do not fit.
+    """
+    if recipe.in_graph:
+        raise UserError(
+            f"{recipe.describe()} is written in TensorFlow, where all environments "
+            "step at once; steps that do not wait for all of them need worker "
+            "processes, use another environment"
+        )
+    workers = options["num_workers"]
+    workers = num_envs if workers is None else workers
+    _check(num_envs, workers, wait_for, name)
+    options = options | {"num_workers": workers, "groups": workers}
+    return recipe.make(num_envs, **options)
+
+
+def _check(num_envs: int, workers: int, wait_for: int, name: str) -> None:
+    """Refuse workers of different sizes, and waiting for a part of a worker."""
+    if not workers or num_envs % workers:
+        raise UserError(
+            f"{num_envs} environments cannot share {workers} worker processes equally, "
+            "which steps that do not wait for all environments need; leave num_workers "
+            "out, or set it to a divisor"
+        )
+    size = num_envs // workers
+    if not 1 <= wait_for <= num_envs or wait_for % size:
+        raise UserError(
+            f"{name} is {wait_for}; expected a multiple of the {size} environments "
+            f"of a worker, up to {num_envs}, which are stepped together"
+        )

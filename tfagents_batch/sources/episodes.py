@@ -205,19 +205,14 @@ class _Row(NamedTuple):
 
 
 class _Turns(NamedTuple):
-    """Progress of each environment's turns, and the rows of their episodes.
+    """Progress of each environment's turns, and the rows of their episodes."""
 
-    Attributes:
-      number: int32 ``[B]``, turn of the newest episode; -1 before the first one.
-      opened: int32 ``[B]``, first row of the newest episode.
-      playing: bool ``[B]``, true if the newest episode is not over and will be used.
-      begin, end: int32 ``[R, B]``, first and last row of each turn's episode; -1 where
-        there is none.
-    """
-
-    number: tf.Tensor
-    opened: tf.Tensor
+    number: tf.Tensor  # int32 [B], turn of the newest episode; -1 before the first one
+    opened: tf.Tensor  # int32 [B], first row of the newest episode
+    # bool [B], true if the newest episode is not over and will be used
     playing: tf.Tensor
+    # begin, end: int32 [R, B], first and last row of each turn's episode; -1 where
+    # there is none
     begin: tf.Tensor
     end: tf.Tensor
 

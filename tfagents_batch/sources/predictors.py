@@ -20,38 +20,31 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfagents_batch import metrics, seeds
-from tfagents_batch.graph import constants
+from tfagents_batch.devices.placement import HOST, Placement
+from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.metrics import Interval, Mean, Metrics
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources import predicting
 from tfagents_batch.sources.async_rollout import AsyncRollout
 from tfagents_batch.sources.bounded_queue import POLL, BoundedQueue, Counts, Stopping
-from tfagents_batch.sources.predicting import Choice, Numbers
+from tfagents_batch.sources.predicting import PredictorChoice, PredictorNumbers
 from tfagents_batch.types import Collected, Trajectory
 
 _LOG = logging.getLogger("tfagents_batch")
 _JOIN = 5.0  # seconds that closing waits for the threads
 
 
-class Rollouts(NamedTuple):
-    """Rollouts that a predictor collected in one program.
+class PredictorRollouts(NamedTuple):
+    """Rollouts that a predictor collected in one program."""
 
-    Attributes:
-      trajectory: K rollouts, ``[K, T, n]``.
-      metrics: of what was collected, merged.
-      steps: number of transitions.
-      version: version of the policy that acted.
-    """
-
-    trajectory: Trajectory
-    metrics: Metrics
-    steps: int
-    version: int
+    trajectory: Trajectory  # K rollouts, [K, T, n]
+    metrics: Metrics  # of what was collected, merged
+    steps: int  # number of transitions
+    version: int  # version of the policy that acted
 
 
 class Predictors:
-    """Threads that collect rollouts for a queue; an ``interfaces.HostSource``.
+    """Threads that collect rollouts for a queue; an ``experience.HostSource``.
 
     Threads start with the first ``fetch`` and run until ``close``, also while the run
     evaluates and saves. An exception in a thread is raised by the next ``fetch``.
@@ -90,7 +83,7 @@ class Predictors:
                 )
             self._published = algorithm.make_policy()
         self._refresh = [_copy(part.actor, self._published) for part in self.parts]
-        self._choice = Choice(config, self.parts[0], len(self.parts), seed)
+        self._choice = PredictorChoice(config, self.parts[0], len(self.parts), seed)
         self._collect = [{} for _ in self.parts]  # programs, by environments that act
         self._publish: Any = None
         counts = self._choice.values["rollouts_per_update"]
@@ -111,7 +104,7 @@ class Predictors:
         return all(part.compilable for part in self.parts)
 
     @property
-    def numbers(self) -> Numbers:
+    def numbers(self) -> PredictorNumbers:
         """Numbers in use."""
         return self._choice.numbers
 
@@ -123,14 +116,14 @@ class Predictors:
                 programs[rows] = predicting.collector(part, rollouts, rows, compiled)
 
     def fetch(self, step: int) -> Collected:
-        """Return rollouts for at least one update, see ``interfaces.HostSource``."""
+        """Return rollouts for at least one update, see ``experience.HostSource``."""
         self._step = step
         if not self._threads:
             self._begin()
         count = self.numbers.rollouts_per_update
         if self._untried:
             count = self._untried.pop()
-        parts: list[Rollouts] = []
+        parts: list[PredictorRollouts] = []
         try:
             while sum(predicting.length(part.trajectory) for part in parts) < count:
                 part, most = self._queue.get(), self._config.max_lag
@@ -255,9 +248,9 @@ class Predictors:
             call = calls * len(self.parts) + index
             seed = seeds.iteration_seed(self._seed, call, "predict")
             calls += 1
-            now = constants.argument(self._step, tf.int64)
+            now = arrays.argument(self._step, tf.int64)
             try:
-                found = programs[rows](constants.argument(seed), now)
+                found = programs[rows](arrays.argument(seed), now)
             finally:
                 part.env.check()  # its failure says more than that of the program
             trajectory, measured, steps = found
@@ -265,7 +258,7 @@ class Predictors:
                 self._warm.add(index)
             steps = int(steps)
             if steps:
-                item = Rollouts(trajectory, measured, steps, version)
+                item = PredictorRollouts(trajectory, measured, steps, version)
                 waited = self._queue.put(item, steps, part.env.check)
                 self._counts.add(steps=steps, waited=waited)
 

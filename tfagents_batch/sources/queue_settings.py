@@ -9,19 +9,19 @@ from typing import Any, ClassVar, Self
 
 from tfagents_batch import config
 from tfagents_batch.config import option
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env, RemotePlan
-from tfagents_batch.placement import HOST, Placement
-from tfagents_batch.sources import groups
+from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.sources.async_rollout import make_groups
 from tfagents_batch.sources.predictors import Predictors
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import EnvSpec, RemotePlan
 
 _REMOTE = "length", "train_batch"  # settings that mean something in a pool, too
 
 
 @dataclasses.dataclass(frozen=True)
 class QueueSettings:
-    """Settings of predictors and their queue; an ``interfaces.Experience``."""
+    """Settings of predictors and their queue; an ``experience.Experience``."""
 
     name: ClassVar[str] = "queue"
     kind: ClassVar[str] = "rollouts"
@@ -56,8 +56,7 @@ class QueueSettings:
     )
     capacity: int | None = option(
         None,
-        "transitions that may wait for an update, or those of one program if these are "
-        "more; bounds the lag. none: 160, or train_batch if that is more",
+        "most transitions in the queue; none: the larger of 160 and train_batch",
         least=1,
     )
     adjust: bool = option(
@@ -105,7 +104,7 @@ class QueueSettings:
         return max(workers // 2, 1) * size
 
     def check(self, run: Any) -> Self:
-        """Return the checked settings, see ``interfaces.Experience``."""
+        """Return the checked settings, see ``experience.Experience``."""
         checked = config.check(self, "queue.")
         if run.overlap:
             raise UserError(
@@ -159,7 +158,7 @@ class QueueSettings:
             for index in range(parts):
                 part = recipe.part(index * size, size)
                 name = "queue.predict_batch"
-                envs.append(groups.make(part, size, wait_for, name, options))
+                envs.append(make_groups(part, size, wait_for, name, options))
                 stack.callback(envs[-1].close)
             stack.pop_all()  # all are there, and the run closes them
         return tuple(envs), envs[0].spec._replace(num_envs=run.num_envs)
@@ -181,7 +180,7 @@ class QueueSettings:
         return Predictors(envs, algorithm, self, seed, run.log_info, placement)
 
     def remote_plan(self, run: Any, parts: int) -> RemotePlan:
-        """Return how workers of a pool collect, see ``interfaces.Experience``."""
+        """Return how workers of a pool collect, see ``experience.Experience``."""
         usual = dataclasses.asdict(QueueSettings())
         for name, value in dataclasses.asdict(self).items():
             if name not in _REMOTE and value != usual[name]:

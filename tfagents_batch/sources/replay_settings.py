@@ -6,23 +6,24 @@ import dataclasses
 import logging
 from typing import Any, ClassVar, Self
 
-from tfagents_batch import config, machine
+from tfagents_batch import config
 from tfagents_batch.config import number, option
+from tfagents_batch.devices import machine
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env, RemotePlan
-from tfagents_batch.placement import HOST, Placement
+from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.schedules import Linear, Schedule
 from tfagents_batch.sources.replay import memory
 from tfagents_batch.sources.replay.replay import Replay, outline
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import EnvSpec, RemotePlan
 
 _LOG = logging.getLogger("tfagents_batch")
 
 
 @dataclasses.dataclass(frozen=True)
 class ReplaySettings:
-    """Settings of the replay; an ``interfaces.Experience``."""
+    """Settings of the replay; an ``experience.Experience``."""
 
     name: ClassVar[str] = "replay"
     kind: ClassVar[str] = "windows"
@@ -66,7 +67,7 @@ class ReplaySettings:
     )
 
     def check(self, run: Any) -> Self:
-        """Return the checked settings, see ``interfaces.Experience``."""
+        """Return the checked settings, see ``experience.Experience``."""
         checked = config.check(self, "replay.")
         if run.overlap:
             raise UserError(
@@ -122,6 +123,6 @@ class ReplaySettings:
             return Replay(rollout, self, like, wanted)
 
     def remote_plan(self, run: Any, parts: int) -> RemotePlan:
-        """Return how workers of a pool collect, see ``interfaces.Experience``."""
+        """Return how workers of a pool collect, see ``experience.Experience``."""
         streams = run.num_envs // parts
         return RemotePlan("ahead", parts, self.steps, streams, marks=True)

@@ -10,19 +10,19 @@ from typing import Any, ClassVar, Self
 
 from tfagents_batch import config
 from tfagents_batch.config import option
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Env, RemotePlan
-from tfagents_batch.placement import HOST, Placement
-from tfagents_batch.sources import episodes, groups
-from tfagents_batch.sources.async_rollout import AsyncRollout
+from tfagents_batch.interfaces import Algorithm, Env
+from tfagents_batch.sources import episodes
+from tfagents_batch.sources.async_rollout import AsyncRollout, make_groups
 from tfagents_batch.sources.episodes import Episodes
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.types import EnvSpec
+from tfagents_batch.types import EnvSpec, RemotePlan
 
 
 @dataclasses.dataclass(frozen=True)
 class RolloutSettings:
-    """Settings of on-policy experience; an ``interfaces.Experience``."""
+    """Settings of on-policy experience; an ``experience.Experience``."""
 
     name: ClassVar[str] = "rollout"
     kind: ClassVar[str] = "rollouts"
@@ -55,7 +55,7 @@ class RolloutSettings:
         return self.wait_for is None
 
     def check(self, run: Any) -> Self:
-        """Return the checked settings, see ``interfaces.Experience``."""
+        """Return the checked settings, see ``experience.Experience``."""
         checked = config.check(self, "rollout.")
         reason = run.settings.accepts()[self.kind].whole_episodes
         if reason and checked.episodes is None:
@@ -80,7 +80,7 @@ class RolloutSettings:
             env = recipe.make(run.num_envs, **options)
         else:
             name = "rollout.wait_for"
-            env = groups.make(recipe, run.num_envs, self.wait_for, name, options)
+            env = make_groups(recipe, run.num_envs, self.wait_for, name, options)
         if self.episodes is not None:
             with recipe.closing_on_error(env):
                 episodes.longest(env.spec)
@@ -118,7 +118,7 @@ class RolloutSettings:
             return Rollout(env, policy, self.length, seed, info=run.log_info)
 
     def remote_plan(self, run: Any, parts: int) -> RemotePlan:
-        """Return how workers of a pool collect, see ``interfaces.Experience``."""
+        """Return how workers of a pool collect, see ``experience.Experience``."""
         if self.wait_for is not None:
             raise UserError(
                 f"rollout.wait_for is {self.wait_for}, but workers of a pool step all "

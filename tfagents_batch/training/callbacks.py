@@ -46,7 +46,7 @@ class Evaluated(NamedTuple):
 
     Attributes:
       step: env steps so far.
-      result: the ``Evaluation`` of episodes; or a ``sources.reports.Report`` on logged
+      result: the ``Evaluation`` of episodes; or a ``RowsReport`` on logged
         rows, which has neither returns nor other attributes of episodes.
       best: whether it is the best so far.
       folder: run folder.

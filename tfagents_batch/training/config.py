@@ -13,12 +13,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from tfagents_batch import config, schedules, suggest
+from tfagents_batch import config, schedules
 from tfagents_batch.config import option
 from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.shared.options import ENV_OPTIONS
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
+from tfagents_batch.settings import suggest
 
 if TYPE_CHECKING:
     from tfagents_batch.envs.recipe import EnvRecipe

@@ -12,16 +12,20 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfagents_batch import seeds
+from tfagents_batch import algorithms, seeds, spaces
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.envs.graph.function import function
-from tfagents_batch.graph import constants
-from tfagents_batch.graph.single_call import single_call
-from tfagents_batch.interfaces import Actor, Env
-from tfagents_batch.placement import HOST, Placement
+from tfagents_batch.envs.recipe import EnvRecipe
+from tfagents_batch.errors import UserError
+from tfagents_batch.experience import Evaluates
+from tfagents_batch.graph import arrays
+from tfagents_batch.graph.function import single_call
+from tfagents_batch.interfaces import Actor, Assesses, Env
 from tfagents_batch.programs.program import Compiled, Plan
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.training import compilation
-from tfagents_batch.training.config import LONGEST, Actions
+from tfagents_batch.training import compilation, own_algorithm
+from tfagents_batch.training.config import LONGEST, Actions, RunConfig
+from tfagents_batch.types import EnvSpec
 
 CHUNK = 128  # steps per program call: short, so that an interrupt is noticed soon
 _LOG = logging.getLogger("tfagents_batch")
@@ -60,7 +64,7 @@ class Evaluation(NamedTuple):
 
     @property
     def score(self) -> float:
-        """What is larger in a better checkpoint, see ``measure``."""
+        """Number that is larger in a better checkpoint, see ``measure``."""
         return self.mean_return
 
     @property
@@ -110,8 +114,7 @@ class Evaluator:
 
     Taking the episodes that end first would favor short ones. For the same reason, a
     failed episode is not replaced by a new one. An episode that reaches the limit is
-    cut off. Its environment waits until the others have played or are cut off too. Then
-    all start again, because one alone cannot.
+    cut off. It then waits for the others. All environments of a batch restart together.
 
     Args:
       env: used for evaluation only; its batch size must divide ``episodes``.
@@ -172,7 +175,7 @@ class Evaluator:
         explored = {"mode": [False], "sample": [True], "both": [False, True]}
         results = []
         with self._placement.collecting():
-            now = constants.argument(step, tf.int64)
+            now = arrays.argument(step, tf.int64)
             for explore in explored[self._actions]:
                 result = self._play(*self._start(explore, seed), seed, stop, now)
                 if result is None:
@@ -230,7 +233,7 @@ class Evaluator:
             if stop():
                 return None
             noise = seeds.iteration_seed(seed, chunk, "evaluate/actions")
-            rows = play(constants.argument(noise), step)
+            rows = play(arrays.argument(noise), step)
             # The first row of a chunk repeats the last row of the previous chunk.
             new = slice(0 if fresh else 1, None)
             rows = tf.nest.map_structure(lambda x, new=new: x.numpy()[new], rows)
@@ -278,3 +281,64 @@ class Evaluator:
             failed_episodes=failed,
             cut_off=cut_off.astype(bool),
         )
+
+
+def reports(config: RunConfig) -> bool:
+    """Return whether a run evaluates by its source, without an environment."""
+    kind = own_algorithm.entry(config.algorithm).kind
+    return issubclass(kind, Assesses) and isinstance(config.source, Evaluates)
+
+
+def check_played(config: RunConfig) -> None:
+    """Refuse settings of evaluations that play, for rows without an environment.
+
+    Raises:
+      UserError: for a setting that is not the default.
+    """
+    if config.env or config.source.kind != "rows":
+        return
+    for name in ("eval_actions", "eval_episodes", "eval_max_episode_steps"):
+        value = getattr(config, name)
+        if value != getattr(RunConfig, name):
+            raise UserError(
+                f"{name} is {value}, which means nothing without an environment; leave "
+                "it out, or pass env to play in evaluations"
+            )
+
+
+def check(config: RunConfig, recipe: EnvRecipe, eval_recipe: EnvRecipe | None) -> None:
+    """Check that the evaluations of a run have environments of their own."""
+    if config.eval_every == 0:
+        return
+    if eval_recipe is None and not recipe.env and not reports(config):
+        text, advice = "the run has no environment", "pass one as eval_env="
+        if isinstance(config.source, Evaluates):
+            known = algorithms.REGISTRY.items()
+            names = [name for name, (kind, _) in known if issubclass(kind, Assesses)]
+            text += f", and reports on rows instead are those of {', '.join(names)}"
+            advice = "pass --env=<name> to play in it"
+        raise UserError(
+            f"eval_every is {config.eval_every}, but {text}; {advice}, or set "
+            "eval_every=0"
+        )
+    if recipe.exists and (eval_recipe is None or eval_recipe.env is recipe.env):
+        raise UserError(
+            f"env is a {type(recipe.env).__name__} object, which exists already, so "
+            "evaluations would disturb training; pass a second one as eval_env=, or "
+            "set eval_every=0"
+        )
+
+
+def check_spaces(found: EnvSpec, expected: EnvSpec) -> None:
+    """Check that the agent can act in the evaluation environment."""
+    same_actions = found.action_space == expected.action_space
+    # Observation bounds may differ: evaluations may measure exactly that.
+    alike = spaces.alike(found.observation_space, expected.observation_space)
+    checks = (same_actions, "action_space"), (alike, "observation_space")
+    for fits, name in checks:
+        if not fits:
+            own, trained = getattr(found, name), getattr(expected, name)
+            raise UserError(
+                f"eval_env has {name}={own}, but the agent is trained with {trained}; "
+                "pass an environment with the same spaces"
+            )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
 
 from tfagents_batch.training.callbacks import OnCheckpoint, OnEvaluation, OnIteration
+
+_Function = TypeVar("_Function", bound=Callable)
 
 if TYPE_CHECKING:
     import keras
@@ -92,3 +96,28 @@ class EvaluateOptions(LoadOptions, total=False):
     seed: int
     actions: Literal["mode", "sample"]
     max_episode_steps: int | None
+
+
+def showing(function: Callable) -> Callable[[_Function], _Function]:
+    """Return a decorator that shows ``LoadOptions`` in a signature, and refuses others.
+
+    Args:
+      function: has them as arguments, with their defaults.
+    """
+    known = inspect.signature(function).parameters
+    own = [known[name] for name in LoadOptions.__annotations__]
+
+    def decorate(decorated: Any) -> Any:
+        signature = inspect.signature(decorated)
+        shown = [x for x in signature.parameters.values() if x.kind != x.VAR_KEYWORD]
+        signature = signature.replace(parameters=[*shown, *own])
+
+        @functools.wraps(decorated)
+        def checked(*arguments: Any, **options: Any) -> Any:
+            signature.bind(*arguments, **options)
+            return decorated(*arguments, **options)
+
+        vars(checked)["__signature__"] = signature
+        return checked
+
+    return decorate

@@ -93,7 +93,7 @@ def _checked(name: str, kind: type) -> type:
     if not (isinstance(settings, type) and dataclasses.is_dataclass(settings)):
         raise UserError(
             f"algorithm {name} has no attribute Config; expected the dataclass of its "
-            "settings, such as Config = dqn.Config"
+            "settings, such as Config = dqn.DQNConfig"
         )
     _require(f"algorithm {name}", kind, _METHODS)
     _require(f"the Config of algorithm {name}", settings, _OF_CONFIG)

@@ -8,18 +8,25 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tfagents_batch import placement, spaces
+from tfagents_batch import spaces
+from tfagents_batch.devices import placement
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.nn.policies.preprocessed import Player
-from tfagents_batch.training import compilation, experiment, preprocessing
+from tfagents_batch.training import (
+    assembly,
+    compilation,
+    preprocessing,
+    signals,
+    threads,
+)
 from tfagents_batch.training.config import IN_PROCESS, VARIABLES, RunConfig
-from tfagents_batch.training.log import status
-from tfagents_batch.training.run_folder import checkpoint, config_file, runs
-from tfagents_batch.training.runtime import signals, threads
+from tfagents_batch.training.log import console
+from tfagents_batch.training.run_folder import checkpoint as checkpoints
+from tfagents_batch.training.run_folder import config_file, runs
 from tfagents_batch.types import EnvSpec
 
 
@@ -33,6 +40,8 @@ class Trained(NamedTuple):
       variables: names of the environment variables that the run's workers had.
       missing: name of the user's own environment or wrapper, or of an argument with
         text, if it was not passed again.
+      network: the user's network, if the run was trained with one.
+      checkpoint: "newest", "best" or a step.
     """
 
     run: runs.RunFolder
@@ -40,6 +49,8 @@ class Trained(NamedTuple):
     recipe: EnvRecipe
     variables: list[str]
     missing: str | None = None
+    network: Any = None
+    checkpoint: str | int = "newest"
 
     @property
     def spec(self) -> EnvSpec:
@@ -76,11 +87,12 @@ class Trained(NamedTuple):
 
 def trained(
     logdir: str | os.PathLike,
-    env: Any,
-    env_kwargs: dict[str, Any] | None,
-    wrappers: Any,
-    network: Any,
+    env: Any = None,
+    env_kwargs: dict[str, Any] | None = None,
+    wrappers: Any = None,
+    network: Any = None,
     algorithm: str | type | None = None,
+    checkpoint: str | int = "newest",
     plays: bool = True,
 ) -> Trained:
     """Return a run to play, in its own or another environment.
@@ -92,8 +104,12 @@ def trained(
         they apply, but with whole games as episodes.
       network: the user's network, if the run was trained with one.
       algorithm: the user's algorithm, likewise.
-      plays: whether environments are created; only that needs the user's own.
+      checkpoint: "newest", "best" or a step.
+      plays: whether environments are created; only that needs the user's own. Otherwise
+        the first environment of a list stands for all.
     """
+    if not plays and isinstance(env, (list, tuple)) and env:
+        env = env[0]
     run = runs.open_run(logdir)
     saved, user = config_file.from_text(run.config_text, algorithm)
     config_file.require(user if plays else user | {"env": None}, env, network)
@@ -121,35 +137,32 @@ def trained(
         changes |= {"num_workers": None, "envs_per_worker": None}
         changes |= {"env_options": {}, "log_info": []}
     config = dataclasses.replace(saved, **changes)
-    return Trained(run, config, recipe, user[VARIABLES], missing)
+    parts = run, config, recipe, user[VARIABLES], missing, network, checkpoint
+    return Trained(*parts) if plays else Trained(*parts).in_process()
 
 
 @contextlib.contextmanager
-def loaded(
-    found: Trained, spec: EnvSpec, network: Any, which: str | int
-) -> Iterator[tuple[Algorithm | Player, int]]:
+def loaded(found: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player, int]]:
     """Yield the agent of a checkpoint, and the checkpoint's step.
 
     Args:
       found: the run.
       spec: spec of the environments that are played.
-      network: the user's network, if the run was trained with one.
-      which: checkpoint: "newest", "best" or a step.
     """
     config = found.config.check_agent()
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals.harmless_checkpoint_requests())
-        own = network is not None
+        own = found.network is not None
         resources = threads.configure(config, spec, own_network=own)
-        experiment.prepare_devices(config, resources)
+        assembly.prepare_devices(config, resources)
         stack.enter_context(placement.host())
         stack.enter_context(compilation.during_run())
         normalization = preprocessing.of_run(found.run.folder)
         seen = normalization.seen(spec)
-        with status.doing("loading the agent"):
-            algorithm = experiment.create_algorithm(config, seen, network)
-            variables = algorithm.named_variables()
-            step, _ = checkpoint.load(found.run.folder, variables, which)
+        with console.doing("loading the agent"):
+            algorithm = assembly.create_algorithm(config, seen, found.network)
+            variables = algorithm.learner.named_variables()
+            step, _ = checkpoints.load(found.run.folder, variables, found.checkpoint)
         yield normalization.player(algorithm), step
 
 
@@ -158,7 +171,7 @@ def environment(found: Trained, num_envs: int) -> Iterator[Env]:
     """Yield environments to play; those that exist already are not closed."""
     recipe = found.recipe.without_close()
     with signals.harmless_checkpoint_requests():
-        with status.doing("starting environments"):
+        with console.doing("starting environments"):
             env = recipe.make(num_envs, **found.config.make_options(num_envs))
         try:
             yield env

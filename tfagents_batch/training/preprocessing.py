@@ -12,12 +12,12 @@ import os
 from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.features import specification
+from tfagents_batch.features.layout import layout
+from tfagents_batch.features.specification import Specification
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.nn.layers.feature_normalizer import FeatureNormalizer
 from tfagents_batch.nn.policies.preprocessed import Player, normalized_space
-from tfagents_batch.offline.features import specification
-from tfagents_batch.offline.features.layout import layout
-from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.training.run_folder import runs
 from tfagents_batch.types import EnvSpec
 

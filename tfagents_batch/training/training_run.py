@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import sources, spaces
+from tfagents_batch import encoding, sources, spaces
 from tfagents_batch.errors import EnvError, Stopped, UserError
+from tfagents_batch.experience import Fingerprinted, KnowsTrainingRows
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.training import preprocessing
 from tfagents_batch.training.analysis import profile
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.callbacks import Callbacks, stop_at_return
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.diagnostics import weights
 from tfagents_batch.training.diagnostics.alarms import Alarms
-from tfagents_batch.training.experiment import Experiment
-from tfagents_batch.training.log import starting, trackers
+from tfagents_batch.training.log import console as consoles
+from tfagents_batch.training.log import trackers
 from tfagents_batch.training.log.console import Console
 from tfagents_batch.training.log.logger import Logger, read_metrics
-from tfagents_batch.training.loop import Loop
-from tfagents_batch.training.record import Record, is_finished, system
-from tfagents_batch.training.run_folder import (
-    checkpoint,
-    config_file,
-    flag_names,
-    git_state,
-    runs,
-)
-from tfagents_batch.training.runtime import devices
-from tfagents_batch.training.runtime.signals import Interrupts
+from tfagents_batch.training.loop import Loop, Outputs, is_finished
+from tfagents_batch.training.run_folder import checkpoint, config_file, runs
+from tfagents_batch.training.signals import Interrupts
 from tfagents_batch.types import EnvSpec
 
 _FINGERPRINT = "source_fingerprint"  # key of run.json
 
 
-class Ended(NamedTuple):
+class RunEnd(NamedTuple):
     """A run that has ended; its fields are those of ``api.Run``."""
 
     logdir: str
@@ -57,7 +50,7 @@ def run(
     events: Sequence[dict] = (),
     profiled: bool = False,
     started: Callable[[], None] = lambda: None,
-) -> Ended:
+) -> RunEnd:
     """Train in a run folder that this process has locked.
 
     Args:
@@ -95,7 +88,7 @@ def run(
             start if state else None,
             warn=console.message,
             tracker=tracker,
-            settings=flag_names.with_defaults(settings),
+            settings=config_file.with_defaults(settings),
             steps=settings.steps,
         )
         stack.enter_context(logger)
@@ -108,16 +101,6 @@ def run(
             logger.event(**event)
             _explain(event, console)
 
-        def variables() -> dict[str, Any]:
-            return experiment.named_variables() | experiment.run_variables()
-
-        def counters() -> dict[str, Any]:
-            return experiment.counters() | system(experiment.program.traces())
-
-        save = functools.partial(checkpoint.save, folder)
-        written = logger, console, alarms, hooks, variables, save
-        record = Record(settings, *written, state, counters)
-
         def on_start() -> None:
             variables = experiment.run_variables()
             if state and variables:
@@ -126,24 +109,25 @@ def run(
                 console.message(text)
             started()
 
-        loop = Loop(experiment, interrupts, record, folder)
+        outputs = Outputs(logger, console, alarms, hooks)
+        loop = Loop(experiment, interrupts, outputs, folder, state)
         try:
             finished = loop.run(on_start)
         except Exception as error:  # callbacks may raise any exception
             kind = type(error).__name__
-            logger.event("failed", record.step, error=kind, text=str(error))
+            logger.event("failed", loop.step, error=kind, text=str(error))
             raise
         if hooks.stopped_by is not None:
             console.note(f"{hooks.stopped_by} ends training")
-            logger.event("stopped_by_callback", record.step, name=hooks.stopped_by)
-        logger.event("finished" if finished else "stopped", record.step)
+            logger.event("stopped_by_callback", loop.step, name=hooks.stopped_by)
+        logger.event("finished" if finished else "stopped", loop.step)
         if profiled and finished:
             _profile(experiment, folder, console, logger)
     signal = None if finished else interrupts.signal
-    return Ended(str(folder), record.step, record.latest, finished, signal)
+    return RunEnd(str(folder), loop.step, loop.latest, finished, signal)
 
 
-def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> Ended | None:
+def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> RunEnd | None:
     """Return the end of a run that has nothing left to do, and say so; else None.
 
     Args:
@@ -158,24 +142,53 @@ def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> Ended | No
         for line in read_metrics(folder):
             latest |= line
     latest.pop("step", None)
-    starting.end()
+    consoles.started()
     Console(config.steps, quiet=not config.progress).note(
         f"the run has all its {config.steps:,} steps; pass --steps={2 * config.steps} "
         "for more"
     )
-    return Ended(str(folder), state["step"], latest, True)
+    return RunEnd(str(folder), state["step"], latest, True)
 
 
 def _introduce(experiment: Experiment, console: Console) -> None:
     """Print what a run uses: threads, workers, devices and the size of its network."""
     console.note(str(experiment.resources))
-    console.note(devices.text(experiment.placement))
-    for remark in experiment.remarks:
-        console.note(remark)
+    place = experiment.placement
+    console.note(f"device {place.name}: {place.reason}")
+    own, seen = experiment.own_network, experiment.seen
+    notes = [] if own else remarks(experiment.spec)
+    notes += large_minibatch(experiment.config, experiment.spec)
+    for note in notes + experiment.preprocessing.remarks():
+        console.note(note)
     if layers := weights.by_layer(experiment.algorithm):
         console.note(weights.table(layers))
-    if experiment.size_warning:
-        console.message(experiment.size_warning)
+    if not own and (text := weights.warning(layers, seen.observation_space)):
+        console.message(text)
+
+
+def remarks(spec: EnvSpec) -> list[str]:
+    """Return a line for each part of observations that looks like an image but is none.
+
+    The built-in network flattens it.
+    """
+    found = []
+    for leaf in spaces.leaves(spec.observation_space):
+        if reason := encoding.missed_image(leaf.space):
+            found.append(f"note: {spaces.field(leaf.path)}{reason}")
+    return found
+
+
+def large_minibatch(config: RunConfig, spec: EnvSpec) -> list[str]:
+    """Return a line if minibatches are larger than an update, so that there is one."""
+    size = getattr(config.settings, "minibatch_size", None) or 0
+    most = config.source.transitions(config.num_envs, spec.max_episode_steps)
+    if size <= most:
+        return []
+    return [
+        f"note: minibatch_size is {size:,}, but an update has {most:,} transitions at "
+        "most, so each pass is a single gradient step; lower it, or collect more "
+        f"(--num_envs, --{config.source.name}.length)"
+    ]
 
 
 def _make_alarms(experiment: Experiment, inherited: bool) -> Alarms:
@@ -207,7 +220,7 @@ def check_source(folder: pathlib.Path, source: Any) -> None:
       UserError: if they are others.
     """
     before = runs.facts(folder).get(_FINGERPRINT)
-    if before is not None and before != getattr(source, "fingerprint", None):
+    if before is not None and before != _fingerprint(source):
         raise UserError(
             f"the data of the run {folder} have changed since it began: "
             f"{getattr(source, 'data', source)} was made again; start a new run, with "
@@ -219,16 +232,20 @@ def check_source(folder: pathlib.Path, source: Any) -> None:
 
 def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, Any]:
     """Return facts about a run for run.json: agent, spaces, code version and data."""
-    found = getattr(source, "fingerprint", None)
+    found = _fingerprint(source)
     return {
         **({} if found is None else {_FINGERPRINT: found}),
         runs.TRAINING_ROWS: _training_rows(source),
         **preprocessing.of_source(source).facts(),
-        "checkout": git_state.state(),
+        "checkout": runs.checkout(),
         "weights": weights.facts(weights.by_layer(algorithm)),
         "observation_space": spaces.to_json(spec.observation_space),
         "action_space": spaces.to_json(spec.action_space),
     }
+
+
+def _fingerprint(source: Any) -> str | None:
+    return source.fingerprint if isinstance(source, Fingerprinted) else None
 
 
 def _training_rows(source: Any) -> list[dict[str, Any] | None]:
@@ -236,9 +253,8 @@ def _training_rows(source: Any) -> list[dict[str, Any] | None]:
 
     A source of the user's own may replay a log, whatever its kind is.
     """
-    known = getattr(source, "training_rows", None)
-    if known is not None:
-        return [known()]
+    if isinstance(source, KnowsTrainingRows):
+        return [source.training_rows()]
     steps = source is None or type(source) in sources.REGISTRY.values()
     return [] if steps else [None]
 

@@ -31,7 +31,7 @@ def test_gradients_are_those_of_densities():
 
     metrics = agent.update(batch, 0, STEP).metrics
     assert float(metrics["loss/total"]) == pytest.approx(float(loss()), rel=1e-5)
-    assert_gradients(loss, agent.optimizer)
+    assert_gradients(loss, agent.learner.optimizers["actor"])
 
 
 def test_it_finds_mean_and_standard_deviation_of_logged_actions():

@@ -83,8 +83,8 @@ def test_a_learned_weight_grows_while_the_gap_is_too_large(gap, grows):
     found = [agent.update(batch, i, STEP).metrics["value/cql_scale"] for i in range(3)]
     assert float(found[0]) == pytest.approx(2.0, rel=1e-6)
     assert (found[2] > found[0]) == grows
-    assert "learner/log_cql_scale" in agent.named_variables()
-    assert "learner/log_cql_scale" not in make().named_variables()
+    assert "learner/log_cql_scale" in agent.learner.named_variables()
+    assert "learner/log_cql_scale" not in make().learner.named_variables()
 
 
 def test_values_of_many_actions_are_those_of_each():

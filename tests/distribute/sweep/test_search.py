@@ -7,9 +7,10 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from tfagents_batch import fields, schedules
+from tfagents_batch import schedules
 from tfagents_batch.distribute.sweep import search
 from tfagents_batch.errors import UserError
+from tfagents_batch.settings import fields
 
 
 def parse(text, hint=float, **bounds):

@@ -15,10 +15,10 @@ from unittest import mock
 import pytest
 
 import tfagents_batch as tfb
-from tfagents_batch import fields
 from tfagents_batch.distribute.sweep import local, loop, results, search, storage
-from tfagents_batch.distribute.sweep.search import Plan
+from tfagents_batch.distribute.sweep.search import SearchPlan
 from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.settings import fields
 
 PROGRAM = sys.executable, str(Path(__file__).with_name("fake_train.py"))
 KINDS = {"x": fields.kind(float), "do": fields.kind(str)}
@@ -27,7 +27,7 @@ KINDS = {"x": fields.kind(float), "do": fields.kind(str)}
 def plan_of(fixed, search_texts, **options):
     """Return the plan of a sweep with these values of the searched flags."""
     space = {k: search.parse(k, x, KINDS[k], {}) for k, x in search_texts.items()}
-    return Plan(fixed, search_texts, space, **options)
+    return SearchPlan(fixed, search_texts, space, **options)
 
 
 UNIFORM = {"x": "uniform:0:1"}

@@ -13,7 +13,7 @@ from tfagents_batch.envs.processes import backends
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.shared import futex
 from tfagents_batch.errors import UserError
-from tfagents_batch.training import experiment
+from tfagents_batch.training import assembly
 from tfagents_batch.training.config import RunConfig
 
 
@@ -176,9 +176,9 @@ def test_a_start_names_the_native_backend_only_if_it_is_built(monkeypatch):
     config, recipe = RunConfig(env="CartPole-v1"), EnvRecipe("CartPole-v1")
     for due in (False, True):
         monkeypatch.setattr(build, "is_due", lambda due=due: due)
-        text = experiment.start_of(config, recipe, None)
+        text = assembly.start_of(config, recipe, None)
         assert ("native backend" in text) == due
-    assert "native" not in experiment.start_of(config, EnvRecipe("tf/Catch-v0"), None)
+    assert "native" not in assembly.start_of(config, EnvRecipe("tf/Catch-v0"), None)
 
 
 def test_an_unsupported_machine_is_named_as_the_reason(monkeypatch):

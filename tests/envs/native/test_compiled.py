@@ -182,7 +182,7 @@ def test_a_closed_environment_gives_failed_rows_in_a_program(make_process_env):
 
 def test_unknown_handles_and_other_shapes_are_errors_with_the_handle(make_process_env):
     env = make_process_env(fault_envs(None), 1)
-    handle = env._pool.handle
+    handle = env.hub
     wrong = {
         f"unknown:{10**9}": op.Calls(10**9, env._outputs),
         f"shape:{handle}": op.Calls(handle, env._outputs[:-1]),
@@ -197,7 +197,7 @@ def test_ctrl_c_ends_a_compiled_rollout(make_process_env):
     sent = []
 
     def interrupt():
-        words = env._pool._words[0]
+        words = env.words[0]
         deadline = time.monotonic() + 20
         while words[0] < 8 and time.monotonic() < deadline:
             time.sleep(0.001)

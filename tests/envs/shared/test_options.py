@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfagents_batch.envs.shared.options import PoolOptions
+from tfagents_batch.envs.shared.options import EnvOptions
 from tfagents_batch.errors import UserError
 
 
@@ -23,4 +23,4 @@ from tfagents_batch.errors import UserError
 def test_a_wrong_value_is_refused_by_its_name(option):
     (name,) = option
     with pytest.raises(UserError, match=name):
-        PoolOptions(**option)
+        EnvOptions(**option)

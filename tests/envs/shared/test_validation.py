@@ -15,7 +15,6 @@ from tfagents_batch.envs.shared.observation_rules import (
     observation_defects,
 )
 from tfagents_batch.envs.shared.observations import ObservationWriter
-from tfagents_batch.envs.vector.observation_reader import ObservationReader
 
 BOX = gs.Box(-1, 1, (3,), np.float32)
 WIDE = gs.Box(-np.inf, np.inf, (2, 2), np.float64)
@@ -143,29 +142,29 @@ def test_a_worker_applies_the_same_rules(name):
 def test_a_batch_applies_the_same_rules(name):
     space, value, wrong, kind, field, _ = broken(name)
     arrays = [np.zeros((2, *x.shape), x.dtype) for x in spaces.leaves(space)]
-    reader = ObservationReader(space, arrays)
+    write = ObservationWriter(space, arrays)
     whole_batch = kind in ("shape", "dtype")
     batch = np.stack([wrong if whole_batch else value, wrong])
     if kind == "finite":
         with np.errstate(over="ignore"):
-            reader.read(batch)
-        assert reader.writer.not_finite() == {1: field}
+            write.write_batch(batch)
+        assert write.not_finite() == {1: field}
     elif kind == "bounds" and isinstance(space, gs.Box):
-        reader.read(batch)
-        assert reader.outside() == {field: 1}
+        write.write_batch(batch)
+        assert write.outside() == {field: 1}
     else:
         with pytest.raises(Defect) as caught:
-            reader.read(batch)
+            write.write_batch(batch)
         assert (caught.value.kind, caught.value.field) == (kind, field)
         assert caught.value.row == (None if whole_batch else 1)
 
 
 def test_a_batch_refuses_masked_values_and_takes_a_masked_array_without_them():
-    reader = ObservationReader(BOX, arrays := [np.zeros((2, 3), np.float32)])
-    reader.read(np.ma.masked_array(np.ones((2, 3), np.float32)))
+    write = ObservationWriter(BOX, arrays := [np.zeros((2, 3), np.float32)])
+    write.write_batch(np.ma.masked_array(np.ones((2, 3), np.float32)))
     assert arrays[0].all()
     with pytest.raises(Defect, match="masked values"):
-        reader.read(np.ma.masked_array(np.ones((2, 3), np.float32), np.eye(2, 3)))
+        write.write_batch(np.ma.masked_array(np.ones((2, 3), np.float32), np.eye(2, 3)))
 
 
 @pytest.mark.parametrize("space", GOOD, ids=str)

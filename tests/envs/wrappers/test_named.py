@@ -17,10 +17,11 @@ from tfagents_batch.envs import wrappers
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
+from tfagents_batch.scripts import train
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.video.clips import Clips
+from tfagents_batch.training.video import Clips
 
 SMALL = {
     **{"steps": 100, "num_envs": 2, "rollout.length": 25, "eval_every": 0},
@@ -320,21 +321,18 @@ def test_a_wrapper_of_a_module_is_only_imported_when_it_is_passed_again(
     assert more.step >= 200
 
 
-def test_the_command_that_training_prints_evaluates_in_another_process(tmp_path):
-    def script(*words):
-        return subprocess.run(words, capture_output=True, text=True, timeout=240)
-
+def test_the_command_that_training_prints_evaluates_in_another_process(
+    tmp_path, capsys
+):
     flags = ("--steps=100", "--num_envs=2", "--num_workers=0", "--eval_every=0")
-    flags += ("--compile=off",)
-    done = script(
-        *(sys.executable, "-m", "tfagents_batch.scripts.train", *flags),
-        *("--rollout.length=25", f"--env={MODULE}:Mission-v1"),
-        *(f'--wrappers=["{PICTURE}"]', f"--logdir={tmp_path}"),
-    )
-    assert done.returncode == 0, done.stderr
-    *_, line = (x for x in done.stderr.splitlines() if x.startswith("evaluate: "))
+    flags += ("--compile=off", "--rollout.length=25", f"--env={MODULE}:Mission-v1")
+    flags += (f'--wrappers=["{PICTURE}"]', f"--logdir={tmp_path}")
+    assert train.main(flags) == 0
+    lines = capsys.readouterr().err.splitlines()
+    *_, line = (x for x in lines if x.startswith("evaluate: "))
     command = line.removeprefix("evaluate: ") + " --episodes=2"
     command = command.replace("tfagents-batch", f"{sys.executable} -m tfagents_batch")
-    done = script("sh", "-c", command)
+    words = "sh", "-c", command
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["episodes"] == 2

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tfagents_batch.features.specification import Feature, Specification
 from tfagents_batch.nn.layers.feature_normalizer import FeatureNormalizer
 from tfagents_batch.offline.features import twin
-from tfagents_batch.offline.features.specification import Feature, Specification
-from tfagents_batch.serving.formats import onnx, saved_model
+from tfagents_batch.serving import onnx, saved_model
 
 RNG = np.random.default_rng(0)
 FEATURES = {

@@ -17,7 +17,7 @@ def image(*shape):
 
 def count(cnn, space, actions=6):
     spec = make_spec(space, gs.Discrete(actions))
-    return networks.actor_critic(spec, networks.Config(cnn=cnn)).count_params()
+    return networks.actor_critic(spec, networks.NetworkConfig(cnn=cnn)).count_params()
 
 
 def test_number_of_weights_for_atari_images_is_as_published():
@@ -60,7 +60,7 @@ def test_a_residual_block_adds_to_its_input():
 @pytest.mark.parametrize("name", ["grey", "channels_first"])
 def test_images_of_any_shape_are_encoded_and_trained(name):
     spec = make_spec(OBSERVATIONS[name])
-    network = networks.actor_critic(spec, networks.Config(cnn="impala"))
+    network = networks.actor_critic(spec, networks.NetworkConfig(cnn="impala"))
     assert network.convolves
     steps = make_steps(OBSERVATIONS[name], 2, 2)
     with tf.GradientTape() as tape:

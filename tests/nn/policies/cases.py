@@ -7,8 +7,7 @@ import tensorflow as tf
 from hypothesis import strategies as st
 
 from tfagents_batch import nest
-from tfagents_batch.interfaces import ActionValueHeads
-from tfagents_batch.types import TimeStep
+from tfagents_batch.types import ActionValueHeads, TimeStep
 
 MASKED = [True, False, True, True]
 SCORES = [1.0, 5.0, 2.0, -0.5]  # of four actions; the second would be the best

@@ -14,9 +14,9 @@ from tests.nn.policies.cases import (
 )
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn.bounds import Bounds, bounds
-from tfagents_batch.nn.exploration import Warmup, action_noise
+from tfagents_batch.nn.actor import Bounds, bounds
 from tfagents_batch.nn.policies.box import (
+    ActionNoise,
     ClippedNormal,
     Deterministic,
     SquashedNormal,
@@ -30,13 +30,13 @@ UNEVEN = Bounds(np.float32([-2.611573]), np.float32([1.6531452]))
 
 
 def squashed(limits=LIMITS, warmup=100):
-    return SquashedNormal(actor("mean", "log_std"), limits, Warmup(warmup))
+    return SquashedNormal(actor("mean", "log_std"), limits, warmup)
 
 
 def deterministic(limits=LIMITS, warmup=100, scale=0.5, exploration="gaussian"):
     scale = scale if isinstance(scale, Linear) else Constant(scale)
-    noise = action_noise(exploration, scale)
-    return Deterministic(actor("action"), limits, Warmup(warmup), noise)
+    noise = None if exploration == "none" else ActionNoise(exploration, scale)
+    return Deterministic(actor("action"), limits, warmup, noise)
 
 
 def normal_step(mean, std, rows, size=1):
@@ -82,7 +82,7 @@ def test_log_densities_with_noise_are_those_computed_by_hand():
 
 
 def clipped(limits=LIMITS):
-    return ClippedNormal(actor("action", "log_std"), limits, Warmup(0))
+    return ClippedNormal(actor("action", "log_std"), limits)
 
 
 def clipped_step(unit, std, rows):

@@ -19,15 +19,14 @@ from tests.nn.test_q_network import SPEC, VECTOR, make_steps
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
-from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.policies.epsilon_greedy import EpsilonGreedy
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy
 from tfagents_batch.schedules import Constant, Linear
 
 
 def make(epsilon=0.2, warmup=0, temperature=None):
     epsilon = epsilon if isinstance(epsilon, Linear) else Constant(epsilon)
     temperature = temperature and Constant(temperature)
-    return EpsilonGreedy(Values(), 3, epsilon, Warmup(warmup), temperature)
+    return EpsilonGreedy(Values(), 3, epsilon, warmup, temperature)
 
 
 def probabilities(policy, values=SCORES, mask=None, step=0):
@@ -96,8 +95,8 @@ def test_only_valid_actions_have_a_probability(values, mask):
 
 
 def test_probabilities_of_a_noisy_network_are_refused_while_tracing():
-    network = q_network.q_network(SPEC, q_network.Config(noisy=True))
-    policy = EpsilonGreedy(network, 2, Constant(0.1), Warmup(0))
+    network = q_network.q_network(SPEC, q_network.QConfig(noisy=True))
+    policy = EpsilonGreedy(network, 2, Constant(0.1))
     steps = nest.map(lambda x: x[0], make_steps(VECTOR, 1, 2))
     function = tf.function(lambda step: policy.probabilities(steps, (), step))
     with pytest.raises(UserError, match=r"noise of all weights.*network.noisy=false"):

@@ -14,13 +14,12 @@ from tests.nn.policies.cases import (
     sample,
     scores,
 )
-from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.policies.softmax import Softmax
+from tfagents_batch.nn.policies.discrete import Softmax
 
 
 def make():
     return Softmax(
-        lambda step: ({"logits": step.observation["outputs"]}, ()), 4, 3, Warmup(100)
+        lambda step: ({"logits": step.observation["outputs"]}, ()), 4, 3, 100
     )
 
 

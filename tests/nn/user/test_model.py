@@ -13,7 +13,7 @@ from tfagents_batch.nn.q_network import q_network
 
 
 def adapt(network, spec=None):
-    return user.actor_critic(network, spec or make_spec(), networks.Config())
+    return user.actor_critic(network, spec or make_spec(), networks.NetworkConfig())
 
 
 def sequential(*layers):
@@ -33,7 +33,7 @@ def test_a_feature_model_without_declared_input_gets_heads():
 
 
 def test_added_heads_follow_the_settings():
-    config = networks.Config(mean="tanh", policy_scale=100.0)
+    config = networks.NetworkConfig(mean="tanh", policy_scale=100.0)
     model = sequential(keras.layers.Dense(8, "relu"))
     network = user.actor_critic(model, make_spec(action=ACTIONS["box"]), config)
     heads, _ = network.unroll(make_steps(VECTOR, 3, 2))
@@ -48,7 +48,7 @@ def test_added_heads_follow_the_settings():
     ],
 )
 def test_unused_settings_are_named_in_a_warning(make, unused):
-    config = networks.Config(
+    config = networks.NetworkConfig(
         hidden=(5,), core="gru", policy_scale=0.1, init_std=0.5, min_std=0.1
     )
     with pytest.warns(UserWarning, match="not used, as model") as caught:
@@ -99,7 +99,7 @@ def test_a_builders_model_with_both_heads_is_used_unchanged():
 def test_a_users_policy_is_in_units_of_the_range_of_actions(scaled):
     model = both_heads()
     spec = make_spec(action=gs.Box(-2000, 2000, (2,)))
-    config = networks.Config(scale_actions=scaled)
+    config = networks.NetworkConfig(scale_actions=scaled)
     network = user.actor_critic(lambda *_: model, spec, config)
     steps = make_steps(VECTOR, 1, 4)
     policy, unit = network.unroll(steps)[0].policy, 2000 if scaled else 1
@@ -468,7 +468,7 @@ def test_only_the_users_layers_use_the_global_dtype_policy(dtype, policy):
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        network = user.actor_critic(builder, make_spec(), networks.Config())
+        network = user.actor_critic(builder, make_spec(), networks.NetworkConfig())
     finally:
         keras.config.set_dtype_policy(before)
     assert mine[0].dtype_policy.name == policy

@@ -12,9 +12,9 @@ from tests.algorithms.cases import B, collect, update
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import ActorCriticHeads
 from tfagents_batch.nn import networks, user
-from tfagents_batch.ops.distributions import for_space
+from tfagents_batch.ops.distributions.families import for_space
+from tfagents_batch.types import ActorCriticHeads
 
 
 class Elman(keras.Model):
@@ -66,7 +66,7 @@ def build(observation_space, action_space):
 
 def adapt(network, action=ACTIONS["discrete"], observation=VECTOR):
     spec = make_spec(observation, action)
-    return user.actor_critic(network, spec, networks.Config())
+    return user.actor_critic(network, spec, networks.NetworkConfig())
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -90,7 +90,7 @@ def test_outputs_are_those_of_the_users_model(action):
 
 def test_a_users_recurrent_network_is_trained():
     keras.utils.set_random_seed(0)
-    config = ppo.Config(sequence_length=4, epochs=1, histograms=False)
+    config = ppo.PPOConfig(sequence_length=4, epochs=1, histograms=False)
     agent = ppo.PPO(config, make_spec(action=ACTIONS["box"], num_envs=B), build)
     assert agent.recurrent
     before = [v.numpy() for v in agent.network.trainable_variables]
@@ -100,7 +100,7 @@ def test_a_users_recurrent_network_is_trained():
     assert all(np.isfinite(x) for x in metrics.values() if x.shape.rank == 0)
     after = agent.network.trainable_variables
     assert all(np.any(a != b) for a, b in zip(before, after, strict=True))
-    names = agent.named_variables()
+    names = agent.learner.named_variables()
     held = {id(v) for v in names.values()}
     assert all(id(v) in held for v in agent.network.variables)
 

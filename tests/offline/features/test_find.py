@@ -6,11 +6,11 @@ import pytest
 from tests.offline import made
 from tests.offline.features import drawn
 from tfagents_batch.errors import UserError
+from tfagents_batch.features.layout import layout
+from tfagents_batch.features.specification import STANDARDIZED, VERSION
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.find import find
-from tfagents_batch.offline.features.layout import layout
 from tfagents_batch.offline.features.settings import FeatureSettings
-from tfagents_batch.offline.features.specification import STANDARDIZED, VERSION
 from tfagents_batch.offline.reader import open_rows
 
 N = 2000

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.features.layout import layout
+from tfagents_batch.features.specification import Feature, Specification, to_dict
 from tfagents_batch.offline.features import specification, twin
-from tfagents_batch.offline.features.layout import layout
-from tfagents_batch.offline.features.specification import Feature, Specification
 
 GIVEN = Specification(
     {
@@ -107,7 +107,7 @@ def test_the_hash_changes_with_each_number():
 
 
 def wrong(**changes):
-    content = specification.to_dict(GIVEN) | changes
+    content = to_dict(GIVEN) | changes
     return {k: x for k, x in content.items() if x is not None}
 
 

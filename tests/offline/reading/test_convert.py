@@ -8,7 +8,7 @@ import pytest
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.reading.convert import convert
-from tfagents_batch.offline.reading.table_settings import Column, TableSettings
+from tfagents_batch.offline.reading.convert_settings import Column, ConvertSettings
 from tfagents_batch.offline.validator import validate
 
 HOUR = 3_600_000_000
@@ -47,7 +47,7 @@ def decisions(**changes):
 def rows(data="decisions.csv", **settings):
     """Convert a table; return the result and the rows as dicts."""
     given = {k: x for k, x in (BASE | settings).items() if k != "known"}
-    found = convert([data], "rows", TableSettings(**given), settings.get("known", ()))
+    found = convert([data], "rows", ConvertSettings(**given), settings.get("known", ()))
     with open_rows("rows") as opened:
         assert not validate(opened).errors
     relation = duckdb.sql("SELECT * FROM 'rows/rows.parquet'")

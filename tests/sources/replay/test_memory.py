@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from tests.sources.replay.test_replay import CASES, build
-from tfagents_batch import machine
+from tfagents_batch.devices import machine
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.replay import memory
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.training.config import RunConfig

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfagents_batch import seeds
-from tfagents_batch.sources.replay import prioritized, sum_tree, uniform
+from tfagents_batch.sources.replay import prioritized
 
-TREES = {size: sum_tree.SumTree(size) for size in (5, 16, 300)}
+TREES = {size: prioritized.SumTree(size) for size in (5, 16, 300)}
 compiled = tf.function(
     lambda tree, index, weight: tree.write(index, weight), jit_compile=True
 )
@@ -41,7 +41,7 @@ def test_the_tree_is_the_list_of_its_weights(size, data):
 
 
 def test_a_part_of_almost_1_finds_the_last_leaf_with_a_weight():
-    tree = sum_tree.SumTree(300)
+    tree = prioritized.SumTree(300)
     tree.write(tf.constant([3, 40, 270]), tf.constant([0.1, 1e-6, 0.7]))
     part = tf.constant([0.0, 1 - 2.0**-40, 1 - 2.0**-53], tf.float64)
     np.testing.assert_array_equal(tree.find(part), [3, 270, 270])
@@ -63,10 +63,10 @@ def test_importance_weights_are_those_of_the_formula():
 
 def test_integers_are_exact_and_cover_large_ranges_evenly():
     high = 10**7 + 3
-    found = uniform.integers(100_000, seeds.key(1, "test"), tf.constant(high)).numpy()
+    found = seeds.indices(100_000, seeds.key(1, "test"), tf.constant(high)).numpy()
     assert found.min() >= 0 and found.max() < high
     counts = np.bincount(found * np.int64(10) // high, minlength=10)
     assert (abs(counts - 10_000) < 500).all()
     assert len({*(found % 2)}) == 2
-    small = uniform.integers(100, seeds.key(1, "test"), tf.constant(1)).numpy()
+    small = seeds.indices(100, seeds.key(1, "test"), tf.constant(1)).numpy()
     assert not small.any()

@@ -13,8 +13,8 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.sources import rollout_settings
 from tfagents_batch.training.analysis import profile
 from tfagents_batch.training.analysis.profile import Profile
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 
 CONFIG = RunConfig(
     algorithm="linear",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tfagents_batch.training.compilation import function_names
+from tfagents_batch.training.compilation import stablehlo
 
 
 def number():
@@ -18,7 +18,7 @@ def number():
 
 def test_names_begin_at_the_given_number():
     start = number() + 10_000
-    function_names.begin_at(start)
+    stablehlo.begin_at(start)
     found = number()
     # The function itself takes fewer than 100 numbers.
     assert start <= found < start + 100
@@ -26,5 +26,5 @@ def test_names_begin_at_the_given_number():
 
 def test_a_number_below_the_current_one_changes_nothing():
     before = number()
-    function_names.begin_at(before - 10)
+    stablehlo.begin_at(before - 10)
     assert before < number() < before + 100

@@ -67,7 +67,7 @@ def test_a_program_is_not_stored_if_a_users_module_was_imported(store, env):
 
 OTHERS = {
     "env": "Acrobot-v1",
-    "settings": ppo.Config(epochs=3),
+    "settings": ppo.PPOConfig(epochs=3),
     "num_envs": 3,
     "source": rollout_settings.RolloutSettings(length=7),
     "log_info": ["x"],
@@ -92,7 +92,7 @@ def test_settings_that_change_the_name_are_not_marked_as_same_program():
     "changes",
     [
         *({"seed": 5}, {"eval_every": 10}, {"steps": 5000}, {"log_every": 10}),
-        {"settings": ppo.Config(learning_rate=0.1, clip_ratio=0.3).check()},
+        {"settings": ppo.PPOConfig(learning_rate=0.1, clip_ratio=0.3).check()},
     ],
 )
 def test_settings_that_a_program_does_not_use_do_not_change_its_name(store, changes):
@@ -102,7 +102,7 @@ def test_settings_that_a_program_does_not_use_do_not_change_its_name(store, chan
 
 def test_the_kind_of_a_schedule_changes_the_name_but_not_its_numbers(store):
     def of(schedule, steps=1000):
-        settings = ppo.Config(learning_rate=schedule).check()
+        settings = ppo.PPOConfig(learning_rate=schedule).check()
         return name(
             dataclasses.replace(CONFIG, settings=settings, steps=steps), Batch()
         )

@@ -18,8 +18,8 @@ from tfagents_batch.envs.native import build
 from tfagents_batch.nn import networks
 from tfagents_batch.scripts import train
 from tfagents_batch.sources import rollout_settings
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 
 TRAIN = """
 import sys
@@ -115,8 +115,8 @@ RUNS = {
         env="CartPole-v1",
         source=rollout_settings.RolloutSettings(episodes=4),
         num_envs=2,
-        settings=ppo.Config(
-            objective="both", epochs=2, network=networks.Config(core="gru")
+        settings=ppo.PPOConfig(
+            objective="both", epochs=2, network=networks.NetworkConfig(core="gru")
         ),
     ),
     "gridworld": configs.PRESETS["tf/gridworld"](),

@@ -16,17 +16,17 @@ from tfagents_batch.algorithms import ppo
 from tfagents_batch.nn import networks
 from tfagents_batch.programs import program
 from tfagents_batch.sources import rollout_settings
+from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.compilation import stablehlo
 from tfagents_batch.training.compilation.stablehlo import Exported, NotExportable
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.experiment import Experiment
 
-RECURRENT = networks.Config(core="gru", hidden=(4,))
+RECURRENT = networks.NetworkConfig(core="gru", hidden=(4,))
 RUNS = {
     "processes": RunConfig(
         env="Pendulum-v1",
         source=rollout_settings.RolloutSettings(length=16),
-        settings=ppo.Config(
+        settings=ppo.PPOConfig(
             epochs=2, minibatch_size=16, network=RECURRENT, histograms=False
         ),
     ),

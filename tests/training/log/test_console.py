@@ -6,7 +6,7 @@ import sys
 import pytest
 import rich.console
 
-from tfagents_batch.training.log.console import Console, count
+from tfagents_batch.training.log.console import Console, count, progress
 
 
 class Clock:
@@ -222,3 +222,39 @@ def test_a_broken_stream_does_not_stop_training():
     with Console(10, stream, clock=clock) as console:  # closed
         clock.now += 5
         console.update(5, {})
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_in_a_pipe_is_a_line_after_3_and_then_every_4_seconds():
+    stream, clock = io.StringIO(), Clock()
+    with progress(stream, clock) as tell:
+        for second in range(10):
+            clock.now = 100.0 + second
+            tell(second / 10, "reading rows")
+    assert stream.getvalue() == (
+        " 30%  reading rows  0:00:03 elapsed\n 70%  reading rows  0:00:07 elapsed\n"
+    )
+
+
+def test_progress_on_a_terminal_is_a_bar(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    stream, clock = Terminal(), Clock()
+    with progress(stream, clock) as tell:
+        clock.now += 65
+        tell(0.5, "writing [samples]")
+    text = stream.getvalue()
+    assert "writing [samples]  0:01:05 elapsed" in text
+    assert "50%" in text and "━" in text
+
+
+def test_a_closed_stream_does_not_stop_the_work():
+    stream, clock = io.StringIO(), Clock()
+    with progress(stream, clock) as tell:
+        stream.close()
+        clock.now += 5
+        tell(0.5, "writing samples")

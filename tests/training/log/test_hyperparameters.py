@@ -21,13 +21,13 @@ from tfagents_batch.nn import networks
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.log.logger import Logger
 from tfagents_batch.training.log.tensorboard import table
-from tfagents_batch.training.run_folder import flag_names
+from tfagents_batch.training.run_folder import config_file
 
 CONFIG = RunConfig(
     env="CartPole-v1",
     env_options={"worker_variables": {"TOKEN": "secret"}},
     eval_every=500,  # changes no learning curve
-    settings=ppo.Config(epochs=3, network=networks.Config(hidden=(32, 16))),
+    settings=ppo.PPOConfig(epochs=3, network=networks.NetworkConfig(hidden=(32, 16))),
 )
 STATUSES = [
     api_pb2.STATUS_UNKNOWN,
@@ -61,7 +61,7 @@ def metrics(group):
 
 
 def settings(config=CONFIG):
-    return flag_names.with_defaults(config)
+    return config_file.with_defaults(config)
 
 
 def test_the_plugin_shows_changed_settings_and_the_return_first(tmp_path):

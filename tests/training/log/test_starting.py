@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.log import progress, starting, status
+from tfagents_batch.training.log import console
 from tfagents_batch.training.log.console import Console
 
 DEADLINE = 10.0
@@ -20,8 +20,8 @@ def stderr(kind, monkeypatch):
     """Yield a function that reads stderr, a terminal or a pipe, up to a text."""
     ours, theirs = pty.openpty() if kind == "terminal" else os.pipe()
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(starting, "_TERMINAL", 0.01)
-    monkeypatch.setattr(starting, "_LINES", 0.01)
+    monkeypatch.setattr(console, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(console, "LINE_SECONDS", 0.01)
     saved = os.dup(2)
     os.dup2(theirs, 2)
     os.close(theirs)
@@ -44,13 +44,13 @@ def stderr(kind, monkeypatch):
 @pytest.mark.parametrize("kind", ["terminal", "pipe"])
 def test_a_start_says_what_it_does_until_the_console_opens(kind, monkeypatch):
     threads = threading.active_count()
-    with stderr(kind, monkeypatch) as read, starting.starting():
-        assert starting.FIRST in read("faster")
-        with status.doing("building"), starting.starting():  # which began before
+    with stderr(kind, monkeypatch) as read, console.starting():
+        assert console.FIRST in read("faster")
+        with console.doing("building"), console.starting():  # which began before
             assert "building, 0 s" in read("building, 0 s")
         with Console(10, quiet=True):
             assert threading.active_count() == threads
-    assert status.now() == ""
+    assert console._doing == ""
 
 
 def test_a_pipe_gets_a_line_after_which_results_come(monkeypatch, capsys):
@@ -58,13 +58,13 @@ def test_a_pipe_gets_a_line_after_which_results_come(monkeypatch, capsys):
     seen = []
 
     def main(argv):
-        with status.doing("fitting") as now:
+        with console.doing("fitting") as now:
             seen.append(read("fitting, 0 s"))
             now("step 2 of 3")
             seen.append(read("step 2 of 3, 0 s"))
             command_line.say("half of it")
         command_line.show("result")
-        assert not starting.is_open()
+        assert not console._open
         return 0
 
     monkeypatch.setattr("sys.argv", ["tfagents-batch"])
@@ -76,10 +76,10 @@ def test_a_pipe_gets_a_line_after_which_results_come(monkeypatch, capsys):
 
 def test_a_help_that_takes_long_says_so_until_it_is_there(monkeypatch, capsys):
     def main(argv):
-        with status.doing("importing TensorFlow"):
+        with console.doing("importing TensorFlow"):
             read("importing TensorFlow, 0 s")
         assert command_line.flags(argv, (command_line.AgentCommand, "")) is None
-        assert not starting.is_open()
+        assert not console._open
         return 0
 
     monkeypatch.setattr("sys.argv", ["tfagents-batch", "--help"])
@@ -89,9 +89,9 @@ def test_a_help_that_takes_long_says_so_until_it_is_there(monkeypatch, capsys):
 
 
 def test_on_a_terminal_other_lines_take_the_place_of_the_line(monkeypatch):
-    with stderr("terminal", monkeypatch) as read, starting.starting(reason=""):
+    with stderr("terminal", monkeypatch) as read, console.starting(reason=""):
         read("starting, 0 s")
-        with starting.aside():
+        with console.aside():
             os.write(2, b"note\n")
         assert "\r\x1b[2Knote\r\n" in read("note\r\n")
 
@@ -99,8 +99,8 @@ def test_on_a_terminal_other_lines_take_the_place_of_the_line(monkeypatch):
 def test_progress_is_said_by_the_line_that_is_open(monkeypatch):
     with (
         stderr("pipe", monkeypatch) as read,
-        starting.starting(reason=""),
-        progress.shown() as tell,
+        console.starting(reason=""),
+        console.progress() as tell,
     ):
         tell(0.4, "writing samples")
         assert "40%  writing samples, 0 s" in read("samples, 0 s")
@@ -108,7 +108,7 @@ def test_progress_is_said_by_the_line_that_is_open(monkeypatch):
 
 def test_a_quiet_start_and_one_without_stderr_say_nothing(monkeypatch):
     with stderr("pipe", monkeypatch) as read:
-        with starting.starting(quiet=True):
+        with console.starting(quiet=True):
             os.write(2, b"nothing")
         assert read("nothing") == "nothing"
 
@@ -116,7 +116,7 @@ def test_a_quiet_start_and_one_without_stderr_say_nothing(monkeypatch):
         raise OSError("closed")
 
     monkeypatch.setattr(os, "dup", closed)
-    with starting.starting():
+    with console.starting():
         pass
 
 

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from tfagents_batch.training.run_folder import git_state
+from tfagents_batch.training.run_folder import runs
 
 NO_FILES = dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull)
 
@@ -34,16 +34,16 @@ def repository(tmp_path, monkeypatch):
 
 def test_commit_and_changes_are_recorded(repository):
     commit = git(repository, "rev-parse", "HEAD")
-    assert git_state.state() == {"commit": commit, "changed": False}
+    assert runs.checkout() == {"commit": commit, "changed": False}
     (repository / "logs").write_text("not tracked")
-    assert git_state.state() == {"commit": commit, "changed": False}
+    assert runs.checkout() == {"commit": commit, "changed": False}
     (repository / "agent.py").write_text("epochs = 4\n")
-    assert git_state.state() == {"commit": commit, "changed": True}
+    assert runs.checkout() == {"commit": commit, "changed": True}
 
 
 def test_git_variables_in_the_environment_are_ignored(repository, monkeypatch):
     monkeypatch.setenv("GIT_DIR", str(repository / "nowhere"))
-    assert git_state.state()["changed"] is False
+    assert runs.checkout()["changed"] is False
 
 
 def test_outside_of_a_repository_that_of_the_main_script_is_used(
@@ -51,16 +51,16 @@ def test_outside_of_a_repository_that_of_the_main_script_is_used(
 ):
     (tmp_path / "outside").mkdir()
     monkeypatch.chdir(tmp_path / "outside")
-    assert git_state.state() is None
+    assert runs.checkout() is None
     monkeypatch.setattr(
         sys.modules["__main__"], "__file__", str(repository / "agent.py"), raising=False
     )
-    assert git_state.state()["changed"] is False
+    assert runs.checkout()["changed"] is False
 
 
 def test_without_git_nothing_is_recorded(repository, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
-    assert git_state.state() is None
+    assert runs.checkout() is None
 
 
 def test_a_folder_without_commits_has_no_state(tmp_path, repository, monkeypatch):
@@ -68,7 +68,7 @@ def test_a_folder_without_commits_has_no_state(tmp_path, repository, monkeypatch
     empty.mkdir()
     git(empty, "init", "--quiet")
     monkeypatch.chdir(empty)
-    assert git_state.state() is None
+    assert runs.checkout() is None
 
 
 def test_a_hanging_git_is_stopped(repository, monkeypatch, tmp_path):
@@ -77,7 +77,7 @@ def test_a_hanging_git_is_stopped(repository, monkeypatch, tmp_path):
     (tools / "git").write_text("#!/bin/sh\nexec tail -f /dev/null\n")
     (tools / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
-    assert git_state.state(seconds=0.2) is None
+    assert runs.checkout(seconds=0.2) is None
 
 
 def test_a_monitor_configured_by_a_repository_is_not_run(repository):
@@ -86,5 +86,5 @@ def test_a_monitor_configured_by_a_repository_is_not_run(repository):
     hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
     hook.chmod(0o755)
     git(repository, "config", "core.fsmonitor", str(hook))
-    assert git_state.state()["changed"] is False
+    assert runs.checkout()["changed"] is False
     assert not ran.exists()

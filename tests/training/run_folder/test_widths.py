@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from tfagents_batch.graph.state import kept
-from tfagents_batch.training.run_folder import widths
+from tfagents_batch.training.run_folder.replay_file import cast, fits
 
 INTEGERS = tf.int8, tf.int16, tf.int32, tf.int64, tf.uint16, tf.uint32, tf.uint64
 DTYPES = *INTEGERS, tf.uint8, tf.bool, tf.float32, tf.float64, tf.bfloat16
@@ -13,21 +13,21 @@ DTYPES = *INTEGERS, tf.uint8, tf.bool, tf.float32, tf.float64, tf.bfloat16
 def test_a_variable_of_the_host_fits_that_of_a_gpu_and_back(dtype):
     with tf.device("/GPU:0"):
         wide = kept(dtype)
-    assert widths.fit(dtype.name, wide.name) and widths.fit(wide.name, dtype.name)
+    assert fits(dtype.name, wide.name) and fits(wide.name, dtype.name)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_values_return_from_a_gpu_unchanged(dtype):
     values = np.array([dtype.min, 1, dtype.max], dtype.as_numpy_dtype)
     wide = tf.cast(values, tf.int64).numpy()
-    found = widths.cast(wide, dtype.as_numpy_dtype, "n")
+    found = cast(wide, dtype.as_numpy_dtype, "n")
     assert found.dtype == values.dtype
     np.testing.assert_array_equal(found, values)
 
 
 @pytest.mark.parametrize("other", ["float32", "bool", "uint8", "object", "", None, []])
 def test_other_dtypes_do_not_fit_integers(other):
-    assert not widths.fit(other, "int64") and not widths.fit("int64", other)
+    assert not fits(other, "int64") and not fits("int64", other)
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_other_dtypes_do_not_fit_integers(other):
 )
 def test_a_value_that_a_dtype_cannot_hold_is_an_error(value, dtype):
     with pytest.raises(ValueError, match=rf"n has the value {value}; expected "):
-        widths.cast(np.array([0, value]), dtype, "n")
+        cast(np.array([0, value]), dtype, "n")

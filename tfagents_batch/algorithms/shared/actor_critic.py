@@ -9,26 +9,26 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
-from tfagents_batch.algorithms.shared import alarms, off_policy
+from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.off_policy import ReplaySettings
+from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import BoxAssessment, UpdateSize
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import actor, networks
-from tfagents_batch.nn.bounds import Bounds
-from tfagents_batch.nn.critics import Critics
-from tfagents_batch.nn.exploration import ActionNoise, Kind, action_noise
+from tfagents_batch.nn.actor import Critics
+from tfagents_batch.nn.policies.box import ActionNoise, Kind
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.ops.windows import Transition
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Nest
+from tfagents_batch.types import BoxAssessment, EnvSpec, Nest
 
 # Metrics of an update of the actor.
 ACTOR_METRICS = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(off_policy.Settings):
+class ActorCriticSettings(ReplaySettings):
     """Settings that all algorithms with an actor and critics have."""
 
     num_critics: int = option(
@@ -48,20 +48,20 @@ class Settings(off_policy.Settings):
         least=0,
         group="exploration",
     )
-    network: actor.Config = option(actor.Config(), "shape of the networks")
+    network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
 
     # Settings that change the meaning of saved weights, see ``training.warm_start``.
     OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
 
     def action_noise(self) -> ActionNoise | None:
         """Return the noise that is added to actions of a Box."""
-        return action_noise(self.exploration, Inputs(self).noise)
+        if self.exploration == "none":
+            return None
+        return ActionNoise(self.exploration, Inputs(self).noise)
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
-        """Return the limits of metrics, see ``interfaces.Algorithm``."""
-        del spec
         fewer = "; fewer --algorithm.train_updates"
-        values = off_policy.diverging_values(
+        values = alarms.diverging_values(
             100,
             self.gamma,
             "smaller rewards; lower --algorithm.learning_rate or "
@@ -69,11 +69,6 @@ class Settings(off_policy.Settings):
         )
         played = "windows" in self.accepts()  # rows have no episodes
         return (values, *(alarms.small_returns() if played else ()))
-
-    def update_size(self, collected: int) -> UpdateSize:
-        """Return the size of a batch, see ``interfaces.Algorithm``."""
-        del collected
-        return UpdateSize(self.batch_size, self.network.hidden or actor.HIDDEN)
 
 
 def critics(
@@ -94,7 +89,7 @@ def learner(
     trained: Mapping[str, Sequence[keras.Variable]] | None = None,
     variables: Mapping[str, Any] | None = None,
     delay: int = 1,
-) -> off_policy.Learner:
+) -> NetworkLearner:
     """Return optimizers and target networks of an actor and critics.
 
     Args:
@@ -102,8 +97,7 @@ def learner(
       policy: the policy that learns.
       critics, targets: critics and their target networks.
       target_actor: the actor's target network; None if it has none.
-      trained, variables: more of them, or others, see ``off_policy.Learner``.
-      delay: see ``off_policy.Learner``.
+      trained, variables, delay: further ones, see ``NetworkLearner``.
     """
     pairs = [(targets, critics)]
     learned = {
@@ -117,14 +111,8 @@ def learner(
         "critics": critics.trainable_variables,
         "actor": policy.network.trainable_variables,
     }
-    return off_policy.Learner(
-        config,
-        policy,
-        trained=weights | dict(trained or {}),
-        target=pairs,
-        variables=learned | dict(variables or {}),
-        delay=delay,
-    )
+    weights, learned = weights | dict(trained or {}), learned | dict(variables or {})
+    return NetworkLearner(config, policy, weights, pairs, learned, delay)
 
 
 def noise_metrics(noise: ActionNoise | None, step) -> Metrics:
@@ -133,50 +121,52 @@ def noise_metrics(noise: ActionNoise | None, step) -> Metrics:
 
 
 def critic_metrics(
-    q: tf.Tensor, target: tf.Tensor, error: tf.Tensor, mask: tf.Tensor, rows: bool
+    loss: tf.Tensor,
+    q: tf.Tensor,
+    target: tf.Tensor,
+    error: tf.Tensor,
+    mask: tf.Tensor,
+    rows: bool,
 ) -> Metrics:
     """Return metrics of an update of critics.
 
     Args:
+      loss: f32 ``[]``.
       q: f32 ``[K, N]``, Q_k of the actions taken.
       target: f32 ``[N]``.
       error: f32 ``[N]``, absolute errors, the mean over critics.
       mask: bool ``[N]``, rows that count.
       rows: whether there are histograms of the values and targets.
     """
-    found = {
+    metrics = {
+        "loss/critics": loss,
         "value/q": masked.mean(tf.reduce_mean(q, 0), mask),
         "value/target": masked.mean(target, mask),
         "value/td_error": masked.mean(error, mask),
     }
     if rows:
-        found["histogram/q"] = histograms.rows(q[0], mask)
-        found["histogram/target"] = histograms.rows(target, mask)
-    return found
+        metrics["histogram/q"] = histograms.rows(q[0], mask)
+        metrics["histogram/target"] = histograms.rows(target, mask)
+    return metrics
 
 
-def of_actor(found: Metrics) -> Metrics:
-    """Return metrics of the actor's optimizer under names of their own."""
-    names = {"grad/norm": "grad/actor_norm", "grad/skipped": "grad/actor_skipped"}
-    return {names[name]: x for name, x in found.items()}
+def actor_metrics(loss: tf.Tensor, steps: Metrics) -> Metrics:
+    """Return metrics of an update of the actor: its loss and its optimizer's step."""
+    norm, skipped = steps["grad/norm"], steps["grad/skipped"]
+    return dict(zip(ACTOR_METRICS, (loss, norm, skipped), strict=True))
 
 
 def assessment(
-    critics: Critics,
-    bounds: Bounds,
-    batch: Transition,
-    target: tf.Tensor,
-    log_density: Nest = (),
+    agent: Any, batch: Transition, target: tf.Tensor, log_density: Nest = ()
 ) -> BoxAssessment:
     """Return the assessment of rows by critics, the smallest of which counts.
 
     Args:
-      critics: critics.
-      bounds: bounds of the actions.
+      agent: algorithm with ``critics`` and a policy of a Box.
       batch: rows.
       target: f32 ``[N]``, targets of the values of logged actions.
       log_density: f32 ``[N]``, of these under the policy; ``()`` if it has none.
     """
-    q = tf.reduce_min(critics(batch.step, bounds.unit(batch.action)), 0)
-    target = tf.where(batch.mask, target, float("nan"))
-    return BoxAssessment(q, target, log_density)
+    action = agent.policy.bounds.unit(batch.action)
+    q = tf.reduce_min(agent.critics(batch.step, action), 0)
+    return BoxAssessment(q, tf.where(batch.mask, target, float("nan")), log_density)

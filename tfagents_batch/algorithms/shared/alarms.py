@@ -1,6 +1,6 @@
 """Limits of metrics that algorithms share.
 
-A comment gives the worst value in any of the healthy runs of ``ppo_alarms.py``.
+A comment gives the worst value in any of the healthy runs of ``ppo._limits``.
 """
 
 from __future__ import annotations
@@ -61,6 +61,26 @@ def small_returns(kind: normalizers.RewardKind | None = None) -> tuple[Limit, ..
         "returns are around 1",
     )
     return (limit,)
+
+
+def diverging_values(reward: float, gamma: float, advice: str) -> Limit:
+    """Return a limit of the mean action value.
+
+    Args:
+      reward: absolute reward of every step that gives the value at the limit.
+      gamma: discount factor.
+      advice: what to try.
+    """
+    bound = reward / max(1 - gamma, 1e-4)
+    return Limit(
+        "values_diverge",
+        "value/q",
+        above=bound,
+        below=-bound,
+        lines=3,
+        text="The mean action value is {value/q:.3g}, more than rewards of "
+        f"{reward:g} per step could give. What to try: {advice}",
+    )
 
 
 def entropy(config: Any, spec: EnvSpec | None) -> Limit:

@@ -1,31 +1,23 @@
-"""Settings, optimizers and target networks of algorithms with a replay."""
+"""Settings of algorithms with a replay, and of those that learn from logged rows."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import keras
-import tensorflow as tf
-
-from tfagents_batch import nest
-from tfagents_batch.algorithms.shared import optimization
+from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.optimization import OptimizerSettings
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import number, option
-from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import Accepts, DefaultSource, Policy, Rows, Windows
-from tfagents_batch.metrics import Limit, Metrics
-from tfagents_batch.nn import summary
-from tfagents_batch.nn.exploration import Warmup
-from tfagents_batch.nn.optimizer import Optimizer
-from tfagents_batch.nn.target_network import TargetNetwork
+from tfagents_batch.metrics import Limit
+from tfagents_batch.nn import actor
+from tfagents_batch.types import Accepts, DefaultSource, EnvSpec, Rows, Windows
 
 _COLLECTING = "train_every", "train_updates", "warmup_steps"
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(optimization.Settings):
+class ReplaySettings(OptimizerSettings):
     """Settings that all algorithms with a replay have."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
@@ -75,10 +67,6 @@ class Settings(optimization.Settings):
         """Steps of a window: those around the n rewards of a target."""
         return self.n_step + 1
 
-    def warmup(self) -> Warmup:
-        """Return the warm-up with random actions."""
-        return Warmup(self.warmup_steps)
-
     def accepts(self) -> Accepts:
         """Return that it learns from windows, and with n = 1 also from rows."""
         ratio = Ratio(self.train_updates, self.train_every, self.warmup_steps)
@@ -90,88 +78,54 @@ class Settings(optimization.Settings):
         return {"rows": Rows(self.batch_size, self.gamma, _COLLECTING)}
 
 
-class Learner(tf.Module):
-    """Optimizers and target networks of an algorithm, and its checkpoint.
+@dataclasses.dataclass(frozen=True)
+class RowSettings(OptimizerSettings):
+    """Settings that all algorithms of logged rows have."""
 
-    Args:
-      config: settings.
-      policy: the policy that learns.
-      trained: weights by the name of their optimizer.
-      target: pairs of a target network and the learned one.
-      variables: what else a checkpoint has, a variable or nested dicts of variables.
-      delay: multiplies ``target_every``.
-
-    Attributes:
-      inputs: the settings as inputs of a program.
-      optimizers: optimizer of each name.
-      target: moves the target networks.
-    """
-
-    def __init__(
-        self,
-        config: Settings,
-        policy: Policy,
-        trained: Mapping[str, Sequence[keras.Variable]],
-        target: Sequence[tuple[keras.Model, keras.Model]],
-        variables: Mapping[str, Any],
-        delay: int = 1,
-    ):
-        super().__init__()
-        self._policy, self._variables = policy, lambda: variables
-        self.inputs = inputs = Inputs(config)
-        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, inputs.optimizer
-        self.optimizers = {
-            name: Optimizer(weights, *rule) for name, weights in trained.items()
-        }
-        sides = zip(*target, strict=True)  # all targets, and all learned networks
-        sides = [[x for model in side for x in model.variables] for side in sides]
-        every = config.target_every * delay
-        self.target = TargetNetwork(*sides, every, inputs.target_tau)
-
-    def compile_parts(self, on: bool) -> None:
-        """Compile the optimizer steps, alone or as parts of the update."""
-        for each in self.optimizers.values():
-            each.compiled = on
-
-    def set_learning_rate(self, step: tf.Tensor) -> Metrics:
-        """Set the step size of all optimizers; return metrics of an update."""
-        rate = self.inputs.learning_rate(step)
-        for each in self.optimizers.values():
-            each.set_learning_rate(rate)
-        return {"grad/learning_rate": tf.identity(rate), "grad/updates": tf.ones([])}
-
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the variables of a checkpoint: all that updates change."""
-        named = {name: x.named_variables() for name, x in self.optimizers.items()}
-        learner = dict(self._variables()) | {"optimizer": named}
-        learner["updates"] = self.target.updates
-        return self._policy.named_variables() | nest.prefixed("learner", learner)
-
-    def histograms(self) -> Metrics:
-        """Return histograms of weights and gradients, but not of a single number."""
-        if not self.inputs.histograms:
-            return {}
-        named = self.optimizers.items()
-        return summary.weight_histograms(
-            {name: x for name, x in named if len(x.trained) > 1}
-        )
-
-
-def diverging_values(reward: float, gamma: float, advice: str) -> Limit:
-    """Return a limit of the mean action value.
-
-    Args:
-      reward: absolute reward of every step that gives the value at the limit.
-      gamma: discount factor.
-      advice: what to try.
-    """
-    bound = reward / max(1 - gamma, 1e-4)
-    return Limit(
-        "values_diverge",
-        "value/q",
-        above=bound,
-        below=-bound,
-        lines=3,
-        text="The mean action value is {value/q:.3g}, more than rewards of "
-        f"{reward:g} per step could give. What to try: {advice}",
+    batch_size: int = option(256, "rows per update", least=1)
+    histograms: bool = option(
+        True, "log histograms, such as those of values, weights and gradients"
     )
+
+    source: ClassVar[DefaultSource] = "table", {}
+    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from rows."""
+        return {"rows": Rows(self.batch_size)}
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        """Return no limits of metrics."""
+        return ()
+
+
+@dataclasses.dataclass(frozen=True)
+class RowValueSettings(RowSettings):
+    """Settings of values and target networks that learn from logged rows."""
+
+    gamma: float = number(0.99, "discount factor per step", least=0, most=1)
+    target_every: int = option(1, "updates per update of targets", least=1)
+    target_tau: float = number(
+        0.005, "step of target networks to the learned ones", above=0, most=1
+    )
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from rows, and the discount factor of its values."""
+        return {"rows": Rows(self.batch_size, self.gamma)}
+
+
+@dataclasses.dataclass(frozen=True)
+class RowActorCriticSettings(RowValueSettings):
+    """Settings of an actor and critics that learn from logged rows."""
+
+    num_critics: int = option(
+        2, "number of critics; targets use their minimum", least=1, most=10
+    )
+    network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        """Return the limit of values."""
+        advice = (
+            "smaller rewards; lower --algorithm.learning_rate or --algorithm.target_tau"
+        )
+        return (alarms.diverging_values(100, self.gamma, advice),)

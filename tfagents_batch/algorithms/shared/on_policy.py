@@ -1,40 +1,46 @@
-"""What all on-policy algorithms have: settings, policy and normalizers."""
+"""Settings, learner and metrics of on-policy algorithms."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.algorithms.shared import optimization
+from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.optimization import OptimizerSettings
 from tfagents_batch.config import inherited, number, option
+from tfagents_batch.graph.forward import Batch
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.interfaces import (
+from tfagents_batch.interfaces import Distribution
+from tfagents_batch.metrics import Limit, Max, Metrics
+from tfagents_batch.nn import networks, normalizers, summary, user
+from tfagents_batch.nn.optimizer import Optimizer, Rule
+from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
+from tfagents_batch.ops import histograms, losses, masked, returns
+from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.types import (
     VERSION,
     Accepts,
     DefaultSource,
+    EnvSpec,
+    Nest,
     Rollouts,
+    TimeStep,
+    Trajectory,
     UpdateSize,
 )
-from tfagents_batch.metrics import Max, Metrics
-from tfagents_batch.nn import moments, networks, normalizers, user
-from tfagents_batch.nn.optimizer import Optimizer
-from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
-from tfagents_batch.ops import histograms, losses, masked
-from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import EnvSpec, Nest, TimeStep, Trajectory
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(optimization.Settings):
+class OnPolicySettings(OptimizerSettings):
     """Settings that all on-policy algorithms have."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
     optimizer_epsilon: float = inherited(
-        optimization.Settings, "optimizer_epsilon", default=1e-5
+        OptimizerSettings, "optimizer_epsilon", default=1e-5
     )
     max_gradient_norm: float | None = number(
         0.5,
@@ -57,7 +63,7 @@ class Settings(optimization.Settings):
         group="normalization",
     )
     normalize_floor: float = option(
-        moments.FLOOR,
+        normalizers.FLOOR,
         "smallest standard deviation by which observations are divided",
         above=0,
         group="normalization",
@@ -84,7 +90,9 @@ class Settings(optimization.Settings):
         True,
         "log histograms of actions, values, KL, weights, gradients and statistics",
     )
-    network: networks.Config = option(networks.Config(), "shape of the network")
+    network: networks.NetworkConfig = option(
+        networks.NetworkConfig(), "shape of the network"
+    )
 
     source: ClassVar[DefaultSource] = "rollout", {}
 
@@ -100,19 +108,46 @@ class Settings(optimization.Settings):
         """Return that it learns from rollouts."""
         return {"rollouts": Rollouts()}
 
-    def update_size(self, collected: int) -> UpdateSize:
+    def update_size(self, transitions: int) -> UpdateSize:
         """Return the size of an update on everything that was collected."""
-        return UpdateSize(collected, self.network.hidden or networks.HIDDEN)
+        return UpdateSize(transitions, self.network.units)
 
 
-class Learner(tf.Module):
-    """Policy, normalizers and optimizer of an on-policy algorithm, and its checkpoint.
+@dataclasses.dataclass(frozen=True)
+class SingleStepSettings(OnPolicySettings):
+    """Settings of one gradient step."""
+
+    optimizer: Rule = option(
+        "rmsprop",
+        "adam, rmsprop as in PyTorch, or rmsprop_tf as in GA3C",
+    )
+    value_scale: float = number(
+        0.5, "weight of the value loss, which is half the mean squared error", least=0
+    )
+    normalize_advantage: bool = option(False, "standardize the advantages of an update")
+    reduction: Literal["mean", "sum"] = option(
+        "mean",
+        "mean over the transitions of an update, or sum, whose step grows with them",
+    )
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        return (
+            alarms.value_loss(self),
+            alarms.entropy(self, spec),
+            alarms.actions_clipped(spec),
+            *alarms.small_returns(self.normalize_return),
+        )
+
+
+class OnPolicyLearner(tf.Module):
+    """Policy, normalizers and optimizer; an ``interfaces.Learner``.
 
     Args:
       config: checked settings.
       spec: spec of the environments.
       network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
         built-in network.
+      variables: what else a checkpoint has, by name.
 
     Attributes:
       inputs: the settings as inputs of a program.
@@ -122,23 +157,19 @@ class Learner(tf.Module):
       compilable: True if XLA makes the update faster: not with convolutions on a CPU.
     """
 
-    def __init__(self, config: Settings, spec: EnvSpec, network: Any):
+    def __init__(
+        self, config: OnPolicySettings, spec: EnvSpec, network: Any, **variables: Any
+    ):
         super().__init__()
-        self.config, self._spec = config, spec
+        self.config, self._spec, self._variables = config, spec, lambda: variables
         self.inputs = inputs = Inputs(config)
         self._given = user.distinct(network)
         self.policy = self.make_policy()
         self.network, self.observations = self.policy.network, self.policy.observations
         self.compilable = not self.network.convolves
         weights = self.network.trainable_variables
-        self.optimizer = Optimizer(
-            *(
-                weights,
-                inputs.max_gradient_norm,
-                inputs.optimizer_epsilon,
-                config.optimizer,
-            )
-        )
+        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, config.optimizer
+        self.optimizer = Optimizer(weights, *rule)
         self.rewards = normalizers.RewardNormalizer(
             config.normalize_return, inputs.reward_clip, config.normalize_epsilon
         )
@@ -171,6 +202,7 @@ class Learner(tf.Module):
             **self.policy.named_variables(),
             **nest.prefixed("statistics/returns", self.rewards.named_variables()),
             **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
+            **nest.prefixed("learner", self._variables()),
         }
 
     def begin(self, trajectory: Trajectory, step) -> TimeStep:
@@ -230,3 +262,59 @@ def value_metrics(value: tf.Tensor, target: tf.Tensor, mask: tf.Tensor) -> Metri
         "value/explained_variance": losses.explained_variance(value, target, mask),
         "value/mean": masked.mean(value, mask),
     }
+
+
+def first_rows(policy: Distribution) -> Distribution:
+    """Return the policy of the T states with actions, of ``T + 1`` states."""
+    return policy.with_params(nest.map(lambda x: x[:-1], policy.params))
+
+
+def finish(
+    learner: OnPolicyLearner,
+    trajectory: Trajectory,
+    steps: TimeStep,
+    policy: Distribution,
+    log_prob: tf.Tensor,
+    value: tf.Tensor,
+    target: tf.Tensor,
+) -> Metrics:
+    """Finish an update of one gradient step; return further metrics of it.
+
+    If an older policy may have acted, they have the ratios pi / mu of both.
+
+    Args:
+      learner: with the weights after the step.
+      trajectory: ``[T, B]``.
+      steps: its steps, with normalized observations.
+      policy: the policy before the step, of the T states with actions.
+      log_prob: f32 ``[T, B]``, ln pi of the actions.
+      value, target: f32 ``[T, B]``, values before the step, and their targets.
+    """
+    metrics: Metrics = {}
+    mask, behavior, rows = (
+        trajectory.mask,
+        trajectory.behavior,
+        learner.config.histograms,
+    )
+    if VERSION in behavior:
+        log_ratio = masked.safe(log_prob - behavior["log_prob"], mask)
+        ratio = tf.exp(tf.minimum(log_ratio, returns.MOST_LOG_RATIO))
+        metrics["lag/ratio"] = masked.mean(ratio, mask)
+        above = tf.cast(ratio > 1, tf.float32)
+        metrics["lag/ratio_above_1"] = masked.mean(above, mask)
+        if rows:
+            metrics["histogram/ratio"] = histograms.rows(ratio, mask)
+    if rows:
+        batch = Batch(
+            steps=nest.map(lambda x: x[:-1], steps),
+            action=actions(trajectory),
+            log_prob=behavior["log_prob"],
+            policy=behavior["policy"],
+            advantage=(),
+            value=value,
+            target=target,
+        )
+        acted = policy.with_params(behavior["policy"])
+        parts = learner.optimizer, learner.observations
+        metrics |= summary.update_histograms(trajectory, batch, acted, *parts)
+    return metrics | learner.end(trajectory)

@@ -1,19 +1,28 @@
-"""Settings of gradient steps, which all algorithms have."""
+"""Gradient steps: their settings, and the learner of networks and their targets."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
-from tfagents_batch import config
+import keras
+import tensorflow as tf
+
+from tfagents_batch import config, nest
 from tfagents_batch.config import number, option
-from tfagents_batch.nn.optimizer import Rule
+from tfagents_batch.graph.inputs import Inputs
+from tfagents_batch.interfaces import Policy
+from tfagents_batch.metrics import Metrics
+from tfagents_batch.nn import summary
+from tfagents_batch.nn.optimizer import Optimizer, Rule, TargetNetwork
 from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.types import UpdateSize
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """Settings of gradient steps on a network, whose shape is ``network``."""
+class OptimizerSettings:
+    """Settings of gradient steps on ``network``, with batches of ``batch_size``."""
 
     learning_rate: Schedule = number(
         Constant(3e-4), "learning rate of the optimizer", least=0, group="optimizer"
@@ -41,3 +50,90 @@ class Settings:
         """
         checked = config.check(self)
         return dataclasses.replace(checked, network=checked.network.check("network."))
+
+    def update_size(self, transitions: int) -> UpdateSize:
+        return UpdateSize(self.batch_size, self.network.units)
+
+
+class NetworkLearner(tf.Module):
+    """Optimizers and target networks of an algorithm; an ``interfaces.Learner``.
+
+    Args:
+      config: settings.
+      policy: the policy that learns.
+      trained: weights by the name of their optimizer.
+      target: pairs of a target network and the learned one; none without targets.
+      variables: what else a checkpoint has, a variable or nested dicts of variables.
+      delay: multiplies ``target_every``.
+
+    Attributes:
+      inputs: the settings as inputs of a program.
+      optimizers: optimizer of each name.
+      compilable: whether XLA makes an update faster: not with convolutions on a CPU.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        policy: Any,
+        trained: Mapping[str, Sequence[keras.Variable]],
+        target: Sequence[tuple[Any, Any]] = (),
+        variables: Mapping[str, Any] | None = None,
+        delay: int = 1,
+    ):
+        super().__init__()
+        self._policy: Policy = policy
+        self._variables = lambda: dict(variables or {})
+        self.inputs = inputs = Inputs(config)
+        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, config.optimizer
+        self.optimizers = {
+            name: Optimizer(weights, *rule) for name, weights in trained.items()
+        }
+        self._target: Any = None
+        if target:
+            sides = zip(*target, strict=True)  # all targets, and all learned networks
+            sides = [[x for model in side for x in model.variables] for side in sides]
+            every = config.target_every * delay
+            self._target = TargetNetwork(*sides, every, inputs.target_tau)
+        learned = policy.network, *(model for _, model in target)
+        self.compilable = not any(model.convolves for model in learned)
+
+    def compile_parts(self, on: bool) -> None:
+        """Compile the optimizer steps, alone or as parts of the update."""
+        for each in self.optimizers.values():
+            each.compiled = on
+
+    def set_learning_rate(self, step: tf.Tensor) -> Metrics:
+        """Set the step size of all optimizers; return metrics of an update."""
+        rate = self.inputs.learning_rate(step)
+        for each in self.optimizers.values():
+            each.set_learning_rate(rate)
+        return {"grad/learning_rate": tf.identity(rate), "grad/updates": tf.ones([])}
+
+    @property
+    def updates(self) -> tf.Tensor:
+        """Number of updates so far, i64 ``[]``, if there are target networks."""
+        return self._target.updates.value
+
+    def move_targets(self) -> None:
+        """Count an update, and move the target networks if it is time."""
+        self._target.update()
+
+    def named_variables(self) -> dict[str, keras.Variable]:
+        """Return the variables of a checkpoint: all that updates change."""
+        named = {name: x.named_variables() for name, x in self.optimizers.items()}
+        learner = self._variables()
+        if self._target is None:  # a single optimizer has no name in a checkpoint
+            (learner["optimizer"],) = named.values()
+        else:
+            learner |= {"optimizer": named, "updates": self._target.updates}
+        return self._policy.named_variables() | nest.prefixed("learner", learner)
+
+    def histograms(self) -> Metrics:
+        """Return histograms of weights and gradients, but not of a single number."""
+        if not self.inputs.histograms:
+            return {}
+        named = self.optimizers.items()
+        return summary.weight_histograms(
+            {name: x for name, x in named if len(x.trained) > 1}
+        )

@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.05
 _PR_SET_PDEATHSIG = 1
 
 
-class Training:
+class TrialProcess:
     """A process in a session of its own, so that Ctrl-C does not reach it.
 
     Args:
@@ -65,7 +65,7 @@ def shares(jobs: int) -> list[list[int]]:
     return [found[job::jobs] for job in range(jobs)]
 
 
-def stop(processes: Iterable[Training]) -> None:
+def stop(processes: Iterable[TrialProcess]) -> None:
     """Stop processes: they get a few seconds to save, then they are killed."""
     running = [*processes]
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.distribute.sweep import local, storage
-from tfagents_batch.distribute.sweep.search import Plan
+from tfagents_batch.distribute.sweep.search import SearchPlan
 from tfagents_batch.errors import SaveError, UserError
 
 LOG, OUTPUT = "*/metrics.jsonl", "output.txt"  # in the folder of a trial
@@ -39,7 +39,9 @@ class Attempt:
       SaveError: if the folder cannot be written.
     """
 
-    def __init__(self, trial: Any, folder: Path, plan: Plan, cores: Sequence[int]):
+    def __init__(
+        self, trial: Any, folder: Path, plan: SearchPlan, cores: Sequence[int]
+    ):
         self.trial, self._folder, self._plan = trial, folder, plan
         self._values: list[float] = []  # of the metric so far; finite
         self._position = 0  # in the log
@@ -48,7 +50,7 @@ class Attempt:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._earlier = {*folder.glob(LOG)}
-            self.process = local.Training(flags, folder / OUTPUT, cores)
+            self.process = local.TrialProcess(flags, folder / OUTPUT, cores)
         except OSError as error:
             raise SaveError(
                 f"a trial cannot be started in {folder}: {error.strerror}"
@@ -106,7 +108,7 @@ class Attempt:
 
 
 def run(
-    plan: Plan,
+    plan: SearchPlan,
     study: Any,
     folder: Path,
     trials: int,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfagents_batch.distribute.sweep import loop, storage
-from tfagents_batch.distribute.sweep.search import Plan
+from tfagents_batch.distribute.sweep.search import SearchPlan
 from tfagents_batch.training.analysis import figure
 from tfagents_batch.training.run_folder import files
 
@@ -38,7 +38,7 @@ class Row(NamedTuple):
     error: str  # why it failed
 
 
-def rows(study: Any, plan: Plan) -> list[Row]:
+def rows(study: Any, plan: SearchPlan) -> list[Row]:
     """Return the results of all trials: the best first, then pruned and failed ones."""
     found = [_row(trial) for trial in storage.counted(study)]
     order, sign = ("complete", *_OTHERS), -1 if plan.goal == "max" else 1
@@ -109,13 +109,13 @@ def summary(found: Sequence[Row]) -> str:
     return ", ".join([f"{n['complete']} of {len(found)} trials completed", *others])
 
 
-def command(plan: Plan, row: Row) -> str:
+def command(plan: SearchPlan, row: Row) -> str:
     """Return the command that trains with the values of a trial again."""
     flags = shlex.join(plan.flags(row.values))
     return f"tfagents-batch train {flags}"
 
 
-def draw(path: Path, plan: Plan, found: Sequence[Row]) -> None:
+def draw(path: Path, plan: SearchPlan, found: Sequence[Row]) -> None:
     """Draw values by trial and against each searched flag, and write a PNG file.
 
     Raises:

@@ -13,8 +13,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from tfagents_batch import fields
 from tfagents_batch.errors import UserError
+from tfagents_batch.settings import fields
 
 _NUMBERS = {"int": int, "float": float, "schedule": float}
 RANGES = "uniform:", "log:"  # beginnings of ranges, which are of numbers
@@ -22,7 +22,7 @@ _RANGE = "uniform:<low>:<high>, uniform:<low>:<high>:<step> or log:<low>:<high>"
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """Plan of a sweep, which does not change when the sweep is resumed.
 
     Attributes:

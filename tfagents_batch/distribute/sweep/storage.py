@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.distribute.sweep.search import Plan
+from tfagents_batch.distribute.sweep.search import SearchPlan
 from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.training.run_folder import runs
 
@@ -30,7 +30,7 @@ def require_optuna() -> None:
 
 
 @contextlib.contextmanager
-def opened(folder: Path, plan: Plan, prune: bool = True) -> Iterator[Any]:
+def opened(folder: Path, plan: SearchPlan, prune: bool = True) -> Iterator[Any]:
     """Lock the folder of a sweep and yield its study.
 
     Trials that an earlier process left unfinished are marked as failed, and their
@@ -70,7 +70,7 @@ def counted(study: Any) -> list[Any]:
     ]
 
 
-def _study(storage: Any, folder: Path, plan: Plan, prune: bool) -> Any:
+def _study(storage: Any, folder: Path, plan: SearchPlan, prune: bool) -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -35,7 +35,7 @@ from gymnasium.wrappers import (
 
 from tfagents_batch.envs.adapters.ga3c_frames import GA3CFrames
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import hint
+from tfagents_batch.settings.suggest import hint
 
 EXTRA = 'pip install "tfagents_batch[atari]"'
 _CONTROL = ("preprocess", "max_episode_steps", "disable_env_checker")
@@ -71,7 +71,7 @@ def preprocess(
     Raises:
       ValueError: if ``env`` skips frames itself.
     """
-    size = tuple(screen_size) if isinstance(screen_size, list) else screen_size
+    size: Any = tuple(screen_size) if isinstance(screen_size, list) else screen_size
     env = AtariPreprocessing(
         env,
         noop_max=noop_max,

@@ -132,7 +132,8 @@ def _bounds(spec: Any) -> tuple[np.ndarray, np.ndarray]:
         low, high = -np.inf, np.inf
     else:
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-    return tuple(np.broadcast_to(np.asarray(x, dtype), spec.shape) for x in (low, high))
+    low, high = (np.asarray(x, dtype) for x in (low, high))
+    return np.broadcast_to(low, spec.shape), np.broadcast_to(high, spec.shape)
 
 
 def _cast(spec: Any, action: Any) -> Any:

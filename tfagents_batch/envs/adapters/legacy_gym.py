@@ -26,11 +26,12 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
 
-from tfagents_batch import spaces, suggest
+from tfagents_batch import spaces
 from tfagents_batch.envs.adapters.coerce import coerce
 from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.envs.shared.validation import GYM_EXTRA
 from tfagents_batch.errors import UserError
+from tfagents_batch.settings import suggest
 
 # Names that NumPy removed and gym 0.26 still uses, and the modules that use them.
 _REMOVED_NAMES = {"bool8": np.bool_, "float_": np.float64, "float": float}

@@ -129,24 +129,26 @@ def _second(make: Callable[[], Any], first: Any, report: Report) -> Any:
     return None
 
 
-def _check(env: Any, steps: int, seed: int, report: Report) -> tuple[list[Call], Play]:
+def _check(
+    env: Any, steps: int, seed: int, report: Report
+) -> tuple[list[Call], Play | None]:
     """Check what the environment declares, step it, and check everything it returns.
 
     Returns:
       the calls up to the first exception (empty if the environment takes no seed), and
-      a function that plays an environment with the same calls.
+      a function that plays an environment with the same calls; None without actions.
     """
     observations, actions = declared.check_spaces(env, report)
     supported, facts = not report.defects, report.facts
-    if supported:
+    if supported and actions is not None:
         facts["max_episode_steps"] = layers.time_limit(env)
         declared.hint_at_action_scale(actions, report)
     seeded = declared.check_signatures(env, report)
+    if actions is None:
+        return [], None
     replay = functools.partial(
         play, space=actions, seed=seed, steps=steps, report=report
     )
-    if actions is None:
-        return [], replay
     returned = Returned(observations, actions, report)
     calls: list[Call] = []
     lengths, rewards, num_steps, exceptions = [], [], 0, 0

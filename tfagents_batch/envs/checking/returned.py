@@ -37,7 +37,7 @@ class Returned:
         report: Report,
     ):
         self._space = space
-        self._no_action = action_masks.rule(space, actions)
+        self._no_action = None if space is None else action_masks.rule(space, actions)
         self._report = report
         self._stored: collections.deque = collections.deque(maxlen=NUM_STORED)
         self._scales = None if space is None else Scales(space)

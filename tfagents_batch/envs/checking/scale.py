@@ -10,7 +10,6 @@ import gymnasium
 import numpy as np
 
 from tfagents_batch import encoding, spaces
-from tfagents_batch.envs.checking.extent import Extent
 from tfagents_batch.envs.checking.findings import HINT, WARNING, Place, Report
 from tfagents_batch.envs.shared import action_masks
 
@@ -18,13 +17,67 @@ SMALL = 0.1  # part of its bounds that an observation should use
 LARGE = 1000.0  # magnitude of numbers that should be normalized
 TINY = 1e-4  # range of numbers that networks cannot tell apart
 TINY_REWARD = 1e-6
+_RESOLVED = (
+    1e4  # smaller numbers are not examined: their changes may be rounding errors
+)
+_FEWEST = 16  # float32 numbers that a range should have
 MANY_INPUTS = 2**14  # one million weights for 64 units
 MANY_PIXELS = 2**16
 _NOT_NORMALIZED = "DQN, SAC and TD3, which do not normalize,"
 
+
+class SeenRange:
+    """Lowest and highest values of each entry of an array, in float64.
+
+    A time stamp of 1.7e9 seconds that changes by 60 is almost constant in float32,
+    whose neighboring numbers are 128 apart there. Normalization comes too late for it.
+
+    Args:
+      shape: shape of the array.
+    """
+
+    def __init__(self, shape: tuple[int, ...]):
+        self.low, self.high = np.full(shape, np.inf), np.full(shape, -np.inf)
+        self.count = 0
+
+    def add(self, value: np.ndarray) -> None:
+        """Extend the ranges by one array of numbers."""
+        np.minimum(self.low, value, out=self.low)
+        np.maximum(self.high, value, out=self.high)
+        self.count += 1
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Difference of the highest and the lowest value of each entry."""
+        return self.high - self.low
+
+    def unresolved(self) -> str:
+        """Return a text on the first entry of which float32 keeps hardly any change.
+
+        It follows the name of the numbers; "" if there is no such entry.
+        """
+        largest = np.maximum(abs(self.low), abs(self.high))
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = np.spacing(largest.astype(np.float32)).astype(np.float64)
+            noise = 64 * np.spacing(largest)
+            few = (self.spread > noise) & (self.spread < _FEWEST * step)
+        places = np.argwhere(few & (largest >= _RESOLVED))
+        if not len(places):
+            return ""
+        place = tuple(int(i) for i in places[0])
+        where = f" at {list(place)}" if place else ""
+        low, high = (f"{bound[place]:.15g}" for bound in (self.low, self.high))
+        return (
+            f"{where} is {low} to {high}; it hardly changes as float32, whose numbers "
+            f"are {step[place]:.3g} apart there; expected numbers closer to 0: "
+            "subtract an offset in the environment, or by "
+            "gymnasium.wrappers.TransformObservation"
+        )
+
+
 # Function of a leaf and the values seen; returns level, kind and text of its findings,
 # whose text follows the name of the leaf.
-Rule = Callable[[spaces.Leaf, Extent], Iterable[tuple[str, str, str]]]
+Rule = Callable[[spaces.Leaf, SeenRange], Iterable[tuple[str, str, str]]]
 
 
 class Scales:
@@ -36,7 +89,7 @@ class Scales:
 
     def __init__(self, space: gymnasium.Space):
         self._space = space
-        self._seen = [(x, Extent(x.shape)) for x in spaces.leaves(space)]
+        self._seen = [(x, SeenRange(x.shape)) for x in spaces.leaves(space)]
 
     def add(self, observation: Any) -> None:
         """Add an observation without defects."""
@@ -67,7 +120,7 @@ def hint_at_tiny_rewards(rewards: Sequence[float], report: Report) -> None:
         report.add(HINT, "tiny", "reward", text, Place())
 
 
-def _image(leaf: spaces.Leaf, extent: Extent):
+def _image(leaf: spaces.Leaf, extent: SeenRange):
     low, high = leaf.space.low.min(), leaf.space.high.max()
     shape, dtype = leaf.shape, leaf.space.dtype
     axis = encoding.rows_axis(shape)
@@ -97,8 +150,9 @@ def _image(leaf: spaces.Leaf, extent: Extent):
         yield HINT, "size", text
 
 
-def _integers(leaf: spaces.Leaf, extent: Extent):
-    space, seen = leaf.space, _range(extent)
+def _integers(leaf: spaces.Leaf, extent: SeenRange):
+    space: Any = leaf.space
+    seen = _range(extent)
     if not encoding.has_scale(space):
         yield from _magnitude(leaf, extent)
         return
@@ -113,7 +167,7 @@ def _integers(leaf: spaces.Leaf, extent: Extent):
         yield HINT, "small range", text
 
 
-def _floats(leaf: spaces.Leaf, extent: Extent):
+def _floats(leaf: spaces.Leaf, extent: SeenRange):
     if text := extent.unresolved():
         yield WARNING, "lost", text
     largest = np.maximum(abs(extent.low), abs(extent.high))
@@ -131,7 +185,7 @@ def _floats(leaf: spaces.Leaf, extent: Extent):
     yield from _magnitude(leaf, extent)
 
 
-def _magnitude(leaf: spaces.Leaf, extent: Extent):
+def _magnitude(leaf: spaces.Leaf, extent: SeenRange):
     if max(-extent.low.min(), extent.high.max()) > LARGE:
         text = (
             f" is {_range(extent)}; {_NOT_NORMALIZED} learn worse from such numbers; "
@@ -141,12 +195,12 @@ def _magnitude(leaf: spaces.Leaf, extent: Extent):
         yield HINT, "large", text
 
 
-def _missed_image(leaf: spaces.Leaf, extent: Extent):
+def _missed_image(leaf: spaces.Leaf, extent: SeenRange):
     if text := encoding.missed_image(leaf.space):
         yield HINT, "no image", text
 
 
-def _planes(leaf: spaces.Leaf, extent: Extent):
+def _planes(leaf: spaces.Leaf, extent: SeenRange):
     if encoding.is_planes(leaf.space):
         text = (
             f", {leaf.shape} flags, goes flattened to dense layers; if it is an image, "
@@ -155,7 +209,7 @@ def _planes(leaf: spaces.Leaf, extent: Extent):
         yield HINT, "planes", text
 
 
-def _inputs(leaf: spaces.Leaf, extent: Extent):
+def _inputs(leaf: spaces.Leaf, extent: SeenRange):
     count = encoding.features(leaf.space)
     if count > MANY_INPUTS:
         text = (
@@ -165,7 +219,7 @@ def _inputs(leaf: spaces.Leaf, extent: Extent):
         yield HINT, "size", text
 
 
-def _range(extent: Extent) -> str:
+def _range(extent: SeenRange) -> str:
     return f"{extent.low.min():g} to {extent.high.max():g}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import record
 
-from tfagents_batch import placement
+from tfagents_batch.devices import placement
 from tfagents_batch.envs.processes import interrupts, owner_thread
 
 
@@ -72,7 +72,7 @@ class _Checked:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             with interrupts.guard():
-                envs = list(interrupts.POOLS) if self._envs is None else self._envs
+                envs = list(interrupts.ENVS) if self._envs is None else self._envs
                 result = call(envs, self._compiled, *args, **kwargs)
         except Exception:
             # A failed environment may be the cause, and its own error says more.
@@ -94,7 +94,7 @@ def _check(envs: Sequence[Any] | None) -> None:
     if tf.inside_function():
         return
     if envs is None:
-        envs = list(interrupts.POOLS)
+        envs = list(interrupts.ENVS)
     for env in envs:
         check = getattr(env, "check", None)  # TensorBatch has none
         if check is not None:

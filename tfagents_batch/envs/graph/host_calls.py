@@ -17,7 +17,7 @@ from tfagents_batch import spaces
 from tfagents_batch.envs.processes.portable_backend import Portable
 from tfagents_batch.envs.shared.step_batch import SEED_MASK, StepBatch, stale
 from tfagents_batch.errors import UserError
-from tfagents_batch.types import EnvSpec, Nest
+from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 
 class HostCalls:
@@ -67,7 +67,7 @@ class HostCalls:
 
     def _flat(self, batch: StepBatch) -> list[np.ndarray]:
         self._token = (self._token + 1) % 2**31
-        return [np.int32(self._token), *batch.flat()]
+        return [np.asarray(self._token, np.int32), *batch.flat()]
 
 
 def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
@@ -80,6 +80,14 @@ def outputs(spec: EnvSpec) -> list[tf.TensorSpec]:
         *(tf.TensorSpec([*batch, *leaf.shape], leaf.dtype) for leaf in observation),
         *(tf.TensorSpec(batch, dtype) for dtype in columns),
     ]
+
+
+def timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
+    """Pack an environment's outputs, without the token, into a TimeStep."""
+    count = len(flat) - 4 - len(spec.info)
+    observation = spaces.pack(spec.observation_space, flat[:count])
+    info = dict(zip(spec.info, flat[count + 4 :], strict=True))
+    return TimeStep(observation, *flat[count : count + 4], info=info)
 
 
 def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:
@@ -102,6 +110,19 @@ def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:
 def token(state: Any) -> tf.Tensor:
     """Convert the state of an environment outside the graph to int32 ``[]``."""
     return scalar(tf.convert_to_tensor(state, tf.int32))
+
+
+def groups(numbers: int | Sequence[int] | tf.Tensor) -> tf.Tensor:
+    """Convert the numbers of groups of environments to int32 ``[k]``."""
+    tensor = tf.convert_to_tensor(numbers)
+    count = tensor.shape.num_elements()
+    if not tensor.dtype.is_integer or count is None or tensor.shape.rank > 1:
+        raise UserError(
+            f"groups is {tensor.dtype.name} {tensor.shape}; expected the number of a "
+            "group, or a vector of them with a length known when the function is "
+            "traced: tf.ensure_shape(groups, [k])"
+        )
+    return tf.reshape(tf.cast(tensor, tf.int32), [count])
 
 
 def scalar(x: tf.Tensor) -> tf.Tensor:

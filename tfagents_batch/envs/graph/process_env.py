@@ -1,38 +1,74 @@
-"""Gymnasium environments as ops: the ``Env`` protocol over a pool of workers."""
+"""Gymnasium environments as ops: the ``Env`` protocol over workers and their memory."""
 
 from __future__ import annotations
 
 import functools
+import logging
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.graph import host_calls
+from tfagents_batch.envs.graph.host_calls import HostCalls
 from tfagents_batch.envs.native import op
-from tfagents_batch.envs.processes import backends, interrupts
-from tfagents_batch.envs.processes.pool import Pool
+from tfagents_batch.envs.processes import (
+    backends,
+    interrupts,
+    restart_budget,
+    worker_restart,
+)
+from tfagents_batch.envs.processes.in_process import InProcess
+from tfagents_batch.envs.processes.native_backend import Native
+from tfagents_batch.envs.processes.portable_backend import Portable
+from tfagents_batch.envs.processes.restart_budget import RestartBudget
+from tfagents_batch.envs.processes.stragglers import Stragglers
+from tfagents_batch.envs.processes.workers import Workers
+from tfagents_batch.envs.shared import (
+    arguments,
+    cpus,
+    layout,
+    step_batch,
+)
+from tfagents_batch.envs.shared.failures import Outcome
+from tfagents_batch.envs.shared.options import (
+    AUTO,
+    NATIVE,
+    PORTABLE,
+    RESTART,
+    EnvOptions,
+)
 from tfagents_batch.envs.vector.batch_stepper import Steppable
-from tfagents_batch.errors import UserError
+from tfagents_batch.envs.worker import construction
+from tfagents_batch.errors import Stopped, UserError
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
+
+_LOG = logging.getLogger("tfagents_batch")
 
 
 class ProcessEnv:
     """Batch of Gymnasium environments in worker processes, usable inside graphs.
 
     The state is an int32 token that orders the calls; use each token once. ``init`` and
-    ``step`` never abort a program. After a failure all rows are marked invalid, and
-    ``ok`` is false. The exception is raised by the first of these: the end of an eager
-    call, ``tfb.function``, ``check``, or leaving the ``with`` block. After a plain
-    ``tf.function``, call ``check``. With ``on_fault="restart"`` only the rows of the
-    failed environment are invalid, and a new environment replaces it.
+    ``step`` never abort a program. After a failure all rows are marked invalid: they
+    repeat their last valid observation, with reward 0 and both ``first`` and
+    ``truncated`` true. Then ``ok`` is false, and the exception is raised by the first
+    of these: the end of an eager call, ``tfb.function``, ``check``, or leaving the
+    ``with`` block. After a plain ``tf.function``, call ``check``. With
+    ``on_fault="restart"`` only the rows of the failed environment are invalid, and a
+    new environment replaces it, which ``events`` reports.
 
     With the native backend the ops are custom calls. They run in eager code, in graphs
     and under ``jit_compile=True``, where a whole rollout is one program. With the
     portable backend they are ``tf.numpy_function``s, which give the same transitions
     more slowly and not under ``jit_compile=True``.
+
+    Environment i is seeded by its index, and rows are ordered by index, so the number
+    of workers affects only the speed. One thread steps; any thread may stop it.
 
     >>> import gymnasium
     >>> with ProcessEnv([lambda: gymnasium.make("CartPole-v1")] * 4, 2) as env:
@@ -51,7 +87,7 @@ class ProcessEnv:
         "auto", native if available. Environments in this process are portable.
         The variable ``TFAGENTS_BATCH_BACKEND=portable`` disables the native backend.
       workers_reason: why there are that many workers, for logs.
-      options: fields of ``shared.options.PoolOptions``.
+      options: further fields of ``shared.options.EnvOptions``.
 
     Attributes:
       spec: EnvSpec.
@@ -59,10 +95,13 @@ class ProcessEnv:
       workers_reason: as above.
       num_groups: number of groups of environments for ``send`` and ``receive``.
       backend: backend in use, "native" or "portable".
+      reason: why the portable backend is used; "" with the native one.
       compilable: whether ``jit_compile=True`` is possible: with the native backend.
+      engine: what steps the environments, ``Native`` or ``Portable``.
       hub: number of the native hub in programs; None with the portable backend.
       owner: thread that owns environments of this process, see ``function.call``; None
         with workers.
+      words: control words of each worker, see ``shared.layout``; none after closing.
 
     Raises:
       EnvError: if an environment cannot be created.
@@ -74,36 +113,65 @@ class ProcessEnv:
         constructors: Sequence[Callable[[], gymnasium.Env]] | Steppable,
         num_workers: int | None = None,
         *,
-        backend: str = backends.AUTO,
+        backend: str = AUTO,
         workers_reason: str = "",
         **options: Any,
     ):
-        options = {"backend": backend} | options
-        pool = Pool(constructors, num_workers, **options)
-        self._pool = pool
-        self.owner = pool.owner
-        self.compilable = not pool.reason
-        self.backend = backends.NATIVE if self.compilable else backends.PORTABLE
-        self.num_workers = pool.num_workers
-        self.workers_reason = workers_reason
-        self.num_groups = pool.num_groups
-        self.spec = EnvSpec(
-            pool.num_envs,
-            pool.observation_space,
-            pool.action_space,
-            dict(pool.info),
-            pool.max_episode_steps,
-        )
-        self._actions = spaces.leaves(pool.action_space)
-        self._group_rows = pool.num_envs // pool.num_groups
-        self._outputs = host_calls.outputs(self.spec)
-        self.hub = pool.handle
-        self._calls: Any
-        if self.hub is not None:
-            self._calls = op.Calls(self.hub, self._outputs)
+        chosen = EnvOptions(backend=backend, **options)
+        if isinstance(constructors, Steppable):
+            num_envs, num_workers = constructors.num_envs, 0
         else:
-            why = f"it uses the portable backend, because {pool.reason}"
-            self._calls = host_calls.HostCalls(pool.engine, self._outputs, why)
+            constructors = list(constructors)
+            arguments.callables(constructors)
+            num_envs = len(constructors)
+        count = arguments.worker_count(num_workers, num_envs, chosen.groups)
+        groups = arguments.groups(chosen.groups, num_envs, count)
+        self.num_workers, self.num_groups = count, groups
+        self.workers_reason = workers_reason
+        self._library, self.reason = backends.choose(backend, count)
+        backends.refuse_groups(groups, self.reason)
+        self._budget: RestartBudget | None = None
+        if chosen.on_fault == RESTART:
+            limits = chosen.max_restarts, chosen.restart_period_seconds
+            self._budget = RestartBudget(num_envs, *limits)
+        self._reported_lost = np.zeros(num_envs, np.int64)
+        self._counted: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
+        self._stragglers = Stragglers()
+        cores = cpus.available()
+        if count > len(cores):
+            _LOG.warning(
+                "%d worker processes share %d cores: fewer workers are usually faster, "
+                "unless environments mostly wait",
+                count,
+                len(cores),
+            )
+        self._waiting = cpus.choose(count, cores, chosen.pin_workers)
+        self._workers: Workers | InProcess
+        if isinstance(constructors, Steppable) or not count:
+            self._workers = InProcess(constructors, self._budget)
+        else:
+            variables = dict(chosen.worker_variables or {})
+            self._workers = Workers(constructors, count, groups, variables)
+        self.owner = self._workers.owner
+        self._finalizer = weakref.finalize(self, self._workers.close)
+        try:
+            self._construct(chosen, num_envs)
+        except OSError as error:  # not an environment's: that is a failure
+            self._finalizer()
+            raise UserError(
+                f"{count} worker processes cannot be started: {error.strerror}; raise "
+                "the limit of open files (ulimit -n) or of processes (ulimit -u), or "
+                "use fewer workers"
+            ) from error
+        except BaseException:
+            self._finalizer()
+            raise
+        self.hub, self.compilable = self.engine.handle, not self.reason
+        self.backend = NATIVE if self.compilable else PORTABLE
+        interrupts.ENVS.add(self)
+        wanted = count > 0 and backend != PORTABLE
+        backends.log_choice(num_envs, count, self.reason, wanted)
 
     def init(self, seed: int | tf.Tensor) -> tuple[tf.Tensor, TimeStep]:
         """Start every environment. Row i depends on ``(seed, i)`` only.
@@ -114,10 +182,9 @@ class ProcessEnv:
         Returns:
           int32 token, TimeStep of ``[B, ...]``.
         """
-        results = self._call(
-            self._calls.init, self._outputs, host_calls.seed_tensor(seed)
-        )
-        return results[0], _timestep(self.spec, results[1:])
+        seed = host_calls.seed_tensor(seed)
+        token, *results = self._call(self._calls.init, self._outputs, seed)
+        return token, host_calls.timestep(self.spec, results)
 
     def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
         """Step every row; a row with an ended episode ignores its action and restarts.
@@ -133,12 +200,9 @@ class ProcessEnv:
         Raises:
           UserError: if an action has the wrong structure, shape or dtype.
         """
-        flat = host_calls.flat_actions(self.spec, action)
-        if self.hub is not None:
-            flat = self._shaped(flat, self.spec.num_envs)
-        inputs = [host_calls.token(state), *flat]
-        results = self._call(self._calls.step, self._outputs, inputs)
-        return results[0], _timestep(self.spec, results[1:])
+        inputs = [host_calls.token(state), *self._flat(action, self.spec.num_envs)]
+        token, *results = self._call(self._calls.step, self._outputs, inputs)
+        return token, host_calls.timestep(self.spec, results)
 
     def send(
         self, state: tf.Tensor, action: Nest, groups: int | Sequence[int] | tf.Tensor
@@ -157,12 +221,11 @@ class ProcessEnv:
         Returns:
           int32 token.
         """
-        self._need_native()
-        chosen, count = _groups(groups)
-        rows = count * self._group_rows
-        flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
-        inputs = [host_calls.token(state), chosen, *self._shaped(flat, rows)]
-        return self._call(self._calls.send, self._outputs[:1], inputs)[0]
+        calls = self._native_calls()
+        groups = host_calls.groups(groups)
+        flat = self._flat(action, self._rows(groups.shape[0] or 0))
+        inputs = [host_calls.token(state), groups, *flat]
+        return self._call(calls.send, self._outputs[:1], inputs)[0]
 
     def receive(
         self,
@@ -182,21 +245,21 @@ class ProcessEnv:
           int32 token, int32 ``[k]`` groups, and a TimeStep of ``[k * B / num_groups,
           ...]``: their rows, group after group.
         """
-        self._need_native()
+        calls = self._native_calls()
         inputs = [host_calls.token(state)]
         if groups is not None:
-            chosen, count = _groups(groups)
-            inputs.append(chosen)
+            inputs.append(host_calls.groups(groups))
+            count = inputs[1].shape[0] or 0
         if not 1 <= count <= self.num_groups:
             raise UserError(
                 f"receive waits for {count} groups; expected 1 to {self.num_groups}, "
                 "the number passed to the environment as groups="
             )
-        spec = self.spec._replace(num_envs=count * self._group_rows)
+        spec = self.spec._replace(num_envs=self._rows(count))
         outputs = host_calls.outputs(spec)
         outputs.insert(1, tf.TensorSpec([count], tf.int32))
-        results = self._call(self._calls.receive, outputs, inputs, outputs)
-        return results[0], results[1], _timestep(spec, results[2:])
+        token, ready, *results = self._call(calls.receive, outputs, inputs, outputs)
+        return token, ready, host_calls.timestep(spec, results)
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
         """Return bool ``[]``; false after a stop or failure: discard the iteration."""
@@ -209,48 +272,185 @@ class ProcessEnv:
           EnvError, UserError: for a failure, or for the use of a closed environment.
           Stopped: after ``stop``.
         """
-        self._pool.check()
+        engine = self.engine
+        engine.review()
+        if self._workers.stopping and engine.history is None and engine.fault is None:
+            engine.fault = Stopped("stop() ended the stepping")
+        if error := self._take_fault():
+            self.close()
+            raise error
 
     def stop(self) -> None:
-        """Make the current step and all later ones return at once; from any thread."""
-        self._pool.stop()
+        """Make the current step and all later ones return at once.
+
+        Safe from any thread and from signal handlers.
+        """
+        self._workers.stop()
 
     def close(self) -> None:
-        """End the workers within two seconds; idempotent, from any thread."""
-        self._pool.close()
+        """End the workers and free memory within two seconds.
 
-    def metrics(self) -> dict[str, float]:
-        """Return counters since the last call: ``env/*``, ``system/*``, ``time/*``."""
-        return self._pool.metrics()
-
-    def events(self) -> list[dict[str, Any]]:
-        """Return failures and restarts since the last call, see ``Pool.events``."""
-        return self._pool.events()
+        Idempotent; any thread may call it.
+        """
+        interrupts.ENVS.discard(self)
+        self.engine.end("pool is closed")
+        self._finalizer()
+        self._count()
+        self.words, self._memory, self._timing = [], None, None
+        self.engine.release()
 
     def __enter__(self) -> ProcessEnv:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        fault = self._pool.take_fault()
+        fault = self._take_fault()
         self.close()
         if kind is None and fault is not None:
             raise fault
 
-    def _shaped(self, flat: list[tf.Tensor], rows: int) -> list[tf.Tensor]:
-        """Give the leaves of an action the static shapes that native calls need."""
+    @property
+    def pids(self) -> list[int]:
+        """Return the process ids of the workers; none for in-process stepping."""
+        return [worker.pid for worker in self._workers.workers]
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters since the last call: ``env/*``, ``system/*``, ``time/*``."""
+        now = {
+            **self.engine.counters(),
+            **self._count(),
+            "restarts": self._budget.count if self._budget else 0,
+        }
+        new = {key: now[key] - self._reported.get(key, 0) for key in now}
+        self._reported, times, clipped = now, {}, {}
+        if (timing := self._timing) is not None:  # None while another thread closes it
+            times, warning = self._stragglers.measure(timing)
+            if warning:
+                _LOG.warning("%s", warning)
+        if spaces.has_box(self.spec.action_space):
+            share = new["clipped"] / max(new["total"], 1)
+            clipped = {"env/action_clipped_fraction": share}
+        sizes = [worker.resident_bytes() for worker in self._workers.workers]
+        return {
+            **clipped,
+            "env/observation_out_of_bounds": float(new["outside"]),
+            "env/not_finite": float(new["not_finite"]),
+            "env/stale_replies": float(new["stale"]),
+            "env/restarts": float(new["restarts"]),
+            "env/lost_steps": float(new["lost"]),
+            "time/env_step_ms": 1000 * new["seconds"] / max(new["steps"], 1),
+            **times,
+            **({"system/worker_mb": max(sizes) / 2**20} if any(sizes) else {}),
+        }
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return failures and restarts of environments since the last call.
+
+        Returns:
+          dicts of ``RestartBudget.events``. A restart also has ``lost_steps``, the
+          number of failed steps of its rows.
+        """
+        if self._budget is None:
+            return []
+        events, lost = self._budget.events(), self.engine.lost()
+        for event in events:
+            if event["event"] == restart_budget.RESTARTED:
+                rows = event["envs"]
+                event["lost_steps"] = int((lost - self._reported_lost)[rows].sum())
+                self._reported_lost[rows] = lost[rows]
+        return events
+
+    def _construct(self, chosen: EnvOptions, num_envs: int) -> None:
+        """Create the environments, lay out their memory, and make the ops."""
+        workers, count = self._workers, self.num_workers
+        _raise_first(workers.construct(chosen.construct_seconds))
+        construction.same_spaces(workers.facts)
+        observed, acted = (
+            spaces.from_json(workers.facts[0][name])
+            for name in ("observation_space", "action_space")
+        )
+        limits = {fact["max_episode_steps"] for fact in workers.facts}
+        limit = limits.pop() if len(limits) == 1 else None
+        info = layout.STATISTICS | arguments.info_columns(chosen.info_keys)
+        self.spec = EnvSpec(num_envs, observed, acted, info, limit)
+        leaves = spaces.leaves(observed), spaces.leaves(acted)
+        if not self.reason:
+            self.reason = backends.unsuited(*leaves, len(info))
+            backends.refuse_groups(self.num_groups, self.reason)
+        lines = max(count, 1)
+        sizes = num_envs, lines, self.num_groups
+        plan = layout.make_layout(*leaves, info, *sizes)
+        self._memory: Any = workers.allocate(plan)
+        told = chosen.for_workers() | {
+            "poll_microseconds": self._waiting.worker,
+            "cores": self._waiting.cores,
+            "restarts": None if self._budget is None else [0] * num_envs,
+            "native": not self.reason,
+        }
+        attached = workers.attach(plan, self._memory, told)
+        _raise_first(attached)
+        parts = plan, self._memory, acted
+        seconds = chosen.reset_seconds, chosen.step_seconds
+        self._actions, self._outputs = leaves[1], host_calls.outputs(self.spec)
+        self._calls: op.Calls | HostCalls
+        self.engine: Native | Portable
+        if self.reason or isinstance(workers, InProcess):
+            self.engine = Portable(workers, *parts, info, seconds)
+            why = f"it uses the portable backend, because {self.reason}"
+            self._calls = HostCalls(self.engine, self._outputs, why)
+        else:
+            waits = self._waiting.hub, self._budget is not None
+            self.engine = Native(self._library, workers, *parts, seconds, *waits)
+            self._calls = op.Calls(self.engine.handle, self._outputs)
+        if self._budget is not None:
+            self._budget.give_up = self.engine.give_up
+            if isinstance(workers, Workers):
+                worker_restart.heal(workers, self._budget, self.engine)
+        attached.log_notes()
+        self.words = [layout.control(self._memory, i) for i in range(lines)]
+        self._timing = layout.views(plan, self._memory).timing
+
+    def _take_fault(self) -> BaseException | None:
+        """Return the failure not raised yet, or None; a failure ends everything."""
+        error = self.engine.fault
+        if error is not None:
+            self.engine.fault = None
+            env = getattr(error, "env", None)
+            where = "" if env is None else f" in env {env}"
+            self.engine.end(f"pool closed after {type(error).__name__}{where}")
+        return error
+
+    def _count(self) -> dict[str, float]:
+        """Return the counters; after closing, their last values."""
+        if words := self.words:
+            self._counted = {
+                "outside": sum(line[layout.OUT_OF_BOUNDS] for line in words),
+                "not_finite": sum(line[layout.NOT_FINITE] for line in words),
+                "stale": self._workers.stale,
+            }
+        return self._counted
+
+    def _rows(self, groups: int) -> int:
+        return groups * (self.spec.num_envs // self.num_groups)
+
+    def _flat(self, action: Nest, rows: int) -> list[tf.Tensor]:
+        """Return the leaves of an action, with the static shapes of native calls."""
+        flat = host_calls.flat_actions(self.spec._replace(num_envs=rows), action)
+        if not isinstance(self.engine, Native):
+            return flat
         known = all(x.shape.is_fully_defined() for x in flat)
         if not known and not host_calls.in_xla():  # XLA knows all shapes
-            check = functools.partial(self._pool.engine.check_shapes, rows)
+            check = functools.partial(self.engine.check_shapes, rows)
             flat = tf.numpy_function(check, flat, [x.dtype for x in flat])
         leaves = zip(flat, self._actions, strict=True)
         return [tf.ensure_shape(x, [rows, *leaf.shape]) for x, leaf in leaves]
 
-    def _need_native(self) -> None:
-        if self.hub is None:
-            raise UserError(
-                "send and receive need the native backend, which is not available: "
-                f"{self._pool.reason}; use step"
-            )
+    def _native_calls(self) -> op.Calls:
+        if isinstance(self._calls, op.Calls):
+            return self._calls
+        raise UserError(
+            "send and receive need the native backend, which is not available: "
+            f"{self.reason}; use step"
+        )
 
     def _call(
         self, call: Callable, outputs: Sequence[tf.TensorSpec], *inputs: Any
@@ -259,7 +459,7 @@ class ProcessEnv:
         if tf.executing_eagerly():
             with interrupts.guard():
                 results = call(*inputs)
-            self._pool.check()
+            self.check()
         else:
             results = call(*inputs)
         for tensor, expected in zip(results, outputs, strict=True):
@@ -267,22 +467,8 @@ class ProcessEnv:
         return results
 
 
-def _timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
-    """Pack an environment's outputs, without the token, into a TimeStep."""
-    count = len(flat) - 4 - len(spec.info)
-    observation = spaces.pack(spec.observation_space, flat[:count])
-    info = dict(zip(spec.info, flat[count + 4 :], strict=True))
-    return TimeStep(observation, *flat[count : count + 4], info)
-
-
-def _groups(groups: int | Sequence[int] | tf.Tensor) -> tuple[tf.Tensor, int]:
-    """Return group numbers as int32 ``[k]``, and k."""
-    tensor = tf.convert_to_tensor(groups)
-    count = tensor.shape.num_elements()
-    if not tensor.dtype.is_integer or count is None or tensor.shape.rank > 1:
-        raise UserError(
-            f"groups is {tensor.dtype.name} {tensor.shape}; expected the number of a "
-            "group, or a vector of them with a length known when the function is "
-            "traced: tf.ensure_shape(groups, [k])"
-        )
-    return tf.reshape(tf.cast(tensor, tf.int32), [count]), count
+def _raise_first(outcome: Outcome) -> None:
+    if outcome.faults:
+        raise step_batch.exception(outcome.faults)
+    if outcome.stopped:
+        raise Stopped("stop() ended the construction")

@@ -48,7 +48,8 @@ class GymnasiumBatch:
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
         """Start every environment; return the batched observation and infos."""
-        seeds = [construction.env_seed(seed, row) for row in range(self.num_envs)]
+        rows = range(self.num_envs)
+        seeds: Any = [construction.env_seed(seed, row) for row in rows]
         env = self._open()
         try:
             result = env.reset(seed=seeds[0] if self._one_seed else seeds)

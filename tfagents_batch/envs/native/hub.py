@@ -112,9 +112,9 @@ class Hub:
         bounds = writer.bounds()
         width = max([1, *(leaf.width for leaf in bounds)])
         # Tuples, because NumPy 1 reads the length 1 as no axis.
-        shapes = dict.fromkeys(("states", "sequences"), (plan.num_workers,))
-        shapes |= dict.fromkeys(("over", "lost"), (first_rows[-1],))
-        shapes["refused"] = (width,)
+        workers, rows = (plan.num_workers,), (first_rows[-1],)
+        shapes: dict[str, tuple[int, ...]] = {"refused": (width,)}
+        shapes |= {"states": workers, "sequences": workers, "over": rows, "lost": rows}
         self._report = np.dtype(
             [(name, np.int64, shapes.get(name, ())) for name in HubReport._fields]
         )
@@ -175,7 +175,8 @@ class Hub:
         """Return the record."""
         numbers = np.zeros((), self._report)
         self._library.tfab_report(self.handle, numbers.ctypes.data)
-        report = HubReport(*numbers.item())
+        values: Any = numbers.item()
+        report = HubReport(*values)
         return report._replace(seed=report.seed & (2**64 - 1))
 
     def _close_attention(self) -> None:

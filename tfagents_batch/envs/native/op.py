@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
-from tfagents_batch import placement
+from tfagents_batch.devices import placement
 
 _VERSION = 9  # version of the op's conventions
 _PLATFORMS = ("CPU", "CUDA")
@@ -85,7 +86,7 @@ def call(
       outputs: specs of the results.
       platforms: names of the platforms that the text is for.
     """
-    return xla.call_module(
+    results: Any = xla.call_module(
         list(inputs),
         version=_VERSION,
         module=module,
@@ -93,6 +94,7 @@ def call(
         Sout=[spec.shape for spec in outputs],
         platforms=tuple(platforms),
     )
+    return results
 
 
 @functools.lru_cache(maxsize=256)

@@ -22,7 +22,7 @@ def choose(backend: str, num_workers: int) -> tuple[Any, str]:
 
     Args:
       backend: "auto", "native" or "portable".
-      num_workers: processes of the pool.
+      num_workers: number of worker processes.
 
     Returns:
       the library, or None for the portable backend, and the reason for None.

@@ -13,30 +13,32 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfagents_batch.envs.processes import owner_thread
+from tfagents_batch.envs.processes.launcher import Worker
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome
 from tfagents_batch.envs.vector import batch_stepper
 from tfagents_batch.envs.vector.batch_stepper import BatchStepper, Steppable
-from tfagents_batch.envs.worker import construction, stepper
+from tfagents_batch.envs.worker import construction
+from tfagents_batch.envs.worker.stepper import Stepper
 
 # Ctrl-C comes from the user, so KeyboardInterrupt is not an environment's failure.
 _CATCH = (Exception, SystemExit)
 
 
-class LocalExecutor:
-    """The in-process counterpart of ``ProcessExecutor``: one stepper.
+class InProcess:
+    """The in-process counterpart of ``Workers``: one stepper.
 
     Args:
       environments: constructors, or an existing batch.
       budget: grants restarts; None does not replace environments.
 
     Attributes:
-      owner: the thread that creates this executor; it constructs and steps.
+      owner: the thread that creates this object; it constructs and steps.
       facts: properties of each environment, see ``construction.inspect``.
     """
 
-    workers = ()
+    workers: tuple[Worker, ...] = ()
     stale = 0
 
     def __init__(
@@ -47,49 +49,56 @@ class LocalExecutor:
         self.stopping = False
         self.owner = owner_thread.current()
         self._environments = environments
-        self._is_batch = isinstance(environments, Steppable)
         self._budget = budget
         self._rows = range(0)
-        self._envs: list[Any] = [environments] if self._is_batch else []
+        self._envs: list[Any] = []
+        if isinstance(environments, Steppable):
+            self._envs = [environments]
         self.facts: list[dict] = []
-        self._stepper: Any = None
-        self._words: Any = None
+        self._stepper: Stepper | BatchStepper | None = None
+        self._words: memoryview | None = None
 
     def construct(self, seconds: float | None) -> Outcome:
-        outcome = Outcome()
-        if self._is_batch:
-            self.facts = [batch_stepper.inspect(self._environments)]
+        outcome, environments = Outcome(), self._environments
+        if isinstance(environments, Steppable):
+            self.facts = [batch_stepper.inspect(environments)]
         else:
-            constructed = construction.construct(self._environments, 0, catch=_CATCH)
+            constructed = construction.construct(environments, 0, catch=_CATCH)
             self._envs, self.facts, failure = constructed
             outcome.faults += [failure] if failure else []
         return outcome
+
+    def allocate(self, plan: layout.Layout) -> bytearray:
+        """Return the memory of the batch."""
+        return bytearray(plan.size)
 
     def attach(self, plan: layout.Layout, memory: Any, options: dict) -> Outcome:
         arrays = layout.views(plan, memory, worker=0)
         self._rows = range(len(arrays.reward))
         self._words = layout.control(memory, 0)
-        check = options["finite_check"]
-        if self._is_batch:
-            batch = self._environments
-            self._stepper = BatchStepper(batch, arrays, self._words, check, _CATCH)
+        check, environments = options["finite_check"], self._environments
+        if isinstance(environments, Steppable):
+            parts = environments, arrays, self._words
+            self._stepper = BatchStepper(*parts, check, _CATCH)
             return Outcome()
         spare = None
         if self._budget is not None:
             learner = layout.control(memory, plan.num_workers)
             seed = functools.partial(layout.seed, learner)
             restarts = options["restarts"]
-            spare = construction.Spare(self._environments, self.facts, restarts, seed)
+            spare = construction.Spare(environments, self.facts, restarts, seed)
         checks = check, options["strict"], _CATCH, spare
-        self._stepper = stepper.Stepper(self._envs, arrays, self._words, 0, *checks)
+        self._stepper = Stepper(self._envs, arrays, self._words, 0, *checks)
         return Outcome()
 
     def command(
         self, code: int, seed: int, limits: Sequence[float | None], context: Context
     ) -> Outcome:
-        outcome, command = Outcome(), self._stepper.step
+        outcome, stepper = Outcome(), self._stepper
+        assert stepper is not None  # made by ``attach``
+        command = stepper.step
         if code != protocol.STEP:
-            command = functools.partial(self._stepper.reset, seed)
+            command = functools.partial(stepper.reset, seed)
         if not self.stopping:
             try:
                 faults = self.owner.call(command, lambda: self.stopping)
@@ -99,7 +108,7 @@ class LocalExecutor:
                 self.stop()
                 raise
             else:
-                self._take(outcome, faults)
+                self._take(outcome, faults, stepper.notes)
         if self.stopping:
             outcome.stopped = True
             outcome.lost.update(self._rows)
@@ -126,12 +135,16 @@ class LocalExecutor:
                 env.close()
         self._envs = []
 
-    def _take(self, outcome: Outcome, faults: list) -> None:
+    def _take(self, outcome: Outcome, faults: list[Failure], notes: list[str]) -> None:
+        is_batch = isinstance(self._stepper, BatchStepper)
         for fault in faults:
-            outcome.lost.update(self._rows if self._is_batch else [fault.env])
+            if is_batch or fault.env is None:
+                outcome.lost.update(self._rows)
+            else:
+                outcome.lost.add(fault.env)
             if self._budget is None:
                 outcome.faults.append(fault)
             else:
                 self._budget.grant_in_worker(fault)
-        outcome.replies[0] = {"notes": list(self._stepper.notes)}
-        self._stepper.notes.clear()
+        outcome.replies[0] = {"notes": list(notes)}
+        notes.clear()

@@ -1,8 +1,8 @@
-"""Handling of Ctrl-C and fork for the pools of this process.
+"""Handling of Ctrl-C and fork for the environments of this process.
 
 Python runs signal handlers between its own instructions, so a compiled program delays
 them until it has returned. A wake-up descriptor is written at once; the thread that
-reads it stops the pools with a native hub, which ends the program, and
+reads it stops the environments with a native hub, which ends the program, and
 ``KeyboardInterrupt`` follows in the main thread.
 """
 
@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-POOLS: weakref.WeakSet[Any] = weakref.WeakSet()  # open pools
+ENVS: weakref.WeakSet[Any] = weakref.WeakSet()  # open ones, each a ``ProcessEnv``
 _lock = threading.Lock()
 _pipe: tuple[int, int] | None = None  # None while no descriptor is in use
 _users = 0
@@ -44,13 +44,13 @@ def release() -> None:
                 os.close(descriptor)
 
 
-def stop_pools(descriptor: int) -> bool:
-    """Read the descriptor, stop pools with a hub if it was Ctrl-C, return True."""
+def stop_envs(descriptor: int) -> bool:
+    """Read the descriptor; if it was Ctrl-C, stop environments with a hub."""
     with contextlib.suppress(BlockingIOError):
         if signal.SIGINT in os.read(descriptor, 1024):
-            for pool in list(POOLS):
-                if pool.handle is not None:
-                    pool.stop()
+            for env in list(ENVS):
+                if env.hub is not None:
+                    env.stop()
     return True
 
 
@@ -84,7 +84,7 @@ _warned_of_fork = False
 
 def _before_fork() -> None:
     global _warned_of_fork
-    if _warned_of_fork or not any(pool.num_workers and pool.ok for pool in POOLS):
+    if _warned_of_fork or not any(env.num_workers and env.engine.ok for env in ENVS):
         return
     _warned_of_fork = True
     warnings.warn(

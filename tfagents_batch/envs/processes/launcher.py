@@ -48,7 +48,7 @@ _THREAD_VARIABLES = (
 class Worker:
     """Worker process with its control socket, stack dumps and output.
 
-    ``start`` belongs to a thread that lives as long as the pool: the kernel kills the
+    ``start`` belongs to a thread that lives as long as the worker: the kernel kills the
     worker when the thread that started it ends.
 
     Attributes:
@@ -257,7 +257,8 @@ def ended(workers: Sequence[Worker], seconds: float) -> list[Worker]:
     known = {pidfd: worker for pidfd, worker in pairs if pidfd >= 0}  # others are over
     if not known:
         return list(workers)
-    return [known[pidfd] for pidfd in connection.wait(list(known), seconds)]
+    ready: list[Any] = connection.wait(list(known), seconds)
+    return [known[pidfd] for pidfd in ready]
 
 
 def crash_failure(

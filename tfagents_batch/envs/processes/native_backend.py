@@ -10,7 +10,7 @@ import numpy as np
 
 from tfagents_batch.envs.native import hub as hubs
 from tfagents_batch.envs.native.hub import Hub
-from tfagents_batch.envs.processes.worker_group import ProcessExecutor
+from tfagents_batch.envs.processes.workers import Workers
 from tfagents_batch.envs.shared import actions, layout, step_batch
 from tfagents_batch.errors import EnvError, UserError
 
@@ -29,19 +29,19 @@ class Native:
 
     Args:
       library: the loaded library of the native hub.
-      executor, plan, memory, action_space, seconds: as for ``Portable``.
+      workers, plan, memory, action_space, seconds: as for ``Portable``.
       poll, replaces: as for ``Hub``.
 
     Attributes:
       hub: the hub.
       handle: number of the hub in programs.
-      history: why the pool has ended; None while it is open.
+      history: why the environments have ended; None while they are open.
     """
 
     def __init__(
         self,
         library: Any,
-        executor: ProcessExecutor,
+        workers: Workers,
         plan: layout.Layout,
         memory: Any,
         action_space: Any,
@@ -51,20 +51,20 @@ class Native:
     ):
         self.history: str | None = None
         self._fault: BaseException | None = None
-        self._executor = executor
+        self._workers = workers
         self._replaces = replaces
         self._space = action_space
         arrays = layout.views(plan, memory)
         self._arrays: layout.Arrays | None = arrays
         self._shapes = [array.shape[1:] for array in arrays.action]
         self._writer = writer = actions.ActionWriter(action_space, arrays.action)
-        firsts = (worker.rows.start for worker in executor.workers)
+        firsts = (worker.rows.start for worker in workers.workers)
         rows = [*firsts, len(arrays.reward)]
-        last = executor.requests.sequence
+        last = workers.sequence
         options = writer, rows, seconds, last, poll, replaces
-        self.hub = Hub(library, plan, executor.memory, *options)
+        self.hub = Hub(library, plan, workers.memory, *options)
         self.handle = self.hub.handle
-        executor.drive(self.hub, report_ends=not replaces)
+        workers.drive(self.hub, report_ends=not replaces)
         self._record_lock = threading.RLock()
         self._has_read_record = False
 
@@ -87,7 +87,7 @@ class Native:
 
     @property
     def ok(self) -> bool:
-        return self.hub.ok and not self._executor.stopping
+        return self.hub.ok and not self._workers.stopping
 
     @property
     def fault(self) -> BaseException | None:
@@ -105,7 +105,7 @@ class Native:
         """Read unrequested messages of workers and check that they run."""
         if self._replaces or self.history is not None or self.fault is not None:
             return
-        for fault in self._executor.listen(self.context)[:1]:
+        for fault in self._workers.listen(self.context)[:1]:
             self.fault = step_batch.exception([fault])
 
     def give_up(self, error: Exception) -> None:
@@ -114,7 +114,7 @@ class Native:
             self.fault = error
 
     def end(self, history: str) -> None:
-        """Record why the pool has ended and fail all later calls."""
+        """Record why the environments have ended and fail all later calls."""
         if self.history is None:
             self._read_record()  # before the workers end
             self.history = history
@@ -186,8 +186,8 @@ class Native:
             for worker, state in enumerate(report.states)
             if state in (hubs.FAILED, hubs.DEAD, hubs.LATE)
         }
-        command = report.first, report.sequences, failed
-        outcome = self._executor.explain(*command, self.context)
+        command = report.first, report.sequences.tolist(), failed
+        outcome = self._workers.explain(*command, self.context)
         outcome.log_notes()
         if not outcome.faults:
             return EnvError("a worker failed for an unknown reason")

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tfagents_batch.envs.processes.in_process import InProcess
+from tfagents_batch.envs.processes.workers import Workers
 from tfagents_batch.envs.shared import actions, layout, protocol, step_batch
 from tfagents_batch.envs.shared.failures import Failure, Outcome
 from tfagents_batch.envs.shared.step_batch import StepBatch
@@ -22,16 +24,16 @@ class Portable:
     """Stepping of environments in worker processes or in this process.
 
     Args:
-      executor: ``ProcessExecutor`` or ``LocalExecutor``, attached to the memory.
+      workers: what runs the environments, attached to the memory.
       plan: layout of the memory.
-      memory: shared memory of the pool.
+      memory: shared memory.
       action_space: action space of one environment.
       info: ``{column: dtype}``.
       seconds: deadlines of a reset and of a step.
 
     Attributes:
       handle: None, because there is no hub.
-      history: why the pool has ended; None while it is open.
+      history: why the environments have ended; None while they are open.
       fault: failure that was not raised yet, or None.
     """
 
@@ -39,7 +41,7 @@ class Portable:
 
     def __init__(
         self,
-        executor: Any,
+        workers: Workers | InProcess,
         plan: layout.Layout,
         memory: Any,
         action_space: Any,
@@ -48,7 +50,7 @@ class Portable:
     ):
         self.history: str | None = None
         self.fault: BaseException | None = None
-        self._executor = executor
+        self._workers = workers
         self._space = action_space
         self._info = info
         self._seconds = seconds
@@ -92,12 +94,12 @@ class Portable:
 
     @property
     def ok(self) -> bool:
-        return self.fault is None and not self._executor.stopping
+        return self.fault is None and not self._workers.stopping
 
     def review(self) -> None:
         """Record the failure of a worker that ended while idle."""
         if self.fault is None and self.history is None:
-            for fault in self._executor.listen(self.context)[:1]:
+            for fault in self._workers.listen(self.context)[:1]:
                 self._record(fault)
 
     def give_up(self, error: Exception) -> None:
@@ -106,7 +108,7 @@ class Portable:
             self.fault = error
 
     def end(self, history: str) -> None:
-        """Record why the pool has ended and fail all later calls."""
+        """Record why the environments have ended and fail all later calls."""
         if self.history is None:
             self.history = history
 
@@ -136,7 +138,7 @@ class Portable:
         return step_batch.row_context(row, self._seed, over, self._arrays, self._space)
 
     def _usable(self) -> bool:
-        """Return whether workers can be used; record the use of a closed pool."""
+        """Return whether workers can be used; record their use after the end."""
         if self.history is not None:
             if self.fault is None:
                 self.fault = EnvError(f"{self.history}; create a new environment")
@@ -146,14 +148,15 @@ class Portable:
     def _run(self, code: int) -> StepBatch:
         started = time.monotonic()
         reset, step = self._seconds
-        longest = None if None in self._seconds else max(reset, step)
+        longest = None if reset is None or step is None else max(reset, step)
+        assert self._seed is not None  # reset came first
         limits = []
-        for worker in self._executor.workers:
+        for worker in self._workers.workers:
             restarts = self._over[worker.rows.start : worker.rows.stop].any()
             limit = longest if restarts else step  # includes a reset
             limits.append(reset if code == protocol.RESET else limit)
         try:
-            outcome = self._executor.command(code, self._seed, limits, self.context)
+            outcome = self._workers.command(code, self._seed, limits, self.context)
         except KeyboardInterrupt as error:
             self.fault = Stopped("interrupted while the environments were stepped")
             self.fault.__cause__ = error
@@ -171,7 +174,7 @@ class Portable:
             self._release()
             return self._failed()
         arrays = self._arrays
-        assert arrays is not None  # until the pool is closed
+        assert arrays is not None  # until the end
         result = StepBatch(
             [array.copy() for array in arrays.observation],
             arrays.reward.copy(),

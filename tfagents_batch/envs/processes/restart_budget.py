@@ -85,6 +85,7 @@ class RestartBudget:
 
     def grant_in_worker(self, fault: Failure) -> bool:
         """Grant and record the restart of one environment by its own worker."""
+        assert fault.env is not None  # its worker names it
         rows = [fault.env]
         granted = self.grant(fault, rows)
         if granted:

@@ -1,7 +1,7 @@
-"""Thread that starts a pool's workers, reads their output and notices their end.
+"""Thread that starts workers, reads their output and notices their end.
 
 The kernel kills a worker when the thread that started it ends, so that thread has to
-live as long as the pool. It needs no TensorFlow and runs beside a blocked program.
+live as long as they do. It needs no TensorFlow and runs beside a blocked program.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Supervisor:
           Ended: after ``close``.
         """
         if self._thread is threading.current_thread():
-            return job()  # for example when a pool is garbage-collected
+            return job()  # for example when an environment is garbage-collected
         return self._submit(job).result()
 
     def watch(self, descriptor: int, readable: Callable[[], bool]) -> None:
@@ -78,15 +78,15 @@ class Supervisor:
             self._poll.unregister(descriptor)
 
     def watch_interrupts(self) -> None:
-        """Stop the pools on Ctrl-C, see ``interrupts``; only for jobs."""
+        """Stop environments on Ctrl-C, see ``interrupts``; only for jobs."""
         signals = interrupts.acquire()
         self._interrupts = True
-        self.watch(signals, functools.partial(interrupts.stop_pools, signals))
+        self.watch(signals, functools.partial(interrupts.stop_envs, signals))
 
     def close(self) -> None:
         """End the thread; safe from any thread and more than once."""
         self._submit(None)
-        # Garbage collection may close a pool in any thread, also in this one.
+        # Garbage collection may close an environment in any thread, also in this one.
         if self._thread is not threading.current_thread():
             self._thread.join()
 

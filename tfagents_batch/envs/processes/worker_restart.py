@@ -11,30 +11,47 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from tfagents_batch.envs.processes import launcher, requests
+from tfagents_batch.envs.processes import launcher
 from tfagents_batch.envs.processes.launcher import Worker
+from tfagents_batch.envs.processes.native_backend import Native
+from tfagents_batch.envs.processes.portable_backend import Portable
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.processes.supervisor import Ended
-from tfagents_batch.envs.shared import failures, protocol, same_spaces
+from tfagents_batch.envs.processes.workers import Workers
+from tfagents_batch.envs.shared import failures, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome, log_notes
+from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import EnvError
 
 _JOIN_SECONDS = 1.0
 
 
-class Replacements:
-    """Thread-safe creation of replacement workers for a ``ProcessExecutor``."""
+def heal(workers: Workers, budget: RestartBudget, engine: Native | Portable) -> None:
+    """Replace lost workers from now on: at once, or without a hub before commands."""
+    replacements = Replacements(workers, budget)
+    if isinstance(engine, Native):
+        workers.end_restarts = Restarter(workers, replacements, engine).close
+    else:
+        workers.healing = replacements
 
-    def __init__(self, executor: Any, budget: RestartBudget):
+
+class Replacements:
+    """Thread-safe creation of replacement workers; a ``workers.Healing``."""
+
+    def __init__(self, workers: Workers, budget: RestartBudget):
         self.budget = budget
-        self._executor = executor
+        self._workers = workers
 
     def grant(self, worker: Worker, fault: Failure) -> bool:
-        """Return whether a worker may be replaced; if not, the budget gives up."""
+        """Return whether a worker may be replaced; if not, the budget gives up.
+
+        A worker that has not ended replaces its environments by itself.
+        """
+        if worker.exit_code is None:
+            return self.budget.grant_in_worker(fault)
         full = worker.exit_code == protocol.EXIT_FULL  # no environment has failed
-        full = full and self._executor.options["max_bytes"] is not None
+        full = full and self._workers.options["max_bytes"] is not None
         return self.budget.grant(fault, worker.rows, charge=not full)
 
     def replace(self, lost: Worker, fault: Failure, since: float) -> Worker | None:
@@ -60,7 +77,7 @@ class Replacements:
                     return None
                 if not self.budget.grant(outcome.faults[0], lost.rows):
                     return None
-        except Ended:  # the pool is closed
+        except Ended:  # the environments are closed
             return None
         except BaseException as error:  # otherwise waits for it would not end
             self.budget.give_up(_replacement_error(lost, error))
@@ -68,32 +85,27 @@ class Replacements:
 
     def _create(self, worker: Worker) -> Outcome:
         """Start a worker and create its environments; end it if that fails."""
-        executor, healthy = self._executor, False
+        healthy = False
         try:
-            executor.start(worker)
-            setup = requests.Requests(executor.stop_descriptor)
-            setup.add(worker)
-            recipe = executor.constructors, executor.seconds
-            outcome = setup.construct([worker], *recipe)
+            alone = self._workers.beside(worker)
+            outcome = alone.create()
             if outcome.fine:
                 facts = outcome.replies[worker.index]["facts"]
                 outcome.faults += self._differences(worker, facts)
             if outcome.fine:
-                options = {**executor.options, "restarts": self.budget.restarts()}
-                plan = executor.plan
-                outcome = setup.attach([worker], plan, options, takes_over=True)
+                outcome = alone.share(self.budget.restarts(), takes_over=True)
             healthy = outcome.fine
             return outcome
         finally:
             if not healthy:
                 worker.kill()
-                executor.drop(worker)
+                self._workers.drop(worker)
 
     def _differences(self, worker: Worker, facts: Sequence[dict]) -> list[Failure]:
         """Return a failure if a replacement has other spaces than its predecessor."""
         for row, new in zip(worker.rows, facts, strict=True):
             try:
-                same_spaces.check_replacement(self._executor.facts[row], new)
+                construction.check_replacement(self._workers.facts[row], new)
             except failures.Defect as error:
                 known = {"env": row, "worker": worker.index, "phase": "construct"}
                 return [failures.from_error(error, **known)]
@@ -101,35 +113,35 @@ class Replacements:
 
 
 class Restarter:
-    """Watches the workers of a ``ProcessExecutor`` in its supervisor's thread.
+    """Watches workers in their supervisor's thread, while a hub commands them.
 
     Each lost worker is replaced in its own thread.
 
     Args:
-      executor: the executor.
+      workers: the workers.
       replacements: creates the new workers.
-      engine: ``Native``, whose hub commands the workers.
+      engine: has the hub.
     """
 
-    def __init__(self, executor: Any, replacements: Replacements, engine: Any):
-        self._executor = executor
+    def __init__(self, workers: Workers, replacements: Replacements, engine: Native):
+        self._workers = workers
         self._replacements = replacements
         self._hub = hub = engine.hub
         self._context: Context = engine.context
         self._lock = threading.Lock()
         self._lost: set[Worker] = set()
         self._threads: list[threading.Thread] = []
-        supervisor = executor.supervisor
+        supervisor = workers.supervisor
 
         def watch():
             supervisor.watch(hub.attention, self._handle_late)
-            for worker in executor.workers:
+            for worker in workers.workers:
                 self._watch(worker)
 
         supervisor.call(watch)
 
     def close(self) -> None:
-        """Wait for the threads; the executor has been stopped."""
+        """Wait for the threads; stepping has been stopped."""
         with self._lock:
             lost, threads = list(self._lost), list(self._threads)
         for worker in lost:
@@ -140,7 +152,7 @@ class Restarter:
                 thread.join(max(deadline - time.monotonic(), 0))
 
     def _watch(self, worker: Worker) -> None:
-        watch, guard = self._executor.supervisor.watch, self._guarded
+        watch, guard = self._workers.supervisor.watch, self._guarded
         watch(worker.pidfd, functools.partial(guard, self._handle_end, worker))
         watch(
             worker.channel.fileno(),
@@ -163,7 +175,7 @@ class Restarter:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._hub.attention)
         for index in self._hub.late():
-            self._lose(self._executor.workers[index], launcher.timeout_failure)
+            self._lose(self._workers.workers[index], launcher.timeout_failure)
         return True
 
     def _read(self, worker: Worker) -> bool:
@@ -171,7 +183,7 @@ class Restarter:
         try:
             for header, payload in worker.inbox.read():
                 if header.status not in (protocol.FAILED, protocol.NOTES):
-                    self._executor.requests.stale += 1
+                    self._workers.stale += 1
                     continue
                 log_notes(payload)
                 for failure in failures.from_payload(payload, worker.index):
@@ -186,13 +198,15 @@ class Restarter:
 
     def _lose(self, worker: Worker, how: Callable[..., Failure]) -> None:
         """Let the hub continue without a worker; start a thread that replaces it."""
-        if worker in self._lost or self._executor.stopping:
+        if worker in self._lost or self._workers.stopping:
             return
-        row = self._executor.requests.row(worker)
-        known = self._context(row) if row in worker.rows else {}
+        row = self._workers.row(worker)
+        known = {}
+        if row is not None and row in worker.rows:
+            known = self._context(row)
         self._hub.notify("died", worker.index)
-        self._executor.supervisor.unwatch(worker.pidfd)
-        self._executor.supervisor.unwatch(worker.channel.fileno())
+        self._workers.supervisor.unwatch(worker.pidfd)
+        self._workers.supervisor.unwatch(worker.channel.fileno())
         phase = known.get("phase", "step")
         thread = threading.Thread(
             target=self._replace,
@@ -201,7 +215,7 @@ class Restarter:
             daemon=True,
         )
         with self._lock:
-            if self._executor.stopping:  # closing the pool ends the worker
+            if self._workers.stopping:  # closing ends the worker
                 return
             self._lost.add(worker)
             self._threads = [x for x in self._threads if x.is_alive()]
@@ -212,7 +226,7 @@ class Restarter:
         since = time.monotonic()
         try:
             fault = get_failure()
-            self._executor.drop(worker)
+            self._workers.drop(worker)
             if self._replacements.grant(worker, fault):
                 new = self._replacements.replace(worker, fault, since)
                 if new is not None:
@@ -224,11 +238,11 @@ class Restarter:
 
     def _take_over(self, worker: Worker) -> None:
         def take():
-            self._executor.workers[worker.index] = worker
+            self._workers.workers[worker.index] = worker
             self._watch(worker)
             self._hub.notify("revive", worker.index)
 
-        self._executor.supervisor.call(take)
+        self._workers.supervisor.call(take)
 
 
 def _replacement_error(worker: Worker, error: BaseException) -> EnvError:

@@ -32,7 +32,7 @@ def rule(
 
     def broken(masks: np.ndarray) -> np.ndarray:
         possible = np.logical_or.reduceat(np.asarray(masks) != 0, starts, -1)
-        return ~possible.all(-1)
+        return np.asarray(~possible.all(-1))
 
     return broken
 

@@ -166,7 +166,8 @@ class _LeafWriter:
         expected = "expected finite numbers"
         value = self._array[row]
         if self.bounds.kind == RANGE:
-            value = np.ravel(numbers)[: self.bounds.width].reshape(value.shape)
+            numbers = np.ravel(np.asarray(numbers))[: self.bounds.width]
+            value = numbers.reshape(value.shape)
             low, high = (np.asarray(x).tolist() for x in rule_bounds(self._space))
             expected = f"{self._space} takes {low} to {high}"
         text = short(value.tolist())

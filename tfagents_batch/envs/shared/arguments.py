@@ -1,4 +1,4 @@
-"""Checks of a pool's arguments; each error says what to do."""
+"""Checks of a batch's arguments; each error says what to do."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Waiting(NamedTuple):
 
 
 def choose(num_workers: int, cores: list[int], pin: bool | None = None) -> Waiting:
-    """Choose how the workers of a pool wait.
+    """Choose how the workers of a batch wait.
 
     Args:
       num_workers: number of workers.

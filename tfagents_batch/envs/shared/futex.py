@@ -40,7 +40,7 @@ class Doorbell:
     """Worker's side of the signals of the native hub.
 
     Args:
-      memory: the pool's memory mapping, which must outlive this object.
+      memory: the mapping of the shared memory, which must outlive this object.
       plan: layout of the memory.
       worker: index of this worker.
       poll: microseconds to poll before sleeping; polling yields the core.

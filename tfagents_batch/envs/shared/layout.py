@@ -1,4 +1,4 @@
-"""The shared memory of a pool: one array ``[num_envs, ...]`` per leaf, and controls.
+"""The shared memory of a batch: one array ``[num_envs, ...]`` per leaf, and controls.
 
 The learner computes a layout from the spaces once and sends it to workers as JSON.
 Arrays start at multiples of 64 bytes. The control words come first: one cache line of
@@ -11,11 +11,11 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch import machine
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.spaces import Leaf
 
@@ -27,7 +27,7 @@ COMMAND_SEQUENCE = 0  # number of the last command, written by the learner
 COMMAND = 1  # code of that command
 REPLY_SEQUENCE = 2  # number of the last finished command, written by the worker
 STATUS = 3  # status of that reply: OK or FAILED of ``protocol``
-STOP = 4  # nonzero: skip the remaining rows, because the pool is ending
+STOP = 4  # nonzero: skip the remaining rows, because stepping is ending
 ROW = 5  # row being stepped, NO_ROW between commands
 OUT_OF_BOUNDS = 6  # observations seen outside their space
 NOT_FINITE = 7  # NaN and infinite values that were replaced or truncated an episode
@@ -44,7 +44,7 @@ NO_ROW = 2**32 - 1
 TIMINGS = 256  # number of recent steps with recorded durations, per worker
 LONGEST = 2**32 - 2  # microseconds, the longest duration that can be recorded
 
-# Columns of every pool besides observation, action and info.
+# Columns of every batch besides observation, action and info.
 _COLUMNS = {
     "reward": "float32",
     "first": "bool",
@@ -66,7 +66,7 @@ class Field(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Sizes and places of all arrays in a pool's memory.
+    """Sizes and places of all arrays in a batch's memory.
 
     ``timing`` is the offset of ``TIMINGS`` uint32 per worker: durations of its last
     steps in microseconds, plus 1. An entry of 0 is empty.
@@ -92,7 +92,7 @@ class Layout(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """Views of a pool's memory: of all rows, or of the rows of one worker.
+    """Views of a batch's memory: of all rows, or of the rows of one worker.
 
     Attributes:
       observation, action: one array per leaf, in the order of ``spaces.leaves``.
@@ -176,7 +176,8 @@ def views(
     shape = (layout.num_workers, TIMINGS)
     timing = np.ndarray(shape, np.uint32, memory, layout.timing)
     timing = timing if worker is None else timing[worker]
-    return Arrays(**leaves, **columns, info=info, timing=timing)
+    fields: dict[str, Any] = {**leaves, **columns}
+    return Arrays(**fields, info=info, timing=timing)
 
 
 def control(memory, worker: int) -> memoryview:
@@ -218,7 +219,7 @@ def resident_bytes(pid: int | str = "self") -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _does_not_fit(layout: Layout, reason: str) -> str:
+def _does_not_fit(layout: Layout, reason: str | None) -> str:
     largest = max(layout.fields, key=lambda field: np.prod(field.shape))
     return (
         f"the shared memory of {largest.shape[0]} environments needs "

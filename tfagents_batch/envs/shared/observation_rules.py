@@ -18,6 +18,7 @@ from gymnasium import spaces as gs
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.envs.shared.validation import FIX_FINITE, kind_of
+from tfagents_batch.space_rules import BOUNDS, FINITE, FIT, KINDS, SHAPE, Flaw, flaws
 
 FIX_SPACE = "correct the environment or its observation_space"
 
@@ -85,6 +86,7 @@ def observation_defects(
             )
             yield Defect(text, "extra keys", name)
         keys = [key for key in sorted(space.spaces) if key in value]
+        children: list[tuple[Any, gymnasium.Space]]
         children = [(key, space.spaces[key]) for key in keys]
     elif isinstance(space, gs.Tuple):
         count = len(space.spaces)
@@ -104,29 +106,41 @@ def observation_defects(
         yield from observation_defects(child, value[key], rule, f"{name}[{key!r}]")
 
 
-def leaf_defects(leaf: spaces.Leaf, value: Any, name: str) -> Iterator[Defect]:
-    """Yield all defects of one leaf.
+def leaf_defects(
+    leaf: spaces.Leaf,
+    value: Any,
+    name: str,
+    batch: tuple[int, ...] = (),
+    kinds: Sequence[str] = KINDS,
+) -> Iterator[Defect]:
+    """Yield all defects of one leaf, or of a batch of it.
 
     Args:
       leaf: leaf of the observation space.
       value: value of that leaf.
       name: name such as ``observation['camera'][0]``.
+      batch: axes before the leaf's.
+      kinds: rules of ``space_rules`` to apply.
 
     Yields:
-      Defects of the kinds "type", "shape", "dtype", "finite", "fit" and "bounds".
+      Defects of the kinds "type", "shape", "dtype", "fit", "finite" and "bounds", with
+      the row of the first wrong number in a batch.
     """
-    defects = list(form_defects(leaf, value, name))
-    yield from defects
-    kinds = [defect.kind for defect in defects]
-    if "type" in kinds:
+    form = list(form_defects(leaf, value, name, batch))
+    yield from form
+    if any(defect.kind == "type" for defect in form):
         return
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         return
-    yield from finite_defects(leaf, array, name)
-    if "shape" not in kinds:
-        yield from fit_defects(leaf, array, name)
-        yield from bounds_defects(leaf, array, name)
+    narrowed = array.dtype.kind in "iu" and np.dtype(leaf.dtype) != leaf.space.dtype
+    if isinstance(leaf.space, gs.Discrete) or not narrowed:
+        kinds = [kind for kind in kinds if kind != FIT]
+    kinds = [kind for kind in kinds if kind != SHAPE]  # see ``form_defects``
+    limits = bounds(leaf.space) if BOUNDS in kinds else None
+    for flaw in flaws(array, leaf, limits, axes=len(batch), kinds=kinds):
+        row = flaw.place[0] if batch else None
+        yield Defect(_text(flaw, leaf, array, name, row), flaw.kind, name, row)
 
 
 def form_defects(
@@ -179,54 +193,31 @@ def shape_defects(
         yield Defect(f"{text}: {FIX_SPACE}", "shape", name)
 
 
-def finite_defects(leaf: spaces.Leaf, value: np.ndarray, name: str) -> Iterator[Defect]:
-    """Yield the defect of numbers that are not finite in the leaf's dtype."""
-    dtype = np.dtype(leaf.dtype)
-    if not _finite(value, dtype).all():
+def _text(
+    flaw: Flaw, leaf: spaces.Leaf, value: np.ndarray, name: str, row: int | None
+) -> str:
+    """Return what is wrong with a leaf, and what to do."""
+    space, dtype = leaf.space, leaf.dtype
+    if flaw.kind == FINITE:
         text = f"{name} has NaN or infinite values; expected finite {dtype}"
-        yield Defect(f"{text}: {FIX_FINITE}", "finite", name)
-
-
-def fit_defects(
-    leaf: spaces.Leaf, value: np.ndarray, name: str, batch: tuple[int, ...] = ()
-) -> Iterator[Defect]:
-    """Yield the defect of integers that do not fit the leaf's narrower dtype."""
-    wide, narrow = np.dtype(leaf.space.dtype), np.dtype(leaf.dtype)
-    whole = narrow.kind in "iu" and value.dtype.kind in "iu"
-    if wide == narrow or not whole or isinstance(leaf.space, gs.Discrete):
-        return
-    lost = value.astype(narrow) != value
-    if lost.any():
-        text = (
-            f"{name} has values that do not fit {narrow}, its dtype here: scale them, "
+        return f"{text}: {FIX_FINITE}"
+    if flaw.kind == FIT:
+        return (
+            f"{name} has values that do not fit {dtype}, its dtype here: scale them, "
             "or observe them as float32"
         )
-        yield Defect(text, "fit", name, _row(lost, batch))
-
-
-def bounds_defects(
-    leaf: spaces.Leaf, value: np.ndarray, name: str, batch: tuple[int, ...] = ()
-) -> Iterator[Defect]:
-    """Yield the defect of values outside the space; NaN has its own rule."""
-    space = leaf.space
     low, high = bounds(space)
-    outside = (value < low) | (value > high)
     if isinstance(space, gs.Box):
-        outside &= _finite(value, np.dtype(leaf.dtype))
-    if not outside.any():
-        return
-    row = _row(outside, batch)
-    value, outside = (value, outside) if row is None else (value[row], outside[row])
-    if isinstance(space, gs.Box):
-        place = tuple(int(i) for i in np.argwhere(outside)[0])
+        place = flaw.place if row is None else flaw.place[1:]
         where = f" at {list(place)}" if place else ""
         limits = f"expected {low[place]} to {high[place]}"
-        text = f"{name} is {value[place]}{where}, outside its Box; {limits}"
-    elif isinstance(space, gs.Discrete):
-        text = f"{name} is {value}; {space} has {low} to {high}"
+        text = f"{name} is {value[flaw.place]}{where}, outside its Box; {limits}"
     else:
+        value = value if row is None else value[row]
         text = f"{name} is {short(value.tolist())}; not in {space}"
-    yield Defect(f"{text}: {FIX_SPACE}", "bounds", name, row)
+        if isinstance(space, gs.Discrete):
+            text = f"{name} is {value}; {space} has {low} to {high}"
+    return f"{text}: {FIX_SPACE}"
 
 
 def bounds(space: gymnasium.Space) -> tuple[Any, Any]:
@@ -239,19 +230,6 @@ def bounds(space: gymnasium.Space) -> tuple[Any, Any]:
         low = np.asarray(space.start)
         return low, low + np.asarray(space.nvec) - 1
     return int(space.start), int(space.start) + int(space.n) - 1
-
-
-def _finite(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return where numbers are finite after conversion to ``dtype``."""
-    if dtype.kind != "f" or value.dtype == dtype:
-        return np.isfinite(value)
-    with np.errstate(over="ignore"):
-        return np.isfinite(value.astype(dtype))
-
-
-def _row(wrong: np.ndarray, batch: tuple[int, ...]) -> int | None:
-    """Return the first row of a batch with a true element."""
-    return int(np.argwhere(wrong)[0][0]) if batch else None
 
 
 def short(value: Any) -> str:

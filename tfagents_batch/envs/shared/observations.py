@@ -1,4 +1,4 @@
-"""Checks of single environments' observations, and their copy into the shared arrays.
+"""Checks of observations, of one environment or of a batch, and their copy.
 
 Shape and dtype are checked at every step. Ranges, keys and bounds are checked in the
 first steps of an environment and in some steps after, see ``validation``.
@@ -16,10 +16,15 @@ from gymnasium import spaces as gs
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import observation_rules as rules
 from tfagents_batch.envs.shared.observation_rules import refuse
+from tfagents_batch.space_rules import BOUNDS, FIT
 
 
 class ObservationWriter:
     """Checks observations and copies them into rows of the shared arrays.
+
+    Args:
+      space: observation space of one environment.
+      arrays: one ``[B, ...]`` per leaf.
 
     Attributes:
       write: function of row and observation that checks shapes and dtypes, then
@@ -28,21 +33,35 @@ class ObservationWriter:
 
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
         self._space = space
-        leaves = spaces.leaves(space)
-        self._leaves = [(leaf, spaces.field(leaf.path)) for leaf in leaves]
-        pairs = list(zip(self._leaves, arrays, strict=True))
-        self._write = [_writer(*leaf, array) for leaf, array in pairs]
+        self._leaves = [
+            (leaf, spaces.field(leaf.path), array)
+            for leaf, array in zip(spaces.leaves(space), arrays, strict=True)
+        ]
+        self._write = [_writer(*leaf) for leaf in self._leaves]
         self._nested = isinstance(space, (gs.Dict, gs.Tuple))
         self.write = self._write_nested if self._nested else self._write[0]
         self._float = [
             (name, array)
-            for (leaf, name), array in pairs
+            for leaf, name, array in self._leaves
             if np.dtype(leaf.dtype).kind == "f" and array.size
         ]
         # The cheapest check: the product with zeros is NaN if a number is not finite.
         # vdot is the only NumPy product that gives no warning.
         flats = [array.reshape(-1) for _, array in self._float]
         self._flat = [(flat, np.zeros_like(flat)) for flat in flats]
+
+    def write_batch(self, value: Any) -> None:
+        """Check and copy a batched observation.
+
+        Raises:
+          Defect: for wrong nesting, shapes or dtypes, and integers out of range.
+        """
+        flat = rules.flat(self._space, value)
+        for part, (leaf, name, array) in zip(flat, self._leaves, strict=True):
+            part = np.asanyarray(part)  # masks remain, and are refused
+            kinds = [FIT] if isinstance(leaf.space, gs.Box) else [FIT, BOUNDS]
+            refuse(rules.leaf_defects(leaf, part, name, array.shape[:1], kinds))
+            array[:] = part
 
     def inspect(self, value: Any) -> list[str]:
         """Check the keys, ranges and bounds of one observation.
@@ -58,13 +77,27 @@ class ObservationWriter:
             nesting = rules.no_defects
             refuse(rules.observation_defects(self._space, value, nesting))
             flat = spaces.flatten(self._space, value)
-        for (leaf, name), part in zip(self._leaves, flat, strict=True):
+        for (leaf, name, _), part in zip(self._leaves, flat, strict=True):
             for defect in rules.leaf_defects(leaf, part, name):
                 if defect.kind == "bounds" and isinstance(leaf.space, gs.Box):
                     outside.append(name)
                 elif defect.kind != "finite":  # ``not_finite`` checks all rows at once
                     raise defect
         return outside
+
+    def outside(self) -> dict[str, int]:
+        """Return ``{leaf: rows outside the bounds of its Box}``, not a defect."""
+        counts = {}
+        for leaf, name, array in self._leaves:
+            if isinstance(leaf.space, gs.Box):
+                low, high = leaf.space.low, leaf.space.high
+                if array.dtype.kind == "f":  # round the bounds like the observation
+                    low, high = low.astype(array.dtype), high.astype(array.dtype)
+                wrong = (array < low) | (array > high)
+                count = int(wrong.reshape(len(array), -1).any(axis=1).sum())
+                if count:
+                    counts[name] = count
+        return counts
 
     def not_finite(self) -> dict[int, str]:
         """Return ``{row: leaf's name}`` of the rows that contain NaN or infinity."""
@@ -120,7 +153,7 @@ def _writer(
             refuse(rules.form_defects(leaf, value, name))
         rows[row][...] = value
         if narrows_integers and (rows[row] != value).any():
-            refuse(rules.fit_defects(leaf, value, name))
+            refuse(rules.leaf_defects(leaf, value, name, kinds=[FIT]))
 
     return write
 
@@ -134,7 +167,7 @@ def _discrete_writer(
         if not isinstance(value, (int, np.integer)):
             refuse(rules.form_defects(leaf, value, name))
         if not low <= value <= high:
-            refuse(rules.bounds_defects(leaf, np.asarray(value), name))
+            refuse(rules.leaf_defects(leaf, value, name, kinds=[BOUNDS]))
         array[row] = value
 
     return write

@@ -1,4 +1,4 @@
-"""Options of a pool of environments, checked."""
+"""Options of a batch of environments, checked."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ RESTART_PERIOD_SECONDS = 60.0  # minimum between two restarts of an environment
 
 
 @dataclasses.dataclass(frozen=True)
-class PoolOptions:
-    """Options of ``Pool``.
+class EnvOptions:
+    """Options of ``graph.process_env.ProcessEnv``.
 
     Attributes:
       construct_seconds, reset_seconds, step_seconds: deadlines of a worker's reply;
@@ -61,7 +61,7 @@ class PoolOptions:
     info_keys: Mapping[str, str] | None = None
     worker_variables: Mapping[str, str] | None = None
     pin_workers: bool | None = None
-    backend: str = PORTABLE
+    backend: str = AUTO
 
     def __post_init__(self):
         arguments.info_columns(self.info_keys)
@@ -88,6 +88,6 @@ class PoolOptions:
 _SET_BY_RUNS = ("on_fault", "groups", "info_keys")
 ENV_OPTIONS = tuple(
     field.name
-    for field in dataclasses.fields(PoolOptions)
+    for field in dataclasses.fields(EnvOptions)
     if field.name not in _SET_BY_RUNS
 )

@@ -19,7 +19,7 @@ _HEADER = struct.Struct("<IIQIII")
 HEADER_SIZE = _HEADER.size
 
 # Commands.
-CONSTRUCT = 1  # payload: see ``Requests``
+CONSTRUCT = 1  # payload: see ``Workers.create``
 ATTACH = 2  # payload: layout and options
 RESET = 3  # payload: {"seed": int}
 STEP = 4
@@ -41,7 +41,7 @@ class Header(NamedTuple):
     """Fixed part of a frame; a reply repeats the request's command and number."""
 
     command: int
-    sequence: int  # number of the request, unique in a pool
+    sequence: int  # number of the request, unique in a batch
     first_row: int  # first row that the frame refers to
     status: int  # status of a reply
     length: int  # bytes of the payload that follows

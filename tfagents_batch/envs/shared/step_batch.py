@@ -43,7 +43,7 @@ def row_context(
     row: int,
     seed: int | None,
     over: bool,
-    arrays: layout.Arrays,
+    arrays: layout.Arrays | None,
     action_space: gymnasium.Space,
 ) -> dict[str, Any]:
     """Return fields of ``Failure`` for a row with a dead worker; none before a reset.
@@ -52,9 +52,10 @@ def row_context(
       row: index in the batch.
       seed: seed of the last reset; None before the first.
       over: whether the row was about to be reset.
-      arrays: shared arrays as they were before the running command.
+      arrays: shared arrays as they were before the running command; None after the
+        end.
     """
-    if seed is None:
+    if seed is None or arrays is None:
         return {}
     known = {
         "seed": int(arrays.seed[row]),

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tfagents_batch import suggest
 from tfagents_batch.errors import UserError
+from tfagents_batch.settings import suggest
 
 
 def split(name: str, what: str = "environment") -> tuple[str | None, str]:

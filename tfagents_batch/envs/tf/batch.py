@@ -171,7 +171,7 @@ class TensorBatch:
 
 def _timestep(state: State, *columns: Nest) -> TimeStep:
     info = {"episode_return": state.return_, "episode_length": state.length}
-    return TimeStep(*columns, info)
+    return TimeStep(*columns, info=info)
 
 
 def _keys(seed: tf.Tensor, rows: int) -> tf.Tensor:
@@ -184,7 +184,7 @@ def _fit(action: tf.Tensor, leaf: spaces.Leaf) -> tf.Tensor:
     """Cast an action to the space's dtype, and clip it to the bounds of a Box."""
     if isinstance(leaf.space, gymnasium.spaces.Box):
         # Clip before the cast, because the cast would wrap large values.
-        dtype = action.dtype.as_numpy_dtype
+        dtype: Any = action.dtype.as_numpy_dtype
         limits = np.finfo(dtype) if action.dtype.is_floating else np.iinfo(dtype)
         low, high = (
             np.clip(bound, limits.min, limits.max).astype(dtype)

@@ -25,7 +25,7 @@ def like_gymnasium(id: str, state: Any) -> np.ndarray:
     """
     env = _environment(id)
     env.state = state
-    return env.render()
+    return np.asarray(env.render())
 
 
 @functools.cache

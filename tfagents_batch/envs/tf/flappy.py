@@ -108,4 +108,4 @@ def _frame(y: tf.Tensor, x: tf.Tensor, gap: tf.Tensor) -> tf.Tensor:
     bird = (row <= _ROWS) & (row + BIRD > _ROWS)
     bird = bird & (_COLUMNS >= BIRD_X) & (_COLUMNS < BIRD_X + BIRD)
     frame = tf.where(bird, _BIRD, tf.where(pipe, _PIPE, 0))
-    return tf.cast(frame, tf.uint8)[..., tf.newaxis]
+    return tf.cast(frame, tf.uint8)[..., tf.newaxis]  # pyright: ignore[reportArgumentType]

@@ -26,7 +26,7 @@ from tfagents_batch.envs.tf.mountain_car import MountainCar, MountainCarContinuo
 from tfagents_batch.envs.tf.pendulum import Pendulum
 from tfagents_batch.envs.tf.tmaze import TMaze
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.suggest import hint
+from tfagents_batch.settings.suggest import hint
 
 PREFIX = "tf/"
 _LIMIT = "max_episode_steps"

@@ -23,8 +23,7 @@ from tfagents_batch.envs.shared import (
     validation,
 )
 from tfagents_batch.envs.shared.failures import Defect, Failure
-from tfagents_batch.envs.shared.observations import outside_text
-from tfagents_batch.envs.vector.observation_reader import ObservationReader
+from tfagents_batch.envs.shared.observations import ObservationWriter, outside_text
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.worker.finite import FiniteCheck
 
@@ -99,19 +98,18 @@ class BatchStepper:
         self._arrays = arrays
         self._words = words
         self._catch = catch
-        self._observations = ObservationReader(
-            batch.observation_space, arrays.observation
-        )
-        self._finite = FiniteCheck(finite_check, self._observations.writer, arrays)
+        space = batch.observation_space
+        self._observations = ObservationWriter(space, arrays.observation)
+        self._finite = FiniteCheck(finite_check, self._observations, arrays)
         self._no_action = action_masks.rows(
-            batch.observation_space, batch.action_space, arrays.observation
+            space, batch.action_space, arrays.observation
         )
         self._columns = arrays.info_columns()
         self._neutral = [_neutral(leaf) for leaf in spaces.leaves(batch.action_space)]
         self._over = np.zeros(batch.num_envs, bool)
         self._returns = np.zeros(batch.num_envs)  # of raw rewards
         self._lengths = np.zeros(batch.num_envs, np.int32)
-        self._seed: int | None = None
+        self._seed = 0  # of the last reset
         self._checks = 0
         self._noted: set[str] = set()
         self._failed = False
@@ -148,7 +146,7 @@ class BatchStepper:
         result = self._batch.reset(seed)
         validation.reset_result(result)
         observation, info = result
-        self._observations.read(observation)
+        self._observations.write_batch(observation)
         observation_rules.refuse(self._finite.check())
         self._refuse_masks(np.zeros(len(self._over), bool))
         self._write(np.zeros(len(self._over)))
@@ -167,7 +165,7 @@ class BatchStepper:
         reward[self._over] = 0.0
         if self._finite.enabled:
             _refuse_reward(reward)
-        self._observations.read(observation)
+        self._observations.write_batch(observation)
         observation_rules.refuse(self._finite.check())
         self._refuse_masks(terminated & ~self._over)
         arrays, raw = self._arrays, self._batch.raw_reward

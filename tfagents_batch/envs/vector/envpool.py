@@ -21,7 +21,7 @@ from tfagents_batch import spaces
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import closest, hint
+from tfagents_batch.settings.suggest import closest, hint
 
 PREFIX = "envpool:"
 # Arguments of EnvPool that env_kwargs may not set, and what sets them instead.

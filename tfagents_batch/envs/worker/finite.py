@@ -16,7 +16,7 @@ class FiniteCheck:
     """Check of all rows of a stepper after each reset and step.
 
     Args:
-      reaction: ``finite_check`` of ``PoolOptions``.
+      reaction: ``finite_check`` of ``EnvOptions``.
       observations: writer of the rows.
       arrays: views of the rows.
       note: function of row, control word and text that counts a replaced number; not

@@ -117,7 +117,8 @@ def _serve_frames(channel: socket.socket, inbox: Any, batch: Any, full: Any) -> 
             faults = batch.step()
         else:
             faults = batch.reset(payload["seed"])
-        channel.sendall(_frame(*header[:2], faults, batch.notes))
+        reply = _frame(header.command, header.sequence, faults, batch.notes)
+        channel.sendall(reply)
         if full() and batch.any_ended:
             _exit_full(batch)
 

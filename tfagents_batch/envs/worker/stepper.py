@@ -21,7 +21,6 @@ from tfagents_batch.envs.shared import (
     layout,
     observations,
     options,
-    same_spaces,
     validation,
 )
 from tfagents_batch.envs.shared.failures import Defect, Failure
@@ -43,7 +42,7 @@ class Stepper:
       arrays: views of their rows.
       words: control words of this worker, uint32.
       first_row: index of the first environment in the batch.
-      finite_check, strict: ``finite_check`` and ``strict_bounds`` of ``PoolOptions``.
+      finite_check, strict: ``finite_check`` and ``strict_bounds`` of ``EnvOptions``.
       catch: exceptions of environments that become failures.
       spare: data for replacing failed environments; None does not replace them.
     """
@@ -66,7 +65,7 @@ class Stepper:
         self._words = words
         self._first_row = first_row
         self._strict = strict
-        self._catch = catch
+        self._catch: Any = catch
         self._spare = spare
         self._restarts = list(spare.restarts) if spare else [0] * count
         self._broken = [False] * count
@@ -81,9 +80,10 @@ class Stepper:
         )
         # Single items are cheaper to access through memoryviews.
         columns = arrays.reward, arrays.terminated, arrays.truncated
-        self._step_columns = [memoryview(column) for column in columns]
+        view: Any = memoryview
+        self._step_columns = [view(column) for column in columns]
         statistics = (arrays.info[name] for name in layout.STATISTICS)
-        self._statistics = [memoryview(column) for column in statistics]
+        self._statistics = [view(column) for column in statistics]
         self._columns = arrays.info_columns()
         self._seeds: list[int | None] = [None] * count
         self._episodes = [-1] * count
@@ -92,7 +92,7 @@ class Stepper:
         self._over = [False] * count
         self._noted: set[tuple[int, int]] = set()  # rows and messages already reported
         self._finite = FiniteCheck(finite_check, self._observations, arrays, self._note)
-        self._timing = memoryview(arrays.timing)
+        self._timing = view(arrays.timing)
         self._checks = 0
         self._full = True
         self._phase = "reset"
@@ -239,7 +239,7 @@ class Stepper:
         assert self._spare is not None  # otherwise a failure ends the run
         env = create(self._spare.constructors[row])
         facts = construction.inspect(env)
-        same_spaces.check_replacement(self._spare.facts[row], facts)
+        construction.check_replacement(self._spare.facts[row], facts)
         self._envs[row], self._steps[row] = env, env.step
         self._broken[row], self._unseeded[row] = False, True
 
@@ -289,6 +289,7 @@ class Stepper:
         """Check all rows for NaN and masks at once, which is cheaper than singly."""
         failed = {x.env - self._first_row for x in faults if x.env is not None}
         for defect in self._finite.check(failed):
+            assert defect.row is not None  # of a row that was looked at
             faults.append(self._fail_late(defect.row, defect))
         if self._no_action is not None:
             arrays = self._arrays

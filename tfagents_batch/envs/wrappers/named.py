@@ -23,7 +23,7 @@ from tfagents_batch.envs import wrappers
 from tfagents_batch.envs.adapters.adapt import create
 from tfagents_batch.envs.shared import user_code
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 # Wrappers of Gymnasium with arguments that JSON can represent. The others take
 # functions, open windows, write files, or learn statistics that no checkpoint saves.

@@ -16,7 +16,7 @@ from tfagents_batch import spaces
 from tfagents_batch.envs.shared import arguments
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 RAW, ZEROS = "raw", "zeros"  # values of reset_value
 # Integers double in width, so that no difference overflows.
@@ -122,7 +122,7 @@ class FrameHistory(gymnasium.ObservationWrapper, RecordConstructorArgs):
             np.concatenate([bound] * len(self._indices))
             for bound in (space.low, space.high)
         )
-        self.observation_space = gs.Box(low, high, dtype=space.dtype)
+        self.observation_space = gs.Box(low, high, dtype=low.dtype)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
         self._frames.clear()
@@ -169,7 +169,7 @@ class SelectEntries(gymnasium.ObservationWrapper, RecordConstructorArgs):
             "SelectEntries",
             "indices",
             indices,
-            lambda found: found and max(found) < size and len({*found}) == len(found),
+            lambda x: bool(x) and max(x) < size and len({*x}) == len(x),
             f"a list of different numbers of 0 to {size - 1}, at least one",
         )
         low, high = space.low[self._indices], space.high[self._indices]

@@ -51,8 +51,8 @@ def standard_stack(
         env = LimitDuration(env, max_episode_steps)
     if normalize_ranges:
         space = env.observation_space
-        image = isinstance(space, gs.Box) and space.dtype == np.uint8
-        image = image and len(space.shape) >= 2
+        bytes_ = isinstance(space, gs.Box) and space.dtype == np.uint8
+        image = bytes_ and len(space.shape or ()) >= 2
         env = RangeNormalize(env, observation=False if image else None)
     space = env.action_space
     if isinstance(space, gs.Box) and space.dtype.kind == "f":

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from tfagents_batch.offline.features.layout import (
-    ACTION_MARGIN,
-    LARGEST,
-    POSITIVE_MARGIN,
-    PROBABILITY_MARGIN,
-    Group,
-    Layout,
-    intervals,
-    layout,
-    parameters,
-)
-from tfagents_batch.offline.features.specification import Feature, Specification
-
-Weights = dict[str, tf.Tensor]
+from tfagents_batch.features.layout import FeatureLayout, layout, normalized, parameters
+from tfagents_batch.features.specification import Specification
 
 
 class FeatureNormalizer(keras.layers.Layer):
     """Layer that normalizes features by a specification.
 
     ``offline.features.twin`` gives the same numbers without TensorFlow. The parameters
-    are weights that are not trained. The layer computes in float64: a small standard
-    deviation enlarges rounding errors.
+    are weights that are not trained.
 
     Args:
       specification: types and parameters.
@@ -46,19 +33,16 @@ class FeatureNormalizer(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(dtype="float32", autocast=False, trainable=False, **kwargs)
-        self.layout: Layout = layout(specification, ids)
+        self.layout: FeatureLayout = layout(specification, ids)
         self._parameters = []
-        for kind, _, features, standardized in self.layout.groups:
-            named = _PARAMETERS.get(kind, lambda _: {})(features)
-            if standardized:
-                named |= {name: parameters(features, name) for name in _MOMENTS}
+        for group in self.layout.groups:
             found = {}
-            for name, value in named.items():
+            for name, value in parameters(group).items():
                 found[name] = self.add_weight(
                     shape=value.shape,
                     dtype="float64",
                     trainable=False,
-                    name=f"{kind.lower()}_{name}",
+                    name=f"{group.kind.lower()}_{name}",
                 )
                 found[name].assign(value)
             self._parameters.append(found)
@@ -80,103 +64,27 @@ class FeatureNormalizer(keras.layers.Layer):
             given = tf.cast(presence, tf.float32) != 0  # a type that ONNX compares
             present = tf.logical_and(present, given)
         values = tf.where(present, values, tf.constant(0, tf.float64))
-        columns = [
-            self._columns(group, weights, values, present)
-            for group, weights in zip(self.layout.groups, self._parameters, strict=True)
-        ]
+        columns = []
+        for group, weights in zip(self.layout.groups, self._parameters, strict=True):
+            x = tf.gather(values, group.inputs, axis=1)
+            known = {name: weight.value for name, weight in weights.items()}
+            y = tf.cast(normalized(group, x, known, _OPERATIONS), tf.float32)
+            if not self.layout.missing_as_zero:
+                there = tf.gather(present, group.inputs, axis=1)
+                y = tf.where(there, y, tf.constant(0.0))
+            columns.append(y)
         return tf.concat(columns, 1)
 
-    def _columns(
-        self,
-        group: Group,
-        weights: dict[str, keras.Variable],
-        values: tf.Tensor,
-        present: tf.Tensor,
-    ) -> tf.Tensor:
-        """Return the columns of the features of one type."""
-        kind, index, features, standardized = group
-        x = tf.gather(values, index, axis=1)
-        if kind == "ENUM":
-            sizes = [each.columns for each in features]
-            x = tf.gather(x, np.repeat(np.arange(len(sizes)), sizes), axis=1)
-            index = np.repeat(index, sizes)
-        there = tf.gather(present, index, axis=1)
-        y = _TRANSFORMS[kind](x, {k: w.value for k, w in weights.items()})
-        if standardized:
-            y = (y - weights["mean"].value) / weights["stddev"].value
-        if kind != "DO_NOT_PREPROCESS":
-            y = tf.clip_by_value(y, -LARGEST, LARGEST)
-        y = tf.cast(y, tf.float32)
-        return (
-            y if self.layout.missing_as_zero else tf.where(there, y, tf.constant(0.0))
-        )
 
-
-def _of_box_cox(features: Sequence[Feature]) -> dict[str, np.ndarray]:
-    names = {"power": "boxcox_lambda", "shift": "boxcox_shift"}
-    return {ours: parameters(features, name) for ours, name in names.items()}
-
-
-def _of_enum(features: Sequence[Feature]) -> dict[str, np.ndarray]:
-    values = [each.possible_values or () for each in features]
-    return {"value": np.concatenate(values).astype(np.float64)}
-
-
-def _of_quantile(features: Sequence[Feature]) -> dict[str, np.ndarray]:
-    return intervals(features)._asdict()
-
-
-def _bounds(features: Sequence[Feature]) -> dict[str, np.ndarray]:
-    names = {"low": "min_value", "high": "max_value"}
-    return {ours: parameters(features, name) for ours, name in names.items()}
-
-
-def _binary(x: tf.Tensor, p: Weights) -> tf.Tensor:
-    return tf.cast(x != 0, tf.float64)
-
-
-def _probability(x: tf.Tensor, p: Weights) -> tf.Tensor:
-    x = tf.clip_by_value(x, PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
-    return _log(x / (1 - x))
-
-
-def _box_cox(x: tf.Tensor, p: Weights) -> tf.Tensor:
-    x = tf.maximum(x + p["shift"], POSITIVE_MARGIN)
-    return (x ** p["power"] - 1) / p["power"]
-
-
-def _enum(x: tf.Tensor, p: Weights) -> tf.Tensor:
-    return tf.cast(x == p["value"], tf.float64)
-
-
-def _quantile(x: tf.Tensor, p: Weights) -> tf.Tensor:
+def _quantile(x: tf.Tensor, p: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Return the share of intervals that lie below each number.
 
     Each interval is 0 for numbers before it, 1 for those after it, and a part inside.
     This needs no search, for which ONNX has no operation.
     """
-    x = x[:, :, tf.newaxis]
-    inside = tf.where(
-        x > p["start"], (x - p["start"]) / p["width"], tf.constant(0, tf.float64)
-    )
-    return (
-        tf.reduce_sum(tf.where(x >= p["end"], tf.constant(1, tf.float64), inside), -1)
-        / p["count"]
-    )
-
-
-def _continuous_action(x: tf.Tensor, p: Weights) -> tf.Tensor:
-    scale = 2 * (1 - ACTION_MARGIN)
-    y = (x - p["low"]) / (p["high"] - p["low"]) * scale - 1 + ACTION_MARGIN
-    return tf.clip_by_value(y, -1 + ACTION_MARGIN, 1 - ACTION_MARGIN)
-
-
-def _unchanged(x: tf.Tensor, p: Weights) -> tf.Tensor:
-    return x
-
-
-def _clip_log(x: tf.Tensor, p: Weights) -> tf.Tensor:
-    return _log(tf.maximum(x, POSITIVE_MARGIN))
+    x, (zero, one) = x[:, :, tf.newaxis], (tf.constant(k, tf.float64) for k in (0, 1))
+    inside = tf.where(x > p["start"], (x - p["start"]) / p["width"], zero)
+    return tf.reduce_sum(tf.where(x >= p["end"], one, inside), -1) / p["count"]
 
 
 def _log(x: tf.Tensor) -> tf.Tensor:
@@ -188,22 +96,10 @@ def _log(x: tf.Tensor) -> tf.Tensor:
     return rough + x * tf.exp(-rough) - 1
 
 
-_MOMENTS = "mean", "stddev"
-_PARAMETERS: dict[str, Callable[[Sequence[Feature]], dict[str, np.ndarray]]] = {
-    "BOXCOX": _of_box_cox,
-    "ENUM": _of_enum,
-    "QUANTILE": _of_quantile,
-    "CONTINUOUS_ACTION": _bounds,
-}
-_TRANSFORMS: dict[str, Callable[[tf.Tensor, Weights], tf.Tensor]] = {
-    "BINARY": _binary,
-    "PROBABILITY": _probability,
-    "CONTINUOUS": _unchanged,
-    "BOXCOX": _box_cox,
-    "ENUM": _enum,
-    "QUANTILE": _quantile,
-    "CONTINUOUS_ACTION": _continuous_action,
-    "DISCRETE_ACTION": _unchanged,
-    "DO_NOT_PREPROCESS": _unchanged,
-    "CLIP_LOG": _clip_log,
-}
+_OPERATIONS = SimpleNamespace(
+    cast=lambda x: tf.cast(x, tf.float64),
+    clip=tf.clip_by_value,
+    maximum=tf.maximum,
+    log=_log,
+    quantile=_quantile,
+)

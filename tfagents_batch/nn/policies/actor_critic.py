@@ -9,18 +9,13 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph import constants
-from tfagents_batch.interfaces import (
-    ActorCriticHeads,
-    Decision,
-    Distribution,
-    Network,
-)
+from tfagents_batch.graph import arrays
+from tfagents_batch.interfaces import Distribution, Network
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.distributions.categorical import Categorical
 from tfagents_batch.ops.distributions.gaussian import DiagNormal, TanhNormal
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.types import ActorCriticHeads, Decision, Nest, TimeStep
 
 
 class ActorCriticPolicy(NetworkPolicy):
@@ -47,7 +42,7 @@ class ActorCriticPolicy(NetworkPolicy):
 
     def initial_state(self, batch: int) -> Nest:
         """Return the network's recurrent state and a return of 0."""
-        return self.network.initial_state(batch), constants.zeros([batch])
+        return self.network.initial_state(batch), arrays.zeros([batch])
 
     def noise(self, shape, seed) -> tf.Tensor:
         """Draw the noise of all actions of a rollout."""
@@ -55,7 +50,6 @@ class ActorCriticPolicy(NetworkPolicy):
 
     def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):
         """Sample actions, or take the mode of the policy."""
-        del step
         before, return_ = state
         heads, net_state = self._heads(timestep, before)
         policy = heads.policy
@@ -71,7 +65,6 @@ class ActorCriticPolicy(NetworkPolicy):
         return action, behavior, (net_state, return_)
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
-        """Return the probability of every action, see ``interfaces.Policy``."""
         policy = self._heads(timestep, state[0])[0].policy
         if isinstance(policy, Categorical):
             return policy.probabilities()
@@ -81,7 +74,6 @@ class ActorCriticPolicy(NetworkPolicy):
     def log_density(
         self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
     ) -> tf.Tensor:
-        """Return the log density of actions, see ``interfaces.Policy``."""
         policy = self._heads(timestep, state[0])[0].policy
         _check_single(policy)
         if isinstance(policy, Categorical):
@@ -92,15 +84,11 @@ class ActorCriticPolicy(NetworkPolicy):
         return log
 
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
-        """Return the network's recurrent state, see ``interfaces.Policy``."""
-        del explore
         return self.network.initial_state(batch)
 
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
-        """Decide outside of training, see ``interfaces.Policy``."""
-        del step
         heads, state = self._heads(timestep, state)
         policy, values = heads.policy, {"value": heads.value}
         if not isinstance(policy, DiagNormal | TanhNormal):

@@ -31,7 +31,6 @@ class NetworkPolicy(tf.Module):
 
     def initial_state(self, batch: int) -> Nest:
         """Return the state of a policy without memory."""
-        del batch
         return ()
 
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:

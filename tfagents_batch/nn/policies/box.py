@@ -7,27 +7,70 @@ to actions.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Decision
-from tfagents_batch.nn.actor import Actor
-from tfagents_batch.nn.bounds import Bounds
-from tfagents_batch.nn.exploration import ActionNoise, Warmup
+from tfagents_batch.graph import arrays
+from tfagents_batch.nn.actor import Actor, ActorConfig, Bounds, bounds
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.distributions.gaussian import (
     DiagNormal,
     TanhNormal,
     log_upper_tail,
 )
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.schedules import Schedule
+from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
 
 _LOG_STD = (-20.0, 2.0)  # bounds of a log standard deviation, as in Haarnoja et al.
 _LOG_STD_OF_ROWS = (-5.0, 2.0)  # densities of repeated actions would grow without end
+Kind = Literal["none", "gaussian", "ou"]
+# Share of a step's noise in the next one; theta 0.15 of Lillicrap et al. 2016.
+_KEPT = {"gaussian": 0.0, "ou": 1 - 0.15}
+
+
+class ActionNoise(tf.Module):
+    """Noise x <- kept x + scale N(0, 1) on actions, which are scaled to [-1, 1].
+
+    "gaussian" is independent normal noise. "ou" is Ornstein-Uhlenbeck noise: it is
+    correlated in time and starts at 0 in every episode (Lillicrap et al. 2016,
+    arXiv:1509.02971, section 7).
+
+    Args:
+      kind: one of these names.
+      scale: schedule of its scale, in units of half the range of an action.
+    """
+
+    def __init__(self, kind: Kind, scale: Schedule):
+        super().__init__()
+        self.scale, self._kept = scale, _KEPT[kind]
+
+    def initial_state(self, batch: int, size: int) -> Nest:
+        """Return the state before the first step, for ``[batch, size]`` actions."""
+        return arrays.zeros([batch, size]) if self._kept else ()
+
+    def distribution(
+        self, action: tf.Tensor, timestep: TimeStep, state: Nest, step
+    ) -> DiagNormal:
+        """Return the distribution of noisy actions before they are clipped, ``[N, A]``.
+
+        Args:
+          action: f32 ``[N, A]``, without noise.
+          timestep: ``[N, ...]``.
+          state: of the noise.
+          step: environment steps of the run.
+        """
+        if self._kept:
+            before = tf.where(timestep.first[:, tf.newaxis], 0.0, state)
+            action = action + self._kept * before
+        return DiagNormal(action, self.scale(step), event_ndims=0)
+
+    def next_state(self, noise: tf.Tensor) -> Nest:
+        """Return the state after the noise of a step, f32 ``[N, A]``."""
+        return noise if self._kept else ()
 
 
 class Noise(NamedTuple):
@@ -52,7 +95,7 @@ class BoxPolicy(NetworkPolicy):
     Args:
       network: actor.
       bounds: bounds of the actions.
-      warmup: warm-up with random actions.
+      warmup: environment steps with random actions only, at the start of a run.
       noise: noise that is added to actions; None for none.
     """
 
@@ -60,12 +103,11 @@ class BoxPolicy(NetworkPolicy):
         self,
         network: Actor,
         bounds: Bounds,
-        warmup: Warmup,
+        warmup: int = 0,
         noise: ActionNoise | None = None,
     ):
         super().__init__(network)
-        # tf.Module would replace the named tuples that it holds.
-        self.bounds, self._warmup = bounds, lambda: warmup
+        self.bounds, self._warmup = bounds, warmup
         self.action_noise = noise
 
     def initial_state(self, batch: int) -> Nest:
@@ -86,10 +128,9 @@ class BoxPolicy(NetworkPolicy):
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
-        """Decide outside of training, see ``interfaces.Policy``."""
         if noise is None:
             return Decision(self.act(timestep, state, (), step, False)[0], state, {})
-        step = tf.maximum(step, self._warmup().steps)  # never a random action
+        step = tf.maximum(step, self._warmup)  # never a random action
         numbers = Noise(noise, (), tf.zeros_like(noise))
         action, _, after = self.act(timestep, state, numbers, step, True)
         log = self.log_density(timestep, state, action, step)
@@ -98,12 +139,11 @@ class BoxPolicy(NetworkPolicy):
     def log_density(
         self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
     ) -> tf.Tensor:
-        """Return the log density of actions, see ``interfaces.Policy``."""
         low, high = self.bounds.flat
         action = tf.reshape(action, [-1, self.bounds.size])
         log = self._log_density(timestep, state, action, step)
         uniform = tf.constant(-np.sum(np.log(np.float64(high) - low)), tf.float32)
-        log = tf.where(self._warmup().is_on(step), uniform, log)
+        log = tf.where(step < self._warmup, uniform, log)
         outside = tf.reduce_any((action < low) | (action > high), -1)
         return tf.where(outside, -math.inf, log)
 
@@ -128,7 +168,7 @@ class BoxPolicy(NetworkPolicy):
             noisy = policy.sample(normal)
             state = self.action_noise.next_state(noisy - unit)
             unit = tf.clip_by_value(noisy, -1.0, 1.0)
-        unit = tf.where(self._warmup().is_on(step), uniform, unit)
+        unit = tf.where(step < self._warmup, uniform, unit)
         return self.bounds.action(unit), state
 
 
@@ -165,7 +205,6 @@ class SquashedNormal(BoxPolicy):
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
-        """Decide outside of training, see ``interfaces.Policy``."""
         if noise is None:
             return super().decide(timestep, state, step)
         self._check_density()
@@ -257,6 +296,13 @@ class ClippedNormal(BoxPolicy):
         policy = self.distribution(timestep)
         each = DiagNormal(policy.mean, policy.std, event_ndims=0)
         return _clipped(each, action, self.bounds)
+
+
+def clipped_normal(spec: EnvSpec, config: ActorConfig, network: Any) -> ClippedNormal:
+    """Return a policy with variables of its own; ``network`` is the user's, or None."""
+    limits = bounds(spec)
+    heads = {"action": limits.size, "log_std": limits.size}
+    return ClippedNormal(Actor(spec, config, heads, network), limits)
 
 
 def _clipped(policy: DiagNormal, action: tf.Tensor, bounds: Bounds) -> tf.Tensor:

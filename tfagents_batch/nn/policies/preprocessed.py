@@ -11,9 +11,9 @@ import tensorflow as tf
 from gymnasium import spaces as gs
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Algorithm, Decision, Policy
+from tfagents_batch.interfaces import Algorithm, Policy
 from tfagents_batch.nn.layers.feature_normalizer import FeatureNormalizer
-from tfagents_batch.types import Nest, TimeStep
+from tfagents_batch.types import Decision, Nest, TimeStep
 
 # Parts of an observation; a vector alone is ``STATE``, and all of it is present.
 STATE, PRESENCE = "state", "presence"
@@ -64,7 +64,6 @@ class Preprocessed(tf.Module):
         return self._policy.noise(shape, seed)
 
     def act(self, timestep: TimeStep, state: Nest, noise: Nest, step, explore: bool):
-        """Select actions, see ``interfaces.Actor``."""
         return self._policy.act(self._seen(timestep), state, noise, step, explore)
 
     def assign_from(self, policy: Any) -> None:
@@ -72,13 +71,11 @@ class Preprocessed(tf.Module):
         self._policy.assign_from(policy._policy)
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
-        """Return the probability of every action, see ``interfaces.Policy``."""
         return self._policy.probabilities(self._seen(timestep), state, step)
 
     def log_density(
         self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
     ) -> tf.Tensor:
-        """Return the log density of actions, see ``interfaces.Policy``."""
         return self._policy.log_density(self._seen(timestep), state, action, step)
 
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
@@ -88,7 +85,6 @@ class Preprocessed(tf.Module):
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
-        """Decide outside of training, see ``interfaces.Policy``."""
         return self._policy.decide(self._seen(timestep), state, step, noise)
 
     def named_variables(self) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import keras
 
 from tfagents_batch.errors import UserError, first_line
+from tfagents_batch.nn.layers.blocks import Towers
 from tfagents_batch.nn.networks import (
     ActorCritic,
-    Config,
-    Towers,
+    NetworkConfig,
     dummy_steps,
     head_options,
 )
@@ -17,12 +17,12 @@ from tfagents_batch.nn.user.recurrent import Recurrent, is_recurrent
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.types import EnvSpec
 
-# Fields of ``Config`` that ``ActorCritic`` uses.
+# Fields of ``NetworkConfig`` that ``ActorCritic`` uses.
 _POLICY_FIELDS = ("init_std", "min_std", "max_std", "std", "squash", "scale_actions")
 
 
 def actor_critic(
-    network: keras.Model | user_model.Builder, spec: EnvSpec, config: Config
+    network: keras.Model | user_model.Builder, spec: EnvSpec, config: NetworkConfig
 ) -> ActorCritic | Recurrent:
     """Adapt a user's model to ``interfaces.Network``.
 
@@ -38,7 +38,7 @@ def actor_critic(
         that returns one. The model maps a batched observation ``[N, ...]`` (nested
         like the space, without ``action_mask``) to features ``[N, F]``, to which linear
         heads are added, or to ``{"policy": [N, A], "value": [N]}``. The policy of a Box
-        is its mean, in the units of ``Config.scale_actions``: by default -1 is the
+        is its mean, in units by the setting ``scale_actions``: by default -1 is the
         lower bound and 1 the upper one. It may also be a recurrent network, see
         ``user.recurrent``; a builder may also return an ``ActorCritic``. It runs with
         ``training=False``. Losses that its layers add

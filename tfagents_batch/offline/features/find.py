@@ -8,25 +8,38 @@ specification.write(found.specification, "features.json")
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.features.layout import LARGEST, layout, some
+from tfagents_batch.features.specification import Feature, Specification
 from tfagents_batch.offline.features import statistics, twin
 from tfagents_batch.offline.features.identify import Facts, Normality, identify
-from tfagents_batch.offline.features.importance import mutual_information
-from tfagents_batch.offline.features.layout import layout, some
 from tfagents_batch.offline.features.settings import FeatureSettings, checked
-from tfagents_batch.offline.features.specification import Feature, Specification
-from tfagents_batch.offline.features.suspicions import Suspicion, suspicions
-from tfagents_batch.offline.reader import Rows
+from tfagents_batch.offline.reader import LoggedRows
 
 _SHOWN = 20_000  # values of a histogram
+_BINS = 10  # of a feature and the reward, to compute their mutual information
+_RARE = 0.01  # share of rows
+_FEW = 5  # values that are probably categories
+_MAY_BE_FEW = "BINARY", "ENUM", "DO_NOT_PREPROCESS", "DISCRETE_ACTION"
+_FAR = 20  # widths of the middle 98 % of the values
+_EXTREME = 5  # standard deviations
+_CLAMPED = 0.01  # share of normalized numbers at their limit
+
+
+class Suspicion(NamedTuple):
+    """Something suspicious."""
+
+    name: str  # one word or two
+    text: str  # what was found and what to do
 
 
 class Found(NamedTuple):
-    """What was found about a feature.
+    """Result of the search for a feature's type.
 
     Attributes:
       id: its id.
@@ -94,7 +107,7 @@ class Search:
         )
 
 
-def find(rows: Rows, settings: FeatureSettings | None = None) -> Search:
+def find(rows: LoggedRows, settings: FeatureSettings | None = None) -> Search:
     """Find the types of all features of rows.
 
     Args:
@@ -134,7 +147,7 @@ def find(rows: Rows, settings: FeatureSettings | None = None) -> Search:
 
 
 def _found(
-    i: int, facts: Facts, sample: statistics.Sample, settings: FeatureSettings
+    i: int, facts: Facts, sample: statistics.FeatureSample, settings: FeatureSettings
 ) -> Found:
     feature = normality = None
     shown = sample.values[:_SHOWN]
@@ -144,12 +157,12 @@ def _found(
         only = layout(Specification({i: feature}))
         normalized = twin.normalize(only, shown[:, np.newaxis])
     importance = facts.share * mutual_information(*sample) if len(shown) else 0.0
-    odd = suspicions(facts, feature, sample.values, normalized, settings.min_samples)
-    odd = tuple(odd)
+    least = settings.min_samples
+    odd = tuple(suspicions(facts, feature, sample.values, normalized, least))
     return Found(i, facts, feature, normality, importance, odd, shown, normalized)
 
 
-def _problem(rows: Rows, known: dict[int, Facts]) -> str:
+def _problem(rows: LoggedRows, known: dict[int, Facts]) -> str:
     unread, *example = statistics.unread(rows)
     if unread:
         file, row, value = example
@@ -169,4 +182,113 @@ def _problem(rows: Rows, known: dict[int, Facts]) -> str:
         f"feature {infinite[0]} is infinite or beyond float32 in {first.infinite:,} of "
         f"{first.rows:,} rows{more}, such as {value:g} in {file}, row {row:,}; "
         "expected finite numbers: correct the rows, or leave it out by --allowlist"
+    )
+
+
+def mutual_information(values: np.ndarray, rewards: np.ndarray) -> float:
+    """Return the mutual information of a feature and the reward, in bits.
+
+    Both are numbers of a class: those of at most 10 values by value, others by decile.
+    The bias of counts is subtracted (Miller 1955), so unrelated ones have about 0.
+
+    Args:
+      values, rewards: ``[n]``, of the same rows; rows without a reward are left out.
+
+    Returns:
+      At least 0, and 0 without rewards.
+    """
+    known = np.isfinite(rewards)
+    if not known.any():
+        return 0.0
+    x, y = _classes(values[known]), _classes(rewards[known])
+    size = y.max() + 1
+    counts = np.bincount(x * size + y, minlength=(x.max() + 1) * size)
+    joint = counts.reshape(-1, size) / len(x)
+    apart = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
+    used = joint > 0
+    found = np.sum(joint[used] * np.log2(joint[used] / apart[used]))
+    bias = (joint.shape[0] - 1) * (joint.shape[1] - 1) / (2 * len(x) * np.log(2))
+    return max(float(found - bias), 0.0)
+
+
+def _classes(x: np.ndarray) -> np.ndarray:
+    """Return the numbers of the classes of values, without gaps, i64 ``[n]``."""
+    values, index = np.unique(x, return_inverse=True)
+    if len(values) <= _BINS:
+        return index
+    bounds = np.quantile(x, np.arange(1, _BINS) / _BINS)
+    return np.unique(np.searchsorted(bounds, x, "right"), return_inverse=True)[1]
+
+
+def suspicions(
+    facts: Facts,
+    feature: Feature | None,
+    sample: np.ndarray,
+    normalized: np.ndarray,
+    min_samples: int,
+) -> Iterator[Suspicion]:
+    """Yield what is suspicious about a feature.
+
+    Args:
+      facts: facts on all of its values.
+      feature: its type and parameters; None below ``min_samples`` values.
+      sample, normalized: f32 ``[n]`` and ``[n, columns]``, some of its values.
+    """
+    if facts.infinite:
+        text = f"{facts.infinite:,} values are infinite or beyond float32"
+        yield Suspicion("infinite", f"{text}; correct the rows")
+        return
+    if feature is None:
+        text = f"only {facts.present:,} rows have a value, and {min_samples} are needed"
+        yield Suspicion("too few", f"{text}; it is left out")
+        return
+    kind = feature.feature_type
+    if facts.minimum == facts.maximum:
+        text = f"every value is {facts.minimum:g}; it says only whether it is present"
+        yield Suspicion("constant", text)
+    elif _FEW >= len(facts.values) > 0 and kind not in _MAY_BE_FEW:
+        values = ", ".join(f"{x:g}" for x in facts.values)
+        text = f"only {len(facts.values)} values: {values}. If these are categories, "
+        yield Suspicion("few values", text + "log them as 0, 1, 2, ...")
+    if far := _outliers(sample):
+        yield Suspicion("outliers", far)
+    if kind == "PROBABILITY" and (ends := _ends(sample, normalized)):
+        yield Suspicion("exact 0 or 1", ends)
+    if kind not in ("BINARY", "ENUM") and len(normalized):
+        share = float(np.mean(np.abs(normalized) >= LARGEST - 1e-3))
+        if share > _CLAMPED:
+            text = f"{share:.1%} of the normalized values are at the limit {LARGEST}"
+            yield Suspicion("clamped", text)
+    if facts.share < _RARE:
+        yield Suspicion("rare", f"only {facts.share:.2%} of the rows have it")
+
+
+def _ends(sample: np.ndarray, normalized: np.ndarray) -> str:
+    """Return a text on probabilities of 0 or 1 that are far from the others, or ""."""
+    at = (sample[: len(normalized)] == 0) | (sample[: len(normalized)] == 1)
+    worst = float(np.abs(normalized[at]).max(initial=0))
+    if worst <= _EXTREME:
+        return ""
+    return (
+        f"{at.mean():.2%} of the values are exactly 0 or 1 and up to {worst:.1f} "
+        "standard deviations from the mean of the log odds. Leave the feature out of a "
+        "row where nothing is known of it"
+    )
+
+
+def _outliers(sample: np.ndarray) -> str:
+    """Return a text on values that are far from the others; empty for none."""
+    if not len(sample):
+        return ""
+    low, middle, high = np.quantile(sample.astype(np.float64), [0.01, 0.5, 0.99])
+    if low == high:
+        return ""
+    width = high - low
+    far = sample[(sample < low - _FAR * width) | (sample > high + _FAR * width)]
+    if not len(far):
+        return ""
+    worst = far[np.argmax(np.abs(far - middle))]
+    return (
+        f"98 % of the values are from {low:g} to {high:g}, but one is {worst:g}; "
+        "check how it was logged"
     )

@@ -9,14 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.features.specification import STANDARDIZED, VERSION, Feature
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.normality import box_cox, omnibus
 from tfagents_batch.offline.features.settings import FeatureSettings
-from tfagents_batch.offline.features.specification import (
-    STANDARDIZED,
-    VERSION,
-    Feature,
-)
 
 # Constants of Horizon.
 _NARROW = 1e-4  # range of numbers to which no power is applied
@@ -27,25 +23,17 @@ _LARGEST_STD, _SMALLEST_STD = 1e8, 1e-8
 
 
 class Facts(NamedTuple):
-    """What is known of all values of a feature that are present, as float32.
+    """Facts on all values of a feature that are present, as float32."""
 
-    Attributes:
-      rows: number of rows of the log.
-      present: number of rows with a value.
-      minimum, maximum: smallest and largest one.
-      distinct: number of different ones, an estimate if ``values`` is empty.
-      whole: whether all are whole numbers.
-      values: all different ones, ascending, if they are few.
-      infinite: number of infinite ones, or beyond float32; they count nowhere else.
-    """
-
-    rows: int
-    present: int
+    rows: int  # number of rows of the log
+    present: int  # number of rows with a value
+    # minimum, maximum: smallest and largest one
     minimum: float
     maximum: float
-    distinct: int
-    whole: bool
-    values: tuple[float, ...] = ()
+    distinct: int  # number of different ones, an estimate if values is empty
+    whole: bool  # whether all are whole numbers
+    values: tuple[float, ...] = ()  # all different ones, ascending, if they are few
+    # Number of infinite ones, or beyond float32; they count nowhere else
     infinite: int = 0
 
     @property
@@ -55,15 +43,10 @@ class Facts(NamedTuple):
 
 
 class Normality(NamedTuple):
-    """Statistics by which the type of a continuous feature is decided.
+    """Statistics by which the type of a continuous feature is decided."""
 
-    Attributes:
-      k2: K^2 of the sample, see ``normality.omnibus``.
-      k2_box_cox: K^2 after the transform; NaN if it is not used.
-    """
-
-    k2: float
-    k2_box_cox: float
+    k2: float  # K^2 of the sample, see normality.omnibus
+    k2_box_cox: float  # K^2 after the transform; NaN if it is not used
 
 
 def identify(

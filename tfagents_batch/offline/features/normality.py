@@ -1,4 +1,4 @@
-"""How far numbers are from a normal distribution, and the power that brings them near.
+"""Distance of numbers from a normal distribution, and the power that brings them near.
 
 The numbers are those of SciPy's ``normaltest`` and ``boxcox``.
 """
@@ -52,15 +52,10 @@ def _kurtosis(b2: float, n: int) -> float:
 
 
 class BoxCox(NamedTuple):
-    """Transform of Box and Cox (1964): (x^lambda - 1) / lambda.
+    """Transform of Box and Cox (1964): (x^lambda - 1) / lambda."""
 
-    Attributes:
-      power: lambda of the largest likelihood.
-      transformed: f64 ``[n]``, the transformed numbers.
-    """
-
-    power: float
-    transformed: np.ndarray
+    power: float  # lambda of the largest likelihood
+    transformed: np.ndarray  # f64 [n], the transformed numbers
 
 
 def box_cox(x: np.ndarray) -> BoxCox:

@@ -8,9 +8,9 @@ from typing import Literal
 from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.features.specification import TYPES
+from tfagents_batch.features.specification import TYPES
 from tfagents_batch.offline.schema import is_integer
-from tfagents_batch.suggest import unknown
+from tfagents_batch.settings.suggest import unknown
 
 
 @dataclasses.dataclass(frozen=True)

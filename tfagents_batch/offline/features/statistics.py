@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import interruptible
 from tfagents_batch.offline.features.identify import Facts
-from tfagents_batch.offline.reader import Rows
+from tfagents_batch.offline.reader import LoggedRows
+from tfagents_batch.offline.reading.duckdb_engine import interruptible
 
 _FEW = 32  # values that are listed, at least
 _MORE = 1.1  # part of a sample that is drawn beyond its size, which varies
@@ -21,28 +21,22 @@ _AT_ONCE = 4_000_000  # values of samples in memory
 _BITS = 2.0**-64
 
 
-class Sample(NamedTuple):
-    """Values of a feature, in an order without meaning.
+class FeatureSample(NamedTuple):
+    """Values of a feature, in an order without meaning."""
 
-    Attributes:
-      values: f32 ``[n]``.
-      rewards: f64 ``[n]``, of their rows; NaN if missing.
-    """
-
-    values: np.ndarray
-    rewards: np.ndarray
+    values: np.ndarray  # f32 [n]
+    rewards: np.ndarray  # f64 [n], of their rows; NaN if missing
 
 
-def facts(rows: Rows, listed: int, always: Sequence[int] = ()) -> dict[int, Facts]:
-    """Return facts on all features of rows, by id.
+def facts(
+    rows: LoggedRows, listed: int, always: Sequence[int] = ()
+) -> dict[int, Facts]:
+    """Return facts on all features of rows, by id; UserError if there are no rows.
 
     Args:
       rows: open rows.
       listed: number of different values up to which they are listed.
       always: ids of the features whose values are listed even if they are many.
-
-    Raises:
-      UserError: if there are no rows, or a file cannot be read.
     """
     ((count,),) = rows.fetch(f"SELECT count(*) FROM {rows.view}")
     if not count:
@@ -79,8 +73,8 @@ def facts(rows: Rows, listed: int, always: Sequence[int] = ()) -> dict[int, Fact
 
 
 def samples(
-    rows: Rows, known: Mapping[int, Facts], size: int, seed: int
-) -> Iterator[tuple[int, Sample]]:
+    rows: LoggedRows, known: Mapping[int, Facts], size: int, seed: int
+) -> Iterator[tuple[int, FeatureSample]]:
     """Yield a sample of the values of each feature, by ascending id.
 
     A row is drawn by the MD5 of its key and the seed, so a sample depends neither on
@@ -105,7 +99,7 @@ def samples(
         yield from _group(rows, known, group, size, seed)
 
 
-def example(rows: Rows, feature: int) -> tuple[str, int, float]:
+def example(rows: LoggedRows, feature: int) -> tuple[str, int, float]:
     """Return file, row and value of an infinite value of a feature."""
     ((file, row, value),) = rows.fetch(
         f"SELECT file, row, value FROM ({_entries(rows)}) "
@@ -114,7 +108,7 @@ def example(rows: Rows, feature: int) -> tuple[str, int, float]:
     return file, row, value
 
 
-def unread(rows: Rows) -> tuple[int, str | None, int | None, str | None]:
+def unread(rows: LoggedRows) -> tuple[int, str | None, int | None, str | None]:
     """Return how many rows have features or a reward that cannot be read, and one.
 
     A NULL in a map is a value of JSON that is no number; NaN is only missing.
@@ -136,8 +130,8 @@ def unread(rows: Rows) -> tuple[int, str | None, int | None, str | None]:
 
 
 def _group(
-    rows: Rows, known: Mapping[int, Facts], ids: list[int], size: int, seed: int
-) -> Iterator[tuple[int, Sample]]:
+    rows: LoggedRows, known: Mapping[int, Facts], ids: list[int], size: int, seed: int
+) -> Iterator[tuple[int, FeatureSample]]:
     shares = {i: min(1.0, _MORE * size / max(known[i].present, 1)) for i in ids}
     # Of small samples, the number of draws varies more.
     shares = {i: 1.0 if known[i].present < 2 * size else x for i, x in shares.items()}
@@ -147,7 +141,7 @@ def _group(
       JOIN (VALUES {drawn}) AS shares(id, share) USING (id)
       WHERE finite AND u < share ORDER BY id, u
     """
-    found = interruptible.run(
+    found = interruptible(
         rows.connection, lambda: rows.connection.execute(query).fetchnumpy()
     )
     rows.check_unchanged()
@@ -156,17 +150,17 @@ def _group(
     starts = np.searchsorted(columns["id"], [*ids, np.iinfo(np.int64).max])
     for i, first, last in zip(ids, starts, starts[1:], strict=False):
         part = slice(first, min(first + size, last))
-        yield i, Sample(columns["v"][part], reward[part])
+        yield i, FeatureSample(columns["v"][part], reward[part])
 
 
-def _drawn(rows: Rows, seed: int, shares: Mapping[int, float]) -> str:
+def _drawn(rows: LoggedRows, seed: int, shares: Mapping[int, float]) -> str:
     """Return the query of the rows that samples need, with u, uniform in [0, 1)."""
     key = f"concat(mdp_id, ' ', sequence_number, ' ', {int(seed)})"
     u = f"md5_number_upper({key})::DOUBLE * {_BITS!r}"
     return f"(SELECT *, {u} AS u FROM {rows.view} WHERE {u} < {max(shares.values())!r})"
 
 
-def _entries(rows: Rows, origin: str = "") -> str:
+def _entries(rows: LoggedRows, origin: str = "") -> str:
     """Return the query of all values: id, v (f32), finite, value, file, row.
 
     Those of an ``origin``, see ``_drawn``, have reward and u instead of file and row.

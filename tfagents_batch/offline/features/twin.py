@@ -1,30 +1,26 @@
-"""Normalization of features in NumPy; ``FeatureNormalizer`` gives the same numbers.
-
-Both compute in float64: a small standard deviation enlarges rounding errors.
-"""
+"""Normalization of features in NumPy; ``FeatureNormalizer`` gives the same numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 
 import numpy as np
 
-from tfagents_batch.offline.features.layout import (
+from tfagents_batch.features import layout as columns
+from tfagents_batch.features.layout import (
     ACTION_MARGIN,
-    LARGEST,
-    POSITIVE_MARGIN,
-    PROBABILITY_MARGIN,
-    Layout,
-    intervals,
+    FeatureLayout,
+    Group,
     parameters,
 )
-from tfagents_batch.offline.features.specification import Feature
+from tfagents_batch.features.specification import Feature
 
 _CHUNK = 1 << 22  # numbers that are normalized at once, to save memory
 
 
 def normalize(
-    layout: Layout, values: np.ndarray, presence: np.ndarray | None = None
+    layout: FeatureLayout, values: np.ndarray, presence: np.ndarray | None = None
 ) -> np.ndarray:
     """Return normalized features, see ``docs/features.md`` for each type.
 
@@ -48,31 +44,27 @@ def normalize(
 
 
 def _normalize(
-    layout: Layout, values: np.ndarray, present: np.ndarray, out: np.ndarray
+    layout: FeatureLayout, values: np.ndarray, present: np.ndarray, out: np.ndarray
 ) -> None:
-    """Write normalized features to ``out``, which is 0."""
+    """Write normalized features to ``out``."""
     first = 0
-    for kind, index, features, standardized in layout.groups:
-        there = present[:, index]
-        x = np.where(there, values[:, index], 0).astype(np.float64)
-        if layout.missing_as_zero:
-            there = np.ones_like(there)
+    for group in layout.groups:
+        there = present[:, group.inputs]
+        x = np.where(there, values[:, group.inputs], 0).astype(np.float64)
         with np.errstate(over="ignore"):  # of powers, whose results are clipped
-            y = _TRANSFORMS[kind](x, features)
-        if standardized:
-            y = (y - parameters(features, "mean")) / parameters(features, "stddev")
-        if kind == "ENUM":
-            there = there.repeat([each.columns for each in features], axis=1)
-        if kind != "DO_NOT_PREPROCESS":
-            y = np.clip(y, -LARGEST, LARGEST)
-        out[:, first : first + y.shape[1]] = np.where(there, y, 0)
+            y = columns.normalized(group, x, parameters(group), _OPERATIONS)
+        if not layout.missing_as_zero:
+            y = np.where(there, y, 0)
+        out[:, first : first + y.shape[1]] = y
         first += y.shape[1]
 
 
 def transformed(feature: Feature, values: np.ndarray) -> np.ndarray:
     """Return the numbers ``[B]`` of a feature, neither standardized nor clipped."""
+    group = Group(feature.feature_type, np.zeros(1, np.int64), (feature,), False)
+    known, x = parameters(group), values[:, np.newaxis]
     with np.errstate(over="ignore"):
-        return _TRANSFORMS[feature.feature_type](values[:, np.newaxis], [feature])[:, 0]
+        return columns.transformed(group.kind, x, known, _OPERATIONS)[:, 0]
 
 
 def inverse_action(features: Sequence[Feature], action: np.ndarray) -> np.ndarray:
@@ -82,42 +74,18 @@ def inverse_action(features: Sequence[Feature], action: np.ndarray) -> np.ndarra
       features: one for each number of an action.
       action: ``[B, G]``, clipped to -1 and 1.
     """
-    low, high = (parameters(features, x) for x in ("min_value", "max_value"))
+    group = Group("CONTINUOUS_ACTION", np.arange(len(features)), (*features,), False)
+    low, high = parameters(group).values()
     inside = np.clip(action, -1 + ACTION_MARGIN, 1 - ACTION_MARGIN)
     share = (inside + 1 - ACTION_MARGIN) / (2 * (1 - ACTION_MARGIN))
     return share * (high - low) + low
 
 
-def _binary(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
-    return (x != 0).astype(np.float64)
-
-
-def _probability(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
-    p = np.clip(x, PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
-    return np.log(p / (1 - p))
-
-
-def _box_cox(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
-    power = parameters(features, "boxcox_lambda")
-    x = np.maximum(x + parameters(features, "boxcox_shift"), POSITIVE_MARGIN)
-    return (x**power - 1) / power
-
-
-def _enum(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
-    columns = [
-        x[:, k, np.newaxis] == np.asarray(each.possible_values, np.float64)
-        for k, each in enumerate(features)
-    ]
-    return np.concatenate(columns, 1).astype(np.float64)
-
-
-def _quantile(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
+def _quantile(x: np.ndarray, p: Mapping[str, np.ndarray]) -> np.ndarray:
     found = np.empty_like(x)
-    for k, (start, end, width, count) in enumerate(
-        zip(*intervals(features), strict=True)
-    ):
-        count = int(count)
-        column, start, end = x[:, k], start[:count], end[:count]
+    for k, count in enumerate(p["count"].astype(int)):
+        start, end, width = (p[name][k, :count] for name in ("start", "end", "width"))
+        column = x[:, k]
         i = np.clip(np.searchsorted(start, column, "right") - 1, 0, count - 1)
         inside = (i + (column - start[i]) / width[i]) / count
         inside = np.where(column >= end[-1], 1.0, inside)
@@ -125,30 +93,10 @@ def _quantile(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
     return found
 
 
-def _continuous_action(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
-    low, high = (parameters(features, name) for name in ("min_value", "max_value"))
-    scale = 2 * (1 - ACTION_MARGIN)
-    y = (x - low) / (high - low) * scale - 1 + ACTION_MARGIN
-    return np.clip(y, -1 + ACTION_MARGIN, 1 - ACTION_MARGIN)
-
-
-def _unchanged(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
-    return x
-
-
-def _clip_log(x: np.ndarray, features: Sequence[Feature]) -> np.ndarray:
-    return np.log(np.maximum(x, POSITIVE_MARGIN))
-
-
-_TRANSFORMS: dict[str, Callable[[np.ndarray, Sequence[Feature]], np.ndarray]] = {
-    "BINARY": _binary,
-    "PROBABILITY": _probability,
-    "CONTINUOUS": _unchanged,
-    "BOXCOX": _box_cox,
-    "ENUM": _enum,
-    "QUANTILE": _quantile,
-    "CONTINUOUS_ACTION": _continuous_action,
-    "DISCRETE_ACTION": _unchanged,
-    "DO_NOT_PREPROCESS": _unchanged,
-    "CLIP_LOG": _clip_log,
-}
+_OPERATIONS = SimpleNamespace(
+    cast=lambda x: x.astype(np.float64),
+    clip=np.clip,
+    maximum=np.maximum,
+    log=np.log,
+    quantile=_quantile,
+)

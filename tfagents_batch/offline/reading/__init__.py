@@ -1,1 +1,1 @@
-"""Rows of any form as Parquet files, and those as one view; see ``offline.reader``."""
+"""Rows of any form as views of DuckDB or Spark, and these engines; see ``reader``."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfagents_batch.errors import UserError
+from tfagents_batch.offline.reading.dialect import identifier, literal
 from tfagents_batch.offline.schema import FEATURES
-from tfagents_batch.offline.sql import identifier, literal
 
 UNREAD = "MAP(VARCHAR, VARCHAR)"  # type of ``unread``
 INTEGER = "-?[0-9]+"

@@ -12,12 +12,12 @@ import duckdb
 from tfagents_batch import config
 from tfagents_batch.errors import UserError, saving
 from tfagents_batch.offline import publish
-from tfagents_batch.offline.engines.scratch import Scratch
+from tfagents_batch.offline.publish import Scratch
 from tfagents_batch.offline.reading import files
-from tfagents_batch.offline.reading.table_settings import Column, TableSettings
-from tfagents_batch.offline.reading.tables import MICROSECONDS, ROW, Table
+from tfagents_batch.offline.reading.convert_settings import Column, ConvertSettings
+from tfagents_batch.offline.reading.dialect import enumeration, identifier, literal
+from tfagents_batch.offline.reading.tables import MICROSECONDS, ROW, SourceTable
 from tfagents_batch.offline.schema import is_integer
-from tfagents_batch.offline.sql import enumeration, identifier, literal
 
 ROWS, SUMMARY = "rows.parquet", "_convert.json"
 _LEAST = 20  # values of a feature, below which its type cannot be found
@@ -40,7 +40,7 @@ class Converted(NamedTuple):
 def convert(
     data: Sequence[str],
     output: str | Path,
-    settings: TableSettings,
+    settings: ConvertSettings,
     known: Sequence[Column] = (),
 ) -> Converted:
     """Write the rows of a table of decisions, one each, to ``rows.parquet``.
@@ -64,27 +64,22 @@ def convert(
     _check_output(output)
     files.check_outside(output, map(Path, (*data, *settings.rewards)))
     folder = Scratch()
+    limits = {"memory_limit": "2GB", "temp_directory": folder.name}
     try:
-        with duckdb.connect(
-            config={"memory_limit": "2GB", "temp_directory": folder.name}
-        ) as connection:
+        with duckdb.connect(config=limits) as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            table = Table(connection, "given", data, settings.nulls)
+            table = SourceTable(connection, "given", data, settings.nulls)
             table.text("action", settings.action)  # misspelled, it is told first
             _check_features(settings, known)
             notices: list[str] = []
             columns = tuple(known) or _columns(table, settings)
             _store_decisions(table, settings, columns, notices)
             if settings.rewards:
-                _store_rewards(
-                    Table(connection, "later", settings.rewards, settings.nulls),
-                    settings,
-                    notices,
+                later = SourceTable(
+                    connection, "later", settings.rewards, settings.nulls
                 )
-            with (
-                publish.folder(output, _check_output) as staged,
-                saving(output),
-            ):
+                _store_rewards(later, settings, notices)
+            with publish.folder(output, _check_output) as staged, saving(output):
                 target = literal(str(staged / ROWS))
                 table.run(f"COPY ({_rows(settings)}) TO {target} (FORMAT parquet)")
                 ((count,),) = table.run(f"SELECT count(*) FROM {target}")
@@ -100,7 +95,7 @@ def _check_output(folder: Path) -> None:
     publish.check_only(folder, {ROWS, SUMMARY}, "convert", SUMMARY)
 
 
-def _checked(settings: TableSettings) -> TableSettings:
+def _checked(settings: ConvertSettings) -> ConvertSettings:
     config.check(settings, "--")
     if not settings.action:
         raise UserError("no column of actions is given; pass --action=<column>")
@@ -121,7 +116,7 @@ def _checked(settings: TableSettings) -> TableSettings:
 # ---- features
 
 
-def _check_features(settings: TableSettings, known: Sequence[Column]) -> None:
+def _check_features(settings: ConvertSettings, known: Sequence[Column]) -> None:
     names = (*settings.features, *settings.categories)
     if bool(names) == bool(known):
         raise UserError(
@@ -135,7 +130,7 @@ def _check_features(settings: TableSettings, known: Sequence[Column]) -> None:
         )
 
 
-def _columns(table: Table, settings: TableSettings) -> tuple[Column, ...]:
+def _columns(table: SourceTable, settings: ConvertSettings) -> tuple[Column, ...]:
     """Return the features of a table, with the names that occur, sorted."""
     found = []
     for name in dict.fromkeys((*settings.features, *settings.categories)):
@@ -158,22 +153,20 @@ def _columns(table: Table, settings: TableSettings) -> tuple[Column, ...]:
                 f"expected at most --max_categories={settings.max_categories:,}: "
                 "group them, or leave it out"
             )
-        names = table.run(
-            f"SELECT DISTINCT {value} FROM {table.name} WHERE {value} IS NOT NULL "
-            "ORDER BY 1"
-        )
+        names = f"SELECT DISTINCT {value} FROM {table.name} WHERE {value} IS NOT NULL"
+        names = table.run(f"{names} ORDER BY 1")
         found.append(Column(name, tuple(x for (x,) in names)))
     return tuple(found)
 
 
-def _value(table: Table, column: Column) -> str:
+def _value(table: SourceTable, column: Column) -> str:
     """Return the SQL of a feature: its number, or its name."""
     if column.categories is None:
         return table.number("features", column.name, needed=False)
     return table.text("categories", column.name, needed=False)
 
 
-def _features(table: Table, columns: Sequence[Column], notices: list[str]) -> str:
+def _features(table: SourceTable, columns: Sequence[Column], notices: list[str]) -> str:
     """Return the SQL of the map of features by id, without those that are missing."""
     entries = []
     for i, column in enumerate(columns):
@@ -199,8 +192,8 @@ def _features(table: Table, columns: Sequence[Column], notices: list[str]) -> st
 
 
 def _store_decisions(
-    table: Table,
-    settings: TableSettings,
+    table: SourceTable,
+    settings: ConvertSettings,
     columns: Sequence[Column],
     notices: list[str],
 ) -> None:
@@ -235,11 +228,9 @@ def _store_decisions(
         f"CREATE TABLE decisions AS SELECT *, time + {tie} AS sequence_number "
         f"FROM (SELECT {parts} FROM {table.name})"
     )
-    ((ties, ids),) = table.run(
-        "SELECT count(*) FILTER (sequence_number > time), "
-        + ("count(*) - count(DISTINCT request_id)" if settings.id else "0")
-        + " FROM decisions"
-    )
+    again = "count(*) - count(DISTINCT request_id)" if settings.id else "0"
+    ties = "count(*) FILTER (sequence_number > time)"
+    ((ties, ids),) = table.run(f"SELECT {ties}, {again} FROM decisions")
     if ties:
         notices.append(
             f"{ties:,} rows have the episode and time of another one; they are in the "
@@ -252,7 +243,9 @@ def _store_decisions(
         )
 
 
-def _store_rewards(later: Table, settings: TableSettings, notices: list[str]) -> None:
+def _store_rewards(
+    later: SourceTable, settings: ConvertSettings, notices: list[str]
+) -> None:
     """Store the sum of rewards of each decision, and which decisions are too young."""
     found = {"amount": later.number("reward", settings.reward or "")}
     by_id, order = settings.reward_id is not None, settings.order
@@ -286,12 +279,13 @@ def _store_rewards(later: Table, settings: TableSettings, notices: list[str]) ->
             f"(SELECT greatest(max(time), (SELECT max(moment) FROM rewards)) "
             f"FROM decisions) - time < {window}"
         )
-    later.run(f"CREATE TABLE rewards AS SELECT {parts} FROM {later.name}")
-    later.run(
-        f"CREATE TABLE found AS SELECT row, amount, {late} AS late FROM rewards {join}"
-    )
-    later.run("ALTER TABLE decisions ADD COLUMN young BOOLEAN")
-    later.run(f"UPDATE decisions SET young = {young}")
+    for query in (
+        f"CREATE TABLE rewards AS SELECT {parts} FROM {later.name}",
+        f"CREATE TABLE found AS SELECT row, amount, {late} AS late FROM rewards {join}",
+        "ALTER TABLE decisions ADD COLUMN young BOOLEAN",
+        f"UPDATE decisions SET young = {young}",
+    ):
+        later.run(query)
     ((used, late_count, unknown, left, whole),) = later.run(
         "SELECT count(*) FILTER (row IS NOT NULL AND NOT late), "
         "count(*) FILTER (row IS NOT NULL AND late), "
@@ -315,7 +309,7 @@ def _store_rewards(later: Table, settings: TableSettings, notices: list[str]) ->
     )
 
 
-def _rows(settings: TableSettings) -> str:
+def _rows(settings: ConvertSettings) -> str:
     """Return the query of the rows."""
     names = ["ds", "mdp_id", "sequence_number", "state_features", "action"]
     names += ["action_probability"] if settings.probability else []
@@ -324,9 +318,7 @@ def _rows(settings: TableSettings) -> str:
     if settings.terminated is not None or settings.episode is None:
         names.append("terminated")
     if settings.rewards:
-        sums = (
-            "SELECT row, sum(amount) AS reward FROM found WHERE NOT late GROUP BY row"
-        )
+        sums = "SELECT row, sum(amount) AS reward FROM found WHERE NOT late GROUP BY 1"
         following = "lead({}) OVER (PARTITION BY mdp_id ORDER BY sequence_number)"
         # An episode goes on after its last row whose rewards are complete.
         source = (

@@ -90,15 +90,10 @@ def find(data: Any) -> list[Path] | None:
     return list(dict.fromkeys(file for each in paths for file in _files(each)))
 
 
-def others(data: Any) -> list[Path]:
-    """Return the files of the folders in ``data`` that are no files of rows."""
-    folders = [x for each in _paths(data) or () for x in _matches(each) if x.is_dir()]
-    return [x for folder in folders for x in below(folder) if not kind(x)]
-
-
 def notices(data: Any) -> list[str]:
     """Return a line on the files of folders that are left out, if there are some."""
-    found = others(data)
+    folders = [x for each in _paths(data) or () for x in _matches(each) if x.is_dir()]
+    found = [x for folder in folders for x in below(folder) if not kind(x)]
     if not found:
         return []
     return [f"no files of rows, which are left out: {len(found):,}, such as {found[0]}"]

@@ -12,17 +12,11 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import Mode
 
 PREFIX = "minari:"
-_OF_NUMBERS = (
-    *(spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary),
-)
+_OF_NUMBERS = spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary
 
 
 def load(name: str) -> Any:
-    """Return a dataset that was downloaded before.
-
-    Raises:
-      UserError: if Minari is not installed, or has no such dataset on this machine.
-    """
+    """Return a dataset that was downloaded before; UserError if there is none."""
     try:
         import minari  # pyright: ignore[reportMissingImports]  not in dev
     except ImportError as error:
@@ -60,10 +54,10 @@ def rows(dataset: Any, mode: Mode) -> Iterator[dict[str, Any]]:
             f"the actions of the dataset are {space}; expected a Discrete space or a "
             "Box"
         )
-    if mode != ("discrete" if discrete else "continuous"):
+    if mode != (expected := "discrete" if discrete else "continuous"):
         raise UserError(
             f"the mode is {mode}, but the actions of the dataset are {space}; pass "
-            f"mode={'discrete' if discrete else 'continuous'!r}"
+            f"mode={expected!r}"
         )
     names = [str(space.start + k) for k in range(space.n)] if discrete else []
     for episode in dataset.iterate_episodes():
@@ -127,10 +121,8 @@ def _flat(
             "numbers"
         )
     array = np.asarray(values)
-    if isinstance(space, spaces.Discrete):  # also [T, 1]
-        array = (
-            array.reshape(len(array), -1)[:, 0] if array.size == len(array) else array
-        )
+    if isinstance(space, spaces.Discrete) and array.size == len(array):
+        array = array.reshape(-1)  # also [T, 1]
     expected = [count, *(space.shape or ())]
     if list(array.shape) != expected:
         raise UserError(

@@ -10,8 +10,8 @@ import re
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline.engines.spark_sql import SPARK
 from tfagents_batch.offline.reading.conversion import EXACT, INTEGER
+from tfagents_batch.offline.reading.dialect import SPARK
 from tfagents_batch.offline.schema import FEATURES
 
 _WHOLE = "byte", "short", "integer", "long"

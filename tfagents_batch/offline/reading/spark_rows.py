@@ -11,13 +11,12 @@ import pyarrow
 from pyarrow import parquet
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline.engines import contents, spark_frames
-from tfagents_batch.offline.engines.contents import Content
-from tfagents_batch.offline.engines.spark_engine import SparkEngine
-from tfagents_batch.offline.engines.spark_sql import SPARK
-from tfagents_batch.offline.reading import absent, files
+from tfagents_batch.offline.reading import absent, contents, files, spark_engine
+from tfagents_batch.offline.reading.contents import Content
+from tfagents_batch.offline.reading.dialect import SPARK
 from tfagents_batch.offline.reading.spark_conversion import converted, type_in_json
-from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, Schema, types
+from tfagents_batch.offline.reading.spark_engine import SparkEngine
+from tfagents_batch.offline.schema import ALIAS, ALIASED, PRESENCE, Mode, Schema, types
 
 VIEW = "logged_rows"
 
@@ -26,7 +25,7 @@ class SparkRows:
     """Logged rows in Spark; a context manager. ``open_rows`` creates them.
 
     Attributes:
-      engine, view, mode, extra_columns, files, notices: as of ``reader.Rows``.
+      engine, view, mode, extra_columns, files, notices: as of ``reader.LoggedRows``.
     """
 
     view = VIEW
@@ -41,9 +40,8 @@ class SparkRows:
         notices: list[str],
         absent: Collection[str],
     ):
-        in_columns = bool(found) and all(
-            files.kind(file.path) in files.PARQUET for file in found
-        )
+        kinds = {files.kind(file.path) for file in found}
+        in_columns = bool(kinds) and kinds <= {*files.PARQUET}
         self.engine = SparkEngine(session, in_columns)
         self.mode, self.extra_columns = mode, extra_columns
         self.files, self.notices = found, notices
@@ -96,7 +94,7 @@ def open_rows(
     extra, found = tuple(extra_columns), ()
     engine = SparkEngine(session)
     with engine.failing("rows cannot be read"):
-        if spark_frames.is_frame(data):
+        if spark_engine.is_frame(data):
             parts = [_Part(data, "'<DataFrame>'")]
         else:
             parts, found = _read(session, data, mode, extra)
@@ -118,17 +116,11 @@ def open_rows(
 
 
 class _Part(NamedTuple):
-    """Rows that have the same columns.
+    """Rows that have the same columns."""
 
-    Attributes:
-      frame: the rows.
-      file: expression of the file of a row.
-      folder: expression of the ``ds`` that the folder of a row gives; "" for none.
-    """
-
-    frame: Any
-    file: str
-    folder: str = ""
+    frame: Any  # the rows
+    file: str  # expression of the file of a row
+    folder: str = ""  # expression of the ds that the folder of a row gives; "" for none
 
 
 def _read(
@@ -141,8 +133,8 @@ def _read(
     kinds = {path: files.kind(path) for path in local}
     tables: dict[str, list[str]] = {}
     for path in (x for x, kind in kinds.items() if kind in files.PARQUET):
-        tables.setdefault(_columns(path), []).append(spark_frames.address(path))
-    lines = [spark_frames.address(x) for x, kind in kinds.items() if kind in files.JSON]
+        tables.setdefault(_columns(path), []).append(spark_engine.address(path))
+    lines = [spark_engine.address(x) for x, kind in kinds.items() if kind in files.JSON]
     frames = [session.read.parquet(*paths) for paths in tables.values()]
     if remote:
         read = session.read.option("mergeSchema", "true")
@@ -215,9 +207,7 @@ def _converted(part: _Part, name: str, kind: str) -> str:
 def _notices(columns: set[str], mode: Mode, extra: tuple[str, ...]) -> list[str]:
     known, notices = types(mode), []
     if ALIAS in columns:
-        notices.append(
-            f"column {ALIAS} is read as action_probability where that is missing"
-        )
+        notices.append(ALIASED)
     others = columns - known.keys() - {*extra, ALIAS, "file"}
     others -= {name + PRESENCE for name in known}
     if others:

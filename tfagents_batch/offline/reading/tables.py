@@ -15,11 +15,11 @@ from pathlib import Path
 import duckdb
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import interruptible
 from tfagents_batch.offline.reading import files
 from tfagents_batch.offline.reading.conversion import converted
-from tfagents_batch.offline.sql import identifier, literal, literals
-from tfagents_batch.suggest import hint
+from tfagents_batch.offline.reading.dialect import identifier, literal, literals
+from tfagents_batch.offline.reading.duckdb_engine import interruptible
+from tfagents_batch.settings.suggest import hint
 
 CSV = (".csv", ".tsv")
 ROW = "row of the table"  # column with the position of a row, counted from 1
@@ -28,7 +28,7 @@ _TIMES = "date", "timestamp"  # beginnings of DuckDB's types of times
 MICROSECONDS = 1_000_000
 
 
-class Table:
+class SourceTable:
     """Rows of files as a table of DuckDB.
 
     Args:
@@ -73,9 +73,7 @@ class Table:
         """
         execute = self._connection.execute
         try:
-            return interruptible.run(
-                self._connection, lambda: execute(query).fetchall()
-            )
+            return interruptible(self._connection, lambda: execute(query).fetchall())
         except duckdb.Error as error:
             first = [x.strip() for x in str(error).splitlines() if x.strip()][:3]
             raise UserError(

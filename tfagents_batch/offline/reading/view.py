@@ -10,10 +10,9 @@ import duckdb
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading.conversion import UNREAD, converted, is_safe, unread
-from tfagents_batch.offline.reading.json_lines import FIRSTS
-from tfagents_batch.offline.reading.staging import Part
+from tfagents_batch.offline.reading.dialect import identifier, literal, literals
+from tfagents_batch.offline.reading.staging import FIRSTS, Part
 from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, types
-from tfagents_batch.offline.sql import identifier, literal, literals
 
 # Columns that say where a row came from, and what could not be converted.
 ADDED = ("file", "row", "unread")

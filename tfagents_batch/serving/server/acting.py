@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from tfagents_batch.errors import SaveError
-from tfagents_batch.serving.decisions.batch import Answers, split, stack
-from tfagents_batch.serving.decisions.observations import Decision
 from tfagents_batch.serving.description import TIME_DIGITS
+from tfagents_batch.serving.observations import Answers, DecisionRequest, split, stack
+from tfagents_batch.serving.server.arrivals import Refused
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
-from tfagents_batch.serving.server.refused import Refused
 
-Requests = Sequence[Sequence[Decision]]
+Requests = Sequence[Sequence[DecisionRequest]]
 
 
 class Acting:
@@ -43,9 +42,8 @@ class Acting:
 
     def knows(self, request_id: str) -> bool:
         """Return whether this process has made the decision with an id."""
-        found = re.fullmatch(
-            rf"[0-9a-f]+-{self._process}-([0-9a-f]{{1,16}})", request_id
-        )
+        own = rf"[0-9a-f]+-{self._process}-([0-9a-f]{{1,16}})"
+        found = re.fullmatch(own, request_id)
         return found is not None and int(found[1], 16) < self._made
 
     def predict(self, requests: Requests) -> list[Answers | Refused]:
@@ -53,8 +51,7 @@ class Acting:
         model = self._models.current
         decisions = [decision for request in requests for decision in request]
         outputs = model.predictor.run_greedy(stack(model.description, decisions))
-        answers = split(model.description, outputs)
-        return _share(requests, answers, outputs)[0]
+        return _share(requests, split(model.description, outputs), outputs)[0]
 
     def act(self, requests: Requests) -> list[Answers | Refused]:
         """Return the answers of each request of ``/v1/act``, or its refusal.
@@ -69,12 +66,12 @@ class Acting:
         outputs = model.predictor.run(feeds, outputs=model.needed)
         answers = split(model.description, outputs)
         found, rows = _share(requests, answers, outputs)
+        if not rows:
+            return found
         if len(rows) < len(decisions):
             decisions = [decisions[row] for row in rows]
             answers = [answers[row] for row in rows]
             feeds = {name: array[rows] for name, array in feeds.items()}
-        if not rows:
-            return found
         now = time.time_ns() // 1000
         begin = f"{now:0{TIME_DIGITS}x}-{self._process}-"
         for answer, decision in zip(answers, decisions, strict=True):

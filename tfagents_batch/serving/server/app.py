@@ -16,11 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving.server import measures, openapi
-from tfagents_batch.serving.server.arrivals import Arrivals
-from tfagents_batch.serving.server.endpoints import Endpoints
-from tfagents_batch.serving.server.refused import GONE, Refused
-from tfagents_batch.serving.server.settings import Settings, is_loopback
+from tfagents_batch.serving.server import openapi
+from tfagents_batch.serving.server.arrivals import GONE, Arrivals, Refused
+from tfagents_batch.serving.server.endpoints import CONTENT_TYPE, Endpoints
+from tfagents_batch.serving.server.settings import ServerSettings, is_loopback
 
 _JSON, _HTML = "application/json", "text/html; charset=utf-8"
 _JSON_HEADERS = [("content-type", _JSON)]
@@ -47,7 +46,7 @@ class App:
       arrivals: of bodies.
     """
 
-    def __init__(self, endpoints: Endpoints, settings: Settings):
+    def __init__(self, endpoints: Endpoints, settings: ServerSettings):
         self.endpoints, self.active = endpoints, 0
         self.arrivals = Arrivals(settings.max_body, settings.request_seconds)
         self._token = settings.token.encode()
@@ -63,7 +62,7 @@ class App:
             ("GET", "/readyz"): endpoints.readiness,
         }
         self._texts: dict[str, tuple[str, Callable[[], str]]] = {
-            "/metrics": (measures.CONTENT_TYPE, endpoints.measures),
+            "/metrics": (CONTENT_TYPE, endpoints.measures),
             "/openapi.json": (_JSON, lambda: json.dumps(self._document())),
             "/docs": (_HTML, lambda: openapi.page(self._document())),
         }
@@ -75,8 +74,7 @@ class App:
         path, method, headers = scope.path, scope.method, _JSON_HEADERS
         start = time.perf_counter()
         queue = self.endpoints.queues.get(path)
-        if queue is not None and queue.is_full():
-            # First of all, and with as little work as possible.
+        if queue is not None and queue.is_full():  # with as little work as possible
             protocol.response_str(429, _BUSY_HEADERS, _BUSY)
             self.endpoints.requests.add(path, 429, 0.0)
             return

@@ -1,6 +1,7 @@
-"""Arrival of bodies: limits of their size, their time, and the memory of all of them.
+"""Refusals of requests, and the arrival of bodies, which are refused beyond limits.
 
-The HTTP server limits heads, but waits for ever for a body of any size.
+The HTTP server limits heads, but waits for ever for a body of any size. The limits are
+those of size, time, and the memory of all bodies.
 """
 
 from __future__ import annotations
@@ -10,14 +11,26 @@ import itertools
 import time
 from typing import Any
 
-from tfagents_batch.serving.server.refused import GONE, Refused
-
+GONE = 499  # status of requests whose client is gone, in measures only
 SMALL = 1 << 12  # bytes of a body that needs no room, as connections are limited
 _MIDDLE = 1 << 16  # bytes of a body that is read in no time
 _MIDDLE_ROOM = 1 << 25  # bytes of all of them
 _MOST_WAITING = 4096  # bodies; beyond it, the oldest one ends for each new one,
 _SOON = 0.5  # if it waits for as many seconds: others arrive at once, or in turn
 _MANY = 429, "many bodies arrive; try again later", 1
+
+
+class Refused(Exception):
+    """Request that gets no decision.
+
+    Attributes:
+      status: HTTP status.
+      retry_seconds: seconds after which the same request may succeed, or None.
+    """
+
+    def __init__(self, status: int, message: str, retry_seconds: int | None = None):
+        super().__init__(message)
+        self.status, self.retry_seconds = status, retry_seconds
 
 
 class Arrivals:

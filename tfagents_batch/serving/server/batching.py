@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.server.arrivals import Refused
 
 # From the items of each request to the results of each, or why it has none.
 Work = Callable[[Sequence[Sequence[Any]]], Sequence[Sequence[Any] | Exception]]
@@ -78,10 +78,9 @@ class Batches:
         return before + count * ITEM_SECONDS > self._most_seconds
 
     def submit(self, items: Sequence[Any]) -> asyncio.Future:
-        """Queue the items of a request; return the future of their results.
+        """Queue the items of a request; Refused with 413 if they are no batch.
 
-        Raises:
-          Refused: with 413, if they are no batch.
+        Returns the future of their results.
         """
         if len(items) > self._most_together:
             raise Refused(

@@ -2,23 +2,94 @@
 
 from __future__ import annotations
 
+import bisect
+import collections
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from tfagents_batch.errors import SaveError
-from tfagents_batch.serving.decisions import bodies
+from tfagents_batch.serving import bodies
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.server import measures
 from tfagents_batch.serving.server.acting import Acting
+from tfagents_batch.serving.server.arrivals import Refused
 from tfagents_batch.serving.server.batching import Batches
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
-from tfagents_batch.serving.server.refused import Refused
 
 Json = dict[str, Any]
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PREFIX = "tfagents_batch_"
+# Upper limits of the buckets of durations, in seconds.
+BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+
+class RequestCounts:
+    """Counts and durations of answered requests."""
+
+    def __init__(self) -> None:
+        self._count: collections.Counter = collections.Counter()
+        self._buckets = [0] * (len(BUCKETS) + 1)
+        self._seconds = 0.0
+
+    def add(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer.
+
+        Args:
+          path: of an endpoint.
+          status: of HTTP.
+          seconds: from the request's last byte to the answer.
+        """
+        self._count[path, status] += 1
+        self._buckets[bisect.bisect_left(BUCKETS, seconds)] += 1
+        self._seconds += seconds
+
+    def to_text(self) -> str:
+        """Return the counts and the histogram."""
+        count = {
+            f'{{path="{path}",status="{status}"}}': value
+            for (path, status), value in sorted(self._count.items())
+        }
+        limits = [*map(str, BUCKETS), "+Inf"]
+        below, values = 0, {}
+        for limit, number in zip(limits, self._buckets, strict=True):
+            below += number
+            values[f'_bucket{{le="{limit}"}}'] = below
+        values |= {"_sum": self._seconds, "_count": below}
+        counts = _to_text("requests_total", "Answered requests.", count)
+        help = "Duration of requests."
+        return counts + _to_text("request_seconds", help, values, "histogram")
+
+
+def _to_text(
+    name: str, help: str, values: Mapping[str, float], kind: str | None = None
+) -> str:
+    """Return a measure in the text format of Prometheus.
+
+    Args:
+      name: without prefix.
+      help: one line.
+      values: by what follows the name, such as ``{path="/v1/act"}``, or "".
+      kind: None for a counter, whose name ends with ``_total``, or a gauge.
+    """
+    if kind is None:
+        kind = "counter" if name.endswith("_total") else "gauge"
+    name = f"{PREFIX}{name}"
+    lines = [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
+    lines += [f"{name}{labels} {value:.15g}" for labels, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _resident_bytes() -> int:
+    """Return the memory of this process; 0 where /proc is missing."""
+    try:
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[1])
+    except OSError:
+        return 0
+    return pages * 4096
 
 
 class Endpoints:
@@ -49,7 +120,7 @@ class Endpoints:
         self._acting = batches(self._work.act)
         self._predicting = batches(self._work.predict)
         self.queues = {"/v1/act": self._acting, "/v1/predict": self._predicting}
-        self.requests = measures.Requests()
+        self.requests = RequestCounts()
         self.ready = False
 
     def act(self, body: bytes) -> Awaitable[Json]:
@@ -81,9 +152,8 @@ class Endpoints:
     async def model(self, body: bytes) -> Json:
         """Return what is served."""
         previous = self.models.previous
-        return describe(self.models.current.description) | {
-            "previous": previous and previous.description.version
-        }
+        version = previous and previous.description.version
+        return describe(self.models.current.description) | {"previous": version}
 
     async def load(self, body: bytes) -> Json:
         """Load another export, which takes over."""
@@ -126,22 +196,20 @@ class Endpoints:
             ("unlogged_total", "Decisions that were not logged.", work.unlogged),
             ("swaps_total", "Exports that took over.", models.swaps),
             ("refusals_total", "Exports that were refused.", models.refusals),
-            ("resident_bytes", "Memory of the worker.", measures.resident_bytes()),
+            ("resident_bytes", "Memory of the worker.", _resident_bytes()),
         ]
         if log is not None:
-            rows, lines = log.decisions, log.feedback
-            failures = rows.failures + lines.failures
+            failures = log.decisions.failures + log.feedback.failures
             found += [
-                ("logged_total", "Logged decisions.", rows.logged),
-                ("feedback_total", "Logged feedback.", lines.logged),
+                ("logged_total", "Logged decisions.", log.decisions.logged),
+                ("feedback_total", "Logged feedback.", log.feedback.logged),
                 ("log_failures_total", "Failures of the disk.", failures),
             ]
+        lines = [_to_text(name, help, {"": x}) for name, help, x in found]
         version = json.dumps(self._version, ensure_ascii=False)  # has the same escapes
-        current = measures.to_text(
-            "model", "The current export.", {f"{{version={version}}}": 1}
-        )
-        lines = [measures.to_text(name, help, {"": x}) for name, help, x in found]
-        return "".join([self.requests.to_text(), *lines, current])
+        labels = f"{{version={version}}}"
+        lines.append(_to_text("model", "The current export.", {labels: 1}))
+        return "".join([self.requests.to_text(), *lines])
 
 
 def parent_of(export: str) -> str:
@@ -152,14 +220,12 @@ def parent_of(export: str) -> str:
 def below(parent: str, path: str) -> str:
     """Return the path, without links, of a folder below another one.
 
-    All paths that are refused have the same error, which does not tell what exists.
+    All paths that are refused, with 422, have the same error, which does not tell what
+    exists.
 
     Args:
       parent: see ``parent_of``; no path is below the root, which has all files.
       path: path of the folder.
-
-    Raises:
-      Refused: with 422, if it is not below it.
     """
     try:
         found = os.path.realpath(path)

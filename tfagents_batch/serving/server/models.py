@@ -14,11 +14,11 @@ from typing import Any
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving import description as described
-from tfagents_batch.serving.decisions.observations import Reader
-from tfagents_batch.serving.decisions.rows import Rows
+from tfagents_batch.serving.observations import Reader
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.serving.reading import Call
-from tfagents_batch.serving.server.refused import Refused
+from tfagents_batch.serving.rows import DecisionRows
+from tfagents_batch.serving.server.arrivals import Refused
 
 NICE = 10  # of the thread that loads; the event loop gets the processor first
 _SWITCH_SECONDS = 0.001  # while one loads; always, it would cost 0.1 ms a request
@@ -26,7 +26,7 @@ SLOW_SECONDS = 0.002  # of a run on the parity rows, above which it needs a thre
 _OF_A_DECISION = ("action", "sample", "propensity", "log_density")
 
 
-class Model:
+class ServedModel:
     """An export that can answer.
 
     Args:
@@ -47,7 +47,7 @@ class Model:
         self.predictor = Predictor.load(folder, threads=threads, call=call)
         self.description = self.predictor.description
         self.reader = Reader(self.description)
-        self.rows: Any = Rows(self.description) if logs else None
+        self.rows: Any = DecisionRows(self.description) if logs else None
         names = [x.name for x in self.description.outputs]
         states = {f"next_{x.name}" for x in self.description.with_role("state")}
         self.needed = [x for x in names if x in states.union(_OF_A_DECISION)]
@@ -84,12 +84,12 @@ class Models:
         self._nice = ThreadPoolExecutor(1, "nice", initializer=_be_nice)
         try:
             # In these threads as well, so that later loads use the memory of this one.
-            loading = self._loader.submit(Model, folder, *self._options)
-            self.current: Model = loading.result()
+            loading = self._loader.submit(ServedModel, folder, *self._options)
+            self.current: ServedModel = loading.result()
         except BaseException:
             self.close()
             raise
-        self.previous: Model | None = None
+        self.previous: ServedModel | None = None
         self.swaps = self.refusals = 0
         self._loading = False
 
@@ -101,7 +101,7 @@ class Models:
     def _call(self, function: Callable, *arguments: Any) -> Any:
         return self._nice.submit(function, *arguments).result()
 
-    async def load(self, folder: str) -> Model:
+    async def load(self, folder: str) -> ServedModel:
         """Load an export beside the current one, which it then replaces at once.
 
         Raises:
@@ -116,7 +116,7 @@ class Models:
         loop = asyncio.get_running_loop()
         in_thread = functools.partial(loop.run_in_executor, self._loader)
         try:
-            model = await in_thread(Model, folder, *self._options)
+            model = await in_thread(ServedModel, folder, *self._options)
             changed = described.difference(self.current.description, model.description)
             if changed:
                 raise UserError(
@@ -138,19 +138,15 @@ class Models:
         await in_thread(oldest.clear)  # freeing a large model takes milliseconds
         return model
 
-    def roll_back(self) -> Model:
-        """Exchange the current model and the previous one.
-
-        Raises:
-          Refused: with 409, if there is no previous one.
-        """
+    def roll_back(self) -> ServedModel:
+        """Exchange the current and the previous model; Refused with 409 if none is."""
         if self._loading or self.previous is None:
             why = "an export is being loaded" if self._loading else "there is none"
             raise Refused(409, f"the previous export cannot come back: {why}")
         self._swap(self.previous)
         return self.current
 
-    def _swap(self, model: Model) -> None:
+    def _swap(self, model: ServedModel) -> None:
         self.previous, self.current = self.current, model
         self.swaps += 1
         self._remember(str(model.description.folder))

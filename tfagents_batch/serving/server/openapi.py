@@ -45,10 +45,8 @@ def document(description: Description, token: bool) -> Json:
     }
     if token:
         scheme = {"token": {"type": "http", "scheme": "bearer"}}
-        found |= {
-            "components": {"securitySchemes": scheme},
-            "security": [{"token": []}],
-        }
+        found["components"] = {"securitySchemes": scheme}
+        found["security"] = [{"token": []}]
     return found
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.serving.server.settings import Settings, check
+from tfagents_batch.serving.server.settings import ServerSettings, check
 
 MOST_CONNECTIONS = 12_000  # each of which may take memory for a head
 _OTHER_FILES = 64  # besides connections
@@ -32,7 +32,7 @@ _LOGGING = {
 }
 
 
-def serve(settings: Settings, say: Callable[[str], None]) -> None:
+def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
     """Serve an export until the process is asked to stop.
 
     Args:
@@ -93,9 +93,8 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
             f"{error}; expected PEM files"
         ) from error
     # A closed terminal ends the server, too; Granian would start another worker.
-    server.on_startup(
-        lambda: signal.signal(signal.SIGHUP, server.signal_handler_interrupt)
-    )
+    hang_up = signal.SIGHUP, server.signal_handler_interrupt
+    server.on_startup(lambda: signal.signal(*hang_up))
     # A worker that is stopped before it is ready ends at once.
     default = functools.partial(signal.signal, signal.SIGTERM, signal.SIG_DFL)
     os.register_at_fork(after_in_child=default)

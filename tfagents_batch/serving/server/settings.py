@@ -10,7 +10,7 @@ from tfagents_batch.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """Settings of the server, which are flags of ``scripts.serve``."""
 
     export: str = option("", "folder of an ONNX export; required")
@@ -43,7 +43,7 @@ class Settings:
     rotate_seconds: float = option(600.0, "seconds after which a file ends", above=0)
 
 
-def check(settings: Settings) -> None:
+def check(settings: ServerSettings) -> None:
     """Refuse settings that cannot be served with a UserError."""
     if not settings.export:
         raise UserError("no export is given; pass --export=<folder of an export>")

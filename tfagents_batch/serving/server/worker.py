@@ -20,15 +20,15 @@ from tfagents_batch.serving.server.batching import Batches
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.endpoints import Endpoints, parent_of
 from tfagents_batch.serving.server.models import Models
-from tfagents_batch.serving.server.settings import Settings
+from tfagents_batch.serving.server.settings import ServerSettings
 
 TICK_SECONDS = 0.5  # between looks at slow bodies and at files that end
 _STOP_SECONDS = 5.0  # in which requests may end after a stop
 
 
 def load(
-    settings: Settings, started: Callable[[str], None], sender: Any, current: Any
-) -> Worker:
+    settings: ServerSettings, started: Callable[[str], None], sender: Any, current: Any
+) -> ServerWorker:
     """Return the application of a worker, or hand the error to the supervisor.
 
     Args:
@@ -50,20 +50,18 @@ def load(
             os.kill(supervisor.pid, signal.SIGTERM)
             supervisor.join(60)  # it ends this process
             raise
-        return Worker(app, started, sender, stack.pop_all())
+        return ServerWorker(app, started, sender, stack.pop_all())
 
 
-def build(settings: Settings, stack: contextlib.ExitStack, current: Any = None) -> App:
-    """Return the application of a server.
+def build(
+    settings: ServerSettings, stack: contextlib.ExitStack, current: Any = None
+) -> App:
+    """Return the application of a server; errors are those of ``run.serve``.
 
     Args:
       settings: of the server.
       stack: closes files and threads.
       current: see ``load``; None without a supervisor.
-
-    Raises:
-      UserError: for an export that cannot be served.
-      SaveError: if the folder of the log cannot be written.
     """
     models = _models(settings, current)
     stack.callback(models.close)
@@ -84,12 +82,11 @@ def build(settings: Settings, stack: contextlib.ExitStack, current: Any = None) 
             settings.max_batch,
         )
 
-    parent = parent_of(settings.export)
-    app = App(Endpoints(models, log, batches, parent), settings)
+    app = App(Endpoints(models, log, batches, parent_of(settings.export)), settings)
     return app
 
 
-def _models(settings: Settings, current: Any) -> Models:
+def _models(settings: ServerSettings, current: Any) -> Models:
     """Load the export of the worker before, or else that of the start."""
 
     def remember(folder: str) -> None:
@@ -106,7 +103,7 @@ def _models(settings: Settings, current: Any) -> Models:
     return Models(settings.export, *options)
 
 
-class Worker:
+class ServerWorker:
     """Application as Granian calls it, with the regular work beside the requests.
 
     Args:

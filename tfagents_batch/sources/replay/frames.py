@@ -3,6 +3,13 @@
 An observation is a stack of the newest ``size`` frames, the oldest one first: on a new
 first axis (Gymnasium's FrameStackObservation) or as channels of the last axis (our
 Atari preprocessing). Before an episode's start its first frame is repeated.
+
+At a break the inner source goes on elsewhere, so two stored steps do not follow. After
+a void collect, and before the first one, the first step of the next collect follows no
+stored step. It is marked as ``first``, so that the mask of the transition into it is
+false. A stack of frames cannot be rebuilt there either, until as many rows are stored
+or an episode opens: such rows are marked as failed (``first`` and ``truncated`` at
+once), and the masks of all transitions at them are false.
 """
 
 from __future__ import annotations
@@ -23,14 +30,10 @@ _WORDS = {2: tf.uint16, 4: tf.uint32, 8: tf.uint64}
 
 
 class Frames(NamedTuple):
-    """Leaves of the observation that are frame stacks.
+    """Leaves of the observation that are frame stacks."""
 
-    Attributes:
-      size: frames of a stack, at least 2.
-      axes: for each leaf the axis of its frames, 0 or -1; None if it is no stack.
-    """
-
-    size: int
+    size: int  # frames of a stack, at least 2
+    # For each leaf the axis of its frames, 0 or -1; None if it is no stack
     axes: tuple[int | None, ...]
 
     def newest(self, observation: Nest) -> Nest:
@@ -172,3 +175,45 @@ def _equal(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     size = math.prod(x.shape[2:])
     same = tf.reshape(x == y, [*x.shape[:2], size])
     return tf.reduce_all(same, -1)
+
+
+class Break(NamedTuple):
+    """State of a break."""
+
+    broken: tf.Tensor  # bool [], the next collect's first step follows no stored step
+    missing: tf.Tensor  # int32 [B], number of next rows whose stack cannot be rebuilt
+
+
+def broken(batch: int, stack: int) -> Break:
+    """Return the state directly after a break."""
+    return Break(tf.constant(True), tf.fill([batch], stack - 1))
+
+
+def mark(steps: TimeStep, state: Break, stack: int) -> tuple[TimeStep, Break]:
+    """Mark the steps of a collect.
+
+    Args:
+      steps: of ``[k+1, B, ...]``; the last one is the first of the next collect.
+      state: state before.
+      stack: frames of an observation, 1 if frames are not stacked.
+
+    Returns:
+      The marked steps, and the state after them.
+    """
+    opened, missing = opens(steps), state.missing
+    size = opened.shape[0]
+    assert size is not None
+    failed = []
+    for t in range(min(size, stack - 1)):
+        missing = tf.where(opened[t], 0, missing)
+        failed.append(missing > 0)
+        if t < size - 1:
+            missing = tf.maximum(missing - 1, 0)
+    start = tf.range(size)[:, tf.newaxis] == 0
+    first = steps.first | (start & state.broken)
+    after = Break(tf.constant(False), missing)
+    if not failed:
+        return steps._replace(first=first), after
+    failed = tf.pad(tf.stack(failed), [[0, size - len(failed)], [0, 0]])
+    marked = steps._replace(first=first | failed, truncated=steps.truncated | failed)
+    return marked, after

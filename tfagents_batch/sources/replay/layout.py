@@ -26,22 +26,14 @@ from typing import NamedTuple
 import tensorflow as tf
 
 
-class Layout(NamedTuple):
-    """Sizes of the ring.
+class RingLayout(NamedTuple):
+    """Sizes of the ring."""
 
-    Attributes:
-      batch: B, number of environments.
-      rows: R, rows of the ring of an environment.
-      steps: k, env steps per environment and collect.
-      window: steps of a window, n + 1.
-      stack: frames per observation, 1 if frames are not stacked.
-    """
-
-    batch: int
-    rows: int
-    steps: int
-    window: int
-    stack: int
+    batch: int  # B, number of environments
+    rows: int  # R, rows of the ring of an environment
+    steps: int  # k, env steps per environment and collect
+    window: int  # steps of a window, n + 1
+    stack: int  # frames per observation, 1 if frames are not stacked
 
     @property
     def mirror(self) -> int:
@@ -86,14 +78,14 @@ class Layout(NamedTuple):
         return tf.reshape(main, [-1]), tf.reshape(mirror, [-1])
 
 
-class Span(NamedTuple):
+class RingSpan(NamedTuple):
     """Stored steps of every environment, int32 ``[]`` each: see the module."""
 
     head: tf.Tensor
     filled: tf.Tensor
 
 
-def advance(layout: Layout, span: Span, broken: tf.Tensor) -> Span:
+def advance(layout: RingLayout, span: RingSpan, broken: tf.Tensor) -> RingSpan:
     """Return the span after a collect.
 
     After a break the collect's first step is a row of its own; otherwise it is the
@@ -106,17 +98,17 @@ def advance(layout: Layout, span: Span, broken: tf.Tensor) -> Span:
     """
     new = layout.steps + tf.cast(broken, tf.int32)
     head = (span.head + new) % layout.rows
-    return Span(head, tf.minimum(span.filled + new, layout.room))
+    return RingSpan(head, tf.minimum(span.filled + new, layout.room))
 
 
-def starts(layout: Layout, span: Span) -> tuple[tf.Tensor, tf.Tensor]:
+def starts(layout: RingLayout, span: RingSpan) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the rows that may start a window: int32 ``[]`` first row and count."""
     first = (span.head - span.filled + layout.stack) % layout.rows
     count = span.filled - (layout.stack - 1) - (layout.window - 1)
     return first, tf.maximum(count, 0)
 
 
-def changes(layout: Layout, before: Span, after: Span) -> tuple:
+def changes(layout: RingLayout, before: RingSpan, after: RingSpan) -> tuple:
     """Return which rows begin and which cease to be starts of windows.
 
     Args:

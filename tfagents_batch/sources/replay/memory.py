@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfagents_batch import machine, nest
+from tfagents_batch import nest
+from tfagents_batch.devices import machine
+from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
-from tfagents_batch.placement import HOST, Placement
 from tfagents_batch.sources.replay import frames
-from tfagents_batch.sources.replay.layout import Layout
+from tfagents_batch.sources.replay.layout import RingLayout
 from tfagents_batch.sources.replay.storage import row_bytes
 from tfagents_batch.types import EnvSpec
 
@@ -38,7 +39,7 @@ def required_bytes(config: Any, spec: EnvSpec, window: int) -> int:
     return sizes.size * row + round(sizes.batch * sizes.rows * tree)
 
 
-def layout(config: Any, num_envs: int, window: int) -> Layout:
+def layout(config: Any, num_envs: int, window: int) -> RingLayout:
     """Return the sizes of the storage.
 
     Args:
@@ -48,10 +49,10 @@ def layout(config: Any, num_envs: int, window: int) -> Layout:
     """
     room = config.capacity // num_envs + 1  # the last transition needs one more step
     rows = room + config.steps + 1
-    return Layout(num_envs, rows, config.steps, window, config.stack or 1)
+    return RingLayout(num_envs, rows, config.steps, window, config.stack or 1)
 
 
-def check_capacity(capacity: int, batch_size: int, sizes: Layout) -> None:
+def check_capacity(capacity: int, batch_size: int, sizes: RingLayout) -> None:
     """Refuse a capacity that is too small to sample from.
 
     Args:

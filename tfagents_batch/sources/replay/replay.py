@@ -11,16 +11,14 @@ from tfagents_batch import config as configs
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.state import State, variable
-from tfagents_batch.interfaces import Windows
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
-from tfagents_batch.sources.replay import breaks, frames, layout, memory
-from tfagents_batch.sources.replay.layout import Span
+from tfagents_batch.sources.replay import frames, layout, memory
+from tfagents_batch.sources.replay.layout import RingSpan
 from tfagents_batch.sources.replay.prioritized import Prioritized
-from tfagents_batch.sources.replay.sampler import Ring
+from tfagents_batch.sources.replay.sampler import Ring, Uniform
 from tfagents_batch.sources.replay.storage import Storage
-from tfagents_batch.sources.replay.uniform import Uniform
-from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory
+from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory, Windows
 
 _CHECKED = 1000  # steps of an environment whose frame stacks are checked
 
@@ -48,8 +46,6 @@ class Replay(tf.Module):
     Raises:
       UserError: for a capacity, stack or inner source that cannot be used.
     """
-
-    own_file = True  # its variables are too large for every checkpoint
 
     def __init__(
         self,
@@ -82,8 +78,8 @@ class Replay(tf.Module):
         self._steps = Storage(_rows(_Stored(stored, stored.first)), sizes.size)
         self._taken = Storage(_rows(taken), sizes.size)
 
-        self._span = State(Span(tf.constant(0), tf.constant(0)))
-        self._break = State(breaks.fresh(batch, sizes.stack))
+        self._span = State(RingSpan(tf.constant(0), tf.constant(0)))
+        self._break = State(frames.broken(batch, sizes.stack))
         self._size = State(tf.constant(0))
         self._age = variable(tf.constant(0.0))
         self._start = variable(tf.constant(ratio.start, tf.int64))
@@ -113,7 +109,7 @@ class Replay(tf.Module):
         return self.inner.actor
 
     def collect(self, seed, step) -> Collected:
-        """Collect k steps of every environment, see ``interfaces.Source``."""
+        """Collect k steps of every environment, see ``experience.Source``."""
         return self.inner.collect(seed, step)
 
     def store(self, collected: Collected, step) -> Collected:
@@ -208,7 +204,7 @@ class Replay(tf.Module):
           when: bool ``[]``, whether this is so.
         """
         sizes = self._sizes()
-        fresh = breaks.fresh(sizes.batch, sizes.stack)
+        fresh = frames.broken(sizes.batch, sizes.stack)
         self._break.assign(
             nest.map(lambda x, y: tf.where(when, x, y), fresh, self._break.read())
         )
@@ -234,19 +230,19 @@ class Replay(tf.Module):
         span, state = self._span.read(), self._break.read()
         if stacks is not None:
             ok &= self._check_stacks(stacks, trajectory.steps, ok, span)
-        steps, marked = breaks.mark(trajectory.steps, state, sizes.stack)
+        steps, marked = frames.mark(trajectory.steps, state, sizes.stack)
         self._write(trajectory._replace(steps=steps), span, state.broken)
 
         moved = layout.advance(sizes, span, state.broken)
         after = nest.map(lambda new, old: tf.where(ok, new, old), moved, span)
         self._count(*layout.changes(sizes, span, after))
         self._span.assign(after)
-        fresh = breaks.fresh(sizes.batch, sizes.stack)
+        fresh = frames.broken(sizes.batch, sizes.stack)
         self._break.assign(nest.map(lambda x, y: tf.where(ok, x, y), marked, fresh))
         return ok
 
     def _check_stacks(
-        self, stacks: frames.Frames, steps: TimeStep, ok: tf.Tensor, span: Span
+        self, stacks: frames.Frames, steps: TimeStep, ok: tf.Tensor, span: RingSpan
     ) -> tf.Tensor:
         """Return bool ``[]``: whether observations were frame stacks so far."""
         wanted = ok & (span.filled < _CHECKED)
@@ -255,7 +251,7 @@ class Replay(tf.Module):
         self._stacked.assign(good)
         return good
 
-    def _write(self, trajectory: Trajectory, span: Span, broken: tf.Tensor) -> None:
+    def _write(self, trajectory: Trajectory, span: RingSpan, broken: tf.Tensor) -> None:
         """Write the rows of a collect."""
         sizes, stacks, steps = self._sizes(), self._stacks(), trajectory.steps
         follows = tf.pad(trajectory.mask, [[1, 0], [0, 0]])
@@ -313,15 +309,10 @@ class Replay(tf.Module):
 
 
 class _Stored(NamedTuple):
-    """Stored data of steps, ``[k+1, B, ...]``.
+    """Stored data of steps, ``[k+1, B, ...]``."""
 
-    Attributes:
-      steps: without info.
-      follows: bool ``[k+1, B]``, true where a transition led from the row before.
-    """
-
-    steps: TimeStep
-    follows: tf.Tensor
+    steps: TimeStep  # without info
+    follows: tf.Tensor  # bool [k+1, B], true where a transition led from the row before
 
 
 class _Taken(NamedTuple):

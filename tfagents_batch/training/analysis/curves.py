@@ -13,7 +13,7 @@ import numpy as np
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_folder import flag_names, runs
+from tfagents_batch.training.run_folder import config_file, runs
 
 POINTS = 200  # number of grid points
 
@@ -45,7 +45,7 @@ class Band(NamedTuple):
     high: np.ndarray
 
 
-class Group(NamedTuple):
+class CurveGroup(NamedTuple):
     """Runs that differ only in their seed.
 
     Attributes:
@@ -77,7 +77,7 @@ def read(folder: str | os.PathLike, metric: str) -> Curve:
     return Curve(step.astype(np.int64), value)
 
 
-def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
+def group(folders: Sequence[str | os.PathLike]) -> list[CurveGroup]:
     """Group runs by name, environment and settings.
 
     Raises:
@@ -91,14 +91,14 @@ def group(folders: Sequence[str | os.PathLike]) -> list[Group]:
         seeds[folder] = config["seed"]
         # The folder's name without time, seed and number.
         stem = folder.name.rpartition(f"-s{config['seed']}")[0].partition("-")[2]
-        settings = flag_names.by_flag(config, data.get("source", "source"))
+        settings = config_file.by_flag(config, data.get("source", "source"))
         origin = runs.facts(folder).get(runs.STARTED_FROM)
         settings["init_from"] = origin and origin["run"]
         settings["init_checkpoint"] = origin and origin["checkpoint"]
         key = stem or config["algorithm"], config["env"]
         same_name.setdefault(key, []).append((folder, settings))
     return [
-        Group(f"{name}{flags}", env, {folder: seeds[folder] for folder in members})
+        CurveGroup(f"{name}{flags}", env, {folder: seeds[folder] for folder in members})
         for (name, env), each in same_name.items()
         for flags, members in _by_differences(each).items()
     ]
@@ -138,12 +138,12 @@ def _by_differences(
     differing = [
         name
         for name in first
-        if name in shared - flag_names.SAME_CURVE
+        if name in shared - config_file.SAME_CURVE
         and any(s[name] != first[name] for _, s in members)
     ]
     found: dict[tuple[str, ...], list[Path]] = {}
     for folder, settings in members:
-        flags = (flag_names.as_flag(name, settings[name]) for name in differing)
+        flags = (config_file.as_flag(name, settings[name]) for name in differing)
         texts = tuple(f" {flag}" for flag in flags)
         found.setdefault(texts, []).append(folder)
     usual = []  # of each setting, its usual text, or none

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from tfagents_batch.training.compilation import compile_cache, executables
 from tfagents_batch.training.compilation.compile_cache import enable, publish, root
-from tfagents_batch.training.compilation.function_names import name_evaluation
 from tfagents_batch.training.compilation.program_store import Saver, allow_storing
+from tfagents_batch.training.compilation.stablehlo import name_evaluation
 
 __all__ = [
     "Saver",

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 from tensorflow.core.framework import resource_handle_pb2, tensor_pb2, types_pb2
 
-from tfagents_batch import placement
+from tfagents_batch.devices import placement
 from tfagents_batch.errors import UserError
 
 _FEW = 16  # growth of the number of maps without any compilation

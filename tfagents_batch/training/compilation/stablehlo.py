@@ -6,6 +6,7 @@ Python and lowering it operation by operation. A program stored as text needs ne
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import zlib
@@ -17,8 +18,15 @@ import tensorflow as tf
 from tfagents_batch.envs.graph.function import function
 from tfagents_batch.envs.native import op
 from tfagents_batch.metrics import RULES, Result
-from tfagents_batch.training.compilation import function_names
 
+# TensorFlow ends a function's name in a number that counts everything that the process
+# has created so far. The name is part of the key of a compiled program in its cache. A
+# process that has also traced another program, or written a checkpoint, would count
+# further and miss the cache. So each kind of program starts at a fixed number, far
+# above those used before; counting this far takes about 10 ms.
+PROGRAM = 100_000
+EVALUATION = 200_000
+SAMPLED = 300_000  # evaluation with sampled actions
 # TensorFlow's lowering leaves parts of another dialect, which XLA cannot read back. A
 # copy can be replaced by a reshape to the same shape; the attributes are only hints.
 _REWRITTEN = (
@@ -142,7 +150,7 @@ def program(
     outputs = _from_json(exported.outputs)
     specs = tf.nest.flatten(outputs)
     assigned = sorted(exported.assigned)
-    function_names.begin_at(function_names.PROGRAM)
+    begin_at(PROGRAM)
     specs += [tf.TensorSpec(used[i].shape, used[i].dtype) for _, i in assigned]
 
     @function(envs=envs, jit_compile=True, autograph=False)
@@ -188,3 +196,26 @@ def cannot_read(error: tf.errors.OpError) -> bool:
 def _tf_variable(variable: Any) -> tf.Variable:
     """Return the ``tf.Variable`` of a TensorFlow or Keras variable."""
     return variable if isinstance(variable, tf.Variable) else variable.value
+
+
+def name_evaluation(sampled: bool) -> None:
+    """Set the function names of the evaluation that is traced next.
+
+    Args:
+      sampled: whether actions are sampled; else they are the policy's mode.
+    """
+    begin_at(SAMPLED if sampled else EVALUATION)
+
+
+def begin_at(number: int) -> None:
+    """Make the next names end in this number or a greater one.
+
+    Args:
+      number: one of the constants above; ignored if the process is already past it.
+    """
+    # If this fails, programs are only compiled again.
+    with contextlib.suppress(ImportError, AttributeError):
+        from tensorflow.python.framework import ops
+
+        while ops.uid() < number:
+            pass

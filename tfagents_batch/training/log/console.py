@@ -1,4 +1,9 @@
-"""Progress of a run on the console: a progress bar, or plain lines.
+"""The console of a command: a line while it starts, then its progress and messages.
+
+Importing TensorFlow, starting environments and compiling take seconds each. Until the
+first result, ``starting`` shows a line that says what is being done (``doing``). Then
+``Console`` shows the progress of a run, or ``progress`` that of another command: as a
+bar on a terminal, else as a line now and then.
 
 Everything goes to stderr; stdout is only used for results.
 """
@@ -8,24 +13,172 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
+import os
 import sys
+import threading
 import time
-from collections.abc import Callable
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TextIO
 
-import rich.console
-import rich.text
-from rich import progress, table
+if TYPE_CHECKING:  # slow to import, and the first line comes before it
+    import rich.console
+    import rich.progress
 
-from tfagents_batch.training.log import starting, status
-from tfagents_batch.training.log.ticker import Ticker
-
+REASON = "the first start compiles for about 20 s, later ones are faster"
+FIRST = f"starting; {REASON}"
 REFRESH_SECONDS = 0.1  # shortest time between two updates of the bar
 TICK_SECONDS = 0.5  # longest one
 FIRST_LINE_SECONDS = 3.0
 LINE_SECONDS = 4.0
+_FIRST = (
+    1.0  # seconds before the line of ``starting``; on a terminal it is there at once
+)
+_JOIN = 1.0  # seconds that ``Ticker.stop`` waits for a call that hangs, on a terminal
+_ERASE = "\r\x1b[2K"
 _RETURN = "episode/return_mean"
 _EVAL = "eval/return_mean"
+
+_doing = ""
+_open: list[_Start] = []  # at most one
+
+
+@contextlib.contextmanager
+def doing(text: str) -> Iterator[Callable[[str], None]]:
+    """Say what is done inside the context; yield a function that changes the text.
+
+    An empty text says that nothing takes long. Any thread may show it.
+    """
+    before = _doing
+    _change(text)
+    try:
+        yield _change
+    finally:
+        _change(before)
+
+
+def _change(text: str) -> None:
+    global _doing
+    _doing = text
+
+
+@contextlib.contextmanager
+def starting(quiet: bool = False, reason: str = REASON) -> Iterator[None]:
+    """Say at once that a command starts, and then what it does, until ``started``.
+
+    Args:
+      quiet: say nothing.
+      reason: why this may take long; may be empty.
+    """
+    if not quiet and not _open:
+        _open.append(_Start(reason))
+        _open[0].start()
+    try:
+        yield
+    finally:
+        started()
+
+
+def started() -> None:
+    """End the line of ``starting``, because something else takes its place."""
+    while _open:
+        _open.pop().stop()
+
+
+@contextlib.contextmanager
+def aside() -> Iterator[None]:
+    """Take the line of ``starting`` away while something else is printed."""
+    with _open[0].erased() if _open else contextlib.nullcontext():
+        yield
+
+
+class _Start:
+    """The line of ``starting``.
+
+    It has a descriptor of its own: stderr is redirected while TensorFlow is imported.
+    """
+
+    def __init__(self, reason: str):
+        self._began, self._reason = time.monotonic(), reason
+        self._lock = threading.Lock()
+        try:
+            self._file = os.dup(2)
+            self._terminal = os.isatty(self._file) and os.environ.get("TERM") != "dumb"
+        except OSError:  # stderr is closed
+            self._file, self._terminal = None, False
+        self._said = False
+        seconds = TICK_SECONDS if self._terminal else LINE_SECONDS
+        self._ticker = Ticker(seconds, self._tell, min(seconds, _FIRST))
+
+    def start(self) -> None:
+        if self._file is not None:
+            if self._terminal:  # elsewhere a wrong flag is one line, its error
+                self._tell()
+            self._ticker.start()
+
+    def stop(self) -> None:
+        if self._file is not None and self._ticker.stop():
+            if self._terminal:
+                self._write(_ERASE)
+            os.close(self._file)
+        self._file = None
+
+    @contextlib.contextmanager
+    def erased(self) -> Iterator[None]:
+        """Remove the line on a terminal, until something else is printed."""
+        with self._lock:
+            if self._terminal:
+                self._write(_ERASE)
+            yield
+
+    def _tell(self) -> None:
+        seconds = round(time.monotonic() - self._began)
+        text = f"{_doing or 'starting'}, {seconds} s"
+        if self._reason and not self._said:
+            text = f"starting; {self._reason}"
+        elif self._reason and self._terminal:
+            text = f"{text} ({self._reason})"
+        self._said = True
+        with self._lock:
+            self._write(f"{_ERASE}{text}" if self._terminal else f"{text}\n")
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            os.write(self._file, text.encode())
+
+
+class Ticker:
+    """Thread that calls a function every few seconds, from ``start`` to ``stop``.
+
+    Args:
+      seconds: time between two calls.
+      call: the function.
+      first: seconds before the first call; None means ``seconds``.
+    """
+
+    def __init__(
+        self, seconds: float, call: Callable[[], None], first: float | None = None
+    ):
+        self._seconds, self._call = seconds, call
+        self._first = seconds if first is None else first
+        self._done = threading.Event()
+        name = "tfagents_batch-display"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> bool:
+        """End the thread; return False if it hangs. Without ``start``, do nothing."""
+        self._done.set()
+        if self._thread.ident is not None:
+            self._thread.join(_JOIN)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        seconds = self._first
+        while not self._done.wait(seconds):
+            self._call()
+            seconds = self._seconds
 
 
 def speed_name(unit: str) -> str:
@@ -40,7 +193,7 @@ class Console:
             console.update(step, metrics)
             console.message("saved")
 
-    A thread shows it too, with what takes long now (``status``). On a terminal it is a
+    A thread shows it too, with what takes long now (``doing``). On a terminal it is a
     progress bar. Elsewhere it prints a line after 3 seconds and then every 4 seconds.
     If the stream breaks, nothing more is written to it.
 
@@ -48,7 +201,7 @@ class Console:
       total_steps: steps at which the run ends.
       stream: output stream; stderr if None.
       start_step: steps at which a resumed run begins.
-      unit: unit of steps, see ``interfaces.Experience``.
+      unit: unit of steps, see ``experience.Experience``.
       clock: monotonic time in seconds.
       terminal: rich console to use instead of ``stream``.
       quiet: show no progress and no notes, only messages.
@@ -75,11 +228,11 @@ class Console:
         self._told: tuple[int, dict[str, float]] | None = None  # by the last line
         self._broken, self._quiet = False, quiet
         self._stream = stream or sys.stderr
-        self._bar: progress.Progress | None = None
+        self._bar: rich.progress.Progress | None = None
         self._ticker = Ticker(TICK_SECONDS, self._tick)
-        terminal = terminal or make_terminal(self._stream)
-        if terminal.is_terminal and not terminal.is_dumb_terminal and not quiet:
-            self._bar = make_bar(terminal, lambda _: self._status(self._clock()))
+        terminal = terminal or _terminal(self._stream)
+        if _can_draw(terminal) and not quiet:
+            self._bar = _make_bar(terminal, lambda _: self._status(self._clock()))
             self._task = self._bar.add_task("", total=total_steps, completed=start_step)
 
     def update(self, step: int, metrics: dict[str, float]) -> None:
@@ -115,7 +268,7 @@ class Console:
             self.message(text)
 
     def __enter__(self) -> Console:
-        starting.end()
+        started()
         if self._bar:
             self._draw(self._bar.start)
         if not self._quiet:
@@ -154,8 +307,8 @@ class Console:
         mean_speed = (self._step - first) / (now - since) if now > since else 0.0
         speed = self._latest.get(self._speed, mean_speed)
         parts = [f"{count(self._step)}/{count(self._total)} steps"]
-        if doing := status.now():
-            parts.append(doing)
+        if _doing:
+            parts.append(_doing)
         if speed > 0:
             parts.append(f"{count(speed)}/s")
         if _RETURN in self._latest:
@@ -177,37 +330,49 @@ class Console:
                 self._broken = True
 
 
-def event_text(event: dict[str, Any]) -> str:
-    """Return the line of an event, as in ``metrics.jsonl``; empty if it has none.
+@contextlib.contextmanager
+def progress(
+    stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[float, str], None]]:
+    """Yield a function of the part that is done (0 to 1) and the current work.
+
+    On a terminal it moves a bar. Elsewhere it prints a line after 3 seconds and then
+    every 4 seconds, or leaves that to the line of ``starting``.
 
     Args:
-      event: fields of the event, with its kind under ``event``.
+      stream: output stream; stderr if None.
+      clock: monotonic time in seconds.
     """
-    kind = event["event"]
-    if kind == "below_best":
-        return (
-            f"the last evaluation has a {event['measure']} of "
-            f"{event['last']:.4g}, below the best one, {event['best']:.4g} at step "
-            f"{event['best_step']:,}; use that checkpoint with --checkpoint=best. Its "
-            "number is the largest of all evaluations, so a new one is usually lower"
-        )
-    if kind == "env_failed":
-        return f"warning: {event['cause']}; it will be replaced"
-    if kind == "env_restarted":
-        first, last = event["envs"][0], event["envs"][-1]
-        envs = f"env {first}" if first == last else f"envs {first} to {last}"
-        seconds, lost = event["seconds"], event["lost_steps"]
-        return f"replaced {envs} after {seconds:.1f} s; {lost} steps are lost"
-    if kind == "replay_failed":
-        return f"warning: {event['reason']}"
-    if kind == "pool_worker_restarted":
-        return f"warning: worker {event['worker']} is replaced: {event['reason']}"
-    if kind == "pool_spilled":
-        return (
-            f"warning: Ray's memory is full, and {event['bytes'] / 1e6:,.0f} MB were "
-            "written to disks; use smaller rollouts, or give Ray more memory"
-        )
-    return ""
+    stream = stream or sys.stderr
+    began = clock()
+    due = began + FIRST_LINE_SECONDS
+    terminal = _terminal(stream)
+
+    def elapsed(text: str) -> str:
+        return f"{text}  {duration(clock() - began)} elapsed"
+
+    def line(part: float, text: str) -> None:
+        nonlocal due
+        if (now := clock()) >= due:
+            due = now + LINE_SECONDS
+            with contextlib.suppress(OSError, ValueError):  # a closed stream
+                print(f"{part:4.0%}  {elapsed(text)}", file=stream, flush=True)
+
+    if _can_draw(terminal):
+        started()
+        with _make_bar(terminal, lambda task: task.fields["numbers"]) as bar:
+            task = bar.add_task("", total=1.0, numbers="")
+
+            def move(part: float, text: str) -> None:
+                bar.update(task, completed=part, numbers=elapsed(text))
+                bar.refresh()
+
+            yield move
+    elif _open:
+        with doing("") as say:
+            yield lambda part, text: say(f"{part:.0%}  {text}")
+    else:
+        yield line
 
 
 def count(number: float) -> str:
@@ -229,8 +394,10 @@ def duration(seconds: float) -> datetime.timedelta:
     return datetime.timedelta(seconds=round(seconds))
 
 
-def make_terminal(stream: TextIO) -> rich.console.Console:
+def _terminal(stream: TextIO) -> rich.console.Console:
     """Return a rich console that knows whether its stream is a terminal."""
+    import rich.console
+
     try:
         is_terminal = stream.isatty()
     except ValueError:  # closed
@@ -241,22 +408,29 @@ def make_terminal(stream: TextIO) -> rich.console.Console:
     )
 
 
-def make_bar(
-    terminal: rich.console.Console, text: Callable[[progress.Task], str]
-) -> progress.Progress:
-    """Return a bar in one line, with a text behind it."""
+def _can_draw(terminal: rich.console.Console) -> bool:
+    return terminal.is_terminal and not terminal.is_dumb_terminal
 
-    class Numbers(progress.ProgressColumn):
+
+def _make_bar(
+    terminal: rich.console.Console, text: Callable[[rich.progress.Task], str]
+) -> rich.progress.Progress:
+    """Return a bar in one line, with a text behind it."""
+    from rich import progress as parts
+    from rich import table
+    from rich.text import Text
+
+    class BarText(parts.ProgressColumn):
         max_refresh = None
 
-        def render(self, task: progress.Task) -> rich.text.Text:
-            return rich.text.Text(text(task))
+        def render(self, task: parts.Task) -> Text:
+            return Text(text(task))
 
     one_line = table.Column(no_wrap=True, overflow="ellipsis")
-    return progress.Progress(
-        progress.TaskProgressColumn(table_column=table.Column(min_width=4)),
-        progress.BarColumn(bar_width=20),
-        Numbers(table_column=one_line),
+    return parts.Progress(
+        parts.TaskProgressColumn(table_column=table.Column(min_width=4)),
+        parts.BarColumn(bar_width=20),
+        BarText(table_column=one_line),
         console=terminal,
         auto_refresh=False,
         redirect_stdout=False,

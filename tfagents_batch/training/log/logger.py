@@ -36,7 +36,7 @@ from tfagents_batch.training.log.tensorboard import TensorBoard
 from tfagents_batch.training.log.trackers import Tracker
 from tfagents_batch.training.log.writers import RetryingFile
 from tfagents_batch.training.run_folder import files, runs
-from tfagents_batch.training.run_folder.flag_names import Setting
+from tfagents_batch.training.run_folder.config_file import Setting
 
 SCHEMA = 1
 FILE = "metrics.jsonl"
@@ -164,6 +164,39 @@ class Logger:
 
     def __exit__(self, *exc) -> None:
         self.close()
+
+
+def event_text(event: dict[str, Any]) -> str:
+    """Return the line of an event, as in ``metrics.jsonl``; empty if it has none.
+
+    Args:
+      event: fields of the event, with its kind under ``event``.
+    """
+    kind = event["event"]
+    if kind == "below_best":
+        return (
+            f"the last evaluation has a {event['measure']} of "
+            f"{event['last']:.4g}, below the best one, {event['best']:.4g} at step "
+            f"{event['best_step']:,}; use that checkpoint with --checkpoint=best. Its "
+            "number is the largest of all evaluations, so a new one is usually lower"
+        )
+    if kind == "env_failed":
+        return f"warning: {event['cause']}; it will be replaced"
+    if kind == "env_restarted":
+        first, last = event["envs"][0], event["envs"][-1]
+        envs = f"env {first}" if first == last else f"envs {first} to {last}"
+        seconds, lost = event["seconds"], event["lost_steps"]
+        return f"replaced {envs} after {seconds:.1f} s; {lost} steps are lost"
+    if kind == "replay_failed":
+        return f"warning: {event['reason']}"
+    if kind == "pool_worker_restarted":
+        return f"warning: worker {event['worker']} is replaced: {event['reason']}"
+    if kind == "pool_spilled":
+        return (
+            f"warning: Ray's memory is full, and {event['bytes'] / 1e6:,.0f} MB were "
+            "written to disks; use smaller rollouts, or give Ray more memory"
+        )
+    return ""
 
 
 def read_metrics(run_folder: str | os.PathLike) -> list[dict]:

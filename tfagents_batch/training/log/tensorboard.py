@@ -8,8 +8,11 @@ TensorFlow ops.)
 
 from __future__ import annotations
 
+import io
+import itertools
+import math
 import textwrap
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +27,10 @@ from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.util import tensor_util
 
-from tfagents_batch.training.log import gif, writers
+from tfagents_batch.training.log import writers
 from tfagents_batch.training.log.writers import RetryingFile
-from tfagents_batch.training.run_folder import flag_names
-from tfagents_batch.training.run_folder.flag_names import SAME_CURVE, Setting
+from tfagents_batch.training.run_folder import config_file
+from tfagents_batch.training.run_folder.config_file import SAME_CURVE, Setting
 
 # TensorBoard sorts groups and columns by name, capital letters first. So these come
 # before all others. Every other metric has its own name.
@@ -52,6 +55,7 @@ FAULTS = frozenset(
     for name in names
 )
 SLICES = 20  # histograms of one name in a run: TensorBoard draws each of them
+FASTEST = 50  # pictures per second; browsers slow down those that are faster
 _WIDTH = 110  # characters of a line of text
 _SHOWN = "event", "step", "time/unix_seconds"  # keys that TensorBoard shows already
 _ALWAYS = "algorithm", "env", "seed"  # shown even if they are defaults
@@ -130,7 +134,7 @@ class TensorBoard:
 
     def video(self, step: int, name: str, frames: np.ndarray, fps: float) -> bytes:
         """Write a video, uint8 ``[n, height, width, 3]``, and return its GIF."""
-        data = gif.encode(frames, fps)
+        data = gif(frames, fps)
         height, width = np.shape(frames)[1:3]
         self._write(step, _image(name, width, height, data))
         return data
@@ -175,14 +179,14 @@ def table(settings: Mapping[str, Setting]) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
-    return flag_names.as_text(name, value).replace("|", r"\|")
+    return config_file.as_text(name, value).replace("|", r"\|")
 
 
 def _hparam(name: str, value: Any) -> bool | int | float | str:
     """Convert a setting for the tab of hyperparameters; it has no lists and no None."""
     if isinstance(value, (bool, int, float)):
         return value
-    return flag_names.as_text(name, value)
+    return config_file.as_text(name, value)
 
 
 def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summary:
@@ -193,3 +197,24 @@ def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summa
     summary = summary_pb2.Summary()
     summary.value.add(tag=name, metadata=metadata, tensor=tensor)
     return summary
+
+
+def gif(pictures: Iterable[np.ndarray], fps: float) -> bytes:
+    """Return an animated GIF of 256 colors, which every browser plays.
+
+    Args:
+      pictures: uint8 ``[height, width, 3]`` each; at least one.
+      fps: pictures per second; above ``FASTEST`` some are left out.
+    """
+    from PIL import Image  # comes with TensorBoard; slow to import
+
+    stride = max(math.ceil(fps / FASTEST), 1)
+    shown = itertools.islice(pictures, 0, None, stride)
+    first, *others = [Image.fromarray(picture).quantize() for picture in shown]
+    # A GIF counts hundredths of a second, so pictures differ by one.
+    times = [round(100 * stride * n / fps) for n in range(len(others) + 2)]
+    options = {"save_all": True, "append_images": others, "loop": 0}
+    options["duration"] = [10 * (y - x) for x, y in itertools.pairwise(times)]
+    file = io.BytesIO()
+    first.save(file, format="GIF", **options)
+    return file.getvalue()

@@ -24,7 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch.errors import SaveError, UserError
-from tfagents_batch.training.run_folder import files, replay_file, runs, widths
+from tfagents_batch.training.run_folder import files, replay_file, runs
 
 SCHEMA = 1
 KEEP_NEWEST = 3
@@ -283,7 +283,7 @@ def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
 
 def _fits(stored: dict, wanted: dict) -> bool:
     same = stored["shape"] == wanted["shape"]
-    return same and widths.fit(stored["dtype"], wanted["dtype"])
+    return same and replay_file.fits(stored["dtype"], wanted["dtype"])
 
 
 def _misfit(path: Path, reason: str) -> UserError:
@@ -303,7 +303,7 @@ def _restore(
     saved = {x: reader.get_tensor(_KEY.format(indices[x])) for x in variables}
     try:
         values = [
-            widths.cast(saved[name], variable.dtype.as_numpy_dtype, name)
+            replay_file.cast(saved[name], variable.dtype.as_numpy_dtype, name)
             for name, variable in variables.items()
         ]
     except ValueError as error:

@@ -1,4 +1,7 @@
-"""config.json of a run: its config, and the names of the user's code that it needs."""
+"""config.json of a run: its config, and the names of the user's code that it needs.
+
+Also the settings of a run by the names of their flags, such as ``algorithm.epochs``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import dataclasses
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfagents_batch import config, sources
 from tfagents_batch.envs import registry
@@ -14,10 +17,15 @@ from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.registry import describe, needs_user_code
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import UserError
+from tfagents_batch.settings import fields
 from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import VARIABLES, RunConfig, without_variables
 
 SCHEMA = 1
+_PARTS = "settings", "source"  # their flags have another name in front
+
+# Settings that do not affect what is learned: seed, logging, evaluation and hardware.
+SAME_CURVE = frozenset(config.marked(RunConfig, "same_curve"))
 
 
 def to_text(
@@ -221,3 +229,62 @@ def _own_source(resolved: RunConfig) -> str | None:
     """Return the class of a source that is the user's code; None for the others."""
     kind = type(resolved.source)
     return None if kind in sources.REGISTRY.values() else describe(kind)
+
+
+class Setting(NamedTuple):
+    """Value of a setting, and the default of its algorithm, as JSON data."""
+
+    value: Any
+    default: Any
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the value is not the default."""
+        return self.value != self.default
+
+
+def by_flag(data: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return settings by the names of their flags.
+
+    Args:
+      data: config of a run as JSON data, as in config.json.
+      source: name of its source of experience.
+    """
+    settings, of_source = (data.get(name) or {} for name in _PARTS)
+    return (
+        {name: value for name, value in data.items() if name not in _PARTS}
+        | config.flat(settings, "algorithm.")
+        | config.flat(of_source, f"{source}.")
+    )
+
+
+def with_defaults(config: RunConfig) -> dict[str, Setting]:
+    """Return all settings of a run by the names of their flags, with the defaults.
+
+    Settings of a source that is the user's own code are left out.
+    """
+    usual, name = RunConfig(algorithm=config.algorithm), config.source.name
+    is_own = type(config.source) not in sources.REGISTRY.values()
+    if not is_own and type(config.source) is not type(usual.source):
+        usual = dataclasses.replace(usual, source=type(config.source)())
+
+    def values(run: RunConfig) -> dict[str, Any]:
+        data = plain(without_variables(run))
+        return by_flag(data | {"source": {}} if is_own else data, name)
+
+    defaults = values(usual)
+    return {
+        key: Setting(value, defaults.get(key)) for key, value in values(config).items()
+    }
+
+
+def as_flag(name: str, value: Any) -> str:
+    """Return a setting as it is written on a command line."""
+    return f"--{name}={as_text(name, value)}"
+
+
+def as_text(name: str, value: Any) -> str:
+    """Return the value of a flag as text."""
+    if isinstance(value, list) and "." in name:  # a tuple, which JSON does not have
+        value = tuple(value)
+    return fields.to_text(value)

@@ -20,10 +20,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch.errors import SaveError, UserError
-from tfagents_batch.training.run_folder import files, widths
+from tfagents_batch.training.run_folder import files
 
 SCHEMA = 1
 _CHUNK = 1 << 24  # bytes that are read or written at once
+# Integers that become int64 on a GPU; uint8 does not.
+_INTEGERS = "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"
 
 
 def save(
@@ -162,7 +164,7 @@ def _check(
 ) -> _Saved:
     """Raise a ValueError if a file is damaged, or its variable cannot hold it."""
     dtype, shape = variable.dtype.name, variable.shape.as_list()
-    if known["shape"] != shape or not widths.fit(known["dtype"], dtype):
+    if known["shape"] != shape or not fits(known["dtype"], dtype):
         raise ValueError(
             f"{name} is {known['dtype']} {known['shape']}; expected {dtype} {shape}"
         )
@@ -171,10 +173,10 @@ def _check(
     saved = _Saved(folder / known["file"], tf.as_dtype(known["dtype"]), name, variable)
     crc, size = 0, variable.shape.num_elements() * saved.dtype.size
     with files.open_to_read(saved.path) as file:
-        fits = known["size"] == os.fstat(file.fileno()).st_size == size
-        while fits and (part := file.read(_CHUNK)):
+        same = known["size"] == os.fstat(file.fileno()).st_size == size
+        while same and (part := file.read(_CHUNK)):
             crc = zlib.crc32(part, crc)
-    if not fits or crc != known["crc32"]:
+    if not same or crc != known["crc32"]:
         raise ValueError(f"{known['file']} has changed")
     if variable.shape.rank and saved.dtype != variable.dtype:
         for _ in _parts(saved):  # before anything is assigned
@@ -185,7 +187,7 @@ def _check(
 def _number(saved: _Saved) -> Any:
     """Return the value of a file of a variable without axes."""
     data = np.frombuffer(files.read(saved.path), saved.dtype.as_numpy_dtype)
-    return widths.cast(data, saved.variable.dtype.as_numpy_dtype, saved.name)[0]
+    return cast(data, saved.variable.dtype.as_numpy_dtype, saved.name)[0]
 
 
 def _read(saved: _Saved) -> None:
@@ -207,4 +209,40 @@ def _parts(saved: _Saved) -> Iterator[tuple[int, np.ndarray]]:
             rows = min(each, size - start)
             part = np.fromfile(file, dtype, rows * count).reshape([rows, *shape[1:]])
             wanted = saved.variable.dtype.as_numpy_dtype
-            yield start, widths.cast(part, wanted, saved.name)
+            yield start, cast(part, wanted, saved.name)
+
+
+def fits(saved: str, wanted: str) -> bool:
+    """Return whether values of a saved dtype can be read into a variable.
+
+    Variables of a GPU hold integers as int64, see ``graph.state``, those of the host as
+    they are. A run may be saved on one and continue on the other.
+
+    Args:
+      saved: name of the dtype of the values, which is not trusted.
+      wanted: name of the dtype of the variable.
+    """
+    return saved == wanted or (saved in _INTEGERS and wanted in _INTEGERS)
+
+
+def cast(values: np.ndarray, dtype: type[np.generic], name: str) -> np.ndarray:
+    """Return saved values with the dtype of a variable.
+
+    Args:
+      values: an array of any shape, with a dtype that fits.
+      dtype: dtype of the variable.
+      name: name of the variable, for the error.
+
+    Raises:
+      ValueError: if the variable cannot hold one of the values.
+    """
+    values = np.asarray(values)
+    if values.dtype == dtype:
+        return values
+    found = values.astype(dtype)
+    # Compared as a GPU holds them, which is exact for uint64 too.
+    lost = found.astype(np.int64) != values.astype(np.int64)
+    if lost.any():
+        wanted = np.dtype(dtype).name
+        raise ValueError(f"{name} has the value {values[lost][0]}; expected {wanted}")
+    return found

@@ -18,10 +18,12 @@ import platform
 import re
 import shutil
 import socket
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfagents_batch.errors import UserError, no_folder, saving
 from tfagents_batch.training.run_folder import files
@@ -34,9 +36,16 @@ except ImportError:  # Windows has no flock: runs are not locked there
 # Key of ``run.json`` and event name: the run that this one started from.
 STARTED_FROM = "started_from"
 # Key of ``run.json``: the logged episodes that each training of the agent has seen, see
-# ``offline.evaluation.seen``; None for one of which this is not known.
+# ``logged.seen``; None for one of which this is not known.
 TRAINING_ROWS = "training_rows"
 _MAX_NAME = 100  # characters; file systems allow names of 255 bytes
+GIT_SECONDS = 2.0  # time limit per folder
+# Git writes nothing, and does not run a file monitor that the repository configures.
+_GIT = (
+    *("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status"),
+    *("--porcelain=v2", "--branch"),
+    *("--untracked-files=no", "--ignore-submodules=dirty"),
+)
 
 
 class RunFolder(NamedTuple):
@@ -238,6 +247,32 @@ def versions() -> dict[str, str]:
     names = ("tfagents_batch", "tensorflow", "keras", "gymnasium", "numpy")
     found = {name: importlib.import_module(name).__version__ for name in names}
     return found | {"python": platform.python_version()}
+
+
+def checkout(seconds: float = GIT_SECONDS) -> dict[str, Any] | None:
+    """Return the git state of the working folder, or else of the main script.
+
+    Args:
+      seconds: time limit of git for each of these folders.
+
+    Returns:
+      ``commit``, its hash, and ``changed``, whether a tracked file differs from it;
+      None outside of a checkout, without git, or if git takes too long.
+    """
+    main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    for folder in dict.fromkeys((".", os.path.dirname(main) or ".")):
+        try:
+            options = {"cwd": folder, "env": inherited, "timeout": seconds}
+            text = subprocess.check_output(
+                _GIT, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options
+            ).decode(errors="replace")
+        except (OSError, subprocess.SubprocessError):
+            continue
+        if found := re.match(r"# branch\.oid ([0-9a-f]+)$", text, re.MULTILINE):
+            changed = any(line[0] != "#" for line in text.splitlines())
+            return {"commit": found[1], "changed": changed}
+    return None
 
 
 def _make_unique(root: Path, stem: str) -> Path:

@@ -75,7 +75,7 @@ class MinAtar:
         self._ramping = difficulty_ramping
         self._actions = rules.actions if use_minimal_action_set else tuple(range(6))
         shape = (grid.SIZE, grid.SIZE, len(rules.channels))
-        self.observation_space = gymnasium.spaces.Box(0, 1, shape, np.bool_)
+        self.observation_space = gymnasium.spaces.Box(0, 1, shape, np.bool_)  # pyright: ignore[reportArgumentType, reportCallIssue]
         self.action_space = gymnasium.spaces.Discrete(len(self._actions))
 
     def reset(self, key):

@@ -50,7 +50,7 @@ class Things(NamedTuple):
 
     def appended(self, new: tf.Tensor, **values) -> Things:
         """Append one thing if ``new`` is true."""
-        slots = np.arange(self.present.shape[0], dtype=np.int32)
+        slots = np.arange(self.present.shape[0] or 0, dtype=np.int32)
         slot = grid.count(self.present) == slots
         added = {
             name: tf.where(slot & new, values.get(name, 0), getattr(self, name))
@@ -62,7 +62,7 @@ class Things(NamedTuple):
     def compact(self) -> Things:
         """Move unused slots to the end."""
         place = tf.cumsum(tf.cast(self.present, tf.int32), exclusive=True)
-        slots = np.arange(self.present.shape[0], dtype=np.int32)[:, np.newaxis]
+        slots = np.arange(self.present.shape[0] or 0, dtype=np.int32)[:, np.newaxis]
         source = self.present & (place == slots)  # source slot of each new slot
 
         def moved(field):

@@ -1,0 +1,400 @@
+"""Rules that decide whether a policy is deployed, from its evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tfagents_batch import config
+from tfagents_batch.config import number, option
+from tfagents_batch.errors import UserError
+from tfagents_batch.evaluation.result import Estimate, OfflineEvaluation
+
+Verdict = Literal["deploy", "do not deploy", "cannot tell"]
+State = Literal["passed", "failed", "unknown"]
+EXITS: dict[Verdict, int] = {"deploy": 0, "do not deploy": 1, "cannot tell": 3}
+_FEW = 10  # effective episodes below which a weighted estimate is chance
+_SAME = 1e-9  # standard error of a difference, below which there is none
+_SURE = 3.0  # standard errors of a difference that is no chance
+_ALIKE = 1e-4  # loss of effective episodes by weights that are 1 but for rounding
+_MOST_ERROR = 0.5  # of fitted values, as a part of the size of returns
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """Limits of the rules."""
+
+    uplift: float = option(
+        0.0, "improvement over the log that is needed: 0.05 is 5 % of its value"
+    )
+    estimator: Literal["auto", "fqe", "sdr", "wsdr"] = option(
+        "auto",
+        "estimator that decides; auto: wsdr with enough effective episodes, else fqe",
+    )
+    least_effective: float = number(
+        50.0, "effective episodes that weighted estimators need", least=0
+    )
+    least_effective_share: float = number(
+        0.01, "the same as a share of all episodes", least=0, most=1
+    )
+    most_reach: float = number(
+        0.05,
+        "chance of ever taking a hardly logged decision, where no known weights decide",
+        least=0,
+        most=1,
+    )
+    most_rare: float = number(
+        0.01, "share of decisions that were logged with less than 1 %", least=0, most=1
+    )
+    agreement: float = number(
+        2.0, "standard errors between estimators of two kinds, at most", above=0
+    )
+    most_variation: float = number(
+        1.0, "total variation between logged and served actions", least=0, most=1
+    )
+    most_actions: dict = option({}, "largest share of actions, by name")
+    guards: dict = option(
+        {},
+        "metrics that must stay inside a band, by name: [low, high] of its sum in an "
+        "episode, null for no bound",
+    )
+
+    def check(self) -> Rules:
+        """Return the checked rules; UserError for a rule that is invalid."""
+        checked = config.check(self, "rules.")
+        for name, x in checked.most_actions.items():
+            if not isinstance(x, (int, float)) or not 0 <= x <= 1:
+                raise UserError(
+                    f"rules.most_actions has {name}: {x!r}; expected 0 to 1"
+                )
+        for name, band in checked.guards.items():
+            fits = isinstance(band, (list, tuple)) and len(band) == 2
+            fits = fits and all(x is None or _is_number(x) for x in band)
+            if not fits or (None not in band and band[0] > band[1]):
+                raise UserError(
+                    f"rules.guards has {name}: {band!r}; expected [low, high], null "
+                    "for no bound"
+                )
+        return checked
+
+
+class Ruling(NamedTuple):
+    """Statement of a rule.
+
+    Attributes:
+      rule: its name.
+      state: "passed", "failed" (the policy is not wanted) or "unknown" (nothing can be
+        said).
+      text: the reason, one sentence.
+    """
+
+    rule: str
+    state: State
+    text: str
+
+
+class DeployDecision(NamedTuple):
+    """Result of the rules."""
+
+    verdict: Verdict  # "deploy", "do not deploy" or "cannot tell"
+    reason: str  # why, in words
+    estimator: str  # estimator that decided
+    findings: tuple[Ruling, ...]  # of all rules, in order
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        findings = [x._asdict() for x in self.findings]
+        return {**self._asdict(), "findings": findings}
+
+
+def read(path: str | os.PathLike[str]) -> Rules:
+    """Return the rules of a JSON file; UserError if it cannot be read."""
+    try:
+        content = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"the rules {path} cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"the rules {path} are no JSON object")
+    return config.replace(Rules(), content, "rules.").check()
+
+
+def check_names(rules: Rules, actions: Sequence[str], metrics: Sequence[str]) -> None:
+    """Check that rules name only actions and metrics of the rows; UserError if not."""
+    for rule, known in (("most_actions", actions), ("guards", metrics)):
+        if unknown := sorted(set(getattr(rules, rule)) - set(known)):
+            raise UserError(
+                f"rules.{rule} names {', '.join(unknown)}; expected names out of "
+                f"{', '.join(known)}"
+            )
+
+
+def decide(given: OfflineEvaluation, rules: Rules) -> DeployDecision:
+    """Apply the rules.
+
+    A policy that breaks a limit of its actions is not deployed. Where values cannot be
+    trusted, or are neither surely good enough nor surely too bad, nothing can be told.
+    Else a policy is not deployed whose value is too small, or whose metrics break a
+    limit.
+
+    Args:
+      given: the evaluation.
+      rules: checked limits, see ``read``; UserError if they name actions or metrics
+        that the evaluation does not have.
+    """
+    check_names(rules, tuple(given.diagnostics.served), given.metrics)
+    estimator = rules.estimator
+    if estimator == "auto":
+        estimator = "wsdr" if _enough(given, rules) else "fqe"
+    other = "wsdr" if estimator == "fqe" else "fqe"  # which has to agree
+    limits = tuple(_actions(given, rules))
+    value = _value(given, rules, estimator)
+    judges = _judges(given)
+    trust = [judges, *_overlap(given, rules, estimator), *_fit(given)]
+    if value.state == _value(given, rules, other).state == "failed":
+        both = f"{estimator.upper()} and {other.upper()} both say that it is too small."
+        trust.append(Ruling("two estimators", "passed", both))
+    else:
+        trust.append(_agreement(given, rules, estimator, other))
+    findings = (*trust, value, *_guards(given, rules, estimator), *limits)
+    steps: tuple[tuple[Verdict, State, Sequence[Ruling]], ...] = (
+        ("do not deploy", "failed", limits),
+        ("cannot tell", "unknown", findings),
+        ("do not deploy", "failed", findings),
+        ("deploy", "passed", (value, judges)),
+    )
+    for verdict, state, judged in steps:
+        if reasons := [x.text for x in judged if x.state == state]:
+            return DeployDecision(verdict, " ".join(reasons), estimator, findings)
+    raise AssertionError("the value has a state")
+
+
+def _needed(given: OfflineEvaluation, rules: Rules) -> float:
+    share = rules.least_effective_share * given.diagnostics.episodes
+    return max(rules.least_effective, share)
+
+
+def _enough(given: OfflineEvaluation, rules: Rules) -> bool:
+    return given.diagnostics.effective_least >= _needed(given, rules)
+
+
+def _judges(given: OfflineEvaluation) -> Ruling:
+    """Return whether the policy cannot have been made from the rows that judge it."""
+    episodes = f"{given.diagnostics.episodes:,} episodes for evaluation judge it"
+    lucky = given.values_from == "rows for training"
+    text = {
+        "unseen": "which its training has not seen.",
+        "no rows": "and its training saw no logged rows.",
+        "stated": "from which the function must not have been made.",
+        "unknown": "but its training may have seen them: the run does not say which "
+        "rows it saw, or they have another --salt. Train it again with this version, "
+        "on a timeline with the same --salt.",
+    }[given.judged_by]
+    if lucky and given.judged_by in ("unseen", "stated"):
+        text += (
+            " But values are fitted to the rows for training, from which the policy "
+            "may have been made, so they share its luck. Leave --folds out."
+        )
+    fits = given.judged_by == "no rows" or not (lucky or given.judged_by == "unknown")
+    return _trust("rows that judge", fits, f"{episodes}, {text}")
+
+
+def _overlap(
+    given: OfflineEvaluation, rules: Rules, estimator: str
+) -> Iterator[Ruling]:
+    """Yield whether the log has enough of what the policy does."""
+    found = given.diagnostics
+    enough = _enough(given, rules)
+    yield _trust(
+        "episodes",
+        found.episodes >= _FEW,
+        f"There are {found.episodes:,} episodes for evaluation; at least {_FEW} are "
+        "needed for an interval.",
+    )
+    text = (
+        f"The log is worth {found.effective_least:,.1f} episodes of this policy "
+        f"(effective sample size; {_needed(given, rules):,.0f} are needed for "
+        "estimates by weights)"
+    )
+    weightless = estimator == "fqe" and not enough
+    text += "; FQE needs no weights." if weightless else "."
+    yield _trust("effective episodes", enough or weightless, text)
+    # Known weights tell it of each decision, and not only of groups of similar states,
+    # of which some have few rows however much the log explores.
+    if estimator == "fqe" or given.propensities != "logged":
+        yield _trust(
+            "reach",
+            found.reach <= rules.most_reach,
+            f"The chance that the policy ever takes a decision that was logged less "
+            f"than 5 times is {found.reach:.1%}; at most {rules.most_reach:.1%} is "
+            "allowed. More episodes that judge, or more random decisions in the log, "
+            "lower this.",
+        )
+    yield _trust(
+        "rare decisions",
+        found.rare <= rules.most_rare,
+        f"The log takes {found.rare:.1%} of the policy's decisions with a probability "
+        f"below 1 %; at most {rules.most_rare:.1%} is allowed.",
+    )
+    if enough:
+        away = abs(found.mean_weight - 1)
+        yield _trust(
+            "mean weight",
+            # Propensities of a policy that is judged by its own log are rounded.
+            away <= _SURE * found.mean_weight_error + 1e-3,
+            f"Weights have the mean {found.mean_weight:.3f} +- "
+            f"{found.mean_weight_error:.3f}; it is 1 if propensities are right.",
+        )
+    if given.propensities == "logged":
+        yield _trust(
+            "propensities",
+            found.surprise - _SURE * found.surprise_error <= 1e-3,
+            f"A model of the logged actions is better than the logged propensities by "
+            f"{found.surprise:+.3f} +- {found.surprise_error:.3f} nats per decision; "
+            "above 0, they are not those of the logging policy.",
+        )
+
+
+def _fit(given: OfflineEvaluation) -> Iterator[Ruling]:
+    """Yield whether the fitted values make sense."""
+    found, logged = given.diagnostics, given.logged["reward"]
+    # Root mean square of logged returns. FQE's own value says nothing if it diverged.
+    size = float(np.hypot(logged.value, logged.std_error * np.sqrt(found.episodes)))
+    yield _trust(
+        "range of values",
+        found.outside <= 0.01,
+        f"{found.outside:.1%} of the fitted values are beyond what the rewards of the "
+        "log make possible; at most 1.0% is allowed.",
+    )
+    error = found.fit_bias_error
+    text = (
+        f"By the errors of fitted values in the log, FQE is off by "
+        f"{-found.fit_bias:+.2g} +- {error:.2g}"
+    )
+    if known := error <= _MOST_ERROR * size:  # false for NaN
+        text += ". More --fit.steps, or --folds=5, lower this."
+    else:
+        text += (
+            f", but an episode of the log is worth about {size:.2g}: the fit may have "
+            "diverged. Make the timeline with --features, or take a smaller "
+            "--fit.learning_rate."
+        )
+    unbiased = abs(found.fit_bias) <= _SURE * error + 0.02 * size
+    yield _trust("errors of values", known and unbiased, text)
+    rose = "rose" if found.rising else "did not rise"
+    yield _trust("fit", not found.rising, f"The loss of the fit {rose} at the end.")
+
+
+def _agreement(
+    given: OfflineEvaluation, rules: Rules, estimator: str, other: str
+) -> Ruling:
+    """Return whether an estimator of another kind says the same."""
+    if estimator == "fqe" and given.diagnostics.effective_least < _FEW:
+        text = f"Weights of fewer than {_FEW} effective episodes say nothing of FQE."
+        return _trust("two estimators", True, text)
+    values = [given.estimates[x]["reward"].value for x in (estimator, other)]
+    error = float(np.hypot(*(x.std_error for x in values)))
+    apart = abs(values[0].value - values[1].value)
+    text = (
+        f"{estimator.upper()} gives {values[0].value:.4g} and {other.upper()} "
+        f"{values[1].value:.4g}, with pooled standard errors of {error:.2g}"
+    )
+    # Also false for NaN.
+    agree = np.isfinite(error) and apart <= rules.agreement * error + 1e-9
+    return _trust("two estimators", agree, f"{text}.")
+
+
+def _value(given: OfflineEvaluation, rules: Rules, estimator: str) -> Ruling:
+    """Return whether the policy is worth more than the log."""
+    found, base = given.estimates[estimator]["reward"], given.logged["reward"].value
+    text, needed = _value_text(found, base), "At least the log's value"
+    if found.ratio is not None and found.ratio.value > 0 and base > 0:
+        low, high, limit = found.ratio.least, found.ratio.most, 1 + rules.uplift
+        if rules.uplift:
+            needed = f"{limit:.3g} times the log's value"
+    else:
+        low, high = found.difference.least, found.difference.most
+        if limit := rules.uplift * abs(base):
+            needed = f"{limit:.3g} more than the log's value"
+    state: State = "unknown"
+    if not np.isfinite([low, high]).all():
+        text = "The value could not be estimated."
+    elif _is_own(given):
+        text += " This log is the policy's own: nothing is to be decided."
+    elif not found.difference.std_error > _SAME * max(1.0, abs(base)):
+        text += " It is that of the log: rewards are equal, or both act alike."
+    elif low >= limit:
+        state = "passed"
+    elif high < limit:
+        state, text = "failed", f"{text} {needed} is needed."
+    else:
+        text += f" {needed} is needed; more episodes would tell."
+    return Ruling("value", state, text)
+
+
+def _is_own(given: OfflineEvaluation) -> bool:
+    """Return whether the policy acts as the log does: all weights are 1."""
+    found = given.diagnostics
+    alike = found.effective_least > (1 - _ALIKE) * found.episodes
+    return alike and abs(found.mean_weight - 1) < _ALIKE
+
+
+def _value_text(found: Estimate, base: float) -> str:
+    bounds = found.difference if found.ratio is None else found.ratio
+    text = f"{bounds.value:.3f} times the log's {base:.3g}"
+    if found.ratio is None:
+        text = f"{bounds.value:+.3g} beside the log's {base:.3g}"
+    return (
+        f"An episode of the policy is worth {found.value.value:.4g}, {text} (95 % "
+        f"interval {bounds.low:.3f} to {bounds.high:.3f})."
+    )
+
+
+def _actions(given: OfflineEvaluation, rules: Rules) -> Iterator[Ruling]:
+    found, most = given.diagnostics, rules.most_variation
+    if most < 1:
+        yield Ruling(
+            "change of actions",
+            "failed" if found.variation > most else "passed",
+            f"The shares of actions differ from the log's by {found.variation:.1%}; at "
+            f"most {most:.1%} is allowed.",
+        )
+    for name, most in rules.most_actions.items():
+        share = found.served[name]
+        yield Ruling(
+            f"share of {name}",
+            "failed" if share > most else "passed",
+            f"The policy takes {name} in {share:.1%} of the logged states; at most "
+            f"{most:.1%} is allowed.",
+        )
+
+
+def _guards(given: OfflineEvaluation, rules: Rules, estimator: str) -> Iterator[Ruling]:
+    for name, (low, high) in rules.guards.items():
+        found = given.estimates[estimator][name].value
+        least = -np.inf if low is None else low
+        most = np.inf if high is None else high
+        apart = found.low > most or found.high < least
+        state: State = "failed" if apart else "unknown"
+        if least <= found.low and found.high <= most:
+            state = "passed"
+        yield Ruling(
+            f"guard {name}",
+            state,
+            f"An episode has {found.value:.4g} of {name} (95 % interval "
+            f"{found.low:.4g} to {found.high:.4g}); from {least:g} to {most:g} is "
+            "allowed.",
+        )
+
+
+def _trust(rule: str, fits: bool, text: str) -> Ruling:
+    return Ruling(rule, "passed" if fits else "unknown", text)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,1 @@
+"""Features of logged rows: their specification, and the columns they become."""

@@ -1,0 +1,1 @@
+"""Logged rows as trajectories: their settings, spaces, draws and reports."""

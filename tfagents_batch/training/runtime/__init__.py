@@ -1,1 +1,0 @@
-"""State of the process: signals, devices, threads, compiled programs."""

@@ -1,0 +1,298 @@
+"""Start of a run: a new one in a folder of its own, or one that is resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from tfagents_batch import config, spaces
+from tfagents_batch.envs.recipe import EnvRecipe
+from tfagents_batch.errors import UserError
+from tfagents_batch.experience import Experience
+from tfagents_batch.training import evaluate, preprocessing, training_run
+from tfagents_batch.training.analysis import profile
+from tfagents_batch.training.assembly import Experiment
+from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
+from tfagents_batch.training.log import console, trackers
+from tfagents_batch.training.run_folder import checkpoint, config_file, files, runs
+
+# Settings that may change when a run is resumed; the others come from its folder.
+RESUMABLE = config.marked(RunConfig, "resumable")
+_OPTIMIZER = "learner/optimizer/"
+
+
+class Given(NamedTuple):
+    """Arguments of ``train`` that no config holds, see there.
+
+    Attributes:
+      pool: returns what collects instead of the config's source, such as the workers of
+        a pool, or None.
+      callbacks: arguments of ``Callbacks`` by name.
+    """
+
+    env: Any
+    network: Any
+    eval_env: Any
+    source: Experience | None
+    algorithm: str | type | None
+    pool: Callable[[RunConfig, EnvRecipe], Any]
+    callbacks: dict[str, tuple]
+    profile: bool
+
+
+def begin(
+    resolved: RunConfig,
+    given: Given,
+    name: str,
+    logdir: str | os.PathLike,
+    origin: tuple[str | os.PathLike, str | int] | None = None,
+) -> training_run.RunEnd:
+    """Train in a new run folder.
+
+    Args:
+      resolved: config of the run.
+      given: further arguments of ``train``.
+      name: for the name of the folder.
+      logdir: root folder of the runs.
+      origin: folder of the run that provides the initial agent, and its checkpoint.
+    """
+    network, eval_env = given.network, given.eval_env
+    own = resolved.env or evaluate.reports(resolved)
+    if eval_env is None and resolved.eval_every is None and not own:
+        resolved = config.replace(resolved, {"eval_every": 0})
+    if eval_env is None:
+        evaluate.check_played(resolved)
+    with _experiment(resolved, given) as (experiment, recipe, _):
+        text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
+        parts = experiment.algorithm, experiment.spec, resolved.source
+        facts, events = training_run.facts(*parts), []
+        if origin is not None:
+            started_from = take_agent(experiment, *origin)
+            events.append({"kind": runs.STARTED_FROM, **started_from})
+            facts[runs.STARTED_FROM] = started_from
+            facts[runs.TRAINING_ROWS] += runs.training_rows(origin[0])
+        folder = runs.create(logdir, name, resolved.seed, text, facts=facts)
+        with runs.lock(folder):
+            return training_run.run(
+                experiment, folder, given.callbacks, None, events, given.profile
+            )
+
+
+def take_agent(
+    experiment: Experiment, logdir: str | os.PathLike, which: str | int
+) -> dict[str, Any]:
+    """Load another run's agent, and what it has learned to train with.
+
+    The policy and its statistics must fit. Of the rest, such as critics and target
+    networks, all that both runs have is loaded, except the state of optimizers: their
+    moments belong to the gradients of the other run.
+
+    Args:
+      experiment: experiment of the new run, before it starts.
+      logdir: folder of the other run.
+      which: checkpoint: "newest", "best" or a step.
+
+    Returns:
+      Facts for the run's log: ``run``, name of the other run's folder; ``checkpoint``,
+      its step; ``damaged``, ``{step: reason}`` of the newer checkpoints skipped;
+      ``not_loaded``, groups of variables that only one of the two runs has, and the
+      optimizers'.
+
+    Raises:
+      UserError: if there is no such checkpoint, or if its agent does not fit this run.
+    """
+    run = runs.open_run(logdir)
+    _check_settings(run, experiment)
+    _check_actions(run, experiment)
+    name, mine = run.folder.name, experiment.preprocessing
+    preprocessing.check_same(run.folder, mine, f"init_from: in {name},")
+    damaged, named = {}, experiment.named_variables()
+
+    def note(kind: str, step: int, reason: str) -> None:
+        damaged[step] = reason
+
+    try:
+        step, _ = checkpoint.load(
+            *(run.folder, named, which),
+            on_event=note,
+            leave=checkpoint.TRAINING_ONLY,
+        )
+    except UserError as error:
+        raise UserError(f"init_from: {error}") from error
+    own = {k: x for k, x in named.items() if k.startswith(checkpoint.TRAINING_ONLY)}
+    left = checkpoint.load_fitting(run.folder, step, own, leave=(_OPTIMIZER,))
+    groups = sorted({"/".join(name.split("/")[:2]) for name in left})
+    return {
+        "run": run.folder.name,
+        "checkpoint": step,
+        "damaged": damaged,
+        "not_loaded": groups,
+    }
+
+
+def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:
+    """Check the settings that the meaning of an agent's weights depends on."""
+    saved, _ = config_file.from_text(run.config_text)
+    name, mine = run.folder.name, experiment.config
+    if saved.algorithm != mine.algorithm:
+        raise UserError(
+            f"init_from: {name} was trained by {saved.algorithm!r}, but this run uses "
+            f"{mine.algorithm!r}; use the same algorithm"
+        )
+    for setting in mine.settings.OF_AGENT:
+        old, new = (operator.attrgetter(setting)(x.settings) for x in (saved, mine))
+        if old != new:
+            raise UserError(
+                f"init_from: the agent of {name} has {setting}={old}, but this run "
+                f"has {setting}={new}, which changes the meaning of the weights; set "
+                f"the same value (flag --algorithm.{setting}), or use the same --config"
+            )
+
+
+def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
+    """Check that the action space equals the one recorded in the run folder."""
+    found, facts = experiment.spec.action_space, runs.facts(run.folder)
+    if "action_space" not in facts:
+        return  # loading still compares shapes
+    recorded = spaces.from_json(facts["action_space"])
+    if recorded != found:
+        raise UserError(
+            f"init_from: {run.folder.name} has the action space {recorded}, but the "
+            f"environment has {found}; use an environment with the same action space"
+        )
+
+
+def resume(
+    folder: str | os.PathLike, given: Given, options: dict[str, Any]
+) -> training_run.RunEnd:
+    """Continue a run from its newest checkpoint.
+
+    Args:
+      folder: run folder.
+      given: further arguments of ``train``.
+      options: settings that the user gave.
+    """
+    refused = sorted(set(options) - {*RESUMABLE, "env_kwargs", "wrappers"})
+    if refused:
+        raise UserError(
+            f"{refused[0]} cannot change when a run is resumed; only "
+            f"{', '.join(RESUMABLE)} can"
+        )
+    run = runs.open_run(folder)
+    resolved, saved, user = _resumed(run, given, options)
+    with (
+        runs.lock(run.folder),
+        _experiment(resolved, given) as (experiment, _, evaluated),
+    ):
+        runs.sweep(run.folder)
+        events: list[dict] = []
+        step, state = checkpoint.load(
+            run.folder,
+            experiment.named_variables(),
+            on_event=lambda kind, **fields: events.append({"kind": kind, **fields}),
+        )
+        if "steps" in options and resolved.steps <= step:
+            raise UserError(
+                f"steps is {resolved.steps}, but the run already has {step}; pass a "
+                "larger number to continue"
+            )
+        shown = experiment.config
+        changed = {
+            name: [getattr(saved, name), getattr(shown, name)]
+            for name in options
+            if getattr(saved, name) != getattr(shown, name)
+        }
+        if changed:
+            events.append({"kind": "options", "changed": changed})
+        variables = sorted(resolved.env_options.get(VARIABLES) or {})
+        played = user | {VARIABLES: variables}
+        if evaluated is not None:
+            played["eval_env"] = evaluated.describe()
+        is_same = not changed and played == user
+        if is_same and not given.profile:
+            ended = training_run.finished(run.folder, resolved, state)
+            if ended is not None:
+                return ended
+
+        def started() -> None:
+            if not is_same:  # saved once resuming has worked
+                text = config_file.to_text(resolved, given.env, given.network, played)
+                files.write_atomic(run.folder / "config.json", text)
+
+        watched = given.callbacks, state, events, given.profile, started
+        return training_run.run(experiment, run.folder, *watched)
+
+
+def _resumed(
+    run: runs.RunFolder, given: Given, options: dict[str, Any]
+) -> tuple[RunConfig, RunConfig, dict[str, Any]]:
+    """Return the config of a resumed run, the saved one, and the user's code in it.
+
+    ``env_kwargs`` and ``wrappers`` are taken out of ``options``: they may not change,
+    but what could run code has to be passed again.
+    """
+    env_kwargs, wrappers = (options.pop(x, None) for x in ("env_kwargs", "wrappers"))
+    env, source = given.env, given.source
+    saved, user = config_file.from_text(run.config_text, given.algorithm)
+    config_file.require(user, env, given.network)
+    config_file.require_source(user, source)
+    if env_kwargs not in (None, saved.env_kwargs):
+        raise UserError(
+            f"env_kwargs is {env_kwargs}, but the run has {saved.env_kwargs}; start a "
+            "new run for another environment"
+        )
+    config_file.require_arguments(saved.recipe(env), env_kwargs)
+    config_file.require_wrappers(saved.wrappers, wrappers)
+    if wrappers not in (None, saved.wrappers):
+        raise UserError(
+            f"wrappers is {wrappers}, but the run has {saved.wrappers}; start a new "
+            "run for other wrappers"
+        )
+    if "env_options" not in options:
+        config_file.require_variables(user, saved)
+    config_file.require_address(saved, options)
+    if isinstance(env, str):
+        if not EnvRecipe(env).same_as(saved.env):
+            raise UserError(
+                f"the run was trained on {saved.env!r}, not on {env!r}; start a new "
+                "run for another environment"
+            )
+        options["env"] = env
+    own = {} if source is None else {"source": source}
+    resolved = with_options(saved, options | own)
+    training_run.check_source(run.folder, resolved.source)
+    if given.eval_env is None and not user["eval_env"]:
+        evaluate.check_played(resolved)
+    if resolved.eval_every != 0:
+        config_file.require_evaluation(user, given.eval_env)
+    return resolved, saved, user
+
+
+@contextlib.contextmanager
+def _experiment(
+    resolved: RunConfig, given: Given
+) -> Iterator[tuple[Experiment, EnvRecipe, EnvRecipe | None]]:
+    """Yield the live objects of a run, its environment and that of ``eval_env``.
+
+    Raises:
+      UserError: for what could only fail later: callbacks that are never called,
+        trackers that are not installed, a run that cannot be profiled.
+    """
+    if given.callbacks["on_evaluation"] and resolved.eval_every == 0:
+        raise UserError(
+            "on_evaluation would never be called because eval_every is 0; remove one "
+            "of them"
+        )
+    trackers.check(resolved.track)
+    if given.profile:
+        profile.check(resolved)
+    recipe, evaluated = resolved.recipe(given.env), None
+    if given.eval_env is not None:
+        evaluated = recipe.other(given.eval_env, own=False)
+    experience = given.pool(resolved, recipe)
+    parts = resolved, recipe, evaluated, given.network, experience
+    with console.starting(not resolved.progress), Experiment(*parts) as experiment:
+        yield experiment, recipe, evaluated
