@@ -188,7 +188,7 @@ LESS = {  # text of blocks, and what the tests run instead
     "(1, 2, 3, 4, 5)": "(1,)",
     "length=128": "length=8",
     "num_envs=1024": "num_envs=4",
-    "ppo.Config(epochs=4)": "ppo.Config(epochs=1, histograms=False)",
+    "ppo.PPOConfig(epochs=4)": "ppo.PPOConfig(epochs=1, histograms=False)",
     "range(100)": "range(2)",
     "range(200)": "range(3)",
     "range(400)": "range(110)",

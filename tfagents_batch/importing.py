@@ -63,8 +63,8 @@ def prefer_onednn() -> None:
 def hide_messages() -> None:
     """Hide TensorFlow's messages on stderr from now on.
 
-    Errors are exceptions. What XLA calls an error, each time it finds a program in its
-    cache, is none. ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows all messages.
+    XLA logs an error line whenever it loads a cached program. It is harmless; real
+    errors are raised. ``TF_CPP_MIN_LOG_LEVEL=0`` in the environment shows all messages.
     """
     if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
         return

@@ -12,7 +12,7 @@ from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
 ROWS, FEW, MANY = 500, 250, 2000
-LIMIT = 20  # times as long; linear is 8, squared 64
+LIMIT = 14  # times as long; linear is 8, squared 64
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ class InProcess:
 
 
 class Protocol:
-    """What Granian gives to an application for a request."""
+    """Stand-in for what Granian gives to an application for a request."""
 
     def __init__(self, parts):
         self._parts, self.answers = parts, []

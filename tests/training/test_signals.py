@@ -347,3 +347,8 @@ def test_an_interactive_session_is_never_left(monkeypatch):
     with Interrupts(report=lines) as ours, ours.rescue(pytest.fail):
         os.kill(os.getpid(), signal.SIGINT)
         assert twice.wait(SECONDS)
+
+
+def test_a_rescue_fits_into_the_documented_seconds():
+    assert signals.TERM_GRACE_SECONDS + signals.RESCUE_SECONDS < signals.SAVE_SECONDS
+    assert (signals.GRACE_SECONDS, signals.SAVE_SECONDS) == (10, 8)

@@ -66,7 +66,7 @@ class BCQConfig(RowValueSettings):
     )
     imitator: actor.ActorConfig = option(actor.ActorConfig(), "shape of the imitator")
 
-    # Settings that change the meaning of saved weights, see ``training.warm_start``.
+    # Settings that change the meaning of saved weights, see ``training.starting_runs``.
     OF_AGENT: ClassVar[tuple[str, ...]] = (
         "network.activation",
         "network.dueling",

@@ -120,7 +120,7 @@ class DQNConfig(ReplaySettings):
     loss: td.Loss = option("huber", "loss of the TD error; not for C51 and QR")
     network: q_network.QConfig = option(q_network.QConfig(), "shape of the network")
 
-    # Settings that change the meaning of saved weights, see ``training.warm_start``.
+    # Settings that change the meaning of saved weights, see ``training.starting_runs``.
     OF_AGENT: ClassVar[tuple[str, ...]] = (
         "network.activation",
         "network.dueling",

@@ -23,7 +23,7 @@ LITTLE_MEMORY = 2 << 30  # bytes; training may need more
 
 
 class Remark(NamedTuple):
-    """Description of something that was found, and advice, or ""."""
+    """Finding on the machine, and advice; "" if there is none."""
 
     text: str
     advice: str = ""

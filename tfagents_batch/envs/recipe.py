@@ -113,7 +113,10 @@ class EnvRecipe:
         return dict(settings) | {"num_envs": size}
 
     def whole_games(self) -> Self:
-        """Return it with whole games as episodes, as for evaluations."""
+        """Return the recipe whose episodes are whole games, as for evaluations.
+
+        A lost life does not end an episode.
+        """
         kwargs = registry.whole_games(self.env, self._kwargs)
         return dataclasses.replace(self, env_kwargs=kwargs)
 

@@ -22,16 +22,16 @@ Row = dict[str, Any]
 _ACTION_ID = 1_000_000  # of the first feature of a continuous action
 
 
-class Decision(NamedTuple):
+class LoggedActions(NamedTuple):
     """Actions of a batch, as NumPy."""
 
     action: np.ndarray  # [B] or [B, D], for the environments
-    # f64 [B], logarithm of their propensity, which is the probability under the whole
-    # policy, or of the density of Box actions
+    # f64 [B], logarithm of the propensity under the whole policy, or of the density of
+    # Box actions
     log_propensity: np.ndarray
 
 
-Decide = Callable[[TimeStep, int], Decision]
+Decide = Callable[[TimeStep, int], LoggedActions]
 
 
 def collect(
@@ -97,11 +97,11 @@ def uniform(spec: EnvSpec, seed: int) -> Decide:
     low, high = _bounds(space)
     log_density = -np.sum(np.log(high - low))
 
-    def decide(step: TimeStep, count: int) -> Decision:
+    def decide(step: TimeStep, count: int) -> LoggedActions:
         del count
         size = len(step.first)
         action = generator.uniform(low, high, [size, *low.shape])
-        return Decision(action.astype(space.dtype), np.full(size, log_density))
+        return LoggedActions(action.astype(space.dtype), np.full(size, log_density))
 
     return decide
 
@@ -148,7 +148,7 @@ def _discrete(
 ) -> Decide:
     start = int(spec.action_space.start)
 
-    def decide(step: TimeStep, count: int) -> Decision:
+    def decide(step: TimeStep, count: int) -> LoggedActions:
         valid = _valid(spec, step)
         even = valid / valid.sum(-1, keepdims=True)
         known = probabilities(step, count)
@@ -159,7 +159,7 @@ def _discrete(
         drawn = generator.random([len(mixed), 1]) * total[:, -1:]
         index = np.argmax(total > drawn, -1)
         chosen = mixed[np.arange(len(index)), index]
-        return Decision((index + start).astype(np.int32), np.log(chosen))
+        return LoggedActions((index + start).astype(np.int32), np.log(chosen))
 
     return decide
 
@@ -187,7 +187,7 @@ def _continuous(
     low, high = _bounds(space) if epsilon else (space.low, space.high)
     even = -float(np.sum(np.log(high - low))) if epsilon else 0.0
 
-    def decide(step: TimeStep, count: int) -> Decision:
+    def decide(step: TimeStep, count: int) -> LoggedActions:
         step = step._replace(info={})
         number = seeds.iteration_seed(seed, count, "collect/actions")
         with placement.host():
@@ -206,13 +206,13 @@ def _continuous(
             density = log_density(step, tf.constant(action)).numpy().astype(np.float64)
         if epsilon:
             density = np.logaddexp(np.log1p(-epsilon) + density, np.log(epsilon) + even)
-        return Decision(action, density)
+        return LoggedActions(action, density)
 
     return decide
 
 
 def _row(
-    spec: EnvSpec, now: TimeStep, chosen: Decision, after: TimeStep, i: int
+    spec: EnvSpec, now: TimeStep, chosen: LoggedActions, after: TimeStep, i: int
 ) -> Row:
     """Return what is logged of a decision in environment ``i``."""
     row: Row = {

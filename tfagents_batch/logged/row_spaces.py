@@ -55,7 +55,9 @@ def fitting(env: EnvSpec, rows: EnvSpec, found: Partition) -> EnvSpec:
     observation, action = env.observation_space, env.action_space
     same = spaces.alike(action, rows.action_space)
     if isinstance(action, gym.spaces.Discrete):
-        same = action == rows.action_space  # also its start
+        other = rows.action_space
+        same = isinstance(other, gym.spaces.Discrete)
+        same = same and (action.n, action.start) == (other.n, other.start)
     if not (same and spaces.alike(observation, rows.observation_space)):
         raise UserError(
             f"the environment has {observation} and {action}, but the rows in "

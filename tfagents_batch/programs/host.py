@@ -28,7 +28,7 @@ from tfagents_batch.types import Collected, Trajectory
 
 
 class HostProgram:
-    """The training of a run from a host source; an ``program.Program``.
+    """The training of a run from a host source; a ``program.Program``.
 
     Args:
       source: what fetches experience.

@@ -20,6 +20,7 @@ import numpy as np
 
 from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
+from tfagents_batch.experience import NamesRows
 from tfagents_batch.features.specification import Specification
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.offline import publish
@@ -99,7 +100,7 @@ def origin_of(found: Trained) -> Origin:
 
 def _names(config: Any) -> tuple[tuple[str, ...], tuple[int, ...], list[str]]:
     """Return the names of actions and ids of features of logged rows, and notices."""
-    if not hasattr(config.source, "names"):
+    if not isinstance(config.source, NamesRows):
         return (), (), []
     try:
         return *config.source.names(), []

@@ -257,13 +257,24 @@ def create_algorithm(
       config: checked config of the run.
       spec: spec of what the algorithm sees.
       network: a user's model or builder, see ``nn.user``.
+
+    Raises:
+      UserError: for settings, a network or members of a user's class that do not work.
     """
     kind = own_algorithm.entry(config.algorithm).kind
     with seeded(config.seed), _precision(config.precision):
         algorithm = kind(config.resolved().settings, spec, network)
     _check_precision(algorithm, config.precision)
-    if not hasattr(algorithm, "learner"):  # a user's for version 0.1
+    if not hasattr(algorithm, "learner"):
         algorithm.learner = algorithm
+    if algorithm.learner is not algorithm:
+        for name in ("named_variables", "histograms", "compile_parts"):
+            if hasattr(algorithm, name):  # nothing calls it, so its state would be lost
+                raise UserError(
+                    f"{kind.__name__} has both a learner and {name}, which only the "
+                    "learner is asked for; let self.learner have it, see "
+                    "docs/own_algorithm.md"
+                )
     return algorithm
 
 

@@ -50,7 +50,7 @@ class ActorCriticSettings(ReplaySettings):
     )
     network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
 
-    # Settings that change the meaning of saved weights, see ``training.warm_start``.
+    # Settings that change the meaning of saved weights, see ``training.starting_runs``.
     OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
 
     def action_noise(self) -> ActionNoise | None:

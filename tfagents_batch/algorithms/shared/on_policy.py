@@ -97,7 +97,7 @@ class OnPolicySettings(OptimizerSettings):
     source: ClassVar[DefaultSource] = "rollout", {}
 
     # Settings that change the meaning of saved weights and statistics. Settings that
-    # change shapes need not be listed here. See ``training.warm_start``.
+    # change shapes need not be listed here. See ``training.starting_runs``.
     OF_AGENT: ClassVar[tuple[str, ...]] = (
         *("normalize_observation", "normalize_return"),
         *("network.activation", "network.mean", "network.std", "network.squash"),

@@ -17,9 +17,8 @@ SMALL = 0.1  # part of its bounds that an observation should use
 LARGE = 1000.0  # magnitude of numbers that should be normalized
 TINY = 1e-4  # range of numbers that networks cannot tell apart
 TINY_REWARD = 1e-6
-_RESOLVED = (
-    1e4  # smaller numbers are not examined: their changes may be rounding errors
-)
+# Smaller numbers are not examined: their changes may be rounding errors.
+_RESOLVED = 1e4
 _FEWEST = 16  # float32 numbers that a range should have
 MANY_INPUTS = 2**14  # one million weights for 64 units
 MANY_PIXELS = 2**16

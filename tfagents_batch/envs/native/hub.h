@@ -202,7 +202,7 @@ class Hub {
   int64_t Limit(Command command, int64_t worker) const;
 
   // Waits for a stop or until `count` of the groups are done: their workers have
-  // replied, died or timed out. requests.py does the same.
+  // replied, died or timed out. workers.py does the same.
   void WaitFor(const std::vector<int64_t>& groups, int64_t count);
 
   // Returns whether all workers of a group are done, and updates their states.

@@ -1,4 +1,4 @@
-"""What policies share: their version, and copies from one policy to another."""
+"""Parts that policies share: their version, and copies from one policy to another."""
 
 from __future__ import annotations
 

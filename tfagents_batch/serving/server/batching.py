@@ -78,9 +78,10 @@ class Batches:
         return before + count * ITEM_SECONDS > self._most_seconds
 
     def submit(self, items: Sequence[Any]) -> asyncio.Future:
-        """Queue the items of a request; Refused with 413 if they are no batch.
+        """Queue the items of a request; return the future of their results.
 
-        Returns the future of their results.
+        Raises:
+          Refused: with 413, if they are no batch.
         """
         if len(items) > self._most_together:
             raise Refused(

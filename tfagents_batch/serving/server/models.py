@@ -139,7 +139,11 @@ class Models:
         return model
 
     def roll_back(self) -> ServedModel:
-        """Exchange the current and the previous model; Refused with 409 if none is."""
+        """Exchange the current model and the previous one.
+
+        Raises:
+          Refused: with 409, if there is no previous one or one is being loaded.
+        """
         if self._loading or self.previous is None:
             why = "an export is being loaded" if self._loading else "there is none"
             raise Refused(409, f"the previous export cannot come back: {why}")

@@ -30,9 +30,8 @@ REFRESH_SECONDS = 0.1  # shortest time between two updates of the bar
 TICK_SECONDS = 0.5  # longest one
 FIRST_LINE_SECONDS = 3.0
 LINE_SECONDS = 4.0
-_FIRST = (
-    1.0  # seconds before the line of ``starting``; on a terminal it is there at once
-)
+# Seconds before the line of ``starting``; on a terminal it is there at once.
+_FIRST = 1.0
 _JOIN = 1.0  # seconds that ``Ticker.stop`` waits for a call that hangs, on a terminal
 _ERASE = "\r\x1b[2K"
 _RETURN = "episode/return_mean"
