@@ -140,8 +140,15 @@ def test_values_never_see_the_episodes_that_they_judge(log):
         np.testing.assert_allclose(found.ravel(), mean, atol=1e-6)
 
 
-def test_episodes_that_were_cut_off_count_what_would_have_followed(tmp_path):
-    # One state; "b" earns 0.1 less. Episodes end after 10 steps by a time limit.
+def one_state(folder, episodes, length, gamma, reward, end):
+    """Return the rows of episodes in one state, where "b" earns 0.1 less than "a".
+
+    Args:
+      folder, gamma: of the timeline.
+      episodes, length: numbers of episodes, and of rows in each.
+      reward: returns the reward of "a" by the number of an episode.
+      end: columns of the last row of an episode.
+    """
     random = np.random.default_rng(0)
     rows = [
         made.row(
@@ -150,19 +157,24 @@ def test_episodes_that_were_cut_off_count_what_would_have_followed(tmp_path):
             state_features={"0": 1.0},
             action="ab"[action],
             action_probability=0.5,
-            reward=1.0 - 0.1 * action,
+            reward=reward(i) - 0.1 * action,
             possible_actions=["a", "b"],
             metrics=None,
-            truncated=t == 9,
-            final_state_features={"0": 1.0} if t == 9 else None,
+            **(end if t == length - 1 else {}),
         )
-        for i in range(200)
-        for t, action in enumerate(random.integers(0, 2, 10).tolist())
+        for i in range(episodes)
+        for t, action in enumerate(random.integers(0, 2, length).tolist())
     ]
     with open_rows(rows) as opened:
-        config = TimelineConfig(train_share=0.0, eval_share=1.0, gamma=0.95)
-        build(opened, opened.find_schema(), config, tmp_path)
-    found = table_reader.partition(tmp_path)
+        config = TimelineConfig(train_share=0.0, eval_share=1.0, gamma=gamma)
+        build(opened, opened.find_schema(), config, folder)
+    return table_reader.partition(folder)
+
+
+def test_episodes_that_were_cut_off_count_what_would_have_followed(tmp_path):
+    # One state; "b" earns 0.1 less. Episodes end after 10 steps by a time limit.
+    end = {"truncated": True, "final_state_features": {"0": 1.0}}
+    found = one_state(tmp_path, 200, 10, 0.95, lambda i: 1.0, end)
     result = judged(found, fixed(0.4, 0.6), TABULAR)
     assert result.diagnostics.cut == 1
     assert result.logged["reward"].value == pytest.approx(0.95 / 0.05, rel=0.01)
@@ -274,26 +286,8 @@ def test_many_decisions_of_few_episodes_do_not_make_intervals_narrow(
     tmp_path, monkeypatch
 ):
     """Rows of an episode are alike: 12 episodes of 50 rows are no 600 observations."""
-    random = np.random.default_rng(0)
-    rows = [
-        made.row(
-            mdp_id=f"u{i}",
-            sequence_number=t,
-            state_features={"0": 1.0},
-            action="ab"[action],
-            action_probability=0.5,
-            reward=1.0 + 0.2 * i - 0.1 * action,
-            possible_actions=["a", "b"],
-            metrics=None,
-            terminated=t == 49,
-        )
-        for i in range(12)
-        for t, action in enumerate(random.integers(0, 2, 50).tolist())
-    ]
-    with open_rows(rows) as opened:
-        config = TimelineConfig(train_share=0.0, eval_share=1.0, gamma=0.5)
-        build(opened, opened.find_schema(), config, tmp_path)
-    found = table_reader.partition(tmp_path)
+    end = {"terminated": True}
+    found = one_state(tmp_path, 12, 50, 0.5, lambda i: 1.0 + 0.2 * i, end)
     policy = fixed(0.4, 0.6)
     wide = judged(found, policy, TABULAR)
     with monkeypatch.context() as patch:

@@ -46,14 +46,14 @@ class Feature:
     # mean, stddev: of STANDARDIZED types, after log odds, logarithm or power
     mean: float | None = None
     stddev: float | None = None
-    # Of ENUM, in the order of its columns
+    # Values of ENUM, in the order of its columns
     possible_values: tuple[int, ...] | None = None
     quantiles: tuple[float, ...] | None = None  # of QUANTILE, ascending
     # min_value, max_value: smallest and largest raw value
     min_value: float | None = None
     max_value: float | None = None
     name: str | None = None  # of the column of a table that it was made from
-    # Of ENUM, names of the values 0, 1, ... in that column.
+    # Names of the values 0, 1, ... of ENUM in that column.
     categories: tuple[str, ...] | None = None
 
     @property

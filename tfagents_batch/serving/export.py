@@ -70,7 +70,7 @@ class Origin(NamedTuple):
     actions: tuple[str, ...] = ()
     features: tuple[int, ...] = ()  # ids of the numbers of its observation, likewise
     notices: tuple[str, ...] = ()  # what the caller should know, a line each
-    # How the model normalizes these numbers, if it does
+    # Normalization of these numbers in the model, or None
     specification: Specification | None = None
 
 

@@ -21,7 +21,7 @@ class DecisionRequest(NamedTuple):
     """Observation, and the decision that is to be made on it."""
 
     arrays: Arrays  # inputs of the model by name, without batch axis
-    # What was given by id, for exports with ids; None for others
+    # Numbers that were given, by id, for exports with ids; None for others
     features: dict[str, float] | None
     # Number of features that were not given, or null: they are 0, or missing
     missing: int
