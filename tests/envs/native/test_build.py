@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tfagents_batch.envs.native import build, folders
+from tfagents_batch.envs.native import build
 from tfagents_batch.envs.processes import backends
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.envs.shared import futex
@@ -126,7 +126,7 @@ def test_a_library_of_another_user_is_not_loaded(cached, monkeypatch):
         found[stat.ST_UID] = 4242 if path == cached else 0
         return os.stat_result(found)
 
-    monkeypatch.setattr(folders.os, "lstat", belongs_to_another)
+    monkeypatch.setattr(build.os, "lstat", belongs_to_another)
     with pytest.raises(build.Unavailable, match=r"hub\.so belongs to another user"):
         build.library()
 

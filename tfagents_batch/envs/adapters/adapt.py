@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import gymnasium
+import numpy as np
+from gymnasium import spaces as gs
 
 from tfagents_batch.envs.shared import absl_flags, validation
 
@@ -93,3 +95,78 @@ def create(
             with contextlib.suppress(Exception):  # report the first error only
                 getattr(original, "close", lambda: None)()
         raise
+
+
+def coerce(space: gymnasium.Space, value: Any) -> Any:
+    """Convert an observation to the dtypes of its space.
+
+    Numbers become floats of the space's width. Integers and bools become integers of
+    another width if all values fit. Anything else stays unchanged, and the checks of
+    the worker refuse it.
+    """
+    if isinstance(space, gs.Dict):
+        if not isinstance(value, dict):
+            return value
+        known = space.spaces
+        return {k: coerce(known[k], x) if k in known else x for k, x in value.items()}
+    if isinstance(space, gs.Tuple):
+        if not isinstance(value, (tuple, list)) or len(value) != len(space.spaces):
+            return value
+        return tuple(map(coerce, space.spaces, value))
+    if isinstance(space, gs.Discrete):
+        single = isinstance(value, np.ndarray) and value.size == 1
+        if single and value.dtype.kind in "iub":
+            return int(value.item())
+        return int(value) if isinstance(value, np.bool_) else value
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return value
+    dtype = np.dtype(space.dtype)
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind not in ("fiub" if dtype.kind == "f" else "iub"):
+        return value
+    with np.errstate(over="ignore"):  # infinity has its own check
+        cast = array.astype(dtype)
+    return cast if dtype.kind == "f" or (cast == array).all() else value
+
+
+class Reseeded(gymnasium.Env):
+    """Environment that is created again for every seed.
+
+    For environments with a seed in their constructor, as in dm_env: ``reset(seed=s)``
+    creates a new one, and resets without a seed continue with it.
+
+    Args:
+      make: function that creates one environment from the seed argument.
+      argument: name of that argument; its value is an int in ``[0, 2**31)``.
+    """
+
+    def __init__(self, make: Callable[..., Any], argument: str):
+        self._make = make
+        self._argument = argument
+        self._construct(0)  # for its spaces
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        if seed is not None:
+            self.env.close()
+            self._construct(seed)
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action):
+        return self.env.step(action)
+
+    def render(self):
+        return self.env.render()
+
+    def close(self):
+        self.env.close()
+
+    def _construct(self, seed: int) -> None:
+        env = create(lambda: self._make(**{self._argument: seed}))
+        self.env = env
+        self.observation_space = env.observation_space
+        self.action_space = env.action_space
+        self.metadata = getattr(env, "metadata", {})
+        self.render_mode = getattr(env, "render_mode", None)

@@ -20,7 +20,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
 
-from tfagents_batch.envs.adapters.coerce import coerce
+from tfagents_batch.envs.adapters.adapt import coerce
 from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.errors import UserError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tfagents_batch.envs.shared import failures
@@ -20,17 +20,11 @@ _FACTS = (
 
 
 class Place(NamedTuple):
-    """Place of a finding.
+    """Place of a finding."""
 
-    Attributes:
-      call: "constructor", "reset()", "step()" or "close()"; "" for no call.
-      episode: counted from 0; None if it does not matter.
-      step: number of steps of the episode before the call.
-    """
-
-    call: str = ""
-    episode: int | None = None
-    step: int | None = None
+    call: str = ""  # "constructor", "reset()", "step()", "close()"; "" for no call
+    episode: int | None = None  # counted from 0; None if it does not matter
+    step: int | None = None  # number of steps of the episode before the call
 
     def __str__(self) -> str:
         text = self.call
@@ -43,25 +37,15 @@ class Place(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One problem, listed once for all its occurrences.
+    """One problem, listed once for all its occurrences."""
 
-    Attributes:
-      level: "defect", "warning" or "hint".
-      kind: kind of problem: "shape", "dtype", "type", "bounds", "finite", "reused", ...
-      field: "reward", "observation['camera']", "reset()", "action_space", ...
-      text: what is wrong, what was expected and what to do.
-      place: place of the first occurrence.
-      counts: number of occurrences by call.
-      traceback_text: traceback of the exception; "" if there was none.
-    """
-
-    level: str
-    kind: str
-    field: str
-    text: str
-    place: Place
-    counts: dict[str, int]
-    traceback_text: str = ""
+    level: str  # "defect", "warning" or "hint"
+    kind: str  # "shape", "dtype", "type", "bounds", "finite", "reused", ...
+    field: str  # "reward", "observation['camera']", "reset()", "action_space", ...
+    text: str  # what is wrong, what was expected and what to do
+    place: Place  # of the first occurrence
+    counts: dict[str, int]  # occurrences by call
+    traceback_text: str = ""  # of the exception; "" if there was none
 
     def __str__(self) -> str:
         """Return one line."""
@@ -163,17 +147,11 @@ class Report:
         counts = self._findings[key].counts
         counts[place.call] = counts.get(place.call, 0) + 1
 
-    def check(self, place: Place, rule: Callable, *args: Any) -> None:
-        """Call a rule, such as those of ``validation``; add the Defect it raises."""
-        try:
-            rule(*args)
-        except Defect as defect:
-            self.add_defect(defect, place)
-
-    def add_defect(self, defect: Defect, place: Place) -> None:
-        """Add a Defect that a rule or an adapter raised or returned."""
-        field = defect.field or place.call
-        self.add(DEFECT, defect.kind, field, str(defect), place)
+    def add_defects(self, defects: Iterable[Defect], place: Place) -> None:
+        """Add what a rule found, such as those of ``validation``."""
+        for defect in defects:
+            field = defect.field or place.call
+            self.add(DEFECT, defect.kind, field, str(defect), place)
 
     def attempt(
         self, place: Place, function: Callable, *args: Any, **kwargs: Any
@@ -187,7 +165,7 @@ class Report:
         try:
             return True, function(*args, **kwargs)
         except Defect as defect:
-            self.add_defect(defect, place)
+            self.add_defects([defect], place)
             return False, None
         except CATCH as error:
             trace = error.__traceback__

@@ -18,13 +18,13 @@ import os
 import pathlib
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 
-from tfagents_batch.envs.native import folders
 from tfagents_batch.envs.shared import futex
 
 BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"
@@ -56,7 +56,7 @@ def library() -> ctypes.CDLL:
 
 def is_due() -> bool:
     """Return whether ``library`` will compile, which takes half a minute."""
-    with contextlib.suppress(OSError, folders.NotPrivate):
+    with contextlib.suppress(OSError, NotPrivate):
         here = sys.platform.startswith("linux") and futex.supported()
         allowed = os.environ.get(BACKEND_VARIABLE) != "portable"
         return here and allowed and not _path().exists()
@@ -71,7 +71,7 @@ def _load() -> ctypes.CDLL | str:
         if not path.exists():
             _build(path)
         return _open(_private(path))
-    except (Unavailable, folders.NotPrivate) as error:
+    except (Unavailable, NotPrivate) as error:
         return str(error)
     except OSError as error:
         return f"{error}; set XDG_CACHE_HOME to a folder that can be written"
@@ -80,7 +80,7 @@ def _load() -> ctypes.CDLL | str:
 def _private(path: pathlib.Path) -> pathlib.Path:
     """Return the path without symbolic links, if only this user can change it."""
     path = path.resolve()
-    folders.check_private(path, path.parent)
+    check_private(path, path.parent)
     return path
 
 
@@ -106,7 +106,7 @@ def _path() -> pathlib.Path:
 
     parts = [*(path.read_text() for path in sources()), *_flags()]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return folders.cache() / f"{tf.__version__}-{digest}" / "hub.so"
+    return cache() / f"{tf.__version__}-{digest}" / "hub.so"
 
 
 def _flags() -> list[str]:
@@ -128,7 +128,7 @@ def _flags() -> list[str]:
 def _build(path: pathlib.Path) -> None:
     """Compile to ``path``, in one process at a time."""
     compiler = _compiler()
-    folders.make_private(path.parent)
+    make_private(path.parent)
     _private(path.parent)
     with _locked(path.with_name("lock")):
         if path.exists():  # another process has built it
@@ -188,3 +188,62 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
                     raise Unavailable(f"another process has locked {path}") from None
                 time.sleep(0.05)
         yield
+
+
+class NotPrivate(Exception):
+    """File or folder that another user can change or replace."""
+
+
+def cache() -> pathlib.Path:
+    """Return the path of this package's folder in the user's cache.
+
+    Raises:
+      FileNotFoundError: if the user has no home folder.
+    """
+    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return pathlib.Path(root).expanduser() / "tfagents_batch"
+    except RuntimeError:  # happens in containers
+        raise FileNotFoundError(
+            "there is no home folder: HOME is not set, and the user has no entry in "
+            "/etc/passwd"
+        ) from None
+
+
+def make_private(folder: pathlib.Path) -> None:
+    """Create a folder and its missing parents with access for this user only.
+
+    (``Path.mkdir(parents=True, mode=...)`` sets the mode of the last folder only; under
+    a umask of 002 the parents would be writable by the group.)
+    """
+    missing = [x for x in (folder, *folder.parents) if not x.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
+def check_private(path: pathlib.Path, root: pathlib.Path) -> None:
+    """Check that only this user (and root) can change a file or folder.
+
+    Args:
+      path: the file or folder, without symbolic links (``Path.resolve``).
+      root: folder in which other users may not add files. In its parents they may, if
+        they cannot replace files of other users there, as in ``/tmp``.
+
+    Raises:
+      NotPrivate: for the first file or folder that other users can change.
+    """
+    for each in (path, *path.parents):
+        status = os.lstat(each)
+        shared = status.st_mode & 0o022
+        if shared and not each.is_relative_to(root):
+            shared = not status.st_mode & stat.S_ISVTX
+        if status.st_uid not in (0, os.geteuid()):
+            raise NotPrivate(
+                f"{each} belongs to another user (uid {status.st_uid}); set "
+                "XDG_CACHE_HOME to a folder of your own"
+            )
+        if shared:
+            raise NotPrivate(
+                f"{each} can be written by other users; remove that permission (chmod "
+                "go-w), or set XDG_CACHE_HOME to a folder of your own"
+            )

@@ -15,8 +15,8 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import observation_rules as rules
-from tfagents_batch.envs.shared.observation_rules import refuse
-from tfagents_batch.space_rules import BOUNDS, FIT
+from tfagents_batch.envs.shared.validation import refuse
+from tfagents_batch.space_rules import BOUNDS, FIT, flaws
 
 
 class ObservationWriter:
@@ -59,8 +59,8 @@ class ObservationWriter:
         flat = rules.flat(self._space, value)
         for part, (leaf, name, array) in zip(flat, self._leaves, strict=True):
             part = np.asanyarray(part)  # masks remain, and are refused
-            kinds = [FIT] if isinstance(leaf.space, gs.Box) else [FIT, BOUNDS]
-            refuse(rules.leaf_defects(leaf, part, name, array.shape[:1], kinds))
+            kinds = FIT if isinstance(leaf.space, gs.Box) else BOUNDS
+            refuse(rules.leaf_defects(leaf, part, name, array.shape[:1], [kinds]))
             array[:] = part
 
     def inspect(self, value: Any) -> list[str]:
@@ -90,13 +90,12 @@ class ObservationWriter:
         counts = {}
         for leaf, name, array in self._leaves:
             if isinstance(leaf.space, gs.Box):
-                low, high = leaf.space.low, leaf.space.high
+                low, high = rules.bounds(leaf.space)
                 if array.dtype.kind == "f":  # round the bounds like the observation
                     low, high = low.astype(array.dtype), high.astype(array.dtype)
-                wrong = (array < low) | (array > high)
-                count = int(wrong.reshape(len(array), -1).any(axis=1).sum())
-                if count:
-                    counts[name] = count
+                for flaw in flaws(array, leaf, (low, high), axes=1, kinds=[BOUNDS]):
+                    rows = flaw.wrong.reshape(len(array), -1).any(axis=1)
+                    counts[name] = int(rows.sum())
         return counts
 
     def not_finite(self) -> dict[int, str]:
@@ -153,7 +152,7 @@ def _writer(
             refuse(rules.form_defects(leaf, value, name))
         rows[row][...] = value
         if narrows_integers and (rows[row] != value).any():
-            refuse(rules.leaf_defects(leaf, value, name, kinds=[FIT]))
+            refuse(rules.leaf_defects(leaf, value, name, kinds=[FIT, BOUNDS]))
 
     return write
 

@@ -15,7 +15,6 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import (
-    action_masks,
     actions,
     failures,
     layout,
@@ -24,6 +23,7 @@ from tfagents_batch.envs.shared import (
 )
 from tfagents_batch.envs.shared.failures import Defect, Failure
 from tfagents_batch.envs.shared.observations import ObservationWriter, outside_text
+from tfagents_batch.envs.shared.validation import refuse
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.worker.finite import FiniteCheck
 
@@ -101,7 +101,7 @@ class BatchStepper:
         space = batch.observation_space
         self._observations = ObservationWriter(space, arrays.observation)
         self._finite = FiniteCheck(finite_check, self._observations, arrays)
-        self._no_action = action_masks.rows(
+        self._no_action = observation_rules.mask_rows(
             space, batch.action_space, arrays.observation
         )
         self._columns = arrays.info_columns()
@@ -144,29 +144,30 @@ class BatchStepper:
         rows = range(len(self._over))
         arrays.seed[:] = [construction.env_seed(seed, row) for row in rows]
         result = self._batch.reset(seed)
-        validation.reset_result(result)
+        refuse(validation.reset_defects(result))
         observation, info = result
         self._observations.write_batch(observation)
-        observation_rules.refuse(self._finite.check())
+        refuse(self._finite.check())
         self._refuse_masks(np.zeros(len(self._over), bool))
         self._write(np.zeros(len(self._over)))
         self._write_info(info)
 
     def _step(self) -> None:
         result = self._batch.step(self._action())
-        validation.step_result(result)
+        refuse(validation.step_form_defects(result))
         observation, reward, terminated, truncated, info = result
-        validation.info(info)
+        refuse(validation.info_defects(info))
         count = len(self._over)
         reward = _column("reward", reward, count, "fiub", "numbers").astype(np.float64)
         terminated = _column("terminated", terminated, count, "b", "bools")
         truncated = _column("truncated", truncated, count, "b", "bools")
         self._refuse_ends(self._over & (terminated | truncated))
         reward[self._over] = 0.0
-        if self._finite.enabled:
-            _refuse_reward(reward)
+        if self._finite.enabled and not np.abs(reward).max() <= validation.FLOAT_MAX:
+            for row, value in enumerate(reward.tolist()):
+                refuse(validation.reward_defects(value, row))
         self._observations.write_batch(observation)
-        observation_rules.refuse(self._finite.check())
+        refuse(self._finite.check())
         self._refuse_masks(terminated & ~self._over)
         arrays, raw = self._arrays, self._batch.raw_reward
         arrays.reward[:] = reward
@@ -224,7 +225,7 @@ class BatchStepper:
         if self._no_action is not None:
             broken = self._no_action() & ~terminated
             if broken.any():
-                raise action_masks.defect(int(np.argmax(broken)))
+                raise observation_rules.mask_defect(int(np.argmax(broken)))
 
     def _count_out_of_bounds(self) -> None:
         """Count observations outside their bounds, at some steps only."""
@@ -281,11 +282,3 @@ def _column(
             f"[{num_envs}]"
         )
     return array
-
-
-def _refuse_reward(reward: np.ndarray) -> None:
-    """Raise a Defect for rewards that float32 cannot represent."""
-    if np.abs(reward).max(initial=0.0) <= validation.FLOAT_MAX:  # false for NaN
-        return
-    for row, value in enumerate(reward.tolist()):
-        validation.finite_reward(value, row)

@@ -46,7 +46,7 @@ class FiniteCheck:
     def reward(self, row: int, reward: float) -> float:
         """Return what replaces a reward that float32 cannot represent, or raise."""
         if self._reaction == RAISE:
-            return validation.finite_reward(reward)
+            validation.refuse(validation.reward_defects(reward))
         self._replaced(row, "reward")
         return 0.0
 
