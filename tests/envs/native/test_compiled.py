@@ -176,7 +176,9 @@ def test_a_closed_environment_gives_failed_rows_in_a_program(make_process_env):
     env.close()
     step, ok = run()
     assert not bool(ok) and not step.valid.numpy().any()
-    with pytest.raises(EnvError, match="pool is closed; create a new environment"):
+    with pytest.raises(
+        EnvError, match="the environments are closed; create a new environment"
+    ):
         env.check()
 
 

@@ -252,7 +252,9 @@ def test_a_closed_environment_fails_all_rows(make, on_gpu):
     env.close()
     outputs = calls.step([token, ZEROS])
     assert outputs[3].numpy().all() and not calls.ok(outputs[0]).numpy()
-    with pytest.raises(EnvError, match="pool is closed; create a new environment"):
+    with pytest.raises(
+        EnvError, match="the environments are closed; create a new environment"
+    ):
         env.check()
 
 

@@ -7,14 +7,13 @@ environment has not imported itself. Runs in workers.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
-import numpy as np
-from gymnasium import spaces as gs
 
-from tfagents_batch.envs.shared import absl_flags, validation
+from tfagents_batch.envs.shared import validation
 
 
 def adapt(env: Any) -> Any:
@@ -84,7 +83,9 @@ def create(
     Raises:
       Defect: if it is not an environment. Exceptions of ``make`` and ``wrap`` pass.
     """
-    absl_flags.mark_as_parsed()
+    absl = sys.modules.get("absl.flags")
+    if absl is not None and not absl.FLAGS.is_parsed():
+        absl.FLAGS.mark_as_parsed()  # so that the environment may read flags
     original = make()
     try:
         env = adapt(original)
@@ -95,41 +96,6 @@ def create(
             with contextlib.suppress(Exception):  # report the first error only
                 getattr(original, "close", lambda: None)()
         raise
-
-
-def coerce(space: gymnasium.Space, value: Any) -> Any:
-    """Convert an observation to the dtypes of its space.
-
-    Numbers become floats of the space's width. Integers and bools become integers of
-    another width if all values fit. Anything else stays unchanged, and the checks of
-    the worker refuse it.
-    """
-    if isinstance(space, gs.Dict):
-        if not isinstance(value, dict):
-            return value
-        known = space.spaces
-        return {k: coerce(known[k], x) if k in known else x for k, x in value.items()}
-    if isinstance(space, gs.Tuple):
-        if not isinstance(value, (tuple, list)) or len(value) != len(space.spaces):
-            return value
-        return tuple(map(coerce, space.spaces, value))
-    if isinstance(space, gs.Discrete):
-        single = isinstance(value, np.ndarray) and value.size == 1
-        if single and value.dtype.kind in "iub":
-            return int(value.item())
-        return int(value) if isinstance(value, np.bool_) else value
-    try:
-        array = np.asarray(value)
-    except ValueError:  # lists of different lengths
-        return value
-    dtype = np.dtype(space.dtype)
-    if array.dtype == dtype:
-        return array
-    if array.dtype.kind not in ("fiub" if dtype.kind == "f" else "iub"):
-        return value
-    with np.errstate(over="ignore"):  # infinity has its own check
-        cast = array.astype(dtype)
-    return cast if dtype.kind == "f" or (cast == array).all() else value
 
 
 class Reseeded(gymnasium.Env):

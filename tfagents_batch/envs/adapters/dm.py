@@ -20,8 +20,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
 
-from tfagents_batch.envs.adapters.adapt import coerce
 from tfagents_batch.envs.shared.failures import Defect
+from tfagents_batch.envs.shared.observations import coerce
 from tfagents_batch.errors import UserError
 
 _FIRST, _LAST = 0, 2  # values of dm_env.StepType

@@ -27,8 +27,8 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.envs.adapters.adapt import coerce
 from tfagents_batch.envs.shared.failures import Defect
+from tfagents_batch.envs.shared.observations import coerce
 from tfagents_batch.envs.shared.validation import GYM_EXTRA
 from tfagents_batch.errors import UserError
 from tfagents_batch.settings import suggest

@@ -293,7 +293,7 @@ class ProcessEnv:
         Idempotent; any thread may call it.
         """
         interrupts.ENVS.discard(self)
-        self.engine.end("pool is closed")
+        self.engine.end("the environments are closed")
         self._finalizer()
         self._count()
         self.words, self._memory, self._timing = [], None, None
@@ -416,7 +416,9 @@ class ProcessEnv:
             self.engine.fault = None
             env = getattr(error, "env", None)
             where = "" if env is None else f" in env {env}"
-            self.engine.end(f"pool closed after {type(error).__name__}{where}")
+            self.engine.end(
+                f"the environments are closed after {type(error).__name__}{where}"
+            )
         return error
 
     def _count(self) -> dict[str, float]:

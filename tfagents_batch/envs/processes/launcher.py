@@ -23,9 +23,8 @@ from typing import Any
 
 import cloudpickle
 
-from tfagents_batch.envs.shared import absl_flags, failures, layout, protocol
+from tfagents_batch.envs.shared import failures, layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure
-from tfagents_batch.envs.worker import registrations
 from tfagents_batch.errors import UserError
 
 TAIL_LINES = 50
@@ -324,11 +323,6 @@ def _failure(
     )
 
 
-def inherited() -> dict[str, Any]:
-    """Return the state of this process that environments in workers may read."""
-    return {"ids": registrations.collect(), "flags": absl_flags.collect()}
-
-
 def pickled(
     constructors: Sequence[Callable[[], Any]],
     first_row: int,
@@ -339,7 +333,7 @@ def pickled(
     Args:
       constructors: functions without arguments that create an environment each.
       first_row: index of the first one in the batch.
-      inherited: written before them, see ``inherited``.
+      inherited: written before them, see ``worker.inherited``.
 
     Raises:
       UserError: for a constructor that cannot be pickled.

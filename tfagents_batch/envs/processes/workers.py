@@ -24,6 +24,7 @@ from tfagents_batch.envs.processes.launcher import Worker
 from tfagents_batch.envs.processes.supervisor import Ended, Supervisor
 from tfagents_batch.envs.shared import failures, layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome, log_notes
+from tfagents_batch.envs.worker import inherited
 
 _LOG = logging.getLogger("tfagents_batch")
 _CLOSE_SECONDS = 0.9  # before SIGKILL
@@ -171,10 +172,10 @@ class Workers:
             count = len(worker.rows)
             return {"path": path, "pythonpath": pythonpath, "count": count}
 
-        inherited = launcher.inherited()
+        state = inherited.collect()
         for worker in self.workers:
             part = self._constructors[worker.rows.start : worker.rows.stop]
-            worker.store(launcher.pickled(part, worker.rows.start, inherited))
+            worker.store(launcher.pickled(part, worker.rows.start, state))
         limits = dict.fromkeys(self._indices(), self._construct_seconds)
         return self._ask(self.workers, protocol.CONSTRUCT, limits, payload)
 

@@ -18,9 +18,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tfagents_batch.envs.shared import absl_flags, failures, futex, layout, protocol
+from tfagents_batch.envs.shared import failures, futex, layout, protocol
 from tfagents_batch.envs.shared.layout import resident_bytes
-from tfagents_batch.envs.worker import construction, registrations, stepper
+from tfagents_batch.envs.worker import construction, inherited, stepper
 
 _CHECK_EVERY = 64  # commands between checks of the memory in use
 
@@ -187,9 +187,7 @@ def _construct(
         with open(pickles, "rb") as file:
             file.seek(0)
             load = pickle.Unpickler(file).load
-            inherited = load()
-            registrations.install(inherited["ids"])
-            absl_flags.install(inherited["flags"])
+            inherited.install(load())
             constructors = [load() for _ in range(payload["count"])]
     except BaseException as error:
         failure = failures.from_error(error, env=first_row, phase="construct")
