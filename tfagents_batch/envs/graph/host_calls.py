@@ -23,10 +23,7 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 class HostCalls:
     """Calls of the portable backend as ``tf.numpy_function``, not compilable by XLA.
 
-    Args:
-      engine: ``Portable``.
-      outputs: specs of the token and of an environment's outputs.
-      reason: why the native backend is not used, for the error of compiled programs.
+    The error of compiled programs gives the reason why the native one is not used.
     """
 
     def __init__(self, engine: Portable, outputs: Sequence[tf.TensorSpec], reason: str):

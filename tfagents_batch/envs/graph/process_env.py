@@ -97,11 +97,6 @@ class ProcessEnv:
       backend: backend in use, "native" or "portable".
       reason: why the portable backend is used; "" with the native one.
       compilable: whether ``jit_compile=True`` is possible: with the native backend.
-      engine: what steps the environments, ``Native`` or ``Portable``.
-      hub: number of the native hub in programs; None with the portable backend.
-      owner: thread that owns environments of this process, see ``function.call``; None
-        with workers.
-      words: control words of each worker, see ``shared.layout``; none after closing.
 
     Raises:
       EnvError: if an environment cannot be created.
@@ -140,12 +135,9 @@ class ProcessEnv:
         self._stragglers = Stragglers()
         cores = cpus.available()
         if count > len(cores):
-            _LOG.warning(
-                "%d worker processes share %d cores: fewer workers are usually faster, "
-                "unless environments mostly wait",
-                count,
-                len(cores),
-            )
+            text = "%d worker processes share %d cores: fewer workers are usually "
+            text += "faster, unless environments mostly wait"
+            _LOG.warning(text, count, len(cores))
         self._waiting = cpus.choose(count, cores, chosen.pin_workers)
         self._workers: Workers | InProcess
         if isinstance(constructors, Steppable) or not count:
@@ -153,7 +145,7 @@ class ProcessEnv:
         else:
             variables = dict(chosen.worker_variables or {})
             self._workers = Workers(constructors, count, groups, variables)
-        self.owner = self._workers.owner
+        self.owner = self._workers.owner  # see ``function.call``
         self._finalizer = weakref.finalize(self, self._workers.close)
         try:
             self._construct(chosen, num_envs)
@@ -167,7 +159,8 @@ class ProcessEnv:
         except BaseException:
             self._finalizer()
             raise
-        self.hub, self.compilable = self.engine.handle, not self.reason
+        self.hub = self.engine.handle  # number of the hub in programs, or None
+        self.compilable = not self.reason
         self.backend = NATIVE if self.compilable else PORTABLE
         interrupts.ENVS.add(self)
         wanted = count > 0 and backend != PORTABLE
@@ -318,29 +311,21 @@ class ProcessEnv:
         now = {
             **self.engine.counters(),
             **self._count(),
-            "restarts": self._budget.count if self._budget else 0,
+            "env/restarts": self._budget.count if self._budget else 0,
         }
         new = {key: now[key] - self._reported.get(key, 0) for key in now}
-        self._reported, times, clipped = now, {}, {}
-        if (timing := self._timing) is not None:  # None while another thread closes it
-            times, warning = self._stragglers.measure(timing)
-            if warning:
-                _LOG.warning("%s", warning)
+        self._reported, metrics = now, {}
         if spaces.has_box(self.spec.action_space):
             share = new["clipped"] / max(new["total"], 1)
-            clipped = {"env/action_clipped_fraction": share}
+            metrics["env/action_clipped_fraction"] = share
+        metrics |= {name: float(x) for name, x in new.items() if "/" in name}
+        metrics["time/env_step_ms"] = 1000 * new["seconds"] / max(new["steps"], 1)
+        if (timing := self._timing) is not None:  # None while another thread closes it
+            metrics |= self._stragglers.measure(timing)
         sizes = [worker.resident_bytes() for worker in self._workers.workers]
-        return {
-            **clipped,
-            "env/observation_out_of_bounds": float(new["outside"]),
-            "env/not_finite": float(new["not_finite"]),
-            "env/stale_replies": float(new["stale"]),
-            "env/restarts": float(new["restarts"]),
-            "env/lost_steps": float(new["lost"]),
-            "time/env_step_ms": 1000 * new["seconds"] / max(new["steps"], 1),
-            **times,
-            **({"system/worker_mb": max(sizes) / 2**20} if any(sizes) else {}),
-        }
+        if any(sizes):
+            metrics["system/worker_mb"] = max(sizes) / 2**20
+        return metrics
 
     def events(self) -> list[dict[str, Any]]:
         """Return failures and restarts of environments since the last call.
@@ -361,7 +346,7 @@ class ProcessEnv:
 
     def _construct(self, chosen: EnvOptions, num_envs: int) -> None:
         """Create the environments, lay out their memory, and make the ops."""
-        workers, count = self._workers, self.num_workers
+        workers = self._workers
         _raise_first(workers.construct(chosen.construct_seconds))
         construction.same_spaces(workers.facts)
         observed, acted = (
@@ -376,17 +361,16 @@ class ProcessEnv:
         if not self.reason:
             self.reason = backends.unsuited(*leaves, len(info))
             backends.refuse_groups(self.num_groups, self.reason)
-        lines = max(count, 1)
-        sizes = num_envs, lines, self.num_groups
-        plan = layout.make_layout(*leaves, info, *sizes)
+        lines = max(self.num_workers, 1)
+        plan = layout.make_layout(*leaves, info, num_envs, lines, self.num_groups)
         self._memory: Any = workers.allocate(plan)
-        told = chosen.for_workers() | {
+        passed = chosen.for_workers() | {
             "poll_microseconds": self._waiting.worker,
             "cores": self._waiting.cores,
             "restarts": None if self._budget is None else [0] * num_envs,
             "native": not self.reason,
         }
-        attached = workers.attach(plan, self._memory, told)
+        attached = workers.attach(plan, self._memory, passed)
         _raise_first(attached)
         parts = plan, self._memory, acted
         seconds = chosen.reset_seconds, chosen.step_seconds
@@ -425,9 +409,11 @@ class ProcessEnv:
         """Return the counters; after closing, their last values."""
         if words := self.words:
             self._counted = {
-                "outside": sum(line[layout.OUT_OF_BOUNDS] for line in words),
-                "not_finite": sum(line[layout.NOT_FINITE] for line in words),
-                "stale": self._workers.stale,
+                "env/observation_out_of_bounds": sum(
+                    line[layout.OUT_OF_BOUNDS] for line in words
+                ),
+                "env/not_finite": sum(line[layout.NOT_FINITE] for line in words),
+                "env/stale_replies": self._workers.stale,
             }
         return self._counted
 

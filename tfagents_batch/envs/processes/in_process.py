@@ -32,10 +32,6 @@ class InProcess:
     Args:
       environments: constructors, or an existing batch.
       budget: grants restarts; None does not replace environments.
-
-    Attributes:
-      owner: the thread that creates this object; it constructs and steps.
-      facts: properties of each environment, see ``construction.inspect``.
     """
 
     workers: tuple[Worker, ...] = ()
@@ -47,7 +43,7 @@ class InProcess:
         budget: RestartBudget | None = None,
     ):
         self.stopping = False
-        self.owner = owner_thread.current()
+        self.owner = owner_thread.current()  # constructs and steps
         self._environments = environments
         self._budget = budget
         self._rows = range(0)

@@ -25,19 +25,13 @@ class Portable:
 
     Args:
       workers: what runs the environments, attached to the memory.
-      plan: layout of the memory.
-      memory: shared memory.
+      plan, memory: the shared memory and its layout.
       action_space: action space of one environment.
       info: ``{column: dtype}``.
       seconds: deadlines of a reset and of a step.
-
-    Attributes:
-      handle: None, because there is no hub.
-      history: why the environments have ended; None while they are open.
-      fault: failure that was not raised yet, or None.
     """
 
-    handle = None
+    handle = None  # as there is no hub
 
     def __init__(
         self,
@@ -48,8 +42,8 @@ class Portable:
         info: dict[str, str],
         seconds: Sequence[float | None],
     ):
-        self.history: str | None = None
-        self.fault: BaseException | None = None
+        self.history: str | None = None  # why the environments have ended
+        self.fault: BaseException | None = None  # not raised yet
         self._workers = workers
         self._space = action_space
         self._info = info
@@ -125,7 +119,7 @@ class Portable:
             "total": self._writer.total,
             "seconds": self._wait_seconds,
             "steps": self._steps,
-            "lost": int(self._lost.sum()),
+            "env/lost_steps": int(self._lost.sum()),
         }
 
     def lost(self) -> np.ndarray:

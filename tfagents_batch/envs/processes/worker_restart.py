@@ -55,16 +55,10 @@ class Replacements:
         return self.budget.grant(fault, worker.rows, charge=not full)
 
     def replace(self, lost: Worker, fault: Failure, since: float) -> Worker | None:
-        """Create a replacement worker.
+        """Return a new worker that is ready for commands, in place of a lost one.
 
-        Args:
-          lost: worker to replace, as granted.
-          fault: failure that ended it.
-          since: time of the failure on the monotonic clock.
-
-        Returns:
-          worker that is ready for commands; None after a stop, or when the budget
-          has given up.
+        ``since`` is the time of the failure on the monotonic clock. None is returned
+        after a stop, or when the budget has given up.
         """
         try:
             while True:
@@ -116,11 +110,6 @@ class Restarter:
     """Watches workers in their supervisor's thread, while a hub commands them.
 
     Each lost worker is replaced in its own thread.
-
-    Args:
-      workers: the workers.
-      replacements: creates the new workers.
-      engine: has the hub.
     """
 
     def __init__(self, workers: Workers, replacements: Replacements, engine: Native):
@@ -154,10 +143,7 @@ class Restarter:
     def _watch(self, worker: Worker) -> None:
         watch, guard = self._workers.supervisor.watch, self._guarded
         watch(worker.pidfd, functools.partial(guard, self._handle_end, worker))
-        watch(
-            worker.channel.fileno(),
-            functools.partial(guard, self._read, worker),
-        )
+        watch(worker.channel.fileno(), functools.partial(guard, self._read, worker))
 
     def _guarded(self, callback: Callable[[Worker], bool], worker: Worker) -> bool:
         try:

@@ -20,16 +20,7 @@ from tfagents_batch.space_rules import BOUNDS, FIT, flaws
 
 
 class ObservationWriter:
-    """Checks observations and copies them into rows of the shared arrays.
-
-    Args:
-      space: observation space of one environment.
-      arrays: one ``[B, ...]`` per leaf.
-
-    Attributes:
-      write: function of row and observation that checks shapes and dtypes, then
-        copies; raises Defect.
-    """
+    """Checks observations and copies them into rows of the shared arrays."""
 
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
         self._space = space
@@ -39,6 +30,7 @@ class ObservationWriter:
         ]
         self._write = [_writer(*leaf) for leaf in self._leaves]
         self._nested = isinstance(space, (gs.Dict, gs.Tuple))
+        # Takes row and observation; checks shapes and dtypes, and copies.
         self.write = self._write_nested if self._nested else self._write[0]
         self._float = [
             (name, array)
