@@ -10,12 +10,14 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import cloudpickle
 import gymnasium
 
 from tfagents_batch.envs import make, registry
+from tfagents_batch.envs.adapters import atari
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
@@ -86,7 +88,7 @@ class EnvRecipe:
 
     def same_as(self, before: str) -> bool:
         """Return whether it is the environment that had this name before."""
-        return isinstance(self.env, str) and registry.is_same(self.env, before)
+        return isinstance(self.env, str) and _is_same(self.env, before)
 
     def options(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings of a run with its own ``num_envs``, if it fixes the number.
@@ -115,9 +117,16 @@ class EnvRecipe:
     def whole_games(self) -> Self:
         """Return the recipe whose episodes are whole games, as for evaluations.
 
-        A lost life does not end an episode.
+        A lost life of an Atari game may end an episode of training, but a score is that
+        of a whole game. Arguments of functions, and wrappers, are not changed.
         """
-        kwargs = registry.whole_games(self.env, self._kwargs)
+        env, kwargs, ends = self.env, self._kwargs, None
+        if isinstance(env, str) and env.startswith("envpool:"):
+            ends = "episodic_life"
+        elif isinstance(env, str) and kwargs:
+            spec = registry.find(env)
+            ends = "terminal_on_life_loss" if spec and atari.is_ale(spec) else None
+        kwargs = {key: value for key, value in kwargs.items() if key != ends}
         return dataclasses.replace(self, env_kwargs=kwargs)
 
     def other(self, env: Any, own: bool) -> EnvRecipe:
@@ -129,7 +138,7 @@ class EnvRecipe:
             name. They apply to a name if it is the same one.
         """
         if isinstance(env, str):
-            own = registry.is_same(env, self.describe())
+            own = _is_same(env, self.describe())
         exists = EnvRecipe(env).exists
         kwargs = self.env_kwargs if own and not exists else {}
         wrappers = () if exists and not own else self.wrappers
@@ -316,3 +325,24 @@ class _WithoutClose(gymnasium.Wrapper):
 class _VectorWithoutClose(gymnasium.vector.VectorWrapper):
     def close(self, **_) -> None:
         pass
+
+
+def _is_same(name: str, before: str) -> bool:
+    """Return whether two names mean the same environment, even if its file was moved.
+
+    Args:
+      name: current name.
+      before: earlier name; if its file still exists, the file has not moved.
+    """
+    (file, target), (old, old_target) = _file(name), _file(before)
+    if name == before or target != old_target or file is None or old is None:
+        return name == before
+    if old.exists():
+        return file.absolute().resolve() == old.absolute().resolve()
+    return file.name == old.name
+
+
+def _file(name: str) -> tuple[Path | None, str]:
+    """Return file and attribute of ``./file.py:Class``."""
+    module, _, target = name.rpartition(":")
+    return Path(module).expanduser() if module.endswith(".py") else None, target

@@ -19,15 +19,8 @@ from tfagents_batch.envs.shared import validation
 def adapt(env: Any) -> Any:
     """Convert one environment of a known kind to a ``gymnasium.Env``.
 
-    Args:
-      env: object that a constructor returned: a ``gymnasium.Env``, which is returned
-        unchanged, an environment of legacy gym, or a ``dm_env.Environment``.
-
-    Returns:
-      a ``gymnasium.Env``; any other object unchanged, to be refused by the caller.
-
-    Raises:
-      UserError: for spaces or specs that are not supported.
+    Those of legacy gym and ``dm_env.Environment`` are converted, with a UserError for
+    spaces that are not supported. Any other object is returned unchanged.
     """
     if isinstance(env, gymnasium.Env):
         return env
@@ -73,15 +66,10 @@ def create(
     wrap: Callable[[Any], Any] | None = None,
     close: bool = True,
 ) -> Any:
-    """Create an environment by ``make`` and adapt it.
+    """Create an environment by ``make``, adapt it, and wrap it.
 
-    Args:
-      make: a constructor.
-      wrap: function that wraps the environment.
-      close: whether to close the environment after an error.
-
-    Raises:
-      Defect: if it is not an environment. Exceptions of ``make`` and ``wrap`` pass.
+    It is closed after an error, unless ``close`` is false. An object that is no
+    environment is a Defect.
     """
     absl = sys.modules.get("absl.flags")
     if absl is not None and not absl.FLAGS.is_parsed():
@@ -102,11 +90,8 @@ class Reseeded(gymnasium.Env):
     """Environment that is created again for every seed.
 
     For environments with a seed in their constructor, as in dm_env: ``reset(seed=s)``
-    creates a new one, and resets without a seed continue with it.
-
-    Args:
-      make: function that creates one environment from the seed argument.
-      argument: name of that argument; its value is an int in ``[0, 2**31)``.
+    creates a new one by ``make``, with an int in ``[0, 2**31)`` as its ``argument``.
+    Resets without a seed continue with it.
     """
 
     def __init__(self, make: Callable[..., Any], argument: str):

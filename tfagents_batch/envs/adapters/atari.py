@@ -90,15 +90,10 @@ def preprocess(
 def preprocess_ga3c(
     env: gymnasium.Env, *, frame_skip: int = 4, frame_stack: int = 4
 ) -> gymnasium.Env:
-    """Add the preprocessing of GA3C to an Atari game.
+    """Add the preprocessing of GA3C to an Atari game that observes RGB.
 
-    Args:
-      env: environment of ale-py that observes RGB, created with the same frame skip.
-      frame_skip: number of frames for which an action is repeated.
-      frame_stack: frames per observation; the oldest is the first channel.
-
-    Returns:
-      an environment that observes uint8 ``[84, 84, frame_stack]``.
+    The game is created with the same frame skip. Observations become uint8
+    ``[84, 84, frame_stack]``; the oldest frame is the first channel.
     """
     del frame_skip  # of ALE, which observes the last frame
     return _stacked(GA3CFrames(env), frame_stack)
@@ -131,14 +126,12 @@ class FireReset(gymnasium.Wrapper):
 
 
 def make(spec: EnvSpec, kwargs: dict[str, Any]) -> gymnasium.Env:
-    """Create a game from its registered spec; runs in workers.
+    """Create a game from the spec of an id that ale-py registered; runs in workers.
 
-    Args:
-      spec: spec of an id that ale-py registered.
-      kwargs: arguments of ``preprocess`` and of ALE. The key ``preprocess`` turns the
-        preprocessing on or off, or is "ga3c"; by default it is on for ids that begin
-        with ``ALE/`` (older ids skip frames themselves). ``max_episode_steps`` counts
-        actions.
+    The arguments are those of ``preprocess`` and of ALE. The key ``preprocess`` turns
+    the preprocessing on or off, or is "ga3c"; by default it is on for ids that begin
+    with ``ALE/`` (older ids skip frames themselves). ``max_episode_steps`` counts
+    actions.
     """
     kwargs = {"disable_env_checker": True, **kwargs}
     ale_py = importlib.import_module("ale_py")
@@ -232,9 +225,6 @@ class GA3CFrames(gymnasium.ObservationWrapper):
     the original resizes with a function of SciPy that does so (Babaeizadeh et al. 2017,
     arXiv:1611.06256, and its code). It resizes by linear interpolation whose width
     grows with the reduction, like Pillow's.
-
-    Args:
-      env: game that observes RGB screens.
     """
 
     def __init__(self, env: gymnasium.Env):

@@ -32,16 +32,7 @@ class DmEnv(gymnasium.Env):
 
     Array specs become Box, bools MultiBinary, dicts Dict, and lists and tuples Tuple.
     DiscreteArray and single bounded integer actions become Discrete; arrays of bounded
-    integer actions become MultiDiscrete.
-
-    Args:
-      env: any object with the methods of ``dm_env.Environment``.
-
-    Attributes:
-      env: the adapted object.
-
-    Raises:
-      UserError: for a spec without a matching space.
+    integer actions become MultiDiscrete. Another spec is a UserError.
     """
 
     def __init__(self, env: Any):

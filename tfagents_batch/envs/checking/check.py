@@ -187,11 +187,10 @@ def _check(
 def _check_spaces(
     env: Any, report: Report
 ) -> tuple[gymnasium.Space | None, gymnasium.Space | None]:
-    """Check both spaces.
+    """Check both spaces, and return them.
 
-    Returns:
-      the observation space, None if it is not supported, and the action space, None if
-      it is not a ``gymnasium.Space``.
+    An observation space that is not supported becomes None, and so does what is no
+    action space.
     """
     for name in ("observation_space", "action_space"):
         space = getattr(env, name)
@@ -213,11 +212,7 @@ def _check_spaces(
 
 
 def _check_signatures(env: Any, report: Report) -> bool:
-    """Check the arguments of ``reset``, for every wrapper and the environment.
-
-    Returns:
-      whether all of them take a seed.
-    """
+    """Check the arguments of each layer's ``reset``; return whether all take a seed."""
     takes_seed = True
     for layer in _layers(env):
         try:

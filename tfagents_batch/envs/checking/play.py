@@ -54,7 +54,7 @@ def play(
     Args:
       env: the environment.
       space: action space.
-      seed: seed of the actions and of the first reset.
+      seed: seed of the actions, and if ``seeded`` of the first reset.
       steps: number of steps to try, in all episodes together.
       report: report that exceptions are added to.
       seeded: whether the first reset receives the seed.
@@ -166,10 +166,7 @@ def _mask(space: gymnasium.Space, observation: Any) -> Any:
 class Returned:
     """Checker of results that adds defects to a report.
 
-    Args:
-      space: the observation space; None leaves observations unchecked.
-      actions: the action space.
-      report: report that defects are added to.
+    Without an observation space, observations are not checked.
     """
 
     def __init__(

@@ -31,9 +31,6 @@ class SeenRange:
 
     A time stamp of 1.7e9 seconds that changes by 60 is almost constant in float32,
     whose neighboring numbers are 128 apart there. Normalization comes too late for it.
-
-    Args:
-      shape: shape of the array.
     """
 
     def __init__(self, shape: tuple[int, ...]):

@@ -228,9 +228,6 @@ def check_private(path: pathlib.Path, root: pathlib.Path) -> None:
       path: the file or folder, without symbolic links (``Path.resolve``).
       root: folder in which other users may not add files. In its parents they may, if
         they cannot replace files of other users there, as in ``/tmp``.
-
-    Raises:
-      NotPrivate: for the first file or folder that other users can change.
     """
     for each in (path, *path.parents):
         status = os.lstat(each)

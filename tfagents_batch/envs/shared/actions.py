@@ -51,12 +51,10 @@ class ActionWriter:
         self._write = [_LeafWriter(leaf, array) for leaf, array in leaves]
 
     def write(self, flat: Sequence[np.ndarray], ignored: np.ndarray) -> None:
-        """Check a batch of actions and write it.
+        """Check and write leaves ``[B, ...]``, in the order of ``spaces.leaves``.
 
-        Args:
-          flat: leaves ``[B, ...]`` in the order of ``spaces.leaves``.
-          ignored: bool ``[B]``, rows in which the action has no effect; they are
-            checked but not counted as clipped.
+        In the rows ``ignored``, bool ``[B]``, the action has no effect: they are checked
+        but not counted as clipped.
 
         Raises:
           InvalidAction: for NaN, values out of range, or wrong shapes.

@@ -39,11 +39,8 @@ def supported() -> bool:
 class Doorbell:
     """Worker's side of the signals of the native hub.
 
-    Args:
-      memory: the mapping of the shared memory, which must outlive this object.
-      plan: layout of the memory.
-      worker: index of this worker.
-      poll: microseconds to poll before sleeping; polling yields the core.
+    The mapping of the shared memory must outlive it. It polls for some microseconds
+    before it sleeps; polling yields the core.
     """
 
     def __init__(self, memory: Any, plan: layout.Layout, worker: int, poll: int):

@@ -140,11 +140,9 @@ def make_layout(
 def views(
     layout: Layout, memory, worker: int | None = None, rows=slice(None)
 ) -> Arrays:
-    """Return views of ``memory``, a writable buffer of ``layout.size`` bytes.
+    """Return views of ``memory``, a writable buffer, of all rows or of some.
 
-    Args:
-      worker: index of the worker to return the timing of; None for all workers.
-      rows: slice of the rows.
+    With a worker, the timing is that of this worker.
     """
     leaves: dict[str, list[np.ndarray]] = {"observation": [], "action": []}
     columns: dict[str, np.ndarray] = {}

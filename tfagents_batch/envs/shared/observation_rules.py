@@ -51,13 +51,9 @@ def observation_defects(
     rule: LeafRule,
     name: str = "observation",
 ) -> Iterator[Defect]:
-    """Yield all defects of an observation.
+    """Yield all defects of an observation of a space that ``spaces.leaves`` supports.
 
-    Args:
-      space: space of the observation, one that ``spaces.leaves`` supports.
-      value: observation that the environment returned.
-      rule: rule for its leaves, such as ``leaf_defects``.
-      name: name of the value in the texts.
+    ``rule`` looks at its leaves, such as ``leaf_defects``.
     """
     got = kind_of(value)
     if isinstance(space, gs.Dict):
@@ -108,18 +104,10 @@ def leaf_defects(
     batch: tuple[int, ...] = (),
     kinds: Sequence[str] = KINDS,
 ) -> Iterator[Defect]:
-    """Yield all defects of one leaf, or of a batch of it.
+    """Yield all defects of one leaf, or of a batch of it with more axes in front.
 
-    Args:
-      leaf: leaf of the observation space.
-      value: value of that leaf.
-      name: name such as ``observation['camera'][0]``.
-      batch: axes before the leaf's.
-      kinds: rules of ``space_rules`` to apply.
-
-    Yields:
-      Defects of the kinds "type", "shape", "dtype", "fit", "finite" and "bounds", with
-      the row of the first wrong number in a batch.
+    Their kinds are "type", "shape", "dtype", and those of ``space_rules`` to apply. In
+    a batch they have the row of the first wrong number.
     """
     form = list(form_defects(leaf, value, name, batch))
     yield from form
@@ -238,9 +226,8 @@ def mask_rule(
 ) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return the rule for ``observation["action_mask"]``; None if there is no mask.
 
-    Returns:
-      A function from masks ``[..., entries]`` to bool ``[...]``: where no action is
-      possible. Each number of an action has a part of the mask.
+    It maps masks ``[..., entries]`` to bool ``[...]``, where no action is possible.
+    Each number of an action has a part of the mask.
     """
     if not isinstance(observation, gs.Dict) or MASK not in observation.spaces:
         return None

@@ -43,11 +43,7 @@ class ObservationWriter:
         self._flat = [(flat, np.zeros_like(flat)) for flat in flats]
 
     def write_batch(self, value: Any) -> None:
-        """Check and copy a batched observation.
-
-        Raises:
-          Defect: for wrong nesting, shapes or dtypes, and integers out of range.
-        """
+        """Check and copy a batched observation, or raise a Defect."""
         flat = rules.flat(self._space, value)
         for part, (leaf, name, array) in zip(flat, self._leaves, strict=True):
             part = np.asanyarray(part)  # masks remain, and are refused
@@ -56,13 +52,9 @@ class ObservationWriter:
             array[:] = part
 
     def inspect(self, value: Any) -> list[str]:
-        """Check the keys, ranges and bounds of one observation.
+        """Check the keys, ranges and bounds of one observation, or raise a Defect.
 
-        Returns:
-          names of the leaves outside their Box; these are not defects.
-
-        Raises:
-          Defect: if it is not a value of the space.
+        Return the names of leaves outside their Box, which is no defect.
         """
         outside, flat = [], [value]
         if self._nested:

@@ -191,13 +191,7 @@ def missing_info(dtype: np.dtype) -> Any:
 def info_numbers(name: str, value: Any, column: Any) -> np.ndarray:
     """Return a value of info, or of a batch's info, that is copied into a column.
 
-    Args:
-      name: key in ``info``.
-      value: a number, or the numbers of a batch.
-      column: array or NumPy number with the expected shape and dtype.
-
-    Raises:
-      Defect: if its shape is another one, or the dtype cannot represent it.
+    A Defect is raised unless it has the column's shape, and fits its dtype.
     """
     array = np.asarray(value)
     fits = np.can_cast(array.dtype, column.dtype, "same_kind")

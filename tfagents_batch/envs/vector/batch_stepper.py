@@ -34,19 +34,14 @@ class Steppable(Protocol):
 
     The row after an episode's last one ignores its action, contains the next episode's
     first observation and has reward 0.
-
-    Attributes:
-      num_envs: B.
-      observation_space, action_space: spaces of one environment.
-      max_episode_steps: time limit in steps, or None.
-      raw_reward: key of the rewards before clipping in the info of ``step``, for the
-        statistics; None if rewards are not clipped.
     """
 
     num_envs: int
-    observation_space: gymnasium.Space
+    observation_space: gymnasium.Space  # of one environment
     action_space: gymnasium.Space
-    max_episode_steps: int | None
+    max_episode_steps: int | None  # time limit, or None
+    # Key of the rewards before clipping in the info of ``step``, for the statistics;
+    # None if rewards are not clipped.
     raw_reward: str | None
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
@@ -74,15 +69,7 @@ def inspect(batch: Steppable) -> dict:
 class BatchStepper:
     """Stepper of a batch that fills its rows. A failure loses all rows.
 
-    Args:
-      batch: the environments.
-      arrays: views of all rows.
-      words: uint32 control words.
-      finite_check: "raise" makes NaN and infinity a failure, "off" passes them on.
-      catch: exceptions that become failures.
-
-    Attributes:
-      notes: messages for the log; the reader empties the list.
+    With ``finite_check`` "raise" NaN and infinity are failures, "off" passes them on.
     """
 
     def __init__(
@@ -93,7 +80,7 @@ class BatchStepper:
         finite_check: str,
         catch: construction.Catch,
     ):
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # messages for the log; the reader empties the list
         self._batch = batch
         self._arrays = arrays
         self._words = words
@@ -161,7 +148,12 @@ class BatchStepper:
         reward = _column("reward", reward, count, "fiub", "numbers").astype(np.float64)
         terminated = _column("terminated", terminated, count, "b", "bools")
         truncated = _column("truncated", truncated, count, "b", "bools")
-        self._refuse_ends(self._over & (terminated | truncated))
+        if (both := self._over & (terminated | truncated)).any():
+            raise Defect(
+                "a row ended in the step in which it had to restart: its autoreset "
+                "mode may not be NEXT_STEP, as its metadata says",
+                row=int(np.argmax(both)),
+            )
         reward[self._over] = 0.0
         if self._finite.enabled and not np.abs(reward).max() <= validation.FLOAT_MAX:
             for row, value in enumerate(reward.tolist()):
@@ -211,15 +203,6 @@ class BatchStepper:
                 value[over] = neutral
             flat.append(value)
         return spaces.pack(space, flat)
-
-    def _refuse_ends(self, both: np.ndarray) -> None:
-        """Refuse rows that end in the step in which they restart."""
-        if both.any():
-            raise Defect(
-                "a row ended in the step in which it had to restart: its autoreset "
-                "mode may not be NEXT_STEP, as its metadata says",
-                row=int(np.argmax(both)),
-            )
 
     def _refuse_masks(self, terminated: np.ndarray) -> None:
         if self._no_action is not None:

@@ -13,17 +13,9 @@ from tfagents_batch.envs.shared.options import OFF, RAISE, REPLACE, TRUNCATE
 
 
 class FiniteCheck:
-    """Check of all rows of a stepper after each reset and step.
+    """Check of all rows of a stepper after each reset and step, see ``EnvOptions``.
 
-    Args:
-      reaction: ``finite_check`` of ``EnvOptions``.
-      observations: writer of the rows.
-      arrays: views of the rows.
-      note: function of row, control word and text that counts a replaced number; not
-        needed if none are replaced.
-
-    Attributes:
-      enabled: whether anything is checked.
+    ``note`` takes row, control word and text, and counts a replaced number.
     """
 
     def __init__(

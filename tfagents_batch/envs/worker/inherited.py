@@ -31,12 +31,7 @@ _NOT_USERS = ("absl", "tensorflow", "tfagents_batch")
 
 
 class Deferred:
-    """Entry point that is unpickled by its first use.
-
-    Args:
-      id: id that it belongs to.
-      data: its pickle, or the reason why it cannot be pickled.
-    """
+    """Entry point that is unpickled by its first use, or why it cannot be."""
 
     def __init__(self, id: str, data: bytes | str):
         self._id, self._data = id, data

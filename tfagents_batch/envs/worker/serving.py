@@ -26,7 +26,7 @@ _CHECK_EVERY = 64  # commands between checks of the memory in use
 
 
 def serve(channel: socket.socket, pickles: int, shared: int) -> None:
-    """Serve the learner's requests until the end.
+    """Serve the learner's requests on the control socket until the end.
 
     Args:
       channel: control socket.
@@ -162,11 +162,10 @@ def _end(batch: Any, reported: bool) -> NoReturn:
 def _construct(
     channel: socket.socket, inbox: protocol.Inbox, pickles: int
 ) -> tuple[list, list, list, int] | None:
-    """Create the environments of the first request.
+    """Create the environments of the first request; None if the process must end.
 
     Returns:
-      environments, their properties, their constructors and the index of the first;
-      None if the process must end.
+      environments, their properties, their constructors and the index of the first.
     """
     request = inbox.wait()
     if request is None or request[0].command != protocol.CONSTRUCT:
@@ -192,8 +191,8 @@ def _construct(
     except BaseException as error:
         failure = failures.from_error(error, env=first_row, phase="construct")
         text = f"while it was unpickled in the worker: {failure.text}"
-        constructors, envs, facts = [], [], []
         failure = failure._replace(text=text)
+        constructors, envs, facts = [], [], []
     else:
         envs, facts, failure = construction.construct(
             constructors, first_row, lambda row: reply(protocol.PROGRESS, row=row)

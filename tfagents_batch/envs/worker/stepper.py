@@ -38,8 +38,7 @@ class Stepper:
 
     Args:
       envs: constructed environments with equal spaces.
-      arrays: views of their rows.
-      words: control words of this worker, uint32.
+      arrays, words: views of their rows, and control words of this worker, uint32.
       first_row: index of the first environment in the batch.
       finite_check, strict: ``finite_check`` and ``strict_bounds`` of ``EnvOptions``.
       catch: exceptions of environments that become failures.
