@@ -93,11 +93,7 @@ class EnvRecipe:
     def options(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings of a run with its own ``num_envs``, if it fixes the number.
 
-        Args:
-          settings: settings that the user gave.
-
-        Raises:
-          UserError: for a setting that cannot be chosen for such environments.
+        A setting that cannot be chosen for such environments is a UserError.
         """
         size = self.size
         if size is None:
@@ -130,12 +126,10 @@ class EnvRecipe:
         return dataclasses.replace(self, env_kwargs=kwargs)
 
     def other(self, env: Any, own: bool) -> EnvRecipe:
-        """Return the recipe of another environment, with what applies to it.
+        """Return the recipe of another ``env``, with what applies to it.
 
-        Args:
-          env: argument ``env`` of ``make_env``, or an ``Env``.
-          own: whether the arguments and wrappers apply to an environment that is not a
-            name. They apply to a name if it is the same one.
+        The arguments and wrappers apply to a name if it is the same one. With ``own``
+        they apply to others too.
         """
         if isinstance(env, str):
             own = _is_same(env, self.describe())
@@ -181,13 +175,8 @@ class EnvRecipe:
     def for_evaluation(self, episodes: int, most: int) -> tuple[int, int]:
         """Return the number of environments and of episodes for an evaluation.
 
-        Args:
-          episodes: requested number of episodes.
-          most: largest number of environments, if their number can be chosen.
-
-        Returns:
-          The number of environments, which divides the number of episodes. If the
-          number of environments is fixed, the episodes are rounded up to a multiple.
+        The number of environments, at most ``most``, divides the number of episodes. If
+        it is fixed, the episodes are rounded up to a multiple.
         """
         env, size = self.env, self.size
         same_everywhere = isinstance(env, (list, tuple)) and all(
@@ -207,10 +196,6 @@ class EnvRecipe:
           num_envs: number of environments; of a list, the first ones are used.
           log_info: keys of infos that become columns.
           **options: further arguments of ``make_env``.
-
-        Raises:
-          UserError: for arguments that the environment does not accept.
-          EnvError: if an environment cannot be created.
         """
         if isinstance(self.env, str) and not self.env:
             raise UserError(
@@ -245,11 +230,8 @@ class EnvRecipe:
     def constructor(self, **env_kwargs: Any) -> Callable[[], gymnasium.Env]:
         """Return a function that creates one environment with its wrappers.
 
-        Args:
-          **env_kwargs: arguments that are added to its own or replace them.
-
-        Raises:
-          UserError: if it is written in TensorFlow, or exists already.
+        ``env_kwargs`` are added to its own or replace them. It is a UserError if the
+        environment is written in TensorFlow, or exists already.
         """
         if self.in_graph:
             raise UserError(
@@ -328,12 +310,7 @@ class _VectorWithoutClose(gymnasium.vector.VectorWrapper):
 
 
 def _is_same(name: str, before: str) -> bool:
-    """Return whether two names mean the same environment, even if its file was moved.
-
-    Args:
-      name: current name.
-      before: earlier name; if its file still exists, the file has not moved.
-    """
+    """Return whether two names mean the same environment, even in a file that moved."""
     (file, target), (old, old_target) = _file(name), _file(before)
     if name == before or target != old_target or file is None or old is None:
         return name == before

@@ -65,7 +65,7 @@ def constructor(
     Args:
       env: a name, a callable, or one instance, which the function then returns.
       env_kwargs: arguments of the environment. For a callable or class, the key
-        "seed_argument" names the argument that takes the seed (see ``reseeded``).
+        "seed_argument" names the argument that takes the seed (see ``Reseeded``).
 
     Returns:
       A function without arguments that pickles to few bytes. Ids keep their

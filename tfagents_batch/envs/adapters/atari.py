@@ -12,7 +12,7 @@ An ``ALE/...`` id is created with ``frameskip=1`` and wrapped, from the inside o
 probability 0.25 the previous action is repeated), the minimal action set and the limit
 of 108 000 frames come from ALE's ids. Rewards stay raw, so that episode returns are
 scores of the game; the algorithm scales them. ``preprocess="ga3c"`` gives the frames of
-GA3C instead, without no-ops, maximum and FIRE, see ``ga3c_frames``.
+GA3C instead, without no-ops, maximum and FIRE, see ``GA3CFrames``.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Specs become spaces; the step types FIRST, MID and LAST become ``reset`` and fla
 
 The environment's discount is not multiplied into the algorithm's discount factor. It is
 in ``info["discount"]``, and ``info_keys={"discount": "float32"}`` makes it a column of
-the batch. dm_env has no seeds; if the constructor takes one, use ``reseeded.Reseeded``.
+the batch. dm_env has no seeds; if the constructor takes one, use ``adapt.Reseeded``.
 dm_env itself is not imported.
 """
 

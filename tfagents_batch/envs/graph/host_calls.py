@@ -88,11 +88,7 @@ def timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
 
 
 def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:
-    """Convert the seed of ``init`` to an integer scalar; any Python int is accepted.
-
-    Raises:
-      UserError: if it is not an integer scalar.
-    """
+    """Convert the seed of ``init`` to an integer scalar, or raise a UserError."""
     if isinstance(seed, (int, np.integer)):
         seed = int(seed) & SEED_MASK
         seed = tf.constant(seed - (seed >> 63 << 64), tf.int64)
@@ -133,11 +129,7 @@ def in_xla() -> bool:
 
 
 def flat_actions(spec: EnvSpec, action: Nest) -> list[tf.Tensor]:
-    """Return the leaves of an action, checked as far as static shapes and dtypes allow.
-
-    Raises:
-      UserError: for a wrong structure, shape or dtype.
-    """
+    """Return the leaves of an action, checked as far as static shapes allow."""
     space = spec.action_space
     try:
         flat = spaces.flatten(space, action)

@@ -216,7 +216,8 @@ class ProcessEnv:
         """
         calls = self._native_calls()
         groups = host_calls.groups(groups)
-        flat = self._flat(action, self._rows(groups.shape[0] or 0))
+        rows = (groups.shape[0] or 0) * self.spec.num_envs // self.num_groups
+        flat = self._flat(action, rows)
         inputs = [host_calls.token(state), groups, *flat]
         return self._call(calls.send, self._outputs[:1], inputs)[0]
 
@@ -248,7 +249,8 @@ class ProcessEnv:
                 f"receive waits for {count} groups; expected 1 to {self.num_groups}, "
                 "the number passed to the environment as groups="
             )
-        spec = self.spec._replace(num_envs=self._rows(count))
+        rows = count * self.spec.num_envs // self.num_groups
+        spec = self.spec._replace(num_envs=rows)
         outputs = host_calls.outputs(spec)
         outputs.insert(1, tf.TensorSpec([count], tf.int32))
         token, ready, *results = self._call(calls.receive, outputs, inputs, outputs)
@@ -363,14 +365,13 @@ class ProcessEnv:
             backends.refuse_groups(self.num_groups, self.reason)
         lines = max(self.num_workers, 1)
         plan = layout.make_layout(*leaves, info, num_envs, lines, self.num_groups)
-        self._memory: Any = workers.allocate(plan)
         passed = chosen.for_workers() | {
             "poll_microseconds": self._waiting.worker,
             "cores": self._waiting.cores,
             "restarts": None if self._budget is None else [0] * num_envs,
             "native": not self.reason,
         }
-        attached = workers.attach(plan, self._memory, passed)
+        self._memory, attached = workers.attach(plan, passed)
         _raise_first(attached)
         parts = plan, self._memory, acted
         seconds = chosen.reset_seconds, chosen.step_seconds
@@ -416,9 +417,6 @@ class ProcessEnv:
                 "env/stale_replies": self._workers.stale,
             }
         return self._counted
-
-    def _rows(self, groups: int) -> int:
-        return groups * (self.spec.num_envs // self.num_groups)
 
     def _flat(self, action: Nest, rows: int) -> list[tf.Tensor]:
         """Return the leaves of an action, with the static shapes of native calls."""

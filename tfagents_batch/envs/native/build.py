@@ -29,6 +29,7 @@ from tfagents_batch.envs.shared import futex
 
 BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"
 _LOG = logging.getLogger("tfagents_batch")
+_OWN_FOLDER = "set XDG_CACHE_HOME to a folder of your own"
 _FOLDER = pathlib.Path(__file__).parent
 _COMPILERS = ("g++", "clang++", "c++")
 _SECONDS = 300.0  # limit for compiling, or for waiting while another process compiles
@@ -39,10 +40,9 @@ class Unavailable(Exception):
 
 
 def library() -> ctypes.CDLL:
-    """Return the loaded library with registered custom calls; build it if necessary.
+    """Return the loaded library with registered custom calls, or raise ``Unavailable``.
 
-    Raises:
-      Unavailable: if it cannot be used here, with the reason.
+    It is built if necessary.
     """
     if os.environ.get(BACKEND_VARIABLE) == "portable":
         raise Unavailable(f"{BACKEND_VARIABLE}=portable is set")
@@ -106,7 +106,7 @@ def _path() -> pathlib.Path:
 
     parts = [*(path.read_text() for path in sources()), *_flags()]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return cache() / f"{tf.__version__}-{digest}" / "hub.so"
+    return cache_folder() / f"{tf.__version__}-{digest}" / "hub.so"
 
 
 def _flags() -> list[str]:
@@ -194,12 +194,8 @@ class NotPrivate(Exception):
     """File or folder that another user can change or replace."""
 
 
-def cache() -> pathlib.Path:
-    """Return the path of this package's folder in the user's cache.
-
-    Raises:
-      FileNotFoundError: if the user has no home folder.
-    """
+def cache_folder() -> pathlib.Path:
+    """Return the path of this package's folder in the user's cache."""
     root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return pathlib.Path(root).expanduser() / "tfagents_batch"
@@ -217,8 +213,8 @@ def make_private(folder: pathlib.Path) -> None:
     a umask of 002 the parents would be writable by the group.)
     """
     missing = [x for x in (folder, *folder.parents) if not x.exists()]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, exist_ok=True)
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
 
 
 def check_private(path: pathlib.Path, root: pathlib.Path) -> None:
@@ -229,18 +225,14 @@ def check_private(path: pathlib.Path, root: pathlib.Path) -> None:
       root: folder in which other users may not add files. In its parents they may, if
         they cannot replace files of other users there, as in ``/tmp``.
     """
-    for each in (path, *path.parents):
-        status = os.lstat(each)
+    for part in (path, *path.parents):
+        status = os.lstat(part)
         shared = status.st_mode & 0o022
-        if shared and not each.is_relative_to(root):
+        if shared and not part.is_relative_to(root):
             shared = not status.st_mode & stat.S_ISVTX
         if status.st_uid not in (0, os.geteuid()):
-            raise NotPrivate(
-                f"{each} belongs to another user (uid {status.st_uid}); set "
-                "XDG_CACHE_HOME to a folder of your own"
-            )
+            text = f"{part} belongs to another user (uid {status.st_uid}); "
+            raise NotPrivate(f"{text}{_OWN_FOLDER}")
         if shared:
-            raise NotPrivate(
-                f"{each} can be written by other users; remove that permission (chmod "
-                "go-w), or set XDG_CACHE_HOME to a folder of your own"
-            )
+            text = f"{part} can be written by other users; remove that permission "
+            raise NotPrivate(f"{text}(chmod go-w), or {_OWN_FOLDER}")

@@ -131,14 +131,12 @@ class Hub:
         return bool(self._library.tfab_take_used(self.handle))
 
     def notify(self, what: str, *worker: int) -> None:
-        """Notify the hub; any thread may call it.
+        """Notify the hub, also of a worker; any thread may call it.
 
-        Args:
-          what: "stop" ends the current call and fails all later ones; "poke" also makes
-            every worker read its socket. "refuse" fails all later calls; "end" also
-            records whether there was one. "died": a worker has ended; "revive": a
-            new process has replaced it.
-          worker: index of that worker.
+        "stop" ends the current call and fails all later ones; "poke" also makes every
+        worker read its socket. "refuse" fails all later calls; "end" also records
+        whether there was one. "died": a worker has ended; "revive": a new process has
+        replaced it.
         """
         getattr(self._library, f"tfab_{what}")(self.handle, *worker)
 

@@ -20,11 +20,8 @@ _LOG = logging.getLogger("tfagents_batch")
 def choose(backend: str, num_workers: int) -> tuple[Any, str]:
     """Load the library of the native hub, if it is requested.
 
-    Returns:
-      the library, or None for the portable backend, and the reason for None.
-
-    Raises:
-      UserError: if the native backend is requested but unavailable.
+    None stands for the portable backend, with the reason. A UserError is raised if the
+    native one is requested but unavailable.
     """
     arguments.one_of("backend", backend, (AUTO, NATIVE, PORTABLE))
     if num_workers == 0:

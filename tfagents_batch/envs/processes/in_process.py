@@ -64,11 +64,8 @@ class InProcess:
             outcome.faults += [failure] if failure else []
         return outcome
 
-    def allocate(self, plan: layout.Layout) -> bytearray:
-        """Return the memory of the batch."""
-        return bytearray(plan.size)
-
-    def attach(self, plan: layout.Layout, memory: Any, options: dict) -> Outcome:
+    def attach(self, plan: layout.Layout, options: dict) -> tuple[Any, Outcome]:
+        memory = bytearray(plan.size)
         arrays = layout.views(plan, memory, worker=0)
         self._rows = range(len(arrays.reward))
         self._words = layout.control(memory, 0)
@@ -76,7 +73,7 @@ class InProcess:
         if isinstance(environments, Steppable):
             parts = environments, arrays, self._words
             self._stepper = BatchStepper(*parts, check, _CATCH)
-            return Outcome()
+            return memory, Outcome()
         spare = None
         if self._budget is not None:
             learner = layout.control(memory, plan.num_workers)
@@ -85,7 +82,7 @@ class InProcess:
             spare = construction.Spare(environments, self.facts, restarts, seed)
         checks = check, options["strict"], _CATCH, spare
         self._stepper = Stepper(self._envs, arrays, self._words, 0, *checks)
-        return Outcome()
+        return memory, Outcome()
 
     def command(
         self, code: int, seed: int, limits: Sequence[float | None], context: Context

@@ -66,11 +66,7 @@ class Worker:
         self._drain_lock = threading.Lock()
 
     def start(self, variables: Mapping[str, str], memory: int) -> None:
-        """Start the process, with more variables and the shared memory's descriptor.
-
-        Raises:
-          OSError: if there are too few processes or descriptors left.
-        """
+        """Start the process; an OSError if too few processes or files are left."""
         module = "tfagents_batch.envs.worker.main"
         with contextlib.ExitStack() as child_ends:
             self.channel, theirs = socket.socketpair()
@@ -115,11 +111,7 @@ class Worker:
             file.write(constructors)
 
     def send(self, frame: bytes, seconds: float) -> None:
-        """Send a request.
-
-        Raises:
-          OSError: if the worker has ended or does not read within ``seconds``.
-        """
+        """Send a request, or raise an OSError if it is not read within some seconds."""
         if len(frame) == protocol.HEADER_SIZE:
             self.channel.send(frame)  # at most one is pending, so the buffer has space
             return
@@ -314,8 +306,7 @@ def pickled(
 ) -> memoryview:
     """Return the pickle of a worker's state, see ``inherited``, and of constructors.
 
-    Raises:
-      UserError: for a constructor that cannot be pickled, with its row.
+    A UserError gives the row of a constructor that cannot be pickled.
     """
     buffer = io.BytesIO()
     pickler = cloudpickle.Pickler(buffer)  # shared objects are pickled once

@@ -43,10 +43,8 @@ class Owner:
         """Call a function in the owner's thread, or here if the owner does not wait.
 
         ``ending`` is asked every half second whether an answer is no longer needed,
-        because the owner may be in a call that never returns.
-
-        Raises:
-          Abandoned: if the owner does not finish the call. It may still begin it.
+        because the owner may be in a call that never returns. ``Abandoned`` is raised
+        if the owner does not finish the call; it may still begin it.
         """
         if self.is_current or not self._waiting:
             return function()

@@ -10,7 +10,6 @@ import copy
 import functools
 import itertools
 import logging
-import mmap
 import os
 import select
 import threading
@@ -99,11 +98,7 @@ class Workers:
         self._lost: dict[int, tuple[Failure, float]] = {}  # worker: failure, time
 
     def construct(self, seconds: float | None) -> Outcome:
-        """Start the workers and create the environments, see ``create``.
-
-        Raises:
-          OSError: if there are too few processes, threads or descriptors left.
-        """
+        """Start the workers and create the environments, see ``create``."""
         self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.memory = os.memfd_create("tfagents_batch", os.MFD_CLOEXEC)
         self._construct_seconds = seconds
@@ -118,21 +113,18 @@ class Workers:
             self.facts = [fact for reply in replies for fact in reply["facts"]]
         return outcome
 
-    def allocate(self, plan: layout.Layout) -> mmap.mmap:
-        """Return the shared memory."""
-        return layout.allocate(plan, self.memory)
-
-    def attach(self, plan: layout.Layout, memory: Any, options: dict) -> Outcome:
-        """Make the workers map the shared memory.
+    def attach(self, plan: layout.Layout, options: dict) -> tuple[Any, Outcome]:
+        """Allocate the shared memory, and make the workers map it.
 
         The options are those of ``EnvOptions.for_workers``; ``native``, whether a hub
         sends the commands; ``poll_microseconds`` and ``cores``, see ``cpus``; and
         ``restarts`` of each environment, None if they are not replaced.
         """
+        memory = layout.allocate(plan, self.memory)
         self.words = [layout.control(memory, worker.index) for worker in self.workers]
         self.options = {**options, "layout": plan.to_json()}
         with self._in_use():
-            return self.share(options["restarts"])
+            return memory, self.share(options["restarts"])
 
     def beside(self, worker: Worker) -> Workers:
         """Start another worker; return what sends only it requests, in any thread."""

@@ -53,11 +53,9 @@ class ActionWriter:
     def write(self, flat: Sequence[np.ndarray], ignored: np.ndarray) -> None:
         """Check and write leaves ``[B, ...]``, in the order of ``spaces.leaves``.
 
-        In the rows ``ignored``, bool ``[B]``, the action has no effect: they are checked
-        but not counted as clipped.
-
-        Raises:
-          InvalidAction: for NaN, values out of range, or wrong shapes.
+        In the rows ``ignored``, bool ``[B]``, the action has no effect: they are
+        checked, but not counted as clipped. NaN, values out of range and wrong shapes
+        raise ``InvalidAction``.
         """
         self.check_kinds(flat, len(ignored))
         for write, value in zip(self._write, flat, strict=True):
@@ -66,11 +64,7 @@ class ActionWriter:
             self.total += total
 
     def check_kinds(self, flat: Sequence[np.ndarray], rows: int) -> None:
-        """Check the number of leaves, their shapes and kinds of dtypes.
-
-        Raises:
-          InvalidAction: for the first wrong leaf.
-        """
+        """Check the number of leaves, their shapes and kinds of dtypes."""
         if len(flat) != len(self._write):
             raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
         for write, value in zip(self._write, flat, strict=True):

@@ -132,13 +132,13 @@ def _located(index: int, name: str, arguments: dict[str, Any]) -> Entry:
     module, target = user_code.split(name, "wrapper")
     if not module or not target:
         raise UserError(f"{place} is {name!r}; expected {_OWN}")
-    found = user_code.import_attribute(name, module, target, "wrapper")
-    if not callable(found):
+    wrapper = user_code.import_attribute(name, module, target, "wrapper")
+    if not callable(wrapper):
         raise UserError(
-            f"{place}: {name} is of type {type(found).__name__}; expected a class or a "
-            "function that wraps an environment"
+            f"{place}: {name} is of type {type(wrapper).__name__}; expected a class or "
+            "a function that wraps an environment"
         )
-    _check_arguments(f"{place}, {name}", found, arguments)
+    _check_arguments(f"{place}, {name}", wrapper, arguments)
     return f"{module}:{target}", arguments
 
 

@@ -235,7 +235,7 @@ def write(name: str, data: bytes) -> None:
 
 def root() -> pathlib.Path:
     """Return the folder of the store."""
-    return build.cache() / "xla"
+    return build.cache_folder() / "xla"
 
 
 def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:
