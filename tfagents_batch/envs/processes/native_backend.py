@@ -68,9 +68,7 @@ class Native:
             self._writer.check_kinds(action, rows)
         except actions.InvalidAction as error:
             if self.hub.ok:
-                self.fault = step_batch.exception(
-                    [step_batch.invalid_action(error, {})]
-                )
+                self.fault = step_batch.invalid_action(error, {})
             leaves = zip(action, self._shapes, strict=True)
             return [np.zeros((rows, *shape), x.dtype) for x, shape in leaves]
         return list(action)
@@ -146,8 +144,7 @@ class Native:
                 return
             if self.history is not None:
                 if self.hub.take_used():
-                    text = f"{self.history}; create a new environment"
-                    self._fault = EnvError(text)
+                    self._fault = EnvError(f"{self.history}; create a new environment")
                 return
             if self._has_read_record or not self.hub.failed:
                 return
@@ -168,16 +165,14 @@ class Native:
         if report.kind == hubs.ACTION:
             row, leaf = report.first, report.second
             error = self._writer.refusal(leaf, row, report.refused)
-            return step_batch.exception(
-                [step_batch.invalid_action(error, self.context(row))]
-            )
+            return step_batch.invalid_action(error, self.context(row))
         failed = {
             worker: state == hubs.LATE
             for worker, state in enumerate(report.states)
             if state in (hubs.FAILED, hubs.DEAD, hubs.LATE)
         }
-        command = report.first, report.sequences.tolist(), failed
-        outcome = self._workers.explain(*command, self.context)
+        sequences = report.sequences.tolist()
+        outcome = self._workers.explain(report.first, sequences, failed, self.context)
         outcome.log_notes()
         if not outcome.faults:
             return EnvError("a worker failed for an unknown reason")

@@ -61,12 +61,12 @@ def row_context(
     return known
 
 
-def invalid_action(error: actions.InvalidAction, context: dict[str, Any]) -> Failure:
-    """Return the failure for an invalid action, with known fields of its row."""
+def invalid_action(error: actions.InvalidAction, context: dict[str, Any]) -> Exception:
+    """Return the exception for an invalid action, with known fields of its row."""
     known: dict[str, Any] = {"phase": "step"}
     if error.row is not None:
         known |= context | {"env": error.row, "action": error.action}
-    return Failure(failures.ACTION, text=str(error), **known)
+    return exception([Failure(failures.ACTION, text=str(error), **known)])
 
 
 def stale(token: int, last: int) -> UserError:
