@@ -11,7 +11,6 @@ from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.processes import backends
 from tfagents_batch.envs.recipe import EnvRecipe
-from tfagents_batch.envs.shared import futex
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import assembly
 from tfagents_batch.training.config import RunConfig
@@ -182,7 +181,7 @@ def test_a_start_names_the_native_backend_only_if_it_is_built(monkeypatch):
 
 
 def test_an_unsupported_machine_is_named_as_the_reason(monkeypatch):
-    monkeypatch.setattr(futex.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(build.platform, "machine", lambda: "riscv64")
     monkeypatch.delenv(build.BACKEND_VARIABLE, raising=False)
     library, reason = backends.choose("auto", 1)
     assert library is None

@@ -170,10 +170,7 @@ class Returned:
     """
 
     def __init__(
-        self,
-        space: gymnasium.Space | None,
-        actions: gymnasium.Space,
-        report: Report,
+        self, space: gymnasium.Space | None, actions: gymnasium.Space, report: Report
     ):
         self._space = space
         rule = observation_rules.mask_rule

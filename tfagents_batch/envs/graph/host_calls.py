@@ -28,7 +28,7 @@ class HostCalls:
 
     def __init__(self, engine: Portable, outputs: Sequence[tf.TensorSpec], reason: str):
         self._engine = engine
-        self._dtypes = [spec.dtype for spec in outputs]
+        self._outputs = outputs
         self._reason = reason
         self._token = 0
 
@@ -52,7 +52,11 @@ class HostCalls:
                 f"{self._reason}; compile the update only, and step the environment "
                 "in a tf.function without jit_compile"
             )
-        return tf.numpy_function(function, inputs, self._dtypes)
+        dtypes = [spec.dtype for spec in self._outputs]
+        results: Any = tf.numpy_function(function, inputs, dtypes)
+        for tensor, spec in zip(results, self._outputs, strict=True):
+            tensor.set_shape(spec.shape)
+        return results
 
     def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
         return self._flat(self._engine.reset(int(seed) & SEED_MASK))

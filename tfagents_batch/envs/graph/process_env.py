@@ -28,12 +28,7 @@ from tfagents_batch.envs.processes.portable_backend import Portable
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.processes.stragglers import Stragglers
 from tfagents_batch.envs.processes.workers import Workers
-from tfagents_batch.envs.shared import (
-    arguments,
-    cpus,
-    layout,
-    step_batch,
-)
+from tfagents_batch.envs.shared import arguments, cpus, layout, step_batch
 from tfagents_batch.envs.shared.failures import Outcome
 from tfagents_batch.envs.shared.options import (
     AUTO,
@@ -176,7 +171,7 @@ class ProcessEnv:
           int32 token, TimeStep of ``[B, ...]``.
         """
         seed = host_calls.seed_tensor(seed)
-        token, *results = self._call(self._calls.init, self._outputs, seed)
+        token, *results = self._call(self._calls.init, seed)
         return token, host_calls.timestep(self.spec, results)
 
     def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
@@ -194,7 +189,7 @@ class ProcessEnv:
           UserError: if an action has the wrong structure, shape or dtype.
         """
         inputs = [host_calls.token(state), *self._flat(action, self.spec.num_envs)]
-        token, *results = self._call(self._calls.step, self._outputs, inputs)
+        token, *results = self._call(self._calls.step, inputs)
         return token, host_calls.timestep(self.spec, results)
 
     def send(
@@ -219,7 +214,7 @@ class ProcessEnv:
         rows = (groups.shape[0] or 0) * self.spec.num_envs // self.num_groups
         flat = self._flat(action, rows)
         inputs = [host_calls.token(state), groups, *flat]
-        return self._call(calls.send, self._outputs[:1], inputs)[0]
+        return self._call(calls.send, inputs)[0]
 
     def receive(
         self,
@@ -253,7 +248,7 @@ class ProcessEnv:
         spec = self.spec._replace(num_envs=rows)
         outputs = host_calls.outputs(spec)
         outputs.insert(1, tf.TensorSpec([count], tf.int32))
-        token, ready, *results = self._call(calls.receive, outputs, inputs, outputs)
+        token, ready, *results = self._call(calls.receive, inputs, outputs)
         return token, ready, host_calls.timestep(spec, results)
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
@@ -375,17 +370,17 @@ class ProcessEnv:
         _raise_first(attached)
         parts = plan, self._memory, acted
         seconds = chosen.reset_seconds, chosen.step_seconds
-        self._actions, self._outputs = leaves[1], host_calls.outputs(self.spec)
+        self._actions, outputs = leaves[1], host_calls.outputs(self.spec)
         self._calls: op.Calls | HostCalls
         self.engine: Native | Portable
         if self.reason or isinstance(workers, InProcess):
             self.engine = Portable(workers, *parts, info, seconds)
             why = f"it uses the portable backend, because {self.reason}"
-            self._calls = HostCalls(self.engine, self._outputs, why)
+            self._calls = HostCalls(self.engine, outputs, why)
         else:
             waits = self._waiting.hub, self._budget is not None
             self.engine = Native(self._library, workers, *parts, seconds, *waits)
-            self._calls = op.Calls(self.engine.handle, self._outputs)
+            self._calls = op.Calls(self.engine.handle, outputs)
         if self._budget is not None:
             self._budget.give_up = self.engine.give_up
             if isinstance(workers, Workers):
@@ -438,18 +433,13 @@ class ProcessEnv:
             f"{self.reason}; use step"
         )
 
-    def _call(
-        self, call: Callable, outputs: Sequence[tf.TensorSpec], *inputs: Any
-    ) -> list[tf.Tensor]:
-        """Return tensors of known shapes; raise failures of an eager call at once."""
-        if tf.executing_eagerly():
-            with interrupts.guard():
-                results = call(*inputs)
-            self.check()
-        else:
+    def _call(self, call: Callable, *inputs: Any) -> list[tf.Tensor]:
+        """Make a call; if it is an eager one, raise its failure at once."""
+        if not tf.executing_eagerly():
+            return call(*inputs)
+        with interrupts.guard():
             results = call(*inputs)
-        for tensor, expected in zip(results, outputs, strict=True):
-            tensor.set_shape(expected.shape)
+        self.check()
         return results
 
 

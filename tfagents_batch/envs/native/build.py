@@ -16,6 +16,7 @@ import hashlib
 import logging
 import os
 import pathlib
+import platform
 import shlex
 import shutil
 import stat
@@ -24,8 +25,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-
-from tfagents_batch.envs.shared import futex
 
 BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"
 _LOG = logging.getLogger("tfagents_batch")
@@ -46,7 +45,7 @@ def library() -> ctypes.CDLL:
     """
     if os.environ.get(BACKEND_VARIABLE) == "portable":
         raise Unavailable(f"{BACKEND_VARIABLE}=portable is set")
-    if not sys.platform.startswith("linux") or not futex.supported():
+    if not is_supported():
         raise Unavailable("it needs Linux on x86_64")
     loaded = _load()
     if isinstance(loaded, str):
@@ -54,12 +53,20 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
+def is_supported() -> bool:
+    """Return whether a hub works here.
+
+    With weaker memory ordering than that of x86-64, the hub could see a reply before
+    its rows, and Python has no memory barrier.
+    """
+    return sys.platform.startswith("linux") and platform.machine() == "x86_64"
+
+
 def is_due() -> bool:
     """Return whether ``library`` will compile, which takes half a minute."""
     with contextlib.suppress(OSError, NotPrivate):
-        here = sys.platform.startswith("linux") and futex.supported()
-        allowed = os.environ.get(BACKEND_VARIABLE) != "portable"
-        return here and allowed and not _path().exists()
+        allowed = is_supported() and os.environ.get(BACKEND_VARIABLE) != "portable"
+        return allowed and not _path().exists()
     return False
 
 

@@ -52,10 +52,7 @@ class Calls:
         return self._call("tfab_ok", [token], (tf.TensorSpec([], tf.bool),))[0]
 
     def _call(
-        self,
-        name: str,
-        inputs: Sequence[tf.Tensor],
-        outputs: tuple[tf.TensorSpec, ...],
+        self, name: str, inputs: Sequence[tf.Tensor], outputs: tuple[tf.TensorSpec, ...]
     ) -> list[tf.Tensor]:
         kinds = tuple(_type(x.shape, x.dtype) for x in inputs)
         module = _module(name, kinds, outputs, self._attributes)

@@ -300,9 +300,7 @@ def _failure(
 
 
 def pickled(
-    constructors: Sequence[Callable[[], Any]],
-    first_row: int,
-    state: dict[str, Any],
+    constructors: Sequence[Callable[[], Any]], first_row: int, state: dict[str, Any]
 ) -> memoryview:
     """Return the pickle of a worker's state, see ``inherited``, and of constructors.
 

@@ -10,7 +10,7 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tfagents_batch.envs.processes import launcher
 from tfagents_batch.envs.processes.launcher import Worker
@@ -60,7 +60,7 @@ class Replacements:
         ``since`` is the time of the failure on the monotonic clock. None is returned
         after a stop, or when the budget has given up.
         """
-        try:
+        with self.reporting(lost):
             while True:
                 worker = Worker(lost.index, lost.rows)
                 outcome = self._create(worker)
@@ -71,11 +71,19 @@ class Replacements:
                     return None
                 if not self.budget.grant(outcome.faults[0], lost.rows):
                     return None
+        return None
+
+    @contextlib.contextmanager
+    def reporting(self, worker: Worker) -> Iterator[None]:
+        """Give up after an exception; otherwise waits for the worker would not end."""
+        try:
+            yield
         except Ended:  # the environments are closed
-            return None
-        except BaseException as error:  # otherwise waits for it would not end
-            self.budget.give_up(_replacement_error(lost, error))
-            return None
+            pass
+        except BaseException as error:
+            failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
+            failure.__cause__ = error
+            self.budget.give_up(failure)
 
     def _create(self, worker: Worker) -> Outcome:
         """Start a worker and create its environments; end it if that fails."""
@@ -146,11 +154,9 @@ class Restarter:
         watch(worker.channel.fileno(), functools.partial(guard, self._read, worker))
 
     def _guarded(self, callback: Callable[[Worker], bool], worker: Worker) -> bool:
-        try:
+        with self._replacements.reporting(worker):
             return callback(worker)
-        except Exception as error:  # otherwise waits for the worker would not end
-            self._replacements.budget.give_up(_replacement_error(worker, error))
-            raise
+        return False
 
     def _handle_end(self, worker: Worker) -> bool:
         self._read(worker)
@@ -210,29 +216,16 @@ class Restarter:
 
     def _replace(self, worker: Worker, get_failure: Callable[[], Failure]) -> None:
         since = time.monotonic()
-        try:
+        with self._replacements.reporting(worker):
             fault = get_failure()
             self._workers.drop(worker)
             if self._replacements.grant(worker, fault):
                 new = self._replacements.replace(worker, fault, since)
                 if new is not None:
-                    self._take_over(new)
-        except Ended:
-            pass
-        except BaseException as error:  # otherwise waits for it would not end
-            self._replacements.budget.give_up(_replacement_error(worker, error))
+                    take_over = functools.partial(self._take_over, new)
+                    self._workers.supervisor.call(take_over)
 
     def _take_over(self, worker: Worker) -> None:
-        def take():
-            self._workers.workers[worker.index] = worker
-            self._watch(worker)
-            self._hub.notify("revive", worker.index)
-
-        self._workers.supervisor.call(take)
-
-
-def _replacement_error(worker: Worker, error: BaseException) -> EnvError:
-    """Return the error for a worker that could not be replaced."""
-    failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
-    failure.__cause__ = error
-    return failure
+        self._workers.workers[worker.index] = worker
+        self._watch(worker)
+        self._hub.notify("revive", worker.index)

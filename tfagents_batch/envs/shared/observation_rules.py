@@ -46,10 +46,7 @@ def no_defects(leaf: spaces.Leaf, value: Any, name: str) -> Iterable[Defect]:
 
 
 def observation_defects(
-    space: gymnasium.Space,
-    value: Any,
-    rule: LeafRule,
-    name: str = "observation",
+    space: gymnasium.Space, value: Any, rule: LeafRule, name: str = "observation"
 ) -> Iterator[Defect]:
     """Yield all defects of an observation of a space that ``spaces.leaves`` supports.
 

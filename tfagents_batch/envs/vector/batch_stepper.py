@@ -11,7 +11,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import (
@@ -22,10 +21,13 @@ from tfagents_batch.envs.shared import (
     validation,
 )
 from tfagents_batch.envs.shared.failures import Defect, Failure
-from tfagents_batch.envs.shared.observations import ObservationWriter, outside_text
+from tfagents_batch.envs.shared.observations import (
+    FiniteCheck,
+    ObservationWriter,
+    outside_text,
+)
 from tfagents_batch.envs.shared.validation import refuse
 from tfagents_batch.envs.worker import construction
-from tfagents_batch.envs.worker.finite import FiniteCheck
 
 
 @runtime_checkable
@@ -92,7 +94,11 @@ class BatchStepper:
             space, batch.action_space, arrays.observation
         )
         self._columns = arrays.info_columns()
-        self._neutral = [_neutral(leaf) for leaf in spaces.leaves(batch.action_space)]
+        # Actions for rows that ignore them: 0, or the nearest allowed values.
+        self._neutral = [
+            np.clip(0, *observation_rules.bounds(leaf.space)).astype(leaf.space.dtype)
+            for leaf in spaces.leaves(batch.action_space)
+        ]
         self._over = np.zeros(batch.num_envs, bool)
         self._returns = np.zeros(batch.num_envs)  # of raw rewards
         self._lengths = np.zeros(batch.num_envs, np.int32)
@@ -243,16 +249,6 @@ class BatchStepper:
             known["action"] = actions.text(self._batch.action_space, shown, place)
         failure = failures.from_error(error, **known)
         return failure._replace(text=failure.text + suffix)
-
-
-def _neutral(leaf: spaces.Leaf) -> Any:
-    """Return an action for rows that ignore it: 0, or the nearest allowed value."""
-    space = leaf.space
-    if isinstance(space, gs.Box):
-        return np.clip(0, space.low, space.high).astype(space.dtype)
-    if isinstance(space, gs.MultiBinary):
-        return 0
-    return np.asarray(space.start)
 
 
 def _column(

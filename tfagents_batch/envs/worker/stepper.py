@@ -24,9 +24,9 @@ from tfagents_batch.envs.shared import (
     validation,
 )
 from tfagents_batch.envs.shared.failures import Defect, Failure
+from tfagents_batch.envs.shared.observations import FiniteCheck
 from tfagents_batch.envs.shared.validation import FLOAT_MAX, refuse
 from tfagents_batch.envs.worker import construction
-from tfagents_batch.envs.worker.finite import FiniteCheck
 
 
 class Stepper:
