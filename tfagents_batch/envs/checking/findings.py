@@ -20,11 +20,17 @@ _FACTS = (
 
 
 class Place(NamedTuple):
-    """Place of a finding."""
+    """Place of a finding.
 
-    call: str = ""  # "constructor", "reset()", "step()", "close()"; "" for no call
-    episode: int | None = None  # counted from 0; None if it does not matter
-    step: int | None = None  # number of steps of the episode before the call
+    Attributes:
+      call: "constructor", "reset()", "step()" or "close()"; "" for no call.
+      episode: counted from 0; None if it does not matter.
+      step: number of steps of the episode before the call.
+    """
+
+    call: str = ""
+    episode: int | None = None
+    step: int | None = None
 
     def __str__(self) -> str:
         text = self.call
@@ -37,15 +43,25 @@ class Place(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One problem, listed once for all its occurrences."""
+    """One problem, listed once for all its occurrences.
 
-    level: str  # "defect", "warning" or "hint"
-    kind: str  # "shape", "dtype", "type", "bounds", "finite", "reused", ...
-    field: str  # "reward", "observation['camera']", "reset()", "action_space", ...
-    text: str  # what is wrong, what was expected and what to do
-    place: Place  # of the first occurrence
-    counts: dict[str, int]  # occurrences by call
-    traceback_text: str = ""  # of the exception; "" if there was none
+    Attributes:
+      level: "defect", "warning" or "hint".
+      kind: kind of problem: "shape", "dtype", "type", "bounds", "finite", "reused", ...
+      field: "reward", "observation['camera']", "reset()", "action_space", ...
+      text: what is wrong, what was expected and what to do.
+      place: place of the first occurrence.
+      counts: number of occurrences by call.
+      traceback_text: traceback of the exception; "" if there was none.
+    """
+
+    level: str
+    kind: str
+    field: str
+    text: str
+    place: Place
+    counts: dict[str, int]
+    traceback_text: str = ""
 
     def __str__(self) -> str:
         """Return one line."""

@@ -92,6 +92,11 @@ class ProcessEnv:
       backend: backend in use, "native" or "portable".
       reason: why the portable backend is used; "" with the native one.
       compilable: whether ``jit_compile=True`` is possible: with the native backend.
+      engine: what steps the environments, ``Native`` or ``Portable``.
+      hub: number of the native hub in programs; None with the portable backend.
+      owner: thread that owns environments of this process, see ``function.call``; None
+        with workers.
+      words: control words of each worker, see ``shared.layout``; none after closing.
 
     Raises:
       EnvError: if an environment cannot be created.
@@ -140,7 +145,7 @@ class ProcessEnv:
         else:
             variables = dict(chosen.worker_variables or {})
             self._workers = Workers(constructors, count, groups, variables)
-        self.owner = self._workers.owner  # see ``function.call``
+        self.owner = self._workers.owner
         self._finalizer = weakref.finalize(self, self._workers.close)
         try:
             self._construct(chosen, num_envs)
@@ -154,8 +159,7 @@ class ProcessEnv:
         except BaseException:
             self._finalizer()
             raise
-        self.hub = self.engine.handle  # number of the hub in programs, or None
-        self.compilable = not self.reason
+        self.hub, self.compilable = self.engine.handle, not self.reason
         self.backend = NATIVE if self.compilable else PORTABLE
         interrupts.ENVS.add(self)
         wanted = count > 0 and backend != PORTABLE
