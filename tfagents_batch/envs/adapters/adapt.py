@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 
 from tfagents_batch.envs.shared import validation
+from tfagents_batch.envs.shared.failures import Defect
 
 
 def adapt(env: Any) -> Any:
@@ -77,7 +78,9 @@ def create(
     original = make()
     try:
         env = adapt(original)
-        validation.environment(env)
+        if fault := validation.fault_of(env):
+            text = f"the constructor returned {type(env).__name__}{fault}"
+            raise Defect(text, "type", "constructor")
         return env if wrap is None else wrap(env)
     except BaseException:
         if close:

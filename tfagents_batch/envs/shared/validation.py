@@ -44,13 +44,6 @@ def is_full_check(count: int) -> bool:
     return count < _FULL_CHECKS or count % _FULL_CHECK_EVERY == 0
 
 
-def environment(env: Any) -> None:
-    """Raise Defect unless ``env`` looks like one Gymnasium environment."""
-    if fault := fault_of(env):
-        text = f"the constructor returned {type(env).__name__}{fault}"
-        raise Defect(text, "type", "constructor")
-
-
 def fault_of(env: Any) -> str:
     """Return why an object is no Gymnasium environment; empty if it looks like one."""
     if hasattr(env, "possible_agents"):
