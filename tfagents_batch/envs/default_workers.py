@@ -47,7 +47,9 @@ def choose(
     """
     several = min(len(cpus.available()), num_envs) > 1 and arguments.has_workers()
     draws = "render_mode" in (env_kwargs or {})
-    if groups > 1 or draws or not several or not _is_measured(env):
+    spec = gymnasium.registry.get(env) if isinstance(env, str) else None
+    measured = spec is not None and str(spec.entry_point).startswith(_MEASURED)
+    if groups > 1 or draws or not several or not measured:
         return Choice(None, "")
     try:
         batch = num_envs * step_microseconds(make)
@@ -76,9 +78,3 @@ def step_microseconds(make: Callable[[], Any]) -> float:
         return 1e6 * float(np.median(times))
     finally:
         env.close()
-
-
-def _is_measured(env: Any) -> bool:
-    """Return whether ``env`` is a name of Gymnasium's that may be stepped."""
-    spec = gymnasium.registry.get(env) if isinstance(env, str) else None
-    return spec is not None and str(spec.entry_point).startswith(_MEASURED)

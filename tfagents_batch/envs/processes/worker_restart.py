@@ -10,7 +10,8 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tfagents_batch.envs.processes import launcher
 from tfagents_batch.envs.processes.launcher import Worker
@@ -68,9 +69,9 @@ class Replacements:
                     self.budget.record(fault, lost.rows, time.monotonic() - since)
                     return worker
                 if outcome.stopped:
-                    return None
+                    break
                 if not self.budget.grant(outcome.faults[0], lost.rows):
-                    return None
+                    break
         return None
 
     @contextlib.contextmanager
@@ -92,8 +93,14 @@ class Replacements:
             alone = self._workers.beside(worker)
             outcome = alone.create()
             if outcome.fine:
+                known: dict[str, Any] = {"worker": worker.index, "phase": "construct"}
                 facts = outcome.replies[worker.index]["facts"]
-                outcome.faults += self._differences(worker, facts)
+                for row, new in zip(worker.rows, facts, strict=True):
+                    try:
+                        construction.check_replacement(self._workers.facts[row], new)
+                    except failures.Defect as error:
+                        fault = failures.from_error(error, env=row, **known)
+                        outcome.faults.append(fault)
             if outcome.fine:
                 outcome = alone.share(self.budget.restarts(), takes_over=True)
             healthy = outcome.fine
@@ -102,16 +109,6 @@ class Replacements:
             if not healthy:
                 worker.kill()
                 self._workers.drop(worker)
-
-    def _differences(self, worker: Worker, facts: Sequence[dict]) -> list[Failure]:
-        """Return a failure if a replacement has other spaces than its predecessor."""
-        for row, new in zip(worker.rows, facts, strict=True):
-            try:
-                construction.check_replacement(self._workers.facts[row], new)
-            except failures.Defect as error:
-                known = {"env": row, "worker": worker.index, "phase": "construct"}
-                return [failures.from_error(error, **known)]
-        return []
 
 
 class Restarter:

@@ -115,7 +115,8 @@ class TensorBatch:
 
     def _init_rows(self, seed: tf.Tensor) -> tuple[BatchState, TimeStep]:
         batch = self.spec.num_envs
-        key = _keys(seed, batch)
+        words = seeds.words([batch, 2], seeds.key(seed, "environments"))
+        key = tf.cast(words, tf.int32)  # row i depends on (seed, i) only
         zeros, off = tf.zeros([batch], tf.int32), tf.zeros([batch], tf.bool)
         inner, observation = self._map(lambda key: _reset(self.env, key), key)
         state = BatchState(inner, key, zeros, off, tf.zeros([batch]), zeros)
@@ -169,12 +170,6 @@ class TensorBatch:
 def _timestep(state: BatchState, *columns: Nest) -> TimeStep:
     info = {"episode_return": state.return_, "episode_length": state.length}
     return TimeStep(*columns, info=info)
-
-
-def _keys(seed: tf.Tensor, rows: int) -> tf.Tensor:
-    """Return keys, int32 ``[rows, 2]``; row i depends on ``(seed, i)`` only."""
-    words = seeds.words([rows, 2], seeds.key(seed, "environments"))
-    return tf.cast(words, tf.int32)
 
 
 def _fit(action: tf.Tensor, leaf: spaces.Leaf) -> tf.Tensor:

@@ -198,13 +198,10 @@ def _typed(
     arrays = {
         key: np.asarray(value)
         for key, value in arguments.items()
-        if isinstance(value, list) and _takes_array(kinds.get(key))
+        if isinstance(value, list)
+        and np.ndarray in (kinds.get(key), *typing.get_args(kinds.get(key)))
     }
     return arguments | arrays
-
-
-def _takes_array(annotation: Any) -> bool:
-    return np.ndarray in (annotation, *typing.get_args(annotation))
 
 
 def _parameters(wrapper: Callable[..., Any]) -> list[inspect.Parameter]:
