@@ -14,6 +14,7 @@ from tests.support.fault_env import fault_envs
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import nest
 from tfagents_batch.envs.contract import random_actions
+from tfagents_batch.envs.graph import host_calls
 from tfagents_batch.errors import EnvError, Stopped, UserError, WorkerCrashed
 
 pytestmark = [
@@ -38,7 +39,7 @@ class CpuCalls:
     def __init__(self, env):
         self._calls, self._outputs, self._groups = (
             env._calls,
-            env._outputs,
+            host_calls.outputs(env.spec),
             env.num_groups,
         )
 
