@@ -17,7 +17,6 @@ from tfagents_batch.envs.processes.launcher import Worker
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome
-from tfagents_batch.envs.vector import batch_stepper
 from tfagents_batch.envs.vector.batch_stepper import BatchStepper, Steppable
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.worker.stepper import Stepper
@@ -57,7 +56,8 @@ class InProcess:
     def construct(self, seconds: float | None) -> Outcome:
         outcome, environments = Outcome(), self._environments
         if isinstance(environments, Steppable):
-            self.facts = [batch_stepper.inspect(environments)]
+            limit = {"max_episode_steps": environments.max_episode_steps}
+            self.facts = [construction.inspect(environments) | limit]
         else:
             constructed = construction.construct(environments, 0, catch=_CATCH)
             self._envs, self.facts, failure = constructed

@@ -101,20 +101,17 @@ class Supervisor:
             os.eventfd_write(self._wake, 1)
         return future
 
-    def _end(self) -> None:
-        with self._submitting:
-            self._over = True
-            os.close(self._wake)
-        for _, future in self._jobs:
-            future.set_exception(Ended())
-        if self._interrupts:
-            interrupts.release()
-
     def _run(self) -> None:
         try:
             self._serve()
         finally:
-            self._end()
+            with self._submitting:
+                self._over = True
+                os.close(self._wake)
+            for _, future in self._jobs:
+                future.set_exception(Ended())
+            if self._interrupts:
+                interrupts.release()
 
     def _serve(self) -> None:
         while True:

@@ -59,15 +59,6 @@ class Steppable(Protocol):
         ...
 
 
-def inspect(batch: Steppable) -> dict:
-    """Return what ``construction.inspect`` returns, for each environment of a batch."""
-    return {
-        "observation_space": spaces.to_json(batch.observation_space),
-        "action_space": spaces.to_json(batch.action_space),
-        "max_episode_steps": batch.max_episode_steps,
-    }
-
-
 class BatchStepper:
     """Stepper of a batch that fills its rows. A failure loses all rows.
 
