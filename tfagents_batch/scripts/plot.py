@@ -20,7 +20,7 @@ from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import runs
 
 if TYPE_CHECKING:
-    from tfagents_batch.training.analysis import curves
+    from tfagents_batch.training.log import curves
 
 TRAIN, EVAL = "episode/return_mean", "eval/return_mean"
 _RETURNS = {
@@ -73,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
     runs.open_runs(command.logdir)  # its errors need no TensorFlow
     command_line.import_tensorflow()
     # Imported here, as in the functions below, because TensorFlow takes seconds.
-    from tfagents_batch.training.analysis import curves
+    from tfagents_batch.training.log import curves
 
     with console.doing("reading runs"):
         groups = curves.group(command.logdir)
@@ -107,7 +107,7 @@ def panels(
     Raises:
       UserError: if no run has a requested metric.
     """
-    from tfagents_batch.training.analysis import curves
+    from tfagents_batch.training.log import curves
 
     problem: UserError | None = None
     found: dict[tuple[str, str], Panel] = {}
@@ -159,12 +159,12 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
     Raises:
       UserError: if matplotlib is missing.
     """
-    from tfagents_batch.training.analysis import figure
+    from tfagents_batch.training.log import curves
 
     columns = min(_COLUMNS, len(found))
     rows = -(-len(found) // columns)
     size = _INCHES[0] * columns, _INCHES[1] * rows
-    with figure.panels(rows, columns, size, out) as axes:
+    with curves.panels(rows, columns, size, out) as axes:
         for axis in axes.flat[len(found) :]:
             axis.set_visible(False)
         for index, (axis, panel) in enumerate(zip(axes.flat, found, strict=False)):
@@ -174,7 +174,7 @@ def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
 def _draw_panel(axis: Any, panel: Panel, threshold: float | None) -> None:
     from matplotlib import ticker, transforms
 
-    from tfagents_batch.training.analysis import curves, figure
+    from tfagents_batch.training.log import curves
 
     for number, (label, read) in enumerate(panel.lines):
         color = f"tab:{_COLORS[number % len(_COLORS)]}"
@@ -186,7 +186,7 @@ def _draw_panel(axis: Any, panel: Panel, threshold: float | None) -> None:
         axis.plot(band.step, band.mean, color=color, **thick)
         axis.fill_between(band.step, band.low, band.high, color=color, alpha=0.2)
     if threshold is not None:
-        figure.mark(axis, threshold)
+        curves.mark(axis, threshold)
     axis.set_title(_folded(panel.title), fontsize=10)
     axis.set_xlabel("environment steps")
     axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))

@@ -24,10 +24,10 @@ from tfagents_batch.errors import (
 )
 from tfagents_batch.metrics import Interval, Mean, Metrics
 from tfagents_batch.training import compilation
+from tfagents_batch.training.alarms import Alarms
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.log import console
 from tfagents_batch.training.log.logger import Logger, event_text

@@ -12,8 +12,7 @@ from tfagents_batch import config, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import Experience
-from tfagents_batch.training import evaluate, preprocessing, training_run
-from tfagents_batch.training.analysis import profile
+from tfagents_batch.training import evaluate, preprocessing, profile, training_run
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
 from tfagents_batch.training.log import console, trackers

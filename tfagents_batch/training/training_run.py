@@ -13,13 +13,11 @@ from tfagents_batch import encoding, sources, spaces
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.experience import Fingerprinted, KnowsTrainingRows
 from tfagents_batch.interfaces import Algorithm
-from tfagents_batch.training import preprocessing
-from tfagents_batch.training.analysis import profile
+from tfagents_batch.training import preprocessing, profile, weights
+from tfagents_batch.training.alarms import Alarms
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.callbacks import Callbacks, stop_at_return
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.diagnostics import weights
-from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.log import console as consoles
 from tfagents_batch.training.log import trackers
 from tfagents_batch.training.log.console import Console
@@ -201,16 +199,6 @@ def _make_alarms(experiment: Experiment, inherited: bool) -> Alarms:
         spec.max_episode_steps,
         inherited,
     )
-
-
-def check(experiment: Experiment, profiled: bool) -> None:
-    """Refuse what could only fail at the end of a run.
-
-    Raises:
-      UserError: if the run cannot be profiled, but should be.
-    """
-    if profiled:
-        profile.check(experiment.config)
 
 
 def check_source(folder: pathlib.Path, source: Any) -> None:

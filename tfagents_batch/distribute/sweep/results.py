@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from tfagents_batch.distribute.sweep import loop, storage
 from tfagents_batch.distribute.sweep.search import SearchPlan
-from tfagents_batch.training.analysis import figure
+from tfagents_batch.training.log import curves
 from tfagents_batch.training.run_folder import files
 
 FILE, FIGURE = "results.csv", "results.png"
@@ -125,7 +125,7 @@ def draw(path: Path, plan: SearchPlan, found: Sequence[Row]) -> None:
     best = [row for row in done if row.state == "complete"]
     rows = -(-(1 + len(plan.space)) // _COLUMNS)
     size = 4.4 * _COLUMNS, 3.5 * rows
-    with figure.panels(rows, _COLUMNS, size, str(path)) as axes:
+    with curves.panels(rows, _COLUMNS, size, str(path)) as axes:
         history, *others = axes.flat
         _mark(history, done, "trial", [row.number for row in done])
         values = itertools.accumulate(
