@@ -34,8 +34,6 @@ class CollectCommand(command_line.PlayCommand):
 def main(argv: Sequence[str]) -> int:
     """Parse flags, collect, and print the folder as the last line."""
     command = command_line.parse(argv, CollectCommand)
-    if command is None:
-        return 0
     if command.logdir is None:
         _check_uniform(command)
     else:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.features import specification
@@ -39,11 +38,7 @@ class ConvertCommand:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write rows and the specification, and print what comes next."""
-    given = command_line.flags(argv, (ConvertCommand, ""), (ConvertSettings, ""))
-    if given is None:
-        return 0
-    command = config.replace(ConvertCommand(), given[0])
-    settings = config.replace(ConvertSettings(), given[1])
+    command, settings = command_line.parse_parts(argv, ConvertCommand, ConvertSettings)
     if not command.input:
         raise UserError("no table is given; pass --input=<file of decisions>")
     # Imported here, as help needs no DuckDB.
@@ -55,8 +50,8 @@ def main(argv: Sequence[str]) -> int:
         found = convert(command.input, command.output, settings, known)
         if earlier is None:
             now("finding types of features")
-            given = _types(command.output, found.columns)
-            specification.write(given, command.specification)
+            types = _types(command.output, found.columns)
+            specification.write(types, command.specification)
     for notice in found.notices:
         command_line.say(f"note: {notice}")
     features = command.known or command.specification

@@ -43,17 +43,15 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 0 deploy, 1 do not, 3 cannot tell.
     """
-    given = command_line.flags(argv, (DecideCommand, ""), (EvaluationSettings, ""))
-    if given is None:
-        return 0
-    command = config.check(config.replace(DecideCommand(), given[0]), "--")
+    command, settings = command_line.parse_parts(
+        argv, DecideCommand, EvaluationSettings
+    )
     for name in ("logdir", "data"):
         if not getattr(command, name):
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")
     limits = gate.read(command.rules) if command.rules else gate.Rules()
     folder = Path(command.output).expanduser()
     _check_output(folder)
-    settings = config.replace(EvaluationSettings(), given[1]).check()
     known = table_reader.partition(command.data).schema
     gate.check_names(limits, known.actions, ("reward", *known.metrics))
     command_line.check_run(command.logdir, command.checkpoint)

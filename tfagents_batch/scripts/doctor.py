@@ -46,8 +46,6 @@ def main(argv: Sequence[str]) -> int:
       Exit status: 0 if training works, warnings or not, else 65.
     """
     command = command_line.parse(argv, DoctorCommand)
-    if command is None:
-        return 0
     works = all([*packages(), run("machine", machine), isolated(command.seconds)])
     command_line.show(
         f"\ntraining {'works' if works else 'does not work'} on this machine"

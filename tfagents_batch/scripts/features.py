@@ -8,7 +8,6 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.features.layout import some
@@ -42,11 +41,7 @@ def main(argv: Sequence[str]) -> int:
       Exit status: 65 if a feature has infinite values, or values cannot be read, so
       that only the page is written; else 0.
     """
-    given = command_line.flags(argv, (FeaturesCommand, ""), (FeatureSettings, ""))
-    if given is None:
-        return 0
-    command = config.replace(FeaturesCommand(), given[0])
-    settings = config.replace(FeatureSettings(), given[1])
+    command, settings = command_line.parse_parts(argv, FeaturesCommand, FeatureSettings)
     if not (command.output or command.report):
         raise UserError("no file is given; pass --output=<file>, --report=<file>")
     if not command.input:

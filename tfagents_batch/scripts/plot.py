@@ -68,8 +68,6 @@ class Panel(NamedTuple):
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write a PNG file and print its path."""
     command = command_line.parse(argv, PlotCommand)
-    if command is None:
-        return 0
     runs.open_runs(command.logdir)  # its errors need no TensorFlow
     command_line.import_tensorflow()
     # Imported here, as in the functions below, because TensorFlow takes seconds.

@@ -87,8 +87,6 @@ def main(argv: Sequence[str]) -> int:
     source = base.source, base.source.name
     parts = (base, ""), source, (base.settings, "algorithm")
     parsed = command_line.flags(given, (SweepCommand, ""), *parts)
-    if parsed is None:
-        return 0
     command = config.check(config.replace(SweepCommand(), parsed.pop(0)), "--")
     shown = parsed[0].pop("progress", True) and not command.quiet
     texts = texts or searches.usual(base.algorithm, command.data is not None)

@@ -67,8 +67,6 @@ def main(argv: Sequence[str]) -> int:
       Exit status: 65 if the check of the rows found errors, else 0.
     """
     given = command_line.flags(argv, (TimelineCommand, ""), (TimelineConfig, ""))
-    if given is None:
-        return 0
     command = config.replace(TimelineCommand(), given[0])
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")

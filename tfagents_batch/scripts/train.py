@@ -124,8 +124,6 @@ def main(argv: Sequence[str]) -> int:
     parts += ((base.settings, "algorithm"),)
     epilog = _listed("algorithms", REGISTRY) + _listed("presets", configs.PRESETS)
     parsed = command_line.flags(argv, *parts, epilog=epilog)
-    if parsed is None:
-        return 0
     command, options, of_source, changed = parsed
     command = replace(TrainCommand(), command)
     given = {name: getattr(command, name) for name in _GIVEN}
