@@ -45,16 +45,11 @@ _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
 class Named(NamedTuple):
-    """A config and where it is from.
-
-    Attributes:
-      config: the config.
-      label: short name for run folders.
-      user: names of the user's code that it needs, see ``config_file.from_text``.
-    """
+    """A config and where it is from."""
 
     config: RunConfig
-    label: str
+    label: str  # short name for run folders
+    # Names of the user's code that it needs, see ``config_file.from_text``
     user: dict[str, Any]
 
 

@@ -43,18 +43,15 @@ class Build(NamedTuple):
 
 
 class Libraries(NamedTuple):
-    """The libraries that TensorFlow finds.
+    """The libraries that TensorFlow finds."""
 
-    Attributes:
-      missing: file names of libraries that cannot be loaded, or that these need.
-      cuda: version of the runtime, as (major, minor); None if it is missing.
-      cudnn: version of cuDNN, as (major, minor, patch); None if it is missing.
-      other: name of the runtime of another CUDA version, which is of no use; or "".
-    """
-
+    # File names of libraries that cannot be loaded, or that these need
     missing: tuple[str, ...] = ()
+    # Version of the runtime, as (major, minor); None if it is missing
     cuda: tuple[int, int] | None = None
+    # Version of cuDNN, as (major, minor, patch); None if it is missing
     cudnn: tuple[int, int, int] | None = None
+    # Name of the runtime of another CUDA version, which is of no use; or ""
     other: str = ""
 
 

@@ -19,18 +19,12 @@ _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE, also if every GPU is hidden
 
 
 class Driver(NamedTuple):
-    """The installed driver.
+    """The installed driver."""
 
-    Attributes:
-      version: such as "580.65.06"; "" if unknown.
-      cuda: newest CUDA version that it supports, as (major, minor).
-      visible: number of GPUs that this process may use.
-      error: why it does not start, in its words; "" if it starts or there is no GPU.
-    """
-
-    version: str
-    cuda: tuple[int, int]
-    visible: int
+    version: str  # such as "580.65.06"; "" if unknown
+    cuda: tuple[int, int]  # newest CUDA version that it supports, as (major, minor)
+    visible: int  # number of GPUs that this process may use
+    # Why it does not start, in its words; "" if it starts or there is no GPU
     error: str = ""
 
 

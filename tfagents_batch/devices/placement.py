@@ -71,25 +71,15 @@ HOST = Placement()
 
 
 class Work(NamedTuple):
-    """Work of a run, by which its devices are chosen.
+    """Work of a run, by which its devices are chosen."""
 
-    Attributes:
-      in_graph: whether all its environments are written in TensorFlow.
-      compilable: whether XLA programs can step its environments.
-      threads: whether programs of their own collect beside the updates.
-      num_envs: environments that are stepped together.
-      images: whether observations are images, so that networks convolve.
-      width: units of the widest hidden layer; 0 if it is not known.
-      minibatch: transitions of a minibatch.
-    """
-
-    in_graph: bool
-    compilable: bool
-    threads: bool
-    num_envs: int
-    images: bool
-    width: int
-    minibatch: int
+    in_graph: bool  # whether all its environments are written in TensorFlow
+    compilable: bool  # whether XLA programs can step its environments
+    threads: bool  # whether programs of their own collect beside the updates
+    num_envs: int  # environments that are stepped together
+    images: bool  # whether observations are images, so that networks convolve
+    width: int  # units of the widest hidden layer; 0 if it is not known
+    minibatch: int  # transitions of a minibatch
 
 
 def choose(device: str, compile: str, work: Work, gpu: bool) -> Placement:

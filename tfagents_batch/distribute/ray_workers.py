@@ -281,21 +281,13 @@ class RayWorkers:
 
 
 class _Given(NamedTuple):
-    """Order that a worker is executing.
-
-    Attributes:
-      order: the order.
-      weights: reference to the weights.
-      result: reference to the rollout.
-      since: time of the order, or of the question or answer after it.
-      question: reference to the answer whether it lives, or None.
-    """
+    """Order that a worker is executing."""
 
     order: Order
-    weights: Any
-    result: Any
-    since: float
-    question: Any = None
+    weights: Any  # reference to the weights
+    result: Any  # reference to the rollout
+    since: float  # time of the order, or of the question or answer after it
+    question: Any = None  # reference to the answer whether it lives, or None
 
 
 def start(settings: RayPool, job: worker.Job) -> tuple[RayWorkers, dict[str, Any]]:

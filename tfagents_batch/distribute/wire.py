@@ -26,41 +26,25 @@ Arrays = dict[str, np.ndarray]
 
 
 class Order(NamedTuple):
-    """Request for a rollout.
+    """Request for a rollout."""
 
-    Attributes:
-      number: number of the request, from 0; names what comes back.
-      seed: seed of actions, and of environments if whole episodes are played.
-      start: seed of environments that continue, for a worker that has just started.
-      step: environment steps of the run, for schedules of exploration.
-      version: version of the weights that act.
-    """
-
-    number: int
-    seed: int
-    start: int
-    step: int
-    version: int
+    number: int  # number of the request, from 0; names what comes back
+    seed: int  # seed of actions, and of environments if whole episodes are played
+    start: int  # seed of environments that continue, for a worker that has just started
+    step: int  # environment steps of the run, for schedules of exploration
+    version: int  # version of the weights that act
 
 
 class Piece(NamedTuple):
-    """Rollout of one worker, or of one part of the episodes.
+    """Rollout of one worker, or of one part of the episodes."""
 
-    Attributes:
-      order: what it answers.
-      first: whether its worker has just started, so that it continues no other one.
-      arrays: trajectory as flat arrays, see ``pack``.
-      seconds: seconds that collecting took.
-      counters: the environments' counters since the piece before.
-      events: their events, likewise.
-    """
-
-    order: Order
+    order: Order  # what it answers
+    # Whether its worker has just started, so that it continues no other one
     first: bool
-    arrays: Arrays
-    seconds: float
-    counters: dict[str, float]
-    events: list[dict[str, Any]]
+    arrays: Arrays  # trajectory as flat arrays, see ``pack``
+    seconds: float  # seconds that collecting took
+    counters: dict[str, float]  # the environments' counters since the piece before
+    events: list[dict[str, Any]]  # their events, likewise
 
 
 def versions() -> dict[str, str]:

@@ -28,22 +28,15 @@ from tfagents_batch.types import EnvSpec
 
 
 class Job(NamedTuple):
-    """Work of every worker of a run; it can be pickled by cloudpickle.
-
-    Attributes:
-      recipe: the environments.
-      config: config of the run, with the number of environments of one worker.
-      algorithm: class of the algorithm.
-      network: the user's network or its builder, or None.
-      length: steps of a rollout.
-      episodes: whole episodes of a rollout instead of ``length`` steps, or None.
-    """
+    """Work of every worker of a run; it can be pickled by cloudpickle."""
 
     recipe: EnvRecipe
+    # Config of the run, with the number of environments of one worker
     config: RunConfig
-    algorithm: type
-    network: Any
-    length: int
+    algorithm: type  # class of the algorithm
+    network: Any  # the user's network or its builder, or None
+    length: int  # steps of a rollout
+    # Whole episodes of a rollout instead of ``length`` steps, or None
     episodes: int | None
 
 

@@ -53,15 +53,12 @@ class PlotCommand:
 
 
 class Panel(NamedTuple):
-    """Panel of a figure.
+    """Panel of a figure."""
 
-    Attributes:
-      title, quantity: texts above the panel and at its y-axis.
-      lines: pairs of a legend label and the curves of its runs.
-    """
-
+    # Texts above the panel and at its y-axis
     title: str
     quantity: str
+    # Pairs of a legend label and the curves of its runs
     lines: list[tuple[str, list[curves.Curve]]]
 
 

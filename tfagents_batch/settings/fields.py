@@ -23,23 +23,16 @@ from tfagents_batch.errors import UserError
 
 
 class Kind(NamedTuple):
-    """Type of a setting.
+    """Type of a setting."""
 
-    Attributes:
-      expected: description of the accepted values, for errors.
-      type: short name, for help texts.
-      read: converts command-line text. Raises ValueError, with or without a detail.
-      check: converts a value from Python or JSON. Raises ValueError likewise.
-      boolean: whether a flag needs no value.
-      example: a value as it is written in a shell, for errors; may be empty.
-    """
-
-    expected: str
-    type: str
+    expected: str  # description of the accepted values, for errors
+    type: str  # short name, for help texts
+    # Converts command-line text. Raises ValueError, with or without a detail.
     read: Callable[[str], Any]
+    # Converts a value from Python or JSON. Raises ValueError likewise.
     check: Callable[[Any], Any]
-    boolean: bool = False
-    example: str = ""
+    boolean: bool = False  # whether a flag needs no value
+    example: str = ""  # a value as it is written in a shell, for errors; may be empty
 
     def complaint(self, error: ValueError) -> str:
         """Return the second half of an error message for a refused value."""

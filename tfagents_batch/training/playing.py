@@ -31,26 +31,18 @@ from tfagents_batch.types import EnvSpec
 
 
 class Trained(NamedTuple):
-    """A run whose agent is played.
+    """A run whose agent is played."""
 
-    Attributes:
-      run: run folder.
-      config: config for playing.
-      recipe: environment to play.
-      variables: names of the environment variables that the run's workers had.
-      missing: name of the user's own environment or wrapper, or of an argument with
-        text, if it was not passed again.
-      network: the user's network, if the run was trained with one.
-      checkpoint: "newest", "best" or a step.
-    """
-
-    run: runs.RunFolder
-    config: RunConfig
-    recipe: EnvRecipe
+    run: runs.RunFolder  # run folder
+    config: RunConfig  # config for playing
+    recipe: EnvRecipe  # environment to play
+    # Names of the environment variables that the run's workers had
     variables: list[str]
+    # Name of the user's own environment or wrapper, or of an argument with text, if it
+    # was not passed again
     missing: str | None = None
-    network: Any = None
-    checkpoint: str | int = "newest"
+    network: Any = None  # the user's network, if the run was trained with one
+    checkpoint: str | int = "newest"  # "newest", "best" or a step
 
     @property
     def spec(self) -> EnvSpec:

@@ -25,15 +25,11 @@ _KEY = "features"  # of run.json
 
 
 class Preprocessing(NamedTuple):
-    """Normalization of the features of a run, or none.
+    """Normalization of the features of a run, or none."""
 
-    Attributes:
-      specification: types and parameters; None if features are not normalized.
-      ids: id of each raw column.
-    """
-
+    # Types and parameters; None if features are not normalized
     specification: Specification | None = None
-    ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()  # id of each raw column
 
     def seen(self, spec: EnvSpec) -> EnvSpec:
         """Return the spec of what the algorithm sees of raw observations.

@@ -67,21 +67,13 @@ _ADVICE = {
 
 
 class Profile(NamedTuple):
-    """Median times of one iteration.
+    """Median times of one iteration."""
 
-    Attributes:
-      iteration_ms: milliseconds of the whole program.
-      parts_ms: milliseconds of its parts, by name.
-      mode: part that XLA compiles, see ``program.Plan``.
-      repeats: measurements of each part.
-      advice: how to shorten the longest part.
-    """
-
-    iteration_ms: float
-    parts_ms: dict[str, float]
-    mode: str
-    repeats: int
-    advice: str
+    iteration_ms: float  # milliseconds of the whole program
+    parts_ms: dict[str, float]  # milliseconds of its parts, by name
+    mode: str  # part that XLA compiles, see ``program.Plan``
+    repeats: int  # measurements of each part
+    advice: str  # how to shorten the longest part
 
     @property
     def shares(self) -> dict[str, float]:

@@ -24,21 +24,17 @@ _OPTIMIZER = "learner/optimizer/"
 
 
 class Given(NamedTuple):
-    """Arguments of ``train`` that no config holds, see there.
-
-    Attributes:
-      pool: returns what collects instead of the config's source, such as the workers of
-        a pool, or None.
-      callbacks: arguments of ``Callbacks`` by name.
-    """
+    """Arguments of ``train`` that no config holds, see there."""
 
     env: Any
     network: Any
     eval_env: Any
     source: Experience | None
     algorithm: str | type | None
+    # Returns what collects instead of the config's source, such as the workers of a
+    # pool, or None
     pool: Callable[[RunConfig, EnvRecipe], Any]
-    callbacks: dict[str, tuple]
+    callbacks: dict[str, tuple]  # arguments of ``Callbacks`` by name
     profile: bool
 
 

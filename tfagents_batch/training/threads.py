@@ -22,24 +22,17 @@ LARGE = 1 << 24  # multiply-adds per layer and minibatch; below this, one thread
 
 
 class Resources(NamedTuple):
-    """Resources of the machine that a run uses.
+    """Resources of the machine that a run uses."""
 
-    Attributes:
-      threads: TensorFlow's threads, within an operation and across operations; 0 if it
-        was too late to choose and TensorFlow uses its default, every core.
-      cores: cores that this process may use.
-      num_workers: worker processes; None if unknown.
-      envs_per_worker: largest number of environments per worker; None without workers.
-      reason: explains the number of threads.
-      workers_reason: explains the number of workers, if it was measured.
-    """
-
+    # TensorFlow's threads, within an operation and across operations; 0 if it was too
+    # late to choose and TensorFlow uses its default, every core
     threads: int
-    cores: int
-    num_workers: int | None
+    cores: int  # cores that this process may use
+    num_workers: int | None  # worker processes; None if unknown
+    # Largest number of environments per worker; None without workers
     envs_per_worker: int | None
-    reason: str
-    workers_reason: str = ""
+    reason: str  # explains the number of threads
+    workers_reason: str = ""  # explains the number of workers, if it was measured
 
     def __str__(self) -> str:
         threads = _count(self.threads, "thread") if self.threads else "default threads"

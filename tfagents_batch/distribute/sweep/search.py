@@ -23,23 +23,16 @@ _RANGE = "uniform:<low>:<high>, uniform:<low>:<high>:<step> or log:<low>:<high>"
 
 @dataclasses.dataclass(frozen=True)
 class SearchPlan:
-    """Plan of a sweep, which does not change when the sweep is resumed.
+    """Plan of a sweep, which does not change when the sweep is resumed."""
 
-    Attributes:
-      fixed: flags of every training, as text by name.
-      search: values of the searched flags, as on the command line.
-      space: the same as distributions of Optuna, see ``search.parse``.
-      metric: name of the metric in ``metrics.jsonl`` that counts.
-      goal: whether larger or smaller values are better.
-      value: the last value of a training, or its best.
-    """
-
-    fixed: Mapping[str, str]
-    search: Mapping[str, str]
+    fixed: Mapping[str, str]  # flags of every training, as text by name
+    search: Mapping[str, str]  # values of the searched flags, as on the command line
+    # The same as distributions of Optuna, see ``search.parse``
     space: Mapping[str, Any]
+    # Name of the metric in ``metrics.jsonl`` that counts
     metric: str = "eval/return_mean"
-    goal: Literal["max", "min"] = "max"
-    value: Literal["last", "best"] = "last"
+    goal: Literal["max", "min"] = "max"  # whether larger or smaller values are better
+    value: Literal["last", "best"] = "last"  # the last value of a training, or its best
 
     def flags(self, values: Mapping[str, Any]) -> list[str]:
         """Return the flags of a training with these values of the searched flags."""

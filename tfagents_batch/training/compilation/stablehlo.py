@@ -51,20 +51,15 @@ class NotExportable(Exception):
 
 
 class Exported(NamedTuple):
-    """An exported program.
+    """An exported program."""
 
-    Attributes:
-      module: StableHLO; ``main`` takes the arguments and the values of the variables,
-        and returns the outputs and new values.
-      variables: names of the variables, in the order of the parameters.
-      assigned: pairs ``(result, variable)`` of indices: the variable's new value.
-      outputs: nest of shapes and dtypes of the outputs, see ``_to_json``.
-    """
-
+    # StableHLO; ``main`` takes the arguments and the values of the variables, and
+    # returns the outputs and new values
     module: str
-    variables: list[str]
+    variables: list[str]  # names of the variables, in the order of the parameters
+    # Pairs ``(result, variable)`` of indices: the variable's new value
     assigned: list[tuple[int, int]]
-    outputs: Any
+    outputs: Any  # nest of shapes and dtypes of the outputs, see ``_to_json``
 
     def to_bytes(self) -> bytes:
         """Return compressed JSON."""

@@ -21,45 +21,30 @@ POINTS = 200  # number of grid points
 
 
 class Curve(NamedTuple):
-    """One metric of one run.
+    """One metric of one run."""
 
-    Attributes:
-      step: i64 ``[n]``, environment steps, ascending.
-      value: f64 ``[n]``, finite.
-    """
-
-    step: np.ndarray
-    value: np.ndarray
+    step: np.ndarray  # i64 ``[n]``, environment steps, ascending
+    value: np.ndarray  # f64 ``[n]``, finite
 
 
 class Band(NamedTuple):
-    """Several curves on one grid.
+    """Several curves on one grid."""
 
-    Attributes:
-      step: f64 ``[POINTS]``, the steps that all curves cover.
-      mean: f64 ``[POINTS]``, mean over runs.
-      low, high: f64 ``[POINTS]``, 95 % bootstrap interval of the mean over runs.
-    """
-
-    step: np.ndarray
-    mean: np.ndarray
+    step: np.ndarray  # f64 ``[POINTS]``, the steps that all curves cover
+    mean: np.ndarray  # f64 ``[POINTS]``, mean over runs
+    # f64 ``[POINTS]``, 95 % bootstrap interval of the mean over runs
     low: np.ndarray
     high: np.ndarray
 
 
 class CurveGroup(NamedTuple):
-    """Runs that differ only in their seed.
+    """Runs that differ only in their seed."""
 
-    Attributes:
-      name: preset or algorithm, and the flags of the settings that differ from other
-        groups with the same one.
-      env: environment of the training.
-      seeds: seeds of the runs, by their folders.
-    """
-
+    # Preset or algorithm, and the flags of the settings that differ from other groups
+    # with the same one
     name: str
-    env: str
-    seeds: dict[Path, int]
+    env: str  # environment of the training
+    seeds: dict[Path, int]  # seeds of the runs, by their folders
 
 
 def read(folder: str | os.PathLike, metric: str) -> Curve:

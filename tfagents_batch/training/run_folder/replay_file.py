@@ -112,19 +112,12 @@ def load(
 
 
 class _Saved(NamedTuple):
-    """A file that was checked.
+    """A file that was checked."""
 
-    Attributes:
-      path: the file.
-      dtype: dtype of its values.
-      name: name of the variable.
-      variable: the variable, which may hold integers of another width.
-    """
-
-    path: Path
-    dtype: tf.DType
-    name: str
-    variable: tf.Variable
+    path: Path  # the file
+    dtype: tf.DType  # dtype of its values
+    name: str  # name of the variable
+    variable: tf.Variable  # the variable, which may hold integers of another width
 
 
 def _manifest(folder: Path, step: int) -> dict[str, Any]:

@@ -49,15 +49,10 @@ _GIT = (
 
 
 class RunFolder(NamedTuple):
-    """An existing run.
+    """An existing run."""
 
-    Attributes:
-      folder: absolute path.
-      config_text: the JSON text of ``config.json``.
-    """
-
-    folder: Path
-    config_text: str
+    folder: Path  # absolute path
+    config_text: str  # the JSON text of ``config.json``
 
 
 def create(
