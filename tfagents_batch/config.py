@@ -71,24 +71,15 @@ def option(
 def number(default: Any, help: str, **arguments: Any) -> Any:
     """Return a field whose number is an input of a program, see ``graph.inputs``.
 
-    Use it for numbers that change no shape and that no Python code compares: another
-    value then uses the same compiled program.
-
-    Args:
-      default: number or schedule, or None.
-      help, **arguments: as of ``option``.
+    Use it for numbers, schedules or None that change no shape and that no Python code
+    compares: another value then uses the same compiled program. The other arguments are
+    those of ``option``.
     """
     return option(default, help, **arguments, number=True)
 
 
 def inherited(base: type, name: str, *, default: Any) -> Any:
-    """Return a field of a base class with another default.
-
-    Args:
-      base: a config, from which the class with this field is derived.
-      name: name of the field, in both classes.
-      default: default value.
-    """
+    """Return a field of a config's base class, by its name, with another default."""
     (field,) = (each for each in dataclasses.fields(base) if each.name == name)
     return dataclasses.field(default=default, metadata=field.metadata)
 
@@ -131,13 +122,10 @@ def marked(config: type, mark: str) -> tuple[str, ...]:
 
 
 def replace(config: Config, overrides: Mapping[str, Any], path: str = "") -> Config:
-    """Return a copy of a config with some settings replaced.
+    """Return a copy of a config with ``{name: value}`` replaced.
 
-    Args:
-      config: config to copy.
-      overrides: ``{name: value}``. Names may be dotted; the value of a nested config
-        may be a dict of its settings.
-      path: prefix of the names in errors, such as "network.".
+    Names may be dotted; the value of a nested config may be a dict of its settings.
+    Names in errors get ``path`` in front, such as "network.".
 
     Raises:
       UserError: for an unknown name or a value of the wrong type.
@@ -162,11 +150,8 @@ def from_dict(cls: type[Config], data: Mapping[str, Any]) -> Config:
 def check(config: Config, path: str = "") -> Config:
     """Check a config and convert its values to their types (a number to a schedule).
 
-    Of a nested config only the class is checked; it may have its own ``check``.
-
-    Args:
-      config: config to check.
-      path: prefix of the names in errors, such as "network.".
+    Of a nested config only the class is checked; it may have its own ``check``. Names
+    in errors get ``path`` in front, such as "network.".
 
     Raises:
       UserError: for a value of the wrong type or out of its field's bounds.
@@ -205,12 +190,7 @@ def names_of(config: Any) -> list[str]:
 
 
 def setting(config: Any, name: str) -> tuple[fields.Kind, Mapping[str, Any]]:
-    """Return the kind of a setting and its bounds, see ``option``.
-
-    Args:
-      config: a config.
-      name: dotted name, one of ``names_of``.
-    """
+    """Return the kind of a setting, by its dotted name, and its bounds."""
     *parts, last = name.split(".")
     for part in parts:
         config = getattr(config, part)

@@ -38,11 +38,7 @@ FILES = (".json", ".yaml", ".yml")  # of settings, see ``named``
 
 
 def check_name(name: str) -> None:
-    """Check that a config can be found by its name, see ``named.find``.
-
-    Raises:
-      UserError: for a name that is no preset, run folder or file of settings.
-    """
+    """Refuse a name that is no preset, run folder or file, see ``named.find``."""
     path = Path(name).expanduser()
     if name in REFUSED:
         raise UserError(f"config {name!r} does not exist: {REFUSED[name]}")

@@ -54,11 +54,7 @@ class Named(NamedTuple):
 
 
 def refuse_presets(algorithm: Any) -> None:
-    """Refuse the name of presets where an algorithm is expected, such as "rainbow".
-
-    Raises:
-      UserError: names the presets.
-    """
+    """Refuse the name of presets where an algorithm is expected, such as "rainbow"."""
     if not isinstance(algorithm, str) or algorithm in REGISTRY:
         return
     found = [x for x in PRESETS if algorithm in (x, x.partition("/")[0])]
@@ -71,11 +67,10 @@ def refuse_presets(algorithm: Any) -> None:
 def find(name: str, algorithm: str | type | None = None) -> Named:
     """Return the config of a name.
 
-    Args:
-      name: a preset; a run folder; a ``config.json``; or a ``.json``, ``.yaml`` or
-        ``.yml`` file with arguments of ``train`` by name, such as ``{"algorithm":
-        "dqn", "env": "CartPole-v1", "settings": {"learning_rate": 1e-3}}``.
-      algorithm: the user's own algorithm, if the config is of one.
+    It is a preset; a run folder; a ``config.json``; or a ``.json``, ``.yaml`` or
+    ``.yml`` file with arguments of ``train`` by name, such as ``{"algorithm": "dqn",
+    "env": "CartPole-v1", "settings": {"learning_rate": 1e-3}}``. The user's own
+    algorithm is passed again if the config is of one.
 
     Raises:
       UserError: for an unknown name, or a file that cannot be read.
@@ -96,15 +91,7 @@ def find(name: str, algorithm: str | type | None = None) -> Named:
 
 
 def require(named: Named, given: Mapping[str, Any]) -> None:
-    """Require what could run code and is in a config that is no preset.
-
-    Args:
-      named: the config.
-      given: arguments of ``train``.
-
-    Raises:
-      UserError: if some of it is not given.
-    """
+    """Require what could run code and is in a config that is no preset."""
     if not named.user:
         return
     saved, env = named.config, given.get("env")
@@ -127,12 +114,7 @@ def resolve(
     settings: Any,
     options: dict[str, Any],
 ) -> RunConfig:
-    """Return the RunConfig of a new run.
-
-    Args:
-      algorithm, env, preset, settings, options: arguments of ``train``; of ``options``,
-        a pool is text.
-    """
+    """Return the RunConfig of a new run from arguments of ``train``; a pool is text."""
     if isinstance(preset, str):
         base = find(preset, algorithm).config
     else:
@@ -160,11 +142,7 @@ def resolve(
 
 
 def offline_algorithm(algorithm: str | type | None, preset: Any) -> str | type:
-    """Return the algorithm that learns from rows: that of the preset, or DQN.
-
-    Raises:
-      UserError: if the preset is not one of rows.
-    """
+    """Return the algorithm that learns from rows: that of a preset of rows, or DQN."""
     refuse_presets(algorithm)
     if preset is None:
         return algorithm or "dqn"
@@ -185,9 +163,7 @@ def offline_settings(
 ) -> dict[str, Any]:
     """Return the settings of an algorithm that learns from rows of a timeline.
 
-    Raises:
-      UserError: if the preset is not one of rows, or for a setting that rows do not
-        allow.
+    Presets that are not of rows are refused, and settings that rows do not allow.
     """
     algorithm = offline_algorithm(algorithm, preset)
     settings = dict(settings or {})

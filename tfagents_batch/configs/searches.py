@@ -75,12 +75,7 @@ _OF_ROWS |= {f"algorithm.{x}" for x in ("expectile", "advantage_scale", "bc_alph
 def usual(algorithm: str, rows: bool) -> dict[str, str]:
     """Return the usual search space of an algorithm, see ``sweep.search``.
 
-    Args:
-      algorithm: name of the algorithm.
-      rows: whether it learns from rows of a timeline.
-
-    Raises:
-      UserError: if there is none.
+    On rows of a timeline it is smaller. A UserError says if there is none.
     """
     if algorithm not in SEARCHES:
         raise UserError(

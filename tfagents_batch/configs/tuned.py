@@ -51,14 +51,9 @@ def trained_by(
 ) -> Preset:
     """Return a preset of any algorithm.
 
-    Args:
-      algorithm: name of the algorithm.
-      env: environment.
-      steps: training steps.
-      num_envs: number of environments.
-      source: settings of its source of experience.
-      run: other options, see ``config.with_options``.
-      **settings: settings of the algorithm that differ from the defaults.
+    ``source`` has settings of its source of experience, ``run`` other options, see
+    ``config.with_options``, and ``settings`` those of the algorithm that differ from
+    the defaults.
     """
 
     def preset() -> RunConfig:

@@ -120,12 +120,7 @@ def _cudnn_version(cudnn: ctypes.CDLL) -> tuple[int, int, int]:
 
 
 def compiler(tensorflow: Path, environment: Mapping[str, str]) -> Compiler:
-    """Find ptxas and libdevice as XLA does.
-
-    Args:
-      tensorflow: its folder.
-      environment: variables of this process; ``XLA_FLAGS`` and ``PATH`` are read.
-    """
+    """Find ptxas and libdevice as XLA does, by ``XLA_FLAGS`` and ``PATH``."""
     flag = re.findall(
         r"--xla_gpu_cuda_data_dir=(\S+)", environment.get("XLA_FLAGS", "")
     )

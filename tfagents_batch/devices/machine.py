@@ -9,10 +9,7 @@ def available_bytes(root: str = "/") -> int | None:
     """Return the memory that this process may still take; None if unknown.
 
     It is the least of the machine's and of what the process's control groups (v1 and
-    v2) leave. File caches count as available.
-
-    Args:
-      root: of the file system, for tests.
+    v2) leave. File caches count as available. ``root`` is of the file system.
     """
     found = [*_machine(Path(root)), *_groups(Path(root))]
     return max(min(found), 0) if found else None

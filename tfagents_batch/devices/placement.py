@@ -83,17 +83,11 @@ class Work(NamedTuple):
 
 
 def choose(device: str, compile: str, work: Work, gpu: bool) -> Placement:
-    """Choose the devices of a run.
+    """Choose the devices of a run by its settings and its work.
 
     A whole program runs on one device. Environments written in TensorFlow may run on a
     GPU. Python environments are stepped from the CPU, in a program of its own, or from
     the GPU's program with ``compile="full"`` and in threads beside the updates.
-
-    Args:
-      device: the setting, "auto", "cpu" or "gpu".
-      compile: the setting, see ``program.build``.
-      work: what the run computes.
-      gpu: whether there is a GPU that can be used.
     """
     if device == "cpu":
         return HOST
@@ -124,13 +118,9 @@ def _gain(work: Work) -> str:
 
 
 def check(device: str) -> None:
-    """Check that a GPU can be used if one is asked for, before anything starts.
+    """Refuse "gpu" before anything starts if none can be used.
 
-    Args:
-      device: the setting, "auto", "cpu" or "gpu".
-
-    Raises:
-      UserError: says why TensorFlow sees no GPU, or who uses its memory.
+    The error says why TensorFlow sees no GPU, or who uses its memory.
     """
     if device != "gpu":
         return
@@ -153,11 +143,8 @@ def of_run(
 ) -> Placement:
     """Say where a run collects and updates, see ``choose``.
 
-    Args:
-      config: config of the run.
-      spec: spec of all environments that are stepped together.
-      envs: the environments; none for logged data, which lies where updates run.
-      own_network: whether the network is the user's, whose size is not known.
+    Without environments, logged data lies where updates run. The size of a user's own
+    network is not known.
     """
     compilable = all(getattr(env, "compilable", False) for env in envs)
     # Environments in processes are compilable too, by the calls of their hub.

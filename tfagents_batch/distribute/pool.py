@@ -44,12 +44,10 @@ class RemoteWorkers(Protocol):
     count: int
 
     def submit(self, worker: int, order: Order, weights: Arrays) -> None:
-        """Give a worker an order; it has none.
+        """Give a worker that has none an order.
 
-        Args:
-          worker: number of the worker.
-          order: what is wanted.
-          weights: those of ``order.version``, by name; not sent again if it has them.
+        ``weights`` are those of ``order.version``, by name; they are not sent again to
+        a worker that has them.
         """
         ...
 
@@ -77,12 +75,7 @@ class RemoteWorkers(Protocol):
 
 
 class RemoteEnvs:
-    """The environments of a pool, as those who manage a run see them.
-
-    Args:
-      workers: the engine's workers.
-      spec: spec of all environments.
-    """
+    """The environments of a pool, with one spec, as those who manage a run see them."""
 
     compilable = False
 

@@ -66,17 +66,7 @@ class RayActor:
 
 
 class RayWorkers:
-    """Started actors; satisfies ``pool.RemoteWorkers``.
-
-    Args:
-      ray: the package, connected.
-      settings: settings of the pool.
-      job: what they do, pickled.
-
-    Attributes:
-      count: number of workers.
-      closing: what ``close`` does.
-    """
+    """Started actors for a pickled job; satisfies ``pool.RemoteWorkers``."""
 
     def __init__(self, ray: Any, settings: RayPool, job: bytes):
         self.count, self._ray, self._settings = settings.workers, ray, settings
@@ -196,11 +186,10 @@ class RayWorkers:
         return kind.remote(wire.versions(), self._job, cores)
 
     def _result(self, index: int, ref: Any) -> Any:
-        """Return what a worker answered.
+        """Return what a worker answered, or raise what it raised.
 
         Raises:
           WorkerCrashed: if it is gone; it can be replaced.
-          Exception: what it raised.
         """
         errors = self._ray.exceptions
         try:
@@ -307,11 +296,7 @@ def start(settings: RayPool, job: worker.Job) -> tuple[RayWorkers, dict[str, Any
 
 
 def _check_room(ray: Any, settings: RayPool) -> None:
-    """Refuse more actors than the cluster has room for.
-
-    Raises:
-      UserError: names what is missing.
-    """
+    """Refuse more actors than the cluster has room for."""
     each = {"CPU": settings.cpus, "memory": settings.memory, **settings.resources}
     free = ray.available_resources()
     for name, amount in each.items():

@@ -13,15 +13,7 @@ CONNECT_SECONDS = 5.0
 
 
 def check_memory(workers: int, each: int = WORKER_BYTES) -> None:
-    """Refuse more workers than fit into the free memory of this machine.
-
-    Args:
-      workers: their number.
-      each: bytes that one of them takes.
-
-    Raises:
-      UserError: if they do not fit.
-    """
+    """Refuse more workers, of ``each`` bytes, than fit into the free memory."""
     free = machine.available_bytes()
     if free is not None and workers * each > free:
         raise UserError(
@@ -34,18 +26,10 @@ def check_memory(workers: int, each: int = WORKER_BYTES) -> None:
 def check_address(
     engine: str, addresses: Sequence[str], example: str, advice: str
 ) -> None:
-    """Check within seconds that something listens at one of several addresses.
+    """Check within seconds that something listens at one of several ``host:port``.
 
-    Engines themselves try for minutes where nothing answers.
-
-    Args:
-      engine: its name, for the error.
-      addresses: ``host:port`` each.
-      example: an address as the user writes it.
-      advice: what to do if nothing answers.
-
-    Raises:
-      UserError: if nothing answers at any of them.
+    Engines themselves try for minutes where nothing answers. The error names the
+    engine, has an example of an address, and says by ``advice`` what to do.
     """
     reason: Exception | None = None
     for each in addresses:

@@ -24,12 +24,9 @@ def player(
     """Return a function of a partition, from orders to pieces or exceptions.
 
     An exception of the user's code is a result, so that Spark does not try it again.
-    Without an order, the result is the spec of the environments.
-
-    Args:
-      name: name of the job, for processes that know it already.
-      job: broadcast of the pickled ``worker.Job``.
-      weights: broadcast of arrays by name; None if there are no orders.
+    Without an order, the result is the spec of the environments. ``name`` is that of
+    the job, for processes that know it already; the job, pickled, and the weights by
+    name are broadcasts.
     """
     versions = wire.versions()  # of the run
 

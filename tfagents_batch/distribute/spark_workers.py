@@ -27,17 +27,7 @@ _RETRIES = 4  # failures of one task before a job fails; 1 is usual on one machi
 
 
 class SparkWorkers:
-    """Tasks of one Spark session; satisfies ``pool.RemoteWorkers``.
-
-    Args:
-      spark: session.
-      settings: checked settings of the pool.
-      job: what tasks do, pickled.
-
-    Attributes:
-      count: number of tasks.
-      closing: what ``close`` does.
-    """
+    """Tasks of a Spark session for a pickled job; satisfies ``pool.RemoteWorkers``."""
 
     def __init__(self, spark: Any, settings: SparkPool, job: bytes):
         self.count, self._settings = settings.parts, settings
@@ -53,11 +43,7 @@ class SparkWorkers:
         self.closing, self._closed = contextlib.ExitStack(), False
 
     def facts(self) -> dict[str, Any]:
-        """Return the spec of a worker's environments.
-
-        Raises:
-          UserError, EnvError: if they cannot be created.
-        """
+        """Return the spec of a worker's environments."""
         limit = self._settings.start_seconds
         self._submit(player(self._name, self._job), [None], limit)
         while (found := self._result(_POLL)) is None:
@@ -133,9 +119,8 @@ class SparkWorkers:
     def _result(self, seconds: float) -> list[Any] | None:
         """Return what tasks have returned; None if they are not ready in that time.
 
-        Raises:
-          EnvError: if the job failed, or takes too long.
-          Exception: what a task raised.
+        It raises what a task raised, and an EnvError if the job failed or takes too
+        long.
         """
         running = self._running
         assert running is not None  # see ``_submit``
@@ -190,11 +175,7 @@ def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
 
 
 def check_master(master: str) -> None:
-    """Check that one of a cluster's masters answers.
-
-    Raises:
-      UserError: if none does.
-    """
+    """Check that one of a cluster's masters answers."""
     if master.startswith("spark://"):
         masters = master.removeprefix("spark://").split(",")
         example = "spark://10.0.0.1:7077"

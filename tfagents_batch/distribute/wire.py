@@ -57,15 +57,7 @@ def versions() -> dict[str, str]:
 
 
 def check_versions(theirs: Mapping[str, str], mine: Mapping[str, str]) -> None:
-    """Refuse a run with other versions than this worker.
-
-    Args:
-      theirs: versions of the run.
-      mine: versions of this process.
-
-    Raises:
-      UserError: if they differ.
-    """
+    """Refuse a run if its versions differ from those of this worker."""
     for name, own in mine.items():
         if theirs.get(name) != own:
             raise UserError(
@@ -112,15 +104,10 @@ def pack(value: Nest) -> Arrays:
 
 
 def unpack(like: Nest, arrays: Mapping[str, np.ndarray], sender: str) -> Nest:
-    """Return flat arrays as a nest.
-
-    Args:
-      like: nest of specs.
-      arrays: from ``pack``.
-      sender: who sent them, for the error.
+    """Return flat arrays from ``pack`` as a nest like that of specs.
 
     Raises:
-      UserError: if names, shapes or dtypes are others.
+      UserError: if names, shapes or dtypes are others; it names the sender.
     """
     expected = nest.named(like)
     if different := sorted(set(arrays) ^ set(expected)):
@@ -154,11 +141,7 @@ def assign(policy: Policy, arrays: Mapping[str, np.ndarray]) -> None:
 def outline(spec: EnvSpec, policy: Policy, time: int, batch: int) -> Trajectory:
     """Return the specs of a trajectory ``[time, batch]``; nothing is collected.
 
-    Args:
-      spec: spec of the environments.
-      policy: the kind of policy that acts.
-      time: T.
-      batch: B, number of streams.
+    They depend on the spec of the environments and on the kind of policy that acts.
     """
 
     def step(*leading: int) -> TimeStep:
@@ -189,12 +172,8 @@ def outline(spec: EnvSpec, policy: Policy, time: int, batch: int) -> Trajectory:
 def joined(pieces: list[Trajectory], acted: list[int]) -> Trajectory:
     """Return trajectories ``[T, B_i]`` side by side, as one update of a host source.
 
-    Args:
-      pieces: trajectories of arrays.
-      acted: version of the policy of each.
-
-    Returns:
-      ``[1, T, sum of B_i]``, with the versions in ``behavior``.
+    The result is ``[1, T, sum of B_i]``. Its ``behavior`` has the version of the policy
+    that acted, from ``acted``.
     """
 
     def side_by_side(axis):

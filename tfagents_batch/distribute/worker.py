@@ -44,14 +44,7 @@ class RolloutWorker:
     """Environments and a policy that collect rollouts on request.
 
     Rollouts of a fixed length continue where the one before ended. Whole episodes
-    depend on nothing but the order and the weights.
-
-    Args:
-      job: what to do.
-      cores: threads of TensorFlow.
-
-    Raises:
-      EnvError, UserError: if the environments or the policy cannot be created.
+    depend on nothing but the order and the weights. TensorFlow gets ``cores`` threads.
     """
 
     def __init__(self, job: Job, cores: int = 1):
@@ -76,15 +69,7 @@ class RolloutWorker:
         }
 
     def collect(self, order: Order, weights: Mapping[str, Any] | None) -> Piece:
-        """Collect a rollout.
-
-        Args:
-          order: what is wanted.
-          weights: arrays by name; None if their version is that of the order before.
-
-        Raises:
-          EnvError: if an environment failed.
-        """
+        """Collect a rollout; without ``weights``, by those of the order before."""
         if weights is not None:
             wire.assign(self._algorithm.policy, weights)
         first = self._program is None

@@ -95,8 +95,7 @@ def _check_uniform(command: CollectCommand) -> None:
 def _prefix(command: CollectCommand) -> str:
     """Return the beginning of the names of the files, which has the seed.
 
-    Raises:
-      UserError: if the folder has such files: their episodes have the same mdp_id.
+    Files that begin so are refused: their episodes have the same mdp_id.
     """
     prefix = f"rows-s{command.seed}"
     folder = Path(command.output).expanduser()

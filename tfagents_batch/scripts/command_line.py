@@ -80,11 +80,7 @@ class PlayCommand(AgentCommand):
 
 
 def check_run(logdir: str, checkpoint: str = "newest") -> None:
-    """Check that there is such a run and checkpoint, before TensorFlow is imported.
-
-    Raises:
-      UserError: if there is not.
-    """
+    """Check that there is such a run and checkpoint, before TensorFlow is imported."""
     runs.checkpoint(runs.open_run(logdir).folder, checkpoint)
 
 
@@ -203,10 +199,7 @@ def flags(
 ) -> list[dict[str, Any]]:
     """Parse flags by ``parsing.parse``; print help and exit if it is requested.
 
-    Args:
-      argv: command line without the program's name.
-      *parts: configs and prefixes, see ``parsing.parse``.
-      epilog: text after the help.
+    The parts are configs and prefixes. The epilog is a text after the help.
     """
     if parsing.HELP.intersection(argv):
         about = sys.modules[parts[0][0].__module__].__doc__ or ""

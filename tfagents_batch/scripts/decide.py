@@ -82,12 +82,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _remove_earlier(folder: Path) -> None:
-    """Remove an earlier decision, which must not be taken for one that failed.
-
-    Raises:
-      UserError: if the folder has anything else, which would be lost.
-      SaveError: if the files cannot be removed.
-    """
+    """Remove an earlier decision, which must not be taken for one that failed."""
     _check_output(folder)
     with saving(folder):
         for name in (_PAGE, _VERDICT):  # the one that says whose they are is last

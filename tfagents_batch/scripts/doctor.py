@@ -56,10 +56,7 @@ def main(argv: Sequence[str]) -> int:
 def run(name: str, check: Callable[[], Remark], wrong: str = WARNING) -> bool:
     """Run a check and print its row; return False if it failed.
 
-    Args:
-      name: name of the row.
-      check: function that returns what was found, and advice if something is wrong.
-      wrong: state of a row with advice.
+    The check returns what it found and advice; with advice, the state is ``wrong``.
     """
     try:
         with console.doing(f"checking {name}"):
@@ -127,10 +124,8 @@ def machine() -> Remark:
 def isolated(seconds: float) -> bool:
     """Run ``checks`` in a process, and return whether all of them passed.
 
-    They did not if one fails, crashes or hangs, or if the process cannot be started.
-
-    Args:
-      seconds: time limit, after which the process and its children are killed.
+    They did not if one fails, crashes or hangs, or if the process cannot be started. It
+    and its children are killed after a number of seconds.
     """
     code = "import sys; from tfagents_batch.scripts import doctor; "
     code += "sys.exit(doctor.second(*map(int, sys.argv[1:])))"
@@ -170,9 +165,8 @@ def isolated(seconds: float) -> bool:
 def second(name: int, messages: int) -> int:
     """Run ``checks`` in the second process, and return its exit status.
 
-    Args:
-      name: descriptor of a file that gets the name of each check before it begins.
-      messages: descriptor of a file that takes the place of stderr.
+    The arguments are descriptors of files. The first one gets the name of each check
+    before it begins; the second one takes the place of stderr.
     """
     works = True
     with console.starting(reason=""):  # which keeps the stderr that it finds

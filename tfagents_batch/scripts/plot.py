@@ -98,9 +98,6 @@ def panels(
       metrics: names; empty means returns of training and, if logged, of evaluations.
       compare: True for one panel per environment and metric with a line per group;
         False for one panel per group with a line per metric.
-
-    Raises:
-      UserError: if no run has a requested metric.
     """
     from tfagents_batch.training.log import curves
 
@@ -144,16 +141,7 @@ def _summary(runs: int, seeds: int) -> str:
 
 
 def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
-    """Draw the panels and write them to a PNG file.
-
-    Args:
-      found: panels, at least one.
-      thresholds: one for each panel, or empty.
-      out: path of the PNG file.
-
-    Raises:
-      UserError: if matplotlib is missing.
-    """
+    """Draw panels, with a threshold for each or none, and write them to a PNG file."""
     from tfagents_batch.training.log import curves
 
     columns = min(_COLUMNS, len(found))

@@ -145,11 +145,7 @@ def _fixed(
 
 
 def _values(name: str, text: str, parts: Parts, given: Sequence[str]) -> Any:
-    """Return the values of a searched flag, checked by the flag.
-
-    Raises:
-      UserError: for an unknown flag, one that is also given, or a wrong value.
-    """
+    """Return the values of a searched flag, checked by the flag."""
     if parsing.peek(given, name) is not None:
         raise UserError(
             f"--{name} is given and searched; leave out --{name} or --search={name}"
@@ -169,11 +165,9 @@ def _values(name: str, text: str, parts: Parts, given: Sequence[str]) -> Any:
 
 
 def _check(plan: search.SearchPlan, parts: Parts) -> None:
-    """Refuse a plan of which nothing can be trained or compared.
+    """Refuse a plan without an evaluation, or one that ``train`` would refuse.
 
-    Raises:
-      UserError: if there is no evaluation, or ``train`` would refuse all of several
-        random points of the search space.
+    It is refused if several random points of the search space all are.
     """
     import optuna
 

@@ -44,11 +44,7 @@ class Kind(NamedTuple):
 
 
 def kind(hint: Any) -> Kind:
-    """Return the kind of a type annotation.
-
-    Raises:
-      TypeError: if a config cannot have such a field.
-    """
+    """Return the kind of a type annotation; TypeError if a config cannot have it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in _KINDS or origin is dict:
         return _KINDS[origin or hint]
@@ -66,12 +62,8 @@ def kind(hint: Any) -> Kind:
 def to_plain(value: Any, levels: int = 50) -> Any:
     """Convert a value to JSON data: tuples to lists, schedules to numbers or text.
 
-    Args:
-      value: value to convert.
-      levels: largest depth of nesting.
-
     Raises:
-      ValueError: for a value that JSON cannot represent.
+      ValueError: for a value that JSON cannot represent, or of more ``levels``.
     """
     if not levels:
         raise ValueError("it is nested too deep")
@@ -111,9 +103,8 @@ def to_text(value: Any) -> str:
 def out_of_bounds(value: Any, bounds: Mapping[str, Any]) -> str | None:
     """Return the expected range of a checked value, or None if it is within bounds.
 
-    Args:
-      value: None, a number, a tuple of numbers or a schedule.
-      bounds: any of "least", "above", "most" and "below".
+    Bounds are any of "least", "above", "most" and "below". They hold for all numbers of
+    a tuple or a schedule; None has none.
     """
     compare = {
         "least": (operator.ge, "at least"),

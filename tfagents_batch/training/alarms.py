@@ -94,7 +94,7 @@ class Alarms:
       steps: environment steps of the whole run.
       num_envs: number of environments.
       max_episode_steps: time limit of the environments; None if unknown.
-      inherited: whether the agent was trained before; then its first returns may
+      inherited: whether the agent was trained before, so that its first returns may
         already be as good as possible.
     """
 
@@ -114,14 +114,10 @@ class Alarms:
         self._progress = _Progress(PART * steps, num_envs)
 
     def check(self, metrics: Mapping[str, Any], step: int) -> list[Limit]:
-        """Add a line of metrics and return the new alarms.
+        """Add a line of metrics and return the new alarms; vectors are ignored.
 
-        Args:
-          metrics: values by their log names; vectors are ignored.
-          step: environment steps, not less than in the call before.
-
-        Returns:
-          Rows of the table; their texts contain the numbers of the line.
+        Environment steps do not decrease. Rows of the table are returned, whose texts
+        contain the numbers of the line.
         """
         line = {k: float(v) for k, v in metrics.items() if np.ndim(v) == 0}
         line |= self._progress.add(line, step)

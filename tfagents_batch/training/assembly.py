@@ -251,12 +251,7 @@ def _kind(kind: str, overlap: bool) -> str:
 def create_algorithm(
     config: RunConfig, spec: EnvSpec, network: Any = None
 ) -> Algorithm:
-    """Create the algorithm of a run with its initial weights.
-
-    Args:
-      config: checked config of the run.
-      spec: spec of what the algorithm sees.
-      network: a user's model or builder, see ``nn.user``.
+    """Create the algorithm of a run, which sees this spec, with its initial weights.
 
     Raises:
       UserError: for settings, a network or members of a user's class that do not work.
@@ -288,9 +283,8 @@ def evaluation(
 ) -> evaluate.Play:
     """Return an evaluator of an agent, see ``evaluate.Evaluator``.
 
-    Args:
-      placement: devices of the algorithm. Environments that a GPU's program cannot step
-        are played on the CPU, by a copy of the policy.
+    Environments that a GPU's program cannot step are played on the CPU, by a copy of
+    the policy.
     """
     policy, refresh = algorithm.policy, None
     if not placement.whole or not getattr(env, "compilable", False):
@@ -309,9 +303,8 @@ def player_of(
 ) -> tuple[Policy, Callable[[], None] | None]:
     """Return a policy on the CPU that plays episodes between two updates.
 
-    Returns:
-      The algorithm's own policy, or a copy and a function that copies the newest
-      weights into it.
+    It is the algorithm's own one, or a copy, with a function that copies the newest
+    weights into it.
     """
     policy = algorithm.policy
     if placement.update == CPU:
@@ -328,11 +321,8 @@ def prepare_devices(
 ) -> tuple[Placement, str]:
     """Choose the devices that TensorFlow sees, and enable the compile cache.
 
-    Args:
-      config: config of the run.
-      resources: threads and workers of the run.
-      choose: chooses the devices. It is called when the cache is enabled, because
-        TensorFlow reads the folder of the cache when it first lists devices.
+    ``choose`` is called when the cache is enabled, because TensorFlow reads the folder
+    of the cache when it first lists devices.
 
     Returns:
       The devices, and the reason why compiled programs are not cached; empty if they

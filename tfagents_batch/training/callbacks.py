@@ -184,11 +184,7 @@ class Callbacks:
 
 
 def listed(argument: str, given: Any) -> tuple[Callable, ...]:
-    """Return callbacks as a tuple.
-
-    Raises:
-      UserError: if one cannot be called.
-    """
+    """Return callbacks as a tuple; refuse what cannot be called."""
     callbacks = given if isinstance(given, (list, tuple)) else [given]
     callbacks = tuple(each for each in callbacks if each is not None)
     for each in callbacks:

@@ -371,11 +371,7 @@ def _hint(name: str, base: RunConfig, source: Any) -> str:
 
 
 def _check_info(names: Sequence[str]) -> None:
-    """Check that info names can be logged.
-
-    Raises:
-      UserError: if a name is invalid.
-    """
+    """Check that info names can be logged."""
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(r"[^/\s]+", name):
             raise UserError(

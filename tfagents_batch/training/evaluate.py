@@ -290,11 +290,7 @@ def reports(config: RunConfig) -> bool:
 
 
 def check_played(config: RunConfig) -> None:
-    """Refuse settings of evaluations that play, for rows without an environment.
-
-    Raises:
-      UserError: for a setting that is not the default.
-    """
+    """Refuse settings of evaluations that play, for rows without an environment."""
     if config.env or config.source.kind != "rows":
         return
     for name in ("eval_actions", "eval_episodes", "eval_max_episode_steps"):

@@ -235,9 +235,6 @@ class Loop:
     def add(self, metrics: Metrics) -> None:
         """Add the metrics of a program's call, and write a line if one is due.
 
-        Args:
-          metrics: metrics of the call that ended at ``step`` and ``seconds``.
-
         Raises:
           TrainingError: if no gradient was finite in the newest calls, which had
             ``BAD_UPDATES`` updates at least, or in all updates until the end.
@@ -302,9 +299,8 @@ class Loop:
     def _log_compiled(self, seconds: float) -> None:
         """Log whether the program was traced or loaded, and cache it.
 
-        Args:
-          seconds: the first iteration's time, mostly compilation; the next line has it
-            instead of the speed.
+        The first iteration's time is mostly compilation; the next line has it instead
+        of the speed.
         """
         self._once["time/first_iteration_seconds"] = seconds
         self._since = self.step, self.seconds
@@ -427,12 +423,7 @@ class Loop:
 
 
 def is_finished(config: RunConfig, state: dict[str, Any]) -> bool:
-    """Return whether a checkpoint is of a run that has nothing left to do.
-
-    Args:
-      config: of the run.
-      state: state of the checkpoint, see ``Loop.state``.
-    """
+    """Return whether a checkpoint's state is of a run that has nothing left to do."""
     evaluated = state.get("evaluated") == state["step"]
     return state["step"] >= config.steps and (evaluated or not _evaluates_every(config))
 

@@ -31,11 +31,7 @@ _own: dict[str, Entry] = {}  # the user's, by the names of this process
 
 
 def name_of(algorithm: str | type) -> str:
-    """Return the name of an algorithm that the user passes; import it if need be.
-
-    Raises:
-      UserError: if it cannot be imported, or lacks a part of an algorithm.
-    """
+    """Return the name of an algorithm that the user passes; import it if need be."""
     if algorithm in algorithms.REGISTRY:
         return algorithm
     if isinstance(algorithm, str):
@@ -67,11 +63,7 @@ def is_known(name: Any) -> bool:
 
 
 def entry(name: str) -> Entry:
-    """Return the classes of a name.
-
-    Raises:
-      UserError: if there is none; the user's own may have to be passed again.
-    """
+    """Return the classes of a name; the user's own may have to be passed again."""
     if is_known(name):
         return _own.get(name) or Entry(*algorithms.REGISTRY[name])
     if isinstance(name, str) and ":" in name:

@@ -52,11 +52,7 @@ class Trained(NamedTuple):
         return EnvSpec(1, *(spaces.from_json(facts[name]) for name in names), {})
 
     def require_env(self) -> None:
-        """Check that there is an environment to play.
-
-        Raises:
-          UserError: if the run has none, and no other one is given.
-        """
+        """Refuse a run without an environment to play."""
         if self.recipe.env == "":
             raise UserError(
                 f"the run {self.run.folder} learned from logged rows and has no "
@@ -89,16 +85,10 @@ def trained(
 ) -> Trained:
     """Return a run to play, in its own or another environment.
 
-    Args:
-      logdir: run folder.
-      env: environment to play; None means that of the run.
-      env_kwargs, wrappers: its arguments and wrappers; None means those of the run if
-        they apply, but with whole games as episodes.
-      network: the user's network, if the run was trained with one.
-      algorithm: the user's algorithm, likewise.
-      checkpoint: "newest", "best" or a step.
-      plays: whether environments are created; only that needs the user's own. Otherwise
-        the first environment of a list stands for all.
+    Without ``env_kwargs`` and ``wrappers``, those of the run apply if they can, but
+    with whole games as episodes. The user's network and algorithm are needed if the run
+    was trained with them. Unless it ``plays``, no environments are created, which would
+    need the user's own; the first environment of a list stands for all.
     """
     if not plays and isinstance(env, (list, tuple)) and env:
         env = env[0]
@@ -135,12 +125,7 @@ def trained(
 
 @contextlib.contextmanager
 def loaded(found: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player, int]]:
-    """Yield the agent of a checkpoint, and the checkpoint's step.
-
-    Args:
-      found: the run.
-      spec: spec of the environments that are played.
-    """
+    """Yield the agent of a checkpoint, for environments of a spec, and its step."""
     config = found.config.check_agent()
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals.harmless_checkpoint_requests())

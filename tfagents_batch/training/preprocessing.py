@@ -32,11 +32,7 @@ class Preprocessing(NamedTuple):
     ids: tuple[int, ...] = ()  # id of each raw column
 
     def seen(self, spec: EnvSpec) -> EnvSpec:
-        """Return the spec of what the algorithm sees of raw observations.
-
-        Raises:
-          UserError: if the observations are not those of the specification.
-        """
+        """Return the spec of what the algorithm sees of raw observations."""
         if self.specification is None:
             return spec
         sizes = len(self.ids), layout(self.specification, self.ids).size
@@ -81,21 +77,13 @@ class Preprocessing(NamedTuple):
 
 
 def of_source(source: Any) -> Preprocessing:
-    """Return the normalization of a source of experience.
-
-    Raises:
-      UserError: if its specification cannot be read.
-    """
+    """Return the normalization of a source of experience."""
     found = getattr(source, "preprocessing", lambda: None)()
     return Preprocessing() if found is None else Preprocessing(*found)
 
 
 def of_run(folder: str | os.PathLike) -> Preprocessing:
-    """Return the normalization of a run.
-
-    Raises:
-      UserError: if its hash is not the one that was written.
-    """
+    """Return the normalization of a run, whose hash is the one that was written."""
     content = runs.facts(folder).get(_KEY)
     if content is None:
         return Preprocessing()
@@ -111,11 +99,7 @@ def of_run(folder: str | os.PathLike) -> Preprocessing:
 
 
 def check_same(folder: str | os.PathLike, mine: Preprocessing, what: str) -> None:
-    """Check that a run normalizes as another one, whose weights it takes.
-
-    Raises:
-      UserError: if features or hashes differ.
-    """
+    """Refuse a run whose features or hash differ from those whose weights it takes."""
     its = of_run(folder)
     if _text(its) != _text(mine):
         raise UserError(

@@ -101,13 +101,10 @@ class Profile(NamedTuple):
 
 
 def run(experiment: Any, folder: pathlib.Path, repeats: int = REPEATS) -> Profile:
-    """Profile a trained experiment and write it to its run's folder.
+    """Profile a trained experiment and write ``profile.json`` to its run's folder.
 
-    Args:
-      experiment: a started experiment, trained for at least one iteration. Its
-        environments are stepped further; its weights and statistics do not change.
-      folder: run folder; ``profile.json`` and TensorFlow's profile are written there.
-      repeats: measurements of each part.
+    Its environments are stepped further; its weights and statistics do not change.
+    TensorFlow's profile is written, too.
 
     Raises:
       UserError: if the source does not step environments with an actor.
@@ -120,11 +117,7 @@ def run(experiment: Any, folder: pathlib.Path, repeats: int = REPEATS) -> Profil
 
 
 def check(config: Any) -> None:
-    """Check that a run with this config can be profiled.
-
-    Raises:
-      UserError: unless collecting and updating take turns, in one program.
-    """
+    """Refuse to profile a run unless collecting and updating take turns."""
     if not config.source.takes_turns:
         raise UserError(
             "--profile times collecting and updating that take turns, on trajectories "

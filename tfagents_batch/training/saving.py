@@ -84,16 +84,10 @@ class ReplaySaver:
 
 
 def restore(source: Any, folder: str | os.PathLike, step: int, exact: bool) -> str:
-    """Restore the replay of a resumed run.
+    """Restore the replay of a resumed run; return a line for the console.
 
-    Args:
-      source: source of the run.
-      folder: run folder.
-      step: step of the weights.
-      exact: whether environments can continue from their variables.
-
-    Returns:
-      A line for the console; empty if the source is no replay.
+    The step is that of the weights. The environments can continue from their variables
+    if it is ``exact``. The line is empty if the source is no replay.
 
     Raises:
       UserError: if the replay cannot be used.
@@ -170,9 +164,7 @@ class Rescue:
 def rescued(interrupts: Interrupts, rescue: Rescue) -> Iterator[None]:
     """Save the state before the code inside if a stop has to leave it behind.
 
-    Args:
-      interrupts: decides that, see ``Interrupts.rescue``.
-      rescue: of the run that the code trains; refreshed first.
+    ``Interrupts.rescue`` decides that; the copy of the state is refreshed first.
     """
     rescue.refresh()
     with interrupts.rescue(rescue.save):

@@ -45,14 +45,10 @@ def begin(
     logdir: str | os.PathLike,
     origin: tuple[str | os.PathLike, str | int] | None = None,
 ) -> training_run.RunEnd:
-    """Train in a new run folder.
+    """Train in a new run folder in ``logdir``, whose name has ``name``.
 
-    Args:
-      resolved: config of the run.
-      given: further arguments of ``train``.
-      name: for the name of the folder.
-      logdir: root folder of the runs.
-      origin: folder of the run that provides the initial agent, and its checkpoint.
+    ``origin`` is the folder of the run that provides the initial agent, and its
+    checkpoint.
     """
     network, eval_env = given.network, given.eval_env
     own = resolved.env or evaluate.reports(resolved)
@@ -83,12 +79,8 @@ def take_agent(
 
     The policy and its statistics must fit. Of the rest, such as critics and target
     networks, all that both runs have is loaded, except the state of optimizers: their
-    moments belong to the gradients of the other run.
-
-    Args:
-      experiment: experiment of the new run, before it starts.
-      logdir: folder of the other run.
-      which: checkpoint: "newest", "best" or a step.
+    moments belong to the gradients of the other run. ``which`` is a checkpoint:
+    "newest", "best" or a step.
 
     Returns:
       Facts for the run's log: ``run``, name of the other run's folder; ``checkpoint``,
@@ -163,13 +155,7 @@ def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
 def resume(
     folder: str | os.PathLike, given: Given, options: dict[str, Any]
 ) -> training_run.RunEnd:
-    """Continue a run from its newest checkpoint.
-
-    Args:
-      folder: run folder.
-      given: further arguments of ``train``.
-      options: settings that the user gave.
-    """
+    """Continue a run from its newest checkpoint, with settings that the user gave."""
     refused = sorted(set(options) - {*RESUMABLE, "env_kwargs", "wrappers"})
     if refused:
         raise UserError(
@@ -272,9 +258,8 @@ def _experiment(
 ) -> Iterator[tuple[Experiment, EnvRecipe, EnvRecipe | None]]:
     """Yield the live objects of a run, its environment and that of ``eval_env``.
 
-    Raises:
-      UserError: for what could only fail later: callbacks that are never called,
-        trackers that are not installed, a run that cannot be profiled.
+    What could only fail later is refused: callbacks that are never called, trackers
+    that are not installed, a run that cannot be profiled.
     """
     if given.callbacks["on_evaluation"] and resolved.eval_every == 0:
         raise UserError(

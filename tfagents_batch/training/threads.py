@@ -92,11 +92,10 @@ def _for_network(
 
 
 def apply(threads: int, programs: int = 1) -> bool:
-    """Set TensorFlow's threads; return False if it is too late and they differ.
+    """Set TensorFlow's threads within an operation, unless it is too late.
 
-    Args:
-      threads: threads within an operation.
-      programs: programs that run at the same time; each needs a thread.
+    Programs that run at the same time need a thread each. Return False if threads exist
+    already, with other numbers.
     """
     threading = tf.config.threading
     try:

@@ -128,10 +128,7 @@ def run(
 def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> RunEnd | None:
     """Return the end of a run that has nothing left to do, and say so; else None.
 
-    Args:
-      folder: run folder.
-      config: of the run.
-      state: state of its newest checkpoint.
+    The state is that of its newest checkpoint.
     """
     if not is_finished(config, state):
         return None
@@ -202,11 +199,7 @@ def _make_alarms(experiment: Experiment, inherited: bool) -> Alarms:
 
 
 def check_source(folder: pathlib.Path, source: Any) -> None:
-    """Check that a source has the data and features that a run began with.
-
-    Raises:
-      UserError: if they are others.
-    """
+    """Refuse a source with other data or features than those that a run began with."""
     before = runs.facts(folder).get(_FINGERPRINT)
     if before is not None and before != _fingerprint(source):
         raise UserError(

@@ -59,16 +59,11 @@ def table(layers: list[Layer]) -> str:
 
 
 def warning(layers: list[Layer], space: gymnasium.Space) -> str:
-    """Return a warning about a network that is large only because of an observation.
+    """Return a warning about a built-in network that an observation makes large.
 
-    Args:
-      layers: those of a built-in network.
-      space: observation space of one environment.
-
-    Returns:
-      A line with the number of weights, the largest part of the observation and how to
-      make it smaller; "" if the network has at most MANY weights, or the part at most
-      LARGE numbers.
+    It is a line with the number of weights, the largest part of the observation and how
+    to make it smaller; "" if the network has at most MANY weights, or the part at most
+    LARGE numbers.
     """
     total = sum(each.count for each in layers)
     leaf = max(spaces.leaves(space), key=lambda x: math.prod(x.shape), default=None)

@@ -31,10 +31,7 @@ _PR_SET_PDEATHSIG = 1
 class TrialProcess:
     """A process in a session of its own, so that Ctrl-C does not reach it.
 
-    Args:
-      flags: flags of the training.
-      output: file for what the process prints.
-      cores: cores that it may use; empty for all.
+    What it prints goes to ``output``. It may use these cores; none means all.
     """
 
     def __init__(self, flags: Sequence[str], output: Path, cores: Sequence[int]):

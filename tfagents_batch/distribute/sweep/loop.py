@@ -24,20 +24,7 @@ ERROR, FOLDER, STATUS = "error", "folder", "status"
 
 
 class Attempt:
-    """A trial that is running.
-
-    Args:
-      trial: trial of Optuna.
-      folder: folder of its training.
-      plan: plan of the sweep.
-      cores: cores that it may use; empty for all.
-
-    Attributes:
-      process: its process.
-
-    Raises:
-      SaveError: if the folder cannot be written.
-    """
+    """A trial of Optuna that is running, in a folder, on some cores or on all."""
 
     def __init__(
         self, trial: Any, folder: Path, plan: SearchPlan, cores: Sequence[int]
@@ -115,17 +102,10 @@ def run(
     jobs: int = 1,
     report: Callable[[Any], None] = lambda trial: None,
 ) -> None:
-    """Run trials until a number of them has ended.
+    """Run trials until a number of them has ended, with those of earlier processes.
 
-    When it ends, also by an exception, no process is left.
-
-    Args:
-      plan: plan of the sweep.
-      study: study of ``storage.opened``.
-      folder: folder of the sweep; each trial gets a folder in it.
-      trials: number of trials in the end, with those of earlier processes.
-      jobs: number of trials at the same time, which divide the cores.
-      report: called with each trial that has ended.
+    When it ends, also by an exception, no process is left. ``jobs`` trials run at the
+    same time, divide the cores and have a folder each; ``report`` gets each that ended.
 
     Raises:
       UserError: if the first trials were all refused because of their flags.

@@ -48,11 +48,7 @@ def rows(study: Any, plan: SearchPlan) -> list[Row]:
 
 
 def write(path: Path, found: Sequence[Row]) -> None:
-    """Write the rows to a CSV file.
-
-    Raises:
-      SaveError: if it cannot be written.
-    """
+    """Write the rows to a CSV file."""
     out = io.StringIO()
     names = [*dict.fromkeys(name for row in found for name in row.values)]
     writer = csv.writer(out, lineterminator="\n")
@@ -85,13 +81,7 @@ def table(found: Sequence[Row]) -> str:
 
 
 def line(number: int, found: Sequence[Row], trials: int) -> str:
-    """Return a line about a trial that has ended.
-
-    Args:
-      number: number of the trial.
-      found: all results so far, see ``rows``.
-      trials: number of trials in the end.
-    """
+    """Return a line about a trial that has ended, from all results so far."""
     (row,) = (each for each in found if each.number == number)
     what = row.state if row.state != "complete" else f"{row.value:.6g}"
     what += f" ({row.error})" if row.error else ""
@@ -116,11 +106,7 @@ def command(plan: SearchPlan, row: Row) -> str:
 
 
 def draw(path: Path, plan: SearchPlan, found: Sequence[Row]) -> None:
-    """Draw values by trial and against each searched flag, and write a PNG file.
-
-    Raises:
-      UserError: if matplotlib is missing.
-    """
+    """Draw values by trial and against each searched flag, and write a PNG file."""
     done = sorted((x for x in found if x.state in _MARKS), key=lambda x: x.number)
     best = [row for row in done if row.state == "complete"]
     rows = -(-(1 + len(plan.space)) // _COLUMNS)

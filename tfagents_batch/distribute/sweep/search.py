@@ -54,11 +54,7 @@ class SearchPlan:
         return found | {f"--{name}": getattr(self, name) for name in own}
 
     def require_same(self, stored: Mapping[str, str], folder: Any) -> None:
-        """Refuse a folder whose sweep has another plan.
-
-        Raises:
-          UserError: with the first difference.
-        """
+        """Refuse a folder whose sweep has another plan; name the first difference."""
         mine = self.given()
         for name in [*mine, *stored]:
             if mine.get(name) != stored.get(name):
@@ -74,9 +70,6 @@ def take(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
     Returns:
       Values by the names of the searched flags, and the other arguments.
-
-    Raises:
-      UserError: for one without a name or values, and for a name that is given twice.
     """
     found: dict[str, str] = {}
     rest, arguments = [], list(argv)
@@ -104,14 +97,8 @@ def take(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 def parse(name: str, text: str, kind: fields.Kind, bounds: Mapping[str, Any]) -> Any:
     """Return the values of a searched flag as a distribution of Optuna.
 
-    Args:
-      name: name of the flag.
-      text: values as on the command line.
-      kind: kind of the flag's values.
-      bounds: bounds of its values, see ``config.option``.
-
-    Raises:
-      UserError: for values that the flag does not accept, and for an empty range.
+    The flag has a kind and bounds, see ``config.option``. Values that it does not
+    accept, and an empty range, are refused with a UserError.
     """
 
     def refused(detail: str) -> UserError:

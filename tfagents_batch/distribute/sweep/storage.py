@@ -31,15 +31,10 @@ def require_optuna() -> None:
 
 @contextlib.contextmanager
 def opened(folder: Path, plan: SearchPlan, prune: bool = True) -> Iterator[Any]:
-    """Lock the folder of a sweep and yield its study.
+    """Lock the folder of a sweep, which may be new, and yield its study.
 
     Trials that an earlier process left unfinished are marked as failed, and their
-    values wait to be tried again.
-
-    Args:
-      folder: folder of the sweep; created if missing.
-      plan: plan of the sweep.
-      prune: whether trials below the median are to be stopped.
+    values wait to be tried again. ``prune`` stops trials below the median.
 
     Raises:
       UserError: if Optuna is missing, another process has locked the folder, or the

@@ -173,10 +173,10 @@ _cache: Cache | None = None
 def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
     """Store compiled programs from now on, if TensorFlow has not run an operation yet.
 
-    This runs the first operation.
+    This runs the first operation. Compiled loops depend on the number of threads.
 
     Args:
-      threads: threads of TensorFlow; compiled loops depend on their number.
+      threads: threads of TensorFlow.
       first: called when the settings are complete, even if the cache stays off. It may
         list devices, which makes TensorFlow read its settings, including this one.
 

@@ -51,11 +51,7 @@ def allow_storing() -> Iterator[None]:
 class Saver:
     """Stores the program of a run for later starts, if it can be stored.
 
-    Args:
-      config: config of the run.
-      spec: spec of all environments together.
-      envs: environments that the program steps.
-      own_code: whether the program has code of the user; then it is not stored.
+    One with code of the user is not stored.
     """
 
     def __init__(
@@ -111,13 +107,8 @@ class StoredProgram:
     """A compiled program that is read from the store, or written to it.
 
     If the program can be exported, it always runs from its text, even in the first
-    start. So all starts compute the same.
-
-    Args:
-      traced: the program as ``tf.function``, not traced yet.
-      variables: all variables that it uses, by name.
-      envs: environments that it steps.
-      name: name of its entry in the store.
+    start. So all starts compute the same. ``traced`` is the program as ``tf.function``,
+    not traced yet; ``name`` is that of its entry in the store.
     """
 
     def __init__(

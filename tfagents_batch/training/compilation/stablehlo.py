@@ -67,11 +67,7 @@ class Exported(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Exported:
-        """Read the output of ``to_bytes``.
-
-        Raises:
-          NotExportable: if the data is anything else.
-        """
+        """Read the output of ``to_bytes``; anything else is a NotExportable."""
         try:
             return cls(*json.loads(zlib.decompress(data)))
         except (zlib.error, TypeError, ValueError) as error:
@@ -81,12 +77,10 @@ class Exported(NamedTuple):
 def export(
     program: Any, arguments: Sequence[tf.Tensor], variables: Mapping[str, Any]
 ) -> Exported:
-    """Export a program as text.
+    """Export a compiled ``tf.function`` that returns nested tensors as text.
 
-    Args:
-      program: a compiled ``tf.function`` that returns nested tensors.
-      arguments: its arguments, of which only shapes and dtypes matter.
-      variables: all variables that it may read or write, by name.
+    Of the arguments only shapes and dtypes matter. The variables are all that it may
+    read or write, by name.
 
     Raises:
       NotExportable: if it uses anything else, or XLA refuses it.
@@ -131,10 +125,8 @@ def program(
 ) -> Any:
     """Return an exported program as a compiled function that returns metrics.
 
-    Args:
-      exported: the program.
-      variables: variables that it uses, by the names at its export.
-      envs: environments that it steps, see ``envs.graph.function``.
+    Its variables have the names that they had at its export. It steps the environments,
+    see ``envs.graph.function``.
 
     Raises:
       NotExportable: if a variable of the program is missing.
@@ -194,19 +186,14 @@ def _tf_variable(variable: Any) -> tf.Variable:
 
 
 def name_evaluation(sampled: bool) -> None:
-    """Set the function names of the evaluation that is traced next.
-
-    Args:
-      sampled: whether actions are sampled; else they are the policy's mode.
-    """
+    """Set the function names of the evaluation that is traced next."""
     begin_at(SAMPLED if sampled else EVALUATION)
 
 
 def begin_at(number: int) -> None:
-    """Make the next names end in this number or a greater one.
+    """Make the next names end in one of the numbers above, or a greater one.
 
-    Args:
-      number: one of the constants above; ignored if the process is already past it.
+    It has no effect if the process is already past the number.
     """
     # If this fails, programs are only compiled again.
     with contextlib.suppress(ImportError, AttributeError):

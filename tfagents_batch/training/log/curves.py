@@ -50,8 +50,7 @@ class CurveGroup(NamedTuple):
 def read(folder: str | os.PathLike, metric: str) -> Curve:
     """Read a metric of a run; values that are not finite are left out.
 
-    Raises:
-      UserError: if the run has no such metric; the message lists those it has.
+    The error for a missing metric lists those that the run has.
     """
     lines = read_metrics(folder)
     points = [(line["step"], line[metric]) for line in lines if metric in line]
@@ -65,11 +64,7 @@ def read(folder: str | os.PathLike, metric: str) -> Curve:
 
 
 def group(folders: Sequence[str | os.PathLike]) -> list[CurveGroup]:
-    """Group runs by name, environment and settings.
-
-    Raises:
-      UserError: if a folder contains no run.
-    """
+    """Group runs by name, environment and settings."""
     same_name: dict[tuple[str, str], list[tuple[Path, dict[str, Any]]]] = {}
     seeds: dict[Path, int] = {}
     for run in runs.open_runs(folders):
@@ -94,11 +89,8 @@ def group(folders: Sequence[str | os.PathLike]) -> list[CurveGroup]:
 def band(curves: Sequence[Curve], resamples: int = 1000) -> Band:
     """Compute the mean over runs and its 95 % bootstrap interval.
 
-    Curves are interpolated linearly between their points.
-
-    Args:
-      curves: curves of the same metric, one per run.
-      resamples: number of bootstrap samples of the runs; their seed is fixed.
+    There is a curve of the same metric for each run, interpolated linearly between its
+    points. The seed of the resamples of the runs is fixed.
     """
     end = min(curve.step[-1] for curve in curves)
     start = min(max(curve.step[0] for curve in curves), end)
@@ -147,15 +139,9 @@ def _by_differences(
 def panels(
     rows: int, columns: int, size: tuple[float, float], out: str
 ) -> Iterator[Any]:
-    """Yield axes to draw on; the figure is saved when the context ends.
+    """Yield matplotlib axes ``[rows, columns]``, saved as a file when the context ends.
 
-    Args:
-      rows, columns: number of panels in each direction.
-      size: width and height of the figure in inches.
-      out: path of the PNG file.
-
-    Yields:
-      matplotlib axes ``[rows, columns]``.
+    The size is width and height in inches.
 
     Raises:
       UserError: if matplotlib is missing, or does not know the kind of file.

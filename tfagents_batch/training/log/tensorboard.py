@@ -202,9 +202,8 @@ def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summa
 def gif(pictures: Iterable[np.ndarray], fps: float) -> bytes:
     """Return an animated GIF of 256 colors, which every browser plays.
 
-    Args:
-      pictures: uint8 ``[height, width, 3]`` each; at least one.
-      fps: pictures per second; above ``FASTEST`` some are left out.
+    There is at least one picture, uint8 ``[height, width, 3]`` each. Above ``FASTEST``
+    pictures per second some are left out.
     """
     from PIL import Image  # comes with TensorBoard; slow to import
 

@@ -153,12 +153,8 @@ def load_run_only(
 ) -> None:
     """Assign the saved values of ``RUN_ONLY`` variables, if there are any.
 
-    Args:
-      run_folder, step: folder and step of a checkpoint that ``load`` has verified.
-      variables: the variables, by the names they were saved with.
-
-    Raises:
-      UserError: if the variables differ from those saved.
+    ``load`` has verified the checkpoint. A UserError is raised if the variables differ
+    from those saved.
     """
     path = files.step_folder(Path(run_folder) / "checkpoints", step)
     manifest = _manifest(path, step)
@@ -176,10 +172,8 @@ def load_fitting(
 ) -> list[str]:
     """Assign the saved values of ``TRAINING_ONLY`` variables where they fit.
 
-    Args:
-      run_folder, step: folder and step of a checkpoint that ``load`` has verified.
-      variables: the variables, by name.
-      leave: prefixes of the names of variables to skip.
+    ``load`` has verified the checkpoint. Variables whose names begin with one of
+    ``leave`` are skipped.
 
     Returns:
       Names of the variables that were not assigned, and of those only saved.

@@ -31,11 +31,7 @@ _INTEGERS = "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"
 def save(
     run_folder: str | os.PathLike, step: int, variables: Mapping[str, tf.Variable]
 ) -> None:
-    """Write the variables of a replay, then remove older ones.
-
-    Raises:
-      SaveError: if they could not be written, such as on a full disk.
-    """
+    """Write the variables of a replay, then remove older ones."""
     folder = Path(run_folder) / "replay"
     try:
         files.sweep(folder)  # room for the new one
@@ -83,8 +79,7 @@ def load(
     """Restore a replay: all of the given variables, or none.
 
     Args:
-      run_folder: folder of the run.
-      step: step of the replay.
+      run_folder, step: folder of the run, and step of the replay.
       variables: variables by name, or some of them, as they were saved. Integers may
         have another width.
       check: called with the saved numbers, ``{name: value}`` of the variables without
@@ -206,28 +201,19 @@ def _parts(saved: _Saved) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def fits(saved: str, wanted: str) -> bool:
-    """Return whether values of a saved dtype can be read into a variable.
+    """Return whether values of a saved dtype, by its name, can be read into a variable.
 
     Variables of a GPU hold integers as int64, see ``graph.state``, those of the host as
     they are. A run may be saved on one and continue on the other.
-
-    Args:
-      saved: name of the dtype of the values, which is not trusted.
-      wanted: name of the dtype of the variable.
     """
     return saved == wanted or (saved in _INTEGERS and wanted in _INTEGERS)
 
 
 def cast(values: np.ndarray, dtype: type[np.generic], name: str) -> np.ndarray:
-    """Return saved values with the dtype of a variable.
-
-    Args:
-      values: an array of any shape, with a dtype that fits.
-      dtype: dtype of the variable.
-      name: name of the variable, for the error.
+    """Return saved values, of a dtype that fits, with the dtype of a variable.
 
     Raises:
-      ValueError: if the variable cannot hold one of the values.
+      ValueError: if the variable, which it names, cannot hold one of the values.
     """
     values = np.asarray(values)
     if values.dtype == dtype:

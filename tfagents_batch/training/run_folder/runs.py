@@ -74,9 +74,6 @@ def create(
       now: local time in the folder's name; the current time if None.
       facts: more JSON-able entries for ``run.json``.
 
-    Returns:
-      Absolute path of the folder, which did not exist before.
-
     Raises:
       UserError: if ``logdir`` is a file.
       SaveError: if the folder or its files cannot be written; it is removed then.
@@ -109,14 +106,9 @@ def open_run(
     path: str | os.PathLike,
     wanted: str = "the run folder that training printed at its end",
 ) -> RunFolder:
-    """Open a run folder, which may have been moved.
+    """Open a run folder, which may have been moved; ``~`` is expanded.
 
-    Args:
-      path: path of the run folder, absolute or relative; ``~`` is expanded.
-      wanted: what an error says to pass.
-
-    Raises:
-      UserError: if this is not a run folder; the message says what to pass.
+    The error for another folder says to pass what is ``wanted``.
     """
     folder = Path(path).expanduser().absolute()
     config = folder / "config.json"
@@ -136,11 +128,7 @@ def open_run(
 
 
 def open_runs(paths: Sequence[str | os.PathLike]) -> list[RunFolder]:
-    """Open run folders, and those directly in other folders.
-
-    Raises:
-      UserError: if a folder is no run and has none.
-    """
+    """Open run folders, and those directly in other folders."""
     found: list[Path] = []
     for path in map(Path, paths):
         inside = [] if (path / "config.json").is_file() else list_runs(path)
@@ -150,11 +138,7 @@ def open_runs(paths: Sequence[str | os.PathLike]) -> list[RunFolder]:
 
 
 def checkpoint(folder: Path, which: str | int) -> str | int:
-    """Return which checkpoint of a run is meant: newest, best or a step as a number.
-
-    Raises:
-      UserError: if the run has no checkpoint, or none of that step.
-    """
+    """Return which checkpoint of a run is meant: newest, best or a step as a number."""
     steps = files.steps(folder / "checkpoints")[::-1]
     if not steps:
         raise UserError(
@@ -247,12 +231,8 @@ def versions() -> dict[str, str]:
 def checkout(seconds: float = GIT_SECONDS) -> dict[str, Any] | None:
     """Return the git state of the working folder, or else of the main script.
 
-    Args:
-      seconds: time limit of git for each of these folders.
-
-    Returns:
-      ``commit``, its hash, and ``changed``, whether a tracked file differs from it;
-      None outside of a checkout, without git, or if git takes too long.
+    It is ``commit``, its hash, and ``changed``, whether a tracked file differs from it;
+    None outside of a checkout, without git, or if git takes longer for each folder.
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
