@@ -14,7 +14,6 @@ from tfagents_batch.configs import (
     continuous,
     deck,
     dqn,
-    ga3c,
     policy_gradient,
     ppo,
     rows,
@@ -28,7 +27,6 @@ PRESETS = {
     **dqn.PRESETS,
     **continuous.PRESETS,
     **policy_gradient.PRESETS,
-    **ga3c.PRESETS,
     **deck.PRESETS,
     **rows.PRESETS,
 }

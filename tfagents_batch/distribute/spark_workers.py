@@ -1,4 +1,10 @@
-"""Workers of a pool as tasks of Spark's jobs, one job for each batch."""
+"""Workers of a pool as tasks of Spark's jobs, one job for each batch.
+
+A partition meets another Python process of the executors most of the time. So a process
+keeps TensorFlow, a policy and environments, which are the same for every task, but no
+episode: a task depends on its order and the weights alone. A task that Spark runs
+again, elsewhere or twice, gives the same episodes.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +20,8 @@ from typing import Any
 
 from tfagents_batch.distribute import resources, wire
 from tfagents_batch.distribute.spark_pool import SparkPool
-from tfagents_batch.distribute.spark_tasks import player
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
-from tfagents_batch.distribute.worker import Job
+from tfagents_batch.distribute.worker import Job, RolloutWorker
 from tfagents_batch.errors import EnvError, Stopped, UserError, first_line
 from tfagents_batch.metrics import Metrics, Sum
 from tfagents_batch.offline.reading import session
@@ -24,6 +29,9 @@ from tfagents_batch.offline.reading import session
 _POLL = 0.5
 _END = 10.0  # seconds that closing waits for a job
 _RETRIES = 4  # failures of one task before a job fails; 1 is usual on one machine
+_worker_of: dict[
+    str, RolloutWorker
+] = {}  # the worker of the newest job, by the name of the job
 
 
 class SparkWorkers:
@@ -191,3 +199,40 @@ def _cause(error: Exception) -> str:
         if ("Error" in line or "Exception" in line) and not line.startswith("at ")
     ]
     return (told or [first_line(error)])[-1][:300]
+
+
+def player(
+    name: str, job: Any, weights: Any = None
+) -> Callable[[Iterator[Order | None]], Iterator[Any]]:
+    """Return a function of a partition, from orders to pieces or exceptions.
+
+    An exception of the user's code is a result, so that Spark does not try it again.
+    Without an order, the result is the spec of the environments. ``name`` is that of
+    the job, for processes that know it already; the job, pickled, and the weights by
+    name are broadcasts.
+    """
+    versions = wire.versions()  # of the run
+
+    def play(orders: Iterator[Order | None]) -> Iterator[Any]:
+        sent = None if weights is None else weights.value
+        for order in orders:
+            try:
+                worker = _worker(name, job, versions)
+                found = worker.facts() if order is None else worker.collect(order, sent)
+            except Exception as error:
+                found = wire.portable(error)
+            yield found
+
+    return play
+
+
+def _worker(name: str, job: Any, versions: dict[str, str]) -> RolloutWorker:
+    """Return the worker of this process, which is made for its first task."""
+    if name not in _worker_of:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        wire.check_versions(versions, wire.versions())
+        for former in _worker_of.values():
+            former.close()
+        _worker_of.clear()
+        _worker_of[name] = RolloutWorker(wire.unpickled(job.value))
+    return _worker_of[name]

@@ -101,7 +101,9 @@ def _run(
         _opened(command, mode, expected, extra) as rows,
     ):
         now("checking rows")
-        schema = expected or _found(rows, horizon.actions)
+        schema = expected or rows.find_schema()
+        if expected is None and horizon.actions:
+            schema = dataclasses.replace(schema, actions=horizon.actions)
         if command.check and not _is_right(command, rows, expected, settings):
             return command_line.EXIT_DATA
         with console.progress() as tell:
@@ -175,11 +177,6 @@ def _expected(command: TimelineCommand, settings: TimelineConfig) -> Schema | No
     if newest is None or settings.on_change == "accept":
         return None
     return manifest.schema(newest)
-
-
-def _found(rows: Any, actions: tuple[str, ...]) -> Schema:
-    schema = rows.find_schema()
-    return dataclasses.replace(schema, actions=actions) if actions else schema
 
 
 if __name__ == "__main__":

@@ -163,9 +163,6 @@ class _Parser(absl_flags.ArgumentParser):
         except ValueError as error:
             raise ValueError(self.kind.complaint(error)) from None
 
-    def flag_type(self) -> str:
-        return self.kind.type
-
 
 def _following(name: str, rest: list[str]) -> str:
     """Take the next argument as the value of ``--name``."""

@@ -19,11 +19,7 @@ from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
-from tfagents_batch.experience import (
-    Experience,
-    NeedsMemory,
-    OwnFile,
-)
+from tfagents_batch.experience import Experience, NeedsMemory, OwnFile
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
@@ -100,15 +96,7 @@ class Experiment:
             self.preprocessing = preprocessing.of_source(config.source)
             self.seen = self.preprocessing.seen(self.spec)
             # After the environments exist, but before TensorFlow runs anything.
-            self.resources = threads.configure(
-                config,
-                self.spec,
-                _num_workers(self.envs),
-                own_network=own,
-                workers_reason=getattr(self.envs[0], "workers_reason", "")
-                if self.envs
-                else "",
-            )
+            self.resources = threads.configure(config, self.spec, self.envs, own)
             self.placement, self.cache_off = prepare_devices(
                 config,
                 self.resources,
@@ -147,6 +135,9 @@ class Experiment:
             )
         parts = config, self.seen, self.envs
         self.saver = compilation.Saver(*parts, own_code=self._user_code)
+        kind = experience.program
+        if run.overlap and kind == "synchronous":  # fetching is always ahead of updates
+            kind = "overlapped"
         self.program = program.build(
             self.source,
             self.algorithm,
@@ -154,7 +145,7 @@ class Experiment:
             self.placement,
             seed=config.seed,
             step=step,
-            kind=_kind(experience.program, run.overlap),
+            kind=kind,
             save=self.saver,
         )
         self._stack.callback(self.program.close)
@@ -178,10 +169,6 @@ class Experiment:
     def events(self) -> list[dict[str, Any]]:
         """Return the environments' events since the last call, see ``ManagedEnv``."""
         return env_events(self.envs) + env_events(self._evaluated)
-
-    def counters(self) -> dict[str, float]:
-        """Return the training environments' counters since the last call."""
-        return env_counters(self.envs)
 
     def report(self) -> dict[str, Any]:
         """Return the machine resources that the run uses, for its log."""
@@ -224,14 +211,8 @@ class Experiment:
         if recipe.creates:
             stack.callback(env.close)
         evaluate.check_spaces(self.preprocessing.seen(env.spec), self.seen)
-        return evaluation(
-            self.config,
-            self._player,
-            env,
-            count,
-            config.eval_actions,
-            self.placement,
-        )
+        parts = self.config, self._player, env, count, config.eval_actions
+        return evaluation(*parts, self.placement)
 
 
 def start_of(config: RunConfig, recipe: EnvRecipe, experience: Any) -> str:
@@ -241,11 +222,6 @@ def start_of(config: RunConfig, recipe: EnvRecipe, experience: Any) -> str:
     if config.num_workers != 0 and recipe.has_workers and build.is_due():
         return "starting environments; the native backend is built once"
     return "starting environments"
-
-
-def _kind(kind: str, overlap: bool) -> str:
-    """Return the kind of program; one that fetches is always ahead of the updates."""
-    return "overlapped" if overlap and kind == "synchronous" else kind
 
 
 def create_algorithm(
@@ -364,24 +340,16 @@ def env_counters(envs: Sequence[Env]) -> dict[str, float]:
 
 def joined_counters(counters: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return counters of several batches: sums, means of times, largest sizes."""
-    found: dict[str, list[float]] = {}
-    for each in counters:
-        for name, x in each.items():
-            found.setdefault(name, []).append(x)
-    return {name: _joined(name, values) for name, values in found.items()}
-
-
-def _num_workers(envs: Sequence[Env]) -> int | None:
-    """Return the number of worker processes; None if there are no such environments."""
-    counts = [getattr(env, "num_workers", None) for env in envs]
-    return None if None in counts or not counts else sum(counts)
-
-
-def _joined(name: str, values: list[float]) -> float:
-    if name.startswith("system/"):
-        return max(values)
-    mean = name.startswith("time/") or name.endswith("_fraction")
-    return sum(values) / len(values) if mean else sum(values)
+    by_name: dict[str, list[float]] = {}
+    for batch in counters:
+        for name, x in batch.items():
+            by_name.setdefault(name, []).append(x)
+    joined = {}
+    for name, values in by_name.items():
+        mean = name.startswith("time/") or name.endswith("_fraction")
+        total = max(values) if name.startswith("system/") else sum(values)
+        joined[name] = total / len(values) if mean else total
+    return joined
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from tfagents_batch.errors import (
 from tfagents_batch.metrics import Interval, Mean, Metrics
 from tfagents_batch.training import compilation
 from tfagents_batch.training.alarms import Alarms
-from tfagents_batch.training.assembly import Experiment
+from tfagents_batch.training.assembly import Experiment, env_counters
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.training.evaluate import Evaluation
@@ -267,8 +267,8 @@ class Loop:
         if not line:
             return
         experiment = self.experiment
-        line |= experiment.counters() | _system(experiment.program.traces())
-        line |= self._once
+        line |= env_counters(experiment.envs) | self._once
+        line |= _system(experiment.program.traces())
         (step, seconds), self._since = self._since, (self.step, self.seconds)
         if self.seconds > seconds:
             speed = (self.step - step) / (self.seconds - seconds)

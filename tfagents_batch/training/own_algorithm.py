@@ -40,7 +40,9 @@ def name_of(algorithm: str | type) -> str:
                 config.unknown("algorithm", algorithm, algorithms.REGISTRY)
                 + "; your own is module:Class or ./file.py:Class"
             )
-        name, kind = algorithm, _imported(algorithm)
+        module, target = user_code.split(algorithm, "algorithm")
+        found = user_code.import_attribute(algorithm, module, target, "algorithm")
+        name, kind = algorithm, found
     else:
         name, kind = describe(algorithm), algorithm
     if not isinstance(kind, type):
@@ -72,11 +74,6 @@ def entry(name: str) -> Entry:
             "pass it again: pass algorithm (flag --algorithm)"
         )
     raise UserError(config.unknown("algorithm", name, algorithms.REGISTRY))
-
-
-def _imported(name: str) -> Any:
-    module, target = user_code.split(name, "algorithm")
-    return user_code.import_attribute(name, module, target, "algorithm")
 
 
 def _checked(name: str, kind: type) -> type:

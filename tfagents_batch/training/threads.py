@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -47,11 +48,12 @@ class Resources(NamedTuple):
 def configure(
     config: Any,
     spec: EnvSpec,
-    num_workers: int | None = None,
+    envs: Sequence[Any] = (),
     own_network: bool = False,
-    workers_reason: str = "",
 ) -> Resources:
     """Choose threads and set them, if TensorFlow has not run an operation yet."""
+    workers = [getattr(env, "num_workers", None) for env in envs]
+    num_workers = None if None in workers or not workers else sum(workers)
     cores = len(cpus.available())
     threads, reason = choose(config, spec, cores, own_network)
     programs = 1 + (config.source.beside or config.overlap)  # at the same time
@@ -60,6 +62,7 @@ def configure(
         threads = tf.config.threading.get_intra_op_parallelism_threads()
     per_worker = math.ceil(spec.num_envs / num_workers) if num_workers else None
     counts = threads, cores, num_workers, per_worker
+    workers_reason = getattr(envs[0], "workers_reason", "") if envs else ""
     return Resources(*counts, reason, workers_reason)
 
 

@@ -61,7 +61,13 @@ def run(
       started: called when everything is ready and training begins.
     """
     start, settings = state["step"] if state else 0, experiment.config
-    alarms = _make_alarms(experiment, runs.STARTED_FROM in runs.facts(folder))
+    alarms = Alarms(
+        experiment.algorithm.config.alarms(experiment.spec),
+        settings.steps,
+        settings.num_envs,
+        experiment.spec.max_episode_steps,
+        inherited=runs.STARTED_FROM in runs.facts(folder),
+    )
     if settings.stop_at_return is not None:
         stop = stop_at_return(settings.stop_at_return)
         callbacks = callbacks | {"on_evaluation": (*callbacks["on_evaluation"], stop)}
@@ -184,18 +190,6 @@ def large_minibatch(config: RunConfig, spec: EnvSpec) -> list[str]:
         "most, so each pass is a single gradient step; lower it, or collect more "
         f"(--num_envs, --{config.source.name}.length)"
     ]
-
-
-def _make_alarms(experiment: Experiment, inherited: bool) -> Alarms:
-    """Return the alarms of a run, see ``Alarms``."""
-    config, spec = experiment.config, experiment.spec
-    return Alarms(
-        experiment.algorithm.config.alarms(spec),
-        config.steps,
-        config.num_envs,
-        spec.max_episode_steps,
-        inherited,
-    )
 
 
 def check_source(folder: pathlib.Path, source: Any) -> None:
