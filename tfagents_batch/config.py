@@ -60,8 +60,8 @@ def option(
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
     optional = bounds | {"instead_of": instead_of, "group": group, "used_if": used_if}
-    given = {name: value for name, value in optional.items() if value is not None}
-    metadata = {"help": help, **given, **marks}
+    used = {name: value for name, value in optional.items() if value is not None}
+    metadata = {"help": help, **used, **marks}
     if isinstance(default, (dict, list)):
         factory = functools.partial(copy.deepcopy, default)
         return dataclasses.field(default_factory=factory, metadata=metadata)
@@ -80,7 +80,7 @@ def number(default: Any, help: str, **arguments: Any) -> Any:
 
 def inherited(base: type, name: str, *, default: Any) -> Any:
     """Return a field of a config's base class, by its name, with another default."""
-    (field,) = (each for each in dataclasses.fields(base) if each.name == name)
+    (field,) = (x for x in dataclasses.fields(base) if x.name == name)
     return dataclasses.field(default=default, metadata=field.metadata)
 
 
@@ -102,16 +102,16 @@ def structure(config: Any) -> dict[str, Any]:
 
     What is left decides which program is traced: None, or the kind of a schedule.
     """
-    found = to_dict(config)
+    settings = to_dict(config)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if has_numbers(value):
-            found[field.name] = structure(value)
+            settings[field.name] = structure(value)
         elif is_number(field) and value is not None:
             # A piecewise schedule has as many numbers as points.
             points = len(getattr(value, "points", ()))
-            found[field.name] = [type(value).__name__, points]
-    return found
+            settings[field.name] = [type(value).__name__, points]
+    return settings
 
 
 def marked(config: type, mark: str) -> tuple[str, ...]:
@@ -175,13 +175,13 @@ def check(config: Config, path: str = "") -> Config:
 
 def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten a result of ``to_dict`` to dotted names, like those of flags."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in plain.items():
         if isinstance(value, dict) and value:
-            found |= flat(value, f"{prefix}{name}.")
+            flattened |= flat(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = value
-    return found
+            flattened[prefix + name] = value
+    return flattened
 
 
 def names_of(config: Any) -> list[str]:
@@ -194,7 +194,7 @@ def setting(config: Any, name: str) -> tuple[fields.Kind, Mapping[str, Any]]:
     *parts, last = name.split(".")
     for part in parts:
         config = getattr(config, part)
-    (field,) = (each for each in dataclasses.fields(config) if each.name == last)
+    (field,) = (x for x in dataclasses.fields(config) if x.name == last)
     return fields.kind(typing.get_type_hints(type(config))[last]), field.metadata
 
 
@@ -224,8 +224,8 @@ def leaves(config: Any, prefix: str) -> Iterator[NamedSetting]:
 
 def _group(kind: type, name: str) -> str:
     """Return the group of a setting, which classes that change it need not repeat."""
-    for each in kind.__mro__:
-        field = getattr(each, "__dataclass_fields__", {}).get(name)
+    for base in kind.__mro__:
+        field = getattr(base, "__dataclass_fields__", {}).get(name)
         if field is not None and "group" in field.metadata:
             return field.metadata["group"]
     return ""
@@ -244,11 +244,11 @@ def _replace(config: Any, overrides: Any, path: str, complete: bool) -> Any:
         hint = hints.get(head)
         nested = dataclasses.is_dataclass(hint)
         if head not in known or (tail and not nested):
-            given, names = f"{path}{name}", [path + leaf for leaf in names_of(config)]
-            hint = suggest.setting(given, {each: repr(each) for each in names})
+            full, names = f"{path}{name}", [path + leaf for leaf in names_of(config)]
+            hint = suggest.setting(full, {x: repr(x) for x in names})
             if hint is None:
-                raise UserError(unknown("setting", given, names))
-            raise UserError(f"unknown setting {given!r}; {hint}")
+                raise UserError(unknown("setting", full, names))
+            raise UserError(f"unknown setting {full!r}; {hint}")
         if hint is Any or (nested and not tail and isinstance(value, hint)):
             changes[head] = value
         elif nested:

@@ -117,8 +117,8 @@ def alike(one: gymnasium.Space, other: gymnasium.Space) -> bool:
     """Return whether two spaces are equal except for the bounds of Boxes."""
 
     def forms(space):
-        found = leaves(space)
-        return [x[:3] if isinstance(x.space, gs.Box) else x for x in found]
+        parts = leaves(space)
+        return [x[:3] if isinstance(x.space, gs.Box) else x for x in parts]
 
     return forms(one) == forms(other)
 

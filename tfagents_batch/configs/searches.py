@@ -82,5 +82,5 @@ def usual(algorithm: str, rows: bool) -> dict[str, str]:
             f"there is no usual search space for {algorithm!r}; pass "
             "--search=<flag>=<values>, once for each flag to search"
         )
-    found = SEARCHES[algorithm]
-    return {k: text for k, text in found.items() if not rows or k in _OF_ROWS}
+    space = SEARCHES[algorithm]
+    return {k: text for k, text in space.items() if not rows or k in _OF_ROWS}

@@ -129,9 +129,9 @@ def check(device: str) -> None:
             "this process has used TensorFlow on the CPU before; start a new one"
         )
         raise UserError(f"--device=gpu, but {reason}; or use --device=cpu")
-    found = used_gpu()
-    if _is_full(found):
-        line = gpus.gpu_line(found)
+    gpu = used_gpu()
+    if _is_full(gpu):
+        line = gpus.gpu_line(gpu)
         raise UserError(f"--device=gpu, but {line.text}; {line.advice}")
 
 
@@ -161,13 +161,13 @@ def of_run(
         width=0 if own_network else max(size.hidden, default=0),
         minibatch=size.rows,
     )
-    found = choose(config.device, config.compile, work, has_gpu())
-    if found.name == "cpu":
-        return found
+    chosen = choose(config.device, config.compile, work, has_gpu())
+    if chosen.name == "cpu":
+        return chosen
     used = used_gpu()
     if used is not None and _is_full(used):  # else refused by ``check``
         return HOST._replace(reason=f"of the GPU's memory {amount(used.free)} is free")
-    return found if used is None else found._replace(free_bytes=used.free)
+    return chosen if used is None else chosen._replace(free_bytes=used.free)
 
 
 def used_gpu() -> Gpu | None:
@@ -175,13 +175,13 @@ def used_gpu() -> Gpu | None:
     if not tf.config.list_physical_devices("GPU"):
         return None
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    found = nvidia.gpus()
-    known = chosen.isdecimal() and int(chosen) < len(found)
-    return found[int(chosen)] if known else None
+    described = nvidia.gpus()
+    known = chosen.isdecimal() and int(chosen) < len(described)
+    return described[int(chosen)] if known else None
 
 
-def _is_full(found: Gpu | None) -> bool:
-    return found is not None and found.free < LEAST
+def _is_full(gpu: Gpu | None) -> bool:
+    return gpu is not None and gpu.free < LEAST
 
 
 def host() -> AbstractContextManager:
@@ -219,9 +219,9 @@ def on_host() -> bool:
 
 
 def _current_name() -> str | None:
-    found = context.context()  # which creates it
-    assert found is not None
-    return found.device_name
+    eager = context.context()  # which creates it
+    assert eager is not None
+    return eager.device_name
 
 
 def has_gpu() -> bool:
@@ -237,12 +237,12 @@ def claim(placement: Placement) -> None:
     memory of one GPU as it needs it. Nothing is changed if an operation has run before
     or the visible GPUs are already chosen, as in a program that uses a GPU itself.
     """
-    found = tf.config.list_physical_devices("GPU")
-    if not found or tf.config.get_visible_devices("GPU") != found:
+    physical = tf.config.list_physical_devices("GPU")
+    if not physical or tf.config.get_visible_devices("GPU") != physical:
         return
-    used = found[:1] if placement.name == "gpu" else []
+    used = physical[:1] if placement.name == "gpu" else []
     # Errors mean that devices exist already, or have been divided.
     with contextlib.suppress(RuntimeError, ValueError):
-        for each in used:
-            tf.config.experimental.set_memory_growth(each, True)
+        for gpu in used:
+            tf.config.experimental.set_memory_growth(gpu, True)
         tf.config.set_visible_devices(used, "GPU")

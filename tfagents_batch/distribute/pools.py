@@ -29,7 +29,7 @@ from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import VERSION, Collected, EnvSpec, Trajectory
 
-POOLS = {each.name: each for each in (RayPool, SparkPool)}
+POOLS = {kind.name: kind for kind in (RayPool, SparkPool)}
 
 
 def as_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,9 +37,9 @@ def as_options(options: Mapping[str, Any]) -> dict[str, Any]:
     pool = options.get("pool")
     if not isinstance(pool, tuple(POOLS.values())):
         return dict(options)
-    if given := {"pool_workers", "pool_options"}.intersection(options):
+    if both := {"pool_workers", "pool_options"}.intersection(options):
         raise UserError(
-            f"{sorted(given)[0]} and pool={type(pool).__name__}(...) are both given; "
+            f"{sorted(both)[0]} and pool={type(pool).__name__}(...) are both given; "
             "pass the number of workers and further settings to the latter"
         )
     further = configs.to_dict(pool)

@@ -110,8 +110,8 @@ def spilled_bytes(ray: Any) -> int:
     try:
         address = ray.get_runtime_context().gcs_address
         state = internal_api.get_state_from_address(address)
-        found = internal_api.get_memory_info_reply(state, timeout_seconds=2.0)
-        return int(found.store_stats.spilled_bytes_total)
+        reply = internal_api.get_memory_info_reply(state, timeout_seconds=2.0)
+        return int(reply.store_stats.spilled_bytes_total)
     except Exception:  # a private function; without it nothing is counted
         return 0
 

@@ -75,7 +75,7 @@ class RayWorkers:
         self._kind = ray.remote(concurrency_groups={"control": 1})(_controlled(ray))
         self._replaced = [0] * self.count
         self._actors = [self._create() for _ in range(self.count)]
-        self._given: dict[int, _Given] = {}  # what each worker is at
+        self._running: dict[int, _Running] = {}  # what each worker is at
         self._started = [True] * self.count  # or has not answered since it was replaced
         self._has = [-1] * self.count  # version of the weights of each
         self._sent: tuple[int, Any] = (-1, None)
@@ -117,7 +117,7 @@ class RayWorkers:
     def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
         """Yield what is ready, see ``pool.RemoteWorkers``."""
         self._check_open()
-        refs = {given.result: index for index, given in self._given.items()}
+        refs = {running.result: index for index, running in self._running.items()}
         if not refs:
             time.sleep(seconds)
             return
@@ -132,7 +132,7 @@ class RayWorkers:
                 self._replace(index, str(error))
                 continue
             self._started[index] = True
-            del self._given[index]
+            del self._running[index]
             yield index, piece
         self._ask_silent()
 
@@ -153,8 +153,8 @@ class RayWorkers:
 
     def events(self) -> list[dict[str, Any]]:
         """Return events since the last call."""
-        found, self._events = self._events, []
-        return found
+        events, self._events = self._events, []
+        return events
 
     def close(self) -> None:
         """End all actors, and Ray if it was started for them."""
@@ -220,22 +220,24 @@ class RayWorkers:
         needed = None if has == order.version else weights
         result = self._actors[index].collect.remote(order, needed)
         # The weights are kept for a replacement, which has none.
-        self._given[index] = _Given(order, weights, result, time.monotonic())
+        self._running[index] = _Running(order, weights, result, time.monotonic())
 
     def _ask_silent(self) -> None:
         """Ask workers that have been at their order for a while whether they live."""
         now, settings = time.monotonic(), self._settings
-        for index, given in list(self._given.items()):
-            silent = now - given.since
-            if given.question is None:
+        for index, running in list(self._running.items()):
+            silent = now - running.since
+            if running.question is None:
                 if silent > min(_ASK, settings.answer_seconds):
                     question = self._actors[index].alive.remote()
-                    self._given[index] = given._replace(since=now, question=question)
+                    self._running[index] = running._replace(
+                        since=now, question=question
+                    )
                 continue
-            if self._ray.wait([given.question], timeout=0)[0]:
+            if self._ray.wait([running.question], timeout=0)[0]:
                 # Also if it is dead: then its order fails, too.
                 self._started[index] = True
-                self._given[index] = given._replace(since=now, question=None)
+                self._running[index] = running._replace(since=now, question=None)
                 continue
             started = self._started[index]
             if silent > (
@@ -249,7 +251,7 @@ class RayWorkers:
         Raises:
           WorkerCrashed: if it was replaced too often.
         """
-        given, made = self._given[index], self._replaced[index]
+        running, made = self._running[index], self._replaced[index]
         if made >= self._settings.max_restarts:
             raise WorkerCrashed(
                 f"worker {index} of the pool failed after {made} restarts, the limit "
@@ -265,11 +267,11 @@ class RayWorkers:
         )
         self._actors[index] = self._create()
         self._has[index], self._started[index] = -1, False
-        other = worker.replaced_seed(given.order.start, made + 1)
-        self._give(index, given.order._replace(start=other), given.weights)
+        other = worker.replaced_seed(running.order.start, made + 1)
+        self._give(index, running.order._replace(start=other), running.weights)
 
 
-class _Given(NamedTuple):
+class _Running(NamedTuple):
     """Order that a worker is executing."""
 
     order: Order
@@ -297,9 +299,9 @@ def start(settings: RayPool, job: worker.Job) -> tuple[RayWorkers, dict[str, Any
 
 def _check_room(ray: Any, settings: RayPool) -> None:
     """Refuse more actors than the cluster has room for."""
-    each = {"CPU": settings.cpus, "memory": settings.memory, **settings.resources}
+    needs = {"CPU": settings.cpus, "memory": settings.memory, **settings.resources}
     free = ray.available_resources()
-    for name, amount in each.items():
+    for name, amount in needs.items():
         needed = settings.workers * amount
         if needed > free.get(name, 0):
             raise UserError(

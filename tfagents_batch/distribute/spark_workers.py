@@ -44,7 +44,7 @@ class SparkWorkers:
         self._job = self._context.broadcast(job)
         self._weights: tuple[int, Any] = (-1, None)
         self._waiting: list[tuple[int, Order]] = []
-        self._given: list[tuple[int, Order]] = []
+        self._submitted: list[tuple[int, Order]] = []
         self._running: Future | None = None
         self._jobs = 0
         self._thread = ThreadPoolExecutor(1, "tfagents_batch-spark")
@@ -54,9 +54,9 @@ class SparkWorkers:
         """Return the spec of a worker's environments."""
         limit = self._settings.start_seconds
         self._submit(player(self._name, self._job), [None], limit)
-        while (found := self._result(_POLL)) is None:
+        while (results := self._result(_POLL)) is None:
             pass
-        return found[0]
+        return results[0]
 
     def submit(self, worker: int, order: Order, weights: Arrays) -> None:
         """Add an order to the next job, see ``pool.RemoteWorkers``."""
@@ -70,14 +70,14 @@ class SparkWorkers:
     def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
         """Yield the pieces of a job that has ended, see ``pool.RemoteWorkers``."""
         if self._running is None:
-            self._given, self._waiting = self._waiting, []
+            self._submitted, self._waiting = self._waiting, []
             play = player(self._name, self._job, self._weights[1])
-            orders = [order for _, order in self._given]
+            orders = [order for _, order in self._submitted]
             self._submit(play, orders, self._settings.job_seconds)
-        found = self._result(seconds)
-        if found is not None:
+        pieces = self._result(seconds)
+        if pieces is not None:
             self._jobs += 1
-            for (worker, _), piece in zip(self._given, found, strict=True):
+            for (worker, _), piece in zip(self._submitted, pieces, strict=True):
                 yield worker, piece
 
     def metrics(self) -> Metrics:
@@ -144,32 +144,32 @@ class SparkWorkers:
             return None
         self._running = None
         try:
-            found = running.result()
+            results = running.result()
         except Exception as error:
             if self._closed:
                 raise Stopped("the workers were closed") from None
             raise EnvError(f"a job of Spark failed: {_cause(error)}") from None
-        for each in found:
-            if isinstance(each, BaseException):
-                raise each
-        return found
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return results
 
 
 def start(settings: SparkPool, job: Job) -> tuple[SparkWorkers, dict[str, Any]]:
     """Start workers, see ``pools.start``."""
     sent = wire.pickled(job)
     with contextlib.ExitStack() as stack:
-        given = session.is_given()  # and its executors are elsewhere
-        if given and settings.master is not None:
+        has_session = session.is_given()  # and its executors are elsewhere
+        if has_session and settings.master is not None:
             raise UserError(
                 f"master is {settings.master!r}, but this program has a session of "
                 "Spark, which is used; leave master out"
             )
         if settings.master is not None:
             check_master(settings.master)
-        elif not given:
+        elif not has_session:
             resources.check_memory(settings.workers)
-        if not given and "PYSPARK_PYTHON" not in os.environ:
+        if not has_session and "PYSPARK_PYTHON" not in os.environ:
             # Else Spark would take whichever python3 it finds first.
             os.environ["PYSPARK_PYTHON"] = sys.executable
             stack.callback(os.environ.pop, "PYSPARK_PYTHON", None)
@@ -218,10 +218,12 @@ def player(
         for order in orders:
             try:
                 worker = _worker(name, job, versions)
-                found = worker.facts() if order is None else worker.collect(order, sent)
+                result = (
+                    worker.facts() if order is None else worker.collect(order, sent)
+                )
             except Exception as error:
-                found = wire.portable(error)
-            yield found
+                result = wire.portable(error)
+            yield result
 
     return play
 

@@ -56,9 +56,9 @@ def versions() -> dict[str, str]:
     }
 
 
-def check_versions(theirs: Mapping[str, str], mine: Mapping[str, str]) -> None:
+def check_versions(theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
     """Refuse a run if its versions differ from those of this worker."""
-    for name, own in mine.items():
+    for name, own in ours.items():
         if theirs.get(name) != own:
             raise UserError(
                 f"the worker has {name} {own}, but the run has {theirs.get(name)}; "
@@ -116,10 +116,10 @@ def unpack(like: Nest, arrays: Mapping[str, np.ndarray], sender: str) -> Nest:
             "use the same environment and settings everywhere"
         )
     for name, spec in expected.items():
-        found = arrays[name]
-        if tuple(spec.shape) != found.shape or spec.dtype != found.dtype:
+        array = arrays[name]
+        if tuple(spec.shape) != array.shape or spec.dtype != array.dtype:
             raise UserError(
-                f"{sender} sent {name} as {found.dtype} {list(found.shape)}; expected "
+                f"{sender} sent {name} as {array.dtype} {list(array.shape)}; expected "
                 f"{spec.dtype.name} {list(spec.shape)}; use the same environment and "
                 "settings everywhere"
             )
@@ -187,7 +187,7 @@ def joined(pieces: list[Trajectory], acted: list[int]) -> Trajectory:
         for piece, number in zip(pieces, acted, strict=True)
     ]
     columns = [piece._replace(state=()) for piece in pieces]
-    found = nest.map(side_by_side(1), *columns)
+    trajectory = nest.map(side_by_side(1), *columns)
     state = nest.map(side_by_side(0), *(piece.state for piece in pieces))
-    behavior = found.behavior | {VERSION: side_by_side(1)(*version)}
-    return found._replace(state=state, behavior=behavior)
+    behavior = trajectory.behavior | {VERSION: side_by_side(1)(*version)}
+    return trajectory._replace(state=state, behavior=behavior)

@@ -54,13 +54,13 @@ def main(argv: Sequence[str]) -> int:
             collecting.check(env.spec)
             decide = collecting.uniform(env.spec, command.seed)
         else:
-            given = command.env, command.env_kwargs, command.wrappers, None
-            own = *given, command.algorithm, command.checkpoint
-            found = playing.trained(command.logdir, *own)
-            found.require_env()
-            env = stack.enter_context(playing.environment(found, command.num_envs))
+            played = command.env, command.env_kwargs, command.wrappers, None
+            own = *played, command.algorithm, command.checkpoint
+            trained = playing.trained(command.logdir, *own)
+            trained.require_env()
+            env = stack.enter_context(playing.environment(trained, command.num_envs))
             collecting.check(env.spec)
-            loaded = playing.loaded(found, env.spec)
+            loaded = playing.loaded(trained, env.spec)
             algorithm, step = stack.enter_context(loaded)
             decide = collecting.of_policy(
                 algorithm.policy, env.spec, step, command.epsilon, command.seed

@@ -65,15 +65,15 @@ def main(argv: Sequence[str]) -> int:
         policies.opened(*policy, settings) as evaluated,
     ):
         _remove_earlier(folder)  # not before: a misspelled flag must lose nothing
-        found = evaluated(command_line.say)
-    decision = gate.decide(found, limits)
+        evaluation = evaluated(command_line.say)
+    decision = gate.decide(evaluation, limits)
     content = {
         **decision.to_dict(),
         "rules": config.to_dict(limits),
-        "evaluation": found.to_dict(),
+        "evaluation": evaluation.to_dict(),
     }
     with publish.folder(folder, _check_output) as staged:
-        (staged / _PAGE).write_text(page(found, decision))
+        (staged / _PAGE).write_text(page(evaluation, decision))
         (staged / _VERDICT).write_text(json.dumps(content, indent=2))
     for finding in decision.findings:
         command_line.show(f"{finding.state:8}{finding.rule}: {finding.text}")

@@ -80,13 +80,15 @@ def packages() -> list[bool]:
     try:
         python = metadata.metadata(PACKAGE)["Requires-Python"] or ""
     except metadata.PackageNotFoundError:
-        found = Remark("is imported but not installed", "install it by pip")
-        return [run(PACKAGE, lambda: found)]
+        missing = Remark("is imported but not installed", "install it by pip")
+        return [run(PACKAGE, lambda: missing)]
     needed = [Requirement(text) for text in metadata.requires(PACKAGE) or ()]
-    needed = [each for each in needed if not each.marker or each.marker.evaluate()]
+    needed = [
+        package for package in needed if not package.marker or package.marker.evaluate()
+    ]
     return [
-        run(each.name, functools.partial(supported, each), FAILED)
-        for each in [Requirement(f"python{python}"), *needed]
+        run(package.name, functools.partial(supported, package), FAILED)
+        for package in [Requirement(f"python{python}"), *needed]
     ]
 
 
@@ -171,9 +173,9 @@ def second(name: int, messages: int) -> int:
     works = True
     with console.starting(reason=""):  # which keeps the stderr that it finds
         os.dup2(messages, 2)
-        for each, check in checks().items():
-            os.pwrite(name, f"{each:15}".encode(), 0)
-            works &= run(each, check)
+        for label, check in checks().items():
+            os.pwrite(name, f"{label:15}".encode(), 0)
+            works &= run(label, check)
     return 0 if works else 1
 
 
@@ -195,8 +197,8 @@ def gpus() -> Remark:
 
 def libraries() -> Remark:
     """Check CUDA's libraries, after TensorFlow has searched for GPUs."""
-    found = gpu.facts()
-    return gpu.library_line(found.build, found.libraries, found.seen)
+    facts = gpu.facts()
+    return gpu.library_line(facts.build, facts.libraries, facts.seen)
 
 
 def compiler() -> Remark:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.features.layout import some
-from tfagents_batch.features.specification import TYPES, Specification
+from tfagents_batch.features.specification import TYPES
 from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.settings import FeatureSettings
@@ -65,26 +65,22 @@ def _search(command: FeaturesCommand, settings: FeatureSettings) -> int:
             print(f"note: {notice}", file=sys.stderr)
     if command.report is not None:
         publish.write_text(page(search, ", ".join(command.input)), command.report)
-    for each in search.features:
-        for name, text in each.suspicions:
+    for feature in search.features:
+        for name, text in feature.suspicions:
             if name != "infinite":
-                command_line.say(f"note: feature {each.id}: {name}: {text}")
+                command_line.say(f"note: feature {feature.id}: {name}: {text}")
     if search.problem:
         command_line.say(f"error: {search.problem}")
         return command_line.EXIT_DATA
-    _write(command, search.specification)
-    return 0
-
-
-def _write(command: FeaturesCommand, found: Specification) -> None:
-    """Write the file of a specification, and print its types and its hash."""
     if command.output is not None:
-        specification.write(found, command.output)
+        specification.write(search.specification, command.output)
+    features = search.specification.features.items()
     for kind in TYPES:
-        ids = [i for i, x in found.features.items() if x.feature_type == kind]
+        ids = [i for i, x in features if x.feature_type == kind]
         if ids:
             command_line.show(f"{kind:17} {len(ids):>6,}  {some(ids)}")
-    command_line.show(f"sha256 {found.sha256}")
+    command_line.show(f"sha256 {search.specification.sha256}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -72,18 +72,18 @@ def main(argv: Sequence[str]) -> int:
 
     with console.doing("reading runs"):
         groups = curves.group(command.logdir)
-        found = panels(groups, command.metric, command.compare)
+        shown = panels(groups, command.metric, command.compare)
     thresholds = command.threshold
     if len(thresholds) == 1:
-        thresholds *= len(found)
-    if thresholds and len(thresholds) != len(found):
-        titles = "; ".join(panel.title for panel in found)
+        thresholds *= len(shown)
+    if thresholds and len(thresholds) != len(shown):
+        titles = "; ".join(panel.title for panel in shown)
         raise UserError(
-            f"there are {len(thresholds)} thresholds for {len(found)} panels "
+            f"there are {len(thresholds)} thresholds for {len(shown)} panels "
             f"({titles}); pass one for all, or one for each panel"
         )
     with console.doing("drawing"):
-        draw(found, thresholds, command.out)
+        draw(shown, thresholds, command.out)
     command_line.show(command.out)
     return 0
 
@@ -102,7 +102,7 @@ def panels(
     from tfagents_batch.training.log import curves
 
     problem: UserError | None = None
-    found: dict[tuple[str, str], Panel] = {}
+    by_key: dict[tuple[str, str], Panel] = {}
     for group in groups:
         for metric in metrics or (TRAIN, EVAL):
             read, seeds = [], set()
@@ -124,13 +124,13 @@ def panels(
                 name, title = group.name, f"{group.env}, {phase}"
             label = f"{name}: {_summary(len(read), len(seeds))}"
             key = title, metric if compare else ""
-            panel = found.setdefault(key, Panel(title, quantity, []))
+            panel = by_key.setdefault(key, Panel(title, quantity, []))
             panel.lines.append((label, read))
             if panel.quantity != quantity:
-                found[key] = panel._replace(quantity="")
-    if problem is not None and not found:
+                by_key[key] = panel._replace(quantity="")
+    if problem is not None and not by_key:
         raise problem
-    return list(found.values())
+    return list(by_key.values())
 
 
 def _summary(runs: int, seeds: int) -> str:
@@ -140,17 +140,17 @@ def _summary(runs: int, seeds: int) -> str:
     return f"mean of {runs} {'seeds' if runs == seeds else 'runs'}, 95 % interval"
 
 
-def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
+def draw(shown: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
     """Draw panels, with a threshold for each or none, and write them to a PNG file."""
     from tfagents_batch.training.log import curves
 
-    columns = min(_COLUMNS, len(found))
-    rows = -(-len(found) // columns)
+    columns = min(_COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
     size = _INCHES[0] * columns, _INCHES[1] * rows
     with curves.panels(rows, columns, size, out) as axes:
-        for axis in axes.flat[len(found) :]:
+        for axis in axes.flat[len(shown) :]:
             axis.set_visible(False)
-        for index, (axis, panel) in enumerate(zip(axes.flat, found, strict=False)):
+        for index, (axis, panel) in enumerate(zip(axes.flat, shown, strict=False)):
             _draw_panel(axis, panel, thresholds[index] if thresholds else None)
 
 

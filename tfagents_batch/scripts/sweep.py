@@ -67,33 +67,33 @@ def main(argv: Sequence[str]) -> int:
     """Parse flags, run trials, and print a table and the path of the results."""
     from tfagents_batch.distribute.sweep import storage
 
-    texts, given = search.take(argv)
+    texts, rest = search.take(argv)
     if not parsing.HELP.intersection(argv):  # errors that need no TensorFlow come first
         storage.require_optuna()
-        if not parsing.peek(given, "logdir"):
+        if not parsing.peek(rest, "logdir"):
             raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
         for name in texts.keys() & _NOT_SEARCHED:
             raise UserError(f"--{name} cannot be searched; {_NOT_SEARCHED[name]}")
         for name, text in texts.items():
             if text.startswith(search.RANGES):
                 search.parse(name, text, fields.kind(float), {})
-        train.check(given, SweepCommand)
+        train.check(rest, SweepCommand)
     command_line.import_tensorflow()
     from tfagents_batch.configs import searches
     from tfagents_batch.distribute.sweep import loop, results
 
     names = "algorithm", "config", "data"
-    base = train.defaults(*(parsing.peek(given, name) for name in names))
+    base = train.defaults(*(parsing.peek(rest, name) for name in names))
     source = base.source, base.source.name
     parts = (base, ""), source, (base.settings, "algorithm")
-    parsed = command_line.flags(given, (SweepCommand, ""), *parts)
+    parsed = command_line.flags(rest, (SweepCommand, ""), *parts)
     command = config.check(config.replace(SweepCommand(), parsed.pop(0)), "--")
     shown = parsed[0].pop("progress", True) and not command.quiet
     texts = texts or searches.usual(base.algorithm, command.data is not None)
     plan = search.SearchPlan(
         _fixed(command, parts, parsed),
         texts,
-        {name: _values(name, x, parts, given) for name, x in texts.items()},
+        {name: _values(name, x, parts, rest) for name, x in texts.items()},
         **{name: getattr(command, name) for name in ("metric", "goal", "value")},
     )
     _check(plan, parts)
@@ -104,28 +104,28 @@ def main(argv: Sequence[str]) -> int:
     ):
 
         def report(trial: Any) -> None:
-            found = results.rows(study, plan)
-            results.write(folder / results.FILE, found)
-            now(f"{len(found)} of {command.trials} trials ended")
+            rows = results.rows(study, plan)
+            results.write(folder / results.FILE, rows)
+            now(f"{len(rows)} of {command.trials} trials ended")
             if shown:
-                command_line.say(results.line(trial.number, found, command.trials))
+                command_line.say(results.line(trial.number, rows, command.trials))
 
         try:
             loop.run(plan, study, folder, command.trials, command.jobs, report)
         except KeyboardInterrupt:
             command_line.say("the same command goes on with the sweep")
             raise
-        found = results.rows(study, plan)
-        results.write(folder / results.FILE, found)
-    command_line.show(f"{results.table(found)}\n\n{results.summary(found)}")
-    if found[0].state != "complete":
+        rows = results.rows(study, plan)
+        results.write(folder / results.FILE, rows)
+    command_line.show(f"{results.table(rows)}\n\n{results.summary(rows)}")
+    if rows[0].state != "complete":
         raise TrainingError(
-            f"no trial completed; one of them ended with: {found[-1].error}; see "
+            f"no trial completed; one of them ended with: {rows[-1].error}; see "
             f"{results.FILE} and the files output.txt in {folder}"
         )
-    command_line.show(f"train the best again: {results.command(plan, found[0])}")
+    command_line.show(f"train the best again: {results.command(plan, rows[0])}")
     try:
-        results.draw(folder / results.FIGURE, plan, found)
+        results.draw(folder / results.FIGURE, plan, rows)
         command_line.show(str(folder / results.FIGURE))
     except UserError as error:
         command_line.say(f"no figure: {error}")
@@ -138,25 +138,25 @@ def _fixed(
 ) -> dict[str, str]:
     """Return the flags that every training gets, as text by name."""
     passed = {name: getattr(command, name) for name in _PASSED}
-    found = {name: value for name, value in passed.items() if value is not None}
-    for (_, prefix), each in zip(parts, parsed, strict=True):
-        found |= {f"{prefix}.{k}" if prefix else k: x for k, x in each.items()}
-    return {name: fields.to_text(value) for name, value in found.items()}
+    flags = {name: value for name, value in passed.items() if value is not None}
+    for (_, prefix), options in zip(parts, parsed, strict=True):
+        flags |= {f"{prefix}.{k}" if prefix else k: x for k, x in options.items()}
+    return {name: fields.to_text(value) for name, value in flags.items()}
 
 
-def _values(name: str, text: str, parts: Parts, given: Sequence[str]) -> Any:
+def _values(name: str, text: str, parts: Parts, argv: Sequence[str]) -> Any:
     """Return the values of a searched flag, checked by the flag."""
-    if parsing.peek(given, name) is not None:
+    if parsing.peek(argv, name) is not None:
         raise UserError(
             f"--{name} is given and searched; leave out --{name} or --search={name}"
         )
     known = {
-        f"{prefix}.{each}" if prefix else each: (part, each)
+        f"{prefix}.{setting}" if prefix else setting: (part, setting)
         for part, prefix in parts
-        for each in config.names_of(part)
+        for setting in config.names_of(part)
     }
     if name not in known:
-        hint = suggest.setting(name, {each: f"--{each}" for each in known})
+        hint = suggest.setting(name, {setting: f"--{setting}" for setting in known})
         raise UserError(
             f"--search={name}: there is no flag --{name} with {parts[0][0].algorithm}; "
             f"{hint or 'tfagents-batch train --help lists all flags'}"

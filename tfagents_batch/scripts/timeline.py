@@ -66,8 +66,8 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 65 if the check of the rows found errors, else 0.
     """
-    given = command_line.flags(argv, (TimelineCommand, ""), (TimelineConfig, ""))
-    command = config.replace(TimelineCommand(), given[0])
+    given_parts = command_line.flags(argv, (TimelineCommand, ""), (TimelineConfig, ""))
+    command = config.replace(TimelineCommand(), given_parts[0])
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")
     if command.output is None:
@@ -78,7 +78,7 @@ def main(argv: Sequence[str]) -> int:
         {} if command.horizon is None else publish.read_json(command.horizon)
     )
     base = TimelineConfig() if command.horizon is None else horizon.config
-    settings = config.replace(base, given[1])
+    settings = config.replace(base, given_parts[1])
     return _run(command, settings, horizon)
 
 
@@ -152,9 +152,9 @@ def _is_right(
             "note: only what the timeline needs is checked in Spark; "
             "tfagents-batch rows has all rules"
         )
-        for each in final_names(rows) if expected is None else ():
-            names = ", ".join(str(example.value) for example in each.examples)
-            raise UserError(f"{each.text}: {names}. Nothing is published")
+        for violation in final_names(rows) if expected is None else ():
+            names = ", ".join(str(example.value) for example in violation.examples)
+            raise UserError(f"{violation.text}: {names}. Nothing is published")
         return True
 
     options = Options(

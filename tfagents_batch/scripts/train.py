@@ -82,14 +82,14 @@ def check(argv: Sequence[str], command: type) -> None:
       UserError: for a stray argument, a wrong value, or a run, config or timeline that
         does not exist.
     """
-    given, _ = parsing.parse(argv, ((command, ""), (_OfRuns, "")), some=True)
+    texts, _ = parsing.parse(argv, ((command, ""), (_OfRuns, "")), some=True)
     for name in ("resume", "init_from"):
-        if given.get(name):
-            runs.open_run(given[name])
-    if given.get("config"):
-        configs.check_name(given["config"])
-    if given.get("data"):
-        table_reader.partition(given["data"])
+        if texts.get(name):
+            runs.open_run(texts[name])
+    if texts.get("config"):
+        configs.check_name(texts["config"])
+    if texts.get("data"):
+        table_reader.partition(texts["data"])
 
 
 def main(argv: Sequence[str]) -> int:
@@ -118,8 +118,8 @@ def main(argv: Sequence[str]) -> int:
     parsed = command_line.flags(argv, *parts, epilog=epilog)
     command, options, of_source, changed = parsed
     command = replace(TrainCommand(), command)
-    given = {name: getattr(command, name) for name in _GIVEN}
-    options |= {name: value for name, value in given.items() if value}
+    passed = {name: getattr(command, name) for name in _GIVEN}
+    options |= {name: value for name, value in passed.items() if value}
     if command.quiet:
         options["progress"] = False
     options |= {"config": command.config, "logdir": command.logdir}

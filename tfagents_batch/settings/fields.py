@@ -53,7 +53,7 @@ def kind(hint: Any) -> Kind:
     if origin is tuple and arguments[1:] == (...,):
         return _sequence(kind(arguments[0]))
     if origin in (typing.Union, types.UnionType) and type(None) in arguments:
-        inner = [each for each in arguments if each is not type(None)]
+        inner = [x for x in arguments if x is not type(None)]
         if len(inner) == 1:
             return _optional(kind(inner[0]))
     raise TypeError(f"a config cannot have a field of type {hint}")
@@ -112,12 +112,12 @@ def out_of_bounds(value: Any, bounds: Mapping[str, Any]) -> str | None:
         "most": (operator.le, "at most"),
         "below": (operator.lt, "less than"),
     }
-    given = {name: bounds[name] for name in compare if name in bounds}
+    limits = {name: bounds[name] for name in compare if name in bounds}
     if all(
-        compare[k][0](x, bound) for x in _numbers(value) for k, bound in given.items()
+        compare[k][0](x, bound) for x in _numbers(value) for k, bound in limits.items()
     ):
         return None
-    demands = [f"{compare[name][1]} {bound}" for name, bound in given.items()]
+    demands = [f"{compare[name][1]} {bound}" for name, bound in limits.items()]
     return f"expected {' and '.join(demands)}"
 
 
@@ -238,7 +238,7 @@ def _sequence(item: Kind) -> Kind:
     def check(value):
         if not isinstance(value, (list, tuple)):
             raise ValueError
-        return tuple(item.check(each) for each in value)
+        return tuple(item.check(x) for x in value)
 
     expected = f"a comma-separated list, each {item.expected}"
     return Kind(expected, f"{item.type},...", read, check)

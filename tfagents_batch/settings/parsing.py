@@ -127,14 +127,14 @@ def help_text(parts: Sequence[tuple[Any, str]], arguments: Sequence[str] = ()) -
         kind, default = fields.kind(leaf.hint), fields.to_text(leaf.value)
         entry = f"  --{leaf.name}={default}  ({kind.type})\n      {leaf.help}"
         groups.setdefault((leaf.name.rpartition(".")[0], leaf.group), []).append(entry)
-    found = []
+    sections = []
     for key in sorted(groups, key=lambda key: (key[0], key[1] != "")):
         heading = " ".join(filter(None, key)) or "general"
-        found.append(
+        sections.append(
             "\n".join([f"{heading} flags, with their defaults:", *groups[key]])
         )
-    found += [f"{name} flags: listed with {flag}" for name, flag in unused.items()]
-    return "\n\n".join(found)
+    sections += [f"{name} flags: listed with {flag}" for name, flag in unused.items()]
+    return "\n\n".join(sections)
 
 
 def _unused(

@@ -160,7 +160,9 @@ class Experiment:
         if not started or not self._resumable:
             return {}
         named = self.source.named_variables().items()
-        return {f"{checkpoint.RUN_ONLY}source/{name}": each for name, each in named}
+        return {
+            f"{checkpoint.RUN_ONLY}source/{name}": variable for name, variable in named
+        }
 
     def restore_replay(self, folder: str | os.PathLike, step: int) -> str:
         """Restore the replay of a resumed run, see ``saving.restore``."""
@@ -173,8 +175,8 @@ class Experiment:
     def report(self) -> dict[str, Any]:
         """Return the machine resources that the run uses, for its log."""
         cache = f"off: {self.cache_off}" if self.cache_off else "on"
-        found = {"device": self.placement.name, "device_reason": self.placement.reason}
-        return {**self.resources._asdict(), **found, "compile_cache": cache}
+        device = {"device": self.placement.name, "device_reason": self.placement.reason}
+        return {**self.resources._asdict(), **device, "compile_cache": cache}
 
     def stop(self) -> None:
         """Make every environment's step return at once; safe from any thread."""
@@ -323,14 +325,14 @@ def env_events(envs: Sequence[Env]) -> list[dict[str, Any]]:
 
     Environments are numbered through all batches.
     """
-    found, first = [], 0
+    events, first = [], 0
     for env in envs:
         for event in getattr(env, "events", list)():
             if "envs" in event:
                 event = event | {"envs": [first + i for i in event["envs"]]}
-            found.append(event)
+            events.append(event)
         first += env.spec.num_envs
-    return found
+    return events
 
 
 def env_counters(envs: Sequence[Env]) -> dict[str, float]:

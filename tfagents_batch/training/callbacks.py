@@ -183,15 +183,15 @@ class Callbacks:
             raise
 
 
-def listed(argument: str, given: Any) -> tuple[Callable, ...]:
+def listed(argument: str, passed: Any) -> tuple[Callable, ...]:
     """Return callbacks as a tuple; refuse what cannot be called."""
-    callbacks = given if isinstance(given, (list, tuple)) else [given]
-    callbacks = tuple(each for each in callbacks if each is not None)
-    for each in callbacks:
-        if not callable(each):
+    callbacks = passed if isinstance(passed, (list, tuple)) else [passed]
+    callbacks = tuple(callback for callback in callbacks if callback is not None)
+    for callback in callbacks:
+        if not callable(callback):
             raise UserError(
-                f"{argument} is {each!r}; expected a function of one argument, or a "
-                "list of them"
+                f"{argument} is {callback!r}; expected a function of one argument, or "
+                "a list of them"
             )
     return callbacks
 

@@ -305,11 +305,11 @@ class Loop:
         self._once["time/first_iteration_seconds"] = seconds
         self._since = self.step, self.seconds
         program = self.experiment.program
-        found = {"compile": program.mode, "reason": program.reason}
+        fields = {"compile": program.mode, "reason": program.reason}
         # The saver knows the whole program only, which XLA may have refused.
         whole = program.mode == "full"
-        found |= self.experiment.saver.origin() if whole else {"program": "traced"}
-        self.logger.event("compiled", self.step, **found)
+        fields |= self.experiment.saver.origin() if whole else {"program": "traced"}
+        self.logger.event("compiled", self.step, **fields)
         self.console.note(f"compile={program.mode}: {program.reason}")
         compilation.publish()  # now, because the process may be killed later
 

@@ -41,8 +41,8 @@ def name_of(algorithm: str | type) -> str:
                 + "; your own is module:Class or ./file.py:Class"
             )
         module, target = user_code.split(algorithm, "algorithm")
-        found = user_code.import_attribute(algorithm, module, target, "algorithm")
-        name, kind = algorithm, found
+        imported = user_code.import_attribute(algorithm, module, target, "algorithm")
+        name, kind = algorithm, imported
     else:
         name, kind = describe(algorithm), algorithm
     if not isinstance(kind, type):

@@ -108,9 +108,9 @@ def trained(
     elif env_kwargs is None:
         texts = registry.may_run_text(recipe.env, recipe.env_kwargs)
         missing = missing or next(iter(texts), None)
-    given = {"env_kwargs": env_kwargs, "wrappers": wrappers}
-    given = {name: value for name, value in given.items() if value is not None}
-    recipe = dataclasses.replace(recipe, **given)
+    passed = {"env_kwargs": env_kwargs, "wrappers": wrappers}
+    passed = {name: value for name, value in passed.items() if value is not None}
+    recipe = dataclasses.replace(recipe, **passed)
     changes: dict[str, Any] = {"env_kwargs": dict(recipe.env_kwargs), "eval_every": 0}
     changes |= {"wrappers": list(recipe.wrappers), "on_fault": "raise"}
     if isinstance(env, str):
@@ -124,32 +124,32 @@ def trained(
 
 
 @contextlib.contextmanager
-def loaded(found: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player, int]]:
+def loaded(run: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player, int]]:
     """Yield the agent of a checkpoint, for environments of a spec, and its step."""
-    config = found.config.check_agent()
+    config = run.config.check_agent()
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals.harmless_checkpoint_requests())
-        own = found.network is not None
+        own = run.network is not None
         resources = threads.configure(config, spec, own_network=own)
         assembly.prepare_devices(config, resources)
         stack.enter_context(placement.host())
         stack.enter_context(compilation.during_run())
-        normalization = preprocessing.of_run(found.run.folder)
+        normalization = preprocessing.of_run(run.run.folder)
         seen = normalization.seen(spec)
         with console.doing("loading the agent"):
-            algorithm = assembly.create_algorithm(config, seen, found.network)
+            algorithm = assembly.create_algorithm(config, seen, run.network)
             variables = algorithm.learner.named_variables()
-            step, _ = checkpoints.load(found.run.folder, variables, found.checkpoint)
+            step, _ = checkpoints.load(run.run.folder, variables, run.checkpoint)
         yield normalization.player(algorithm), step
 
 
 @contextlib.contextmanager
-def environment(found: Trained, num_envs: int) -> Iterator[Env]:
+def environment(run: Trained, num_envs: int) -> Iterator[Env]:
     """Yield environments to play; those that exist already are not closed."""
-    recipe = found.recipe.without_close()
+    recipe = run.recipe.without_close()
     with signals.harmless_checkpoint_requests():
         with console.doing("starting environments"):
-            env = recipe.make(num_envs, **found.config.make_options(num_envs))
+            env = recipe.make(num_envs, **run.config.make_options(num_envs))
         try:
             yield env
         finally:

@@ -228,9 +228,9 @@ def _median(
 
 def _wait(outputs: Any) -> None:
     """Wait until all outputs are computed and Python can read them."""
-    for each in nest.flatten(outputs):
-        if tf.is_tensor(each):  # else Python has read it already
-            each.numpy()
+    for output in nest.flatten(outputs):
+        if tf.is_tensor(output):  # else Python has read it already
+            output.numpy()
 
 
 @contextmanager

@@ -94,23 +94,23 @@ def restore(source: Any, folder: str | os.PathLike, step: int, exact: bool) -> s
     """
     if not isinstance(source, OwnFile):
         return ""
-    found = replay_file.newest(folder, step)
-    if found is None:
+    saved = replay_file.newest(folder, step)
+    if saved is None:
         begin = source.postpone(step)
         return f"there is no replay; updates begin after {begin:,} steps"
-    same = exact and found == step
+    same = exact and saved == step
     variables = {
         name: variable
         for name, variable in source.named_variables().items()
         if same or not name.startswith("inner/")
     }
-    replay_file.load(folder, found, variables, source.check_numbers)
+    replay_file.load(folder, saved, variables, source.check_numbers)
     if not same:
         source.interrupt()
-    text = f"restored the replay of step {found:,}"
-    if found < step:
-        return f"{text}; it lacks the last {step - found:,} steps"
-    return f"{text}, which is newer than the weights" if found > step else text
+    text = f"restored the replay of step {saved:,}"
+    if saved < step:
+        return f"{text}; it lacks the last {step - saved:,} steps"
+    return f"{text}, which is newer than the weights" if saved > step else text
 
 
 class Rescue:

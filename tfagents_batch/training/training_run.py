@@ -172,11 +172,11 @@ def remarks(spec: EnvSpec) -> list[str]:
 
     The built-in network flattens it.
     """
-    found = []
+    notes = []
     for leaf in spaces.leaves(spec.observation_space):
         if reason := encoding.missed_image(leaf.space):
-            found.append(f"note: {spaces.field(leaf.path)}{reason}")
-    return found
+            notes.append(f"note: {spaces.field(leaf.path)}{reason}")
+    return notes
 
 
 def large_minibatch(config: RunConfig, spec: EnvSpec) -> list[str]:
@@ -201,15 +201,15 @@ def check_source(folder: pathlib.Path, source: Any) -> None:
             f"{getattr(source, 'data', source)} was made again; start a new run, with "
             f"--init_from={folder} to go on with its weights"
         )
-    mine = preprocessing.of_source(source)
-    preprocessing.check_same(folder, mine, f"in the run {folder}")
+    own = preprocessing.of_source(source)
+    preprocessing.check_same(folder, own, f"in the run {folder}")
 
 
 def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, Any]:
     """Return facts about a run for run.json: agent, spaces, code version and data."""
-    found = _fingerprint(source)
+    fingerprint = _fingerprint(source)
     return {
-        **({} if found is None else {_FINGERPRINT: found}),
+        **({} if fingerprint is None else {_FINGERPRINT: fingerprint}),
         runs.TRAINING_ROWS: _training_rows(source),
         **preprocessing.of_source(source).facts(),
         "checkout": runs.checkout(),
@@ -259,10 +259,10 @@ def _profile(
     """Profile a finished run; if that fails, print a warning."""
     console.note("measuring how the time is spent")
     try:
-        found = profile.run(experiment, folder)
+        measured = profile.run(experiment, folder)
     except (EnvError, UserError, Stopped, OSError, tf.errors.OpError) as error:
         console.message(f"warning: there is no profile: {error}")
         logger.event("profile_failed", reason=str(error))
         return
-    console.note(found.table())
-    logger.event("profile", **found.to_dict())
+    console.note(measured.table())
+    logger.event("profile", **measured.to_dict())

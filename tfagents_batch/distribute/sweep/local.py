@@ -54,12 +54,12 @@ class TrialProcess:
 
 def shares(jobs: int) -> list[list[int]]:
     """Return the cores of each of several jobs; one job has no limit."""
-    found = cpus.available()
+    cores = cpus.available()
     if jobs == 1:
         return [[]]
-    if jobs > len(found):
-        return [[found[job % len(found)]] for job in range(jobs)]
-    return [found[job::jobs] for job in range(jobs)]
+    if jobs > len(cores):
+        return [[cores[job % len(cores)]] for job in range(jobs)]
+    return [cores[job::jobs] for job in range(jobs)]
 
 
 def stop(processes: Iterable[TrialProcess]) -> None:
@@ -69,7 +69,7 @@ def stop(processes: Iterable[TrialProcess]) -> None:
         for process in running:
             process.terminate()
         deadline = time.monotonic() + GRACE_SECONDS
-        while any(each.poll() is None for each in running):
+        while any(process.poll() is None for process in running):
             if time.monotonic() > deadline:
                 break
             time.sleep(_POLL_SECONDS)

@@ -136,7 +136,7 @@ def _check_refusals(study: Any, ended: int) -> None:
     if ended != _REFUSALS:
         return
     first = [trial.user_attrs for trial in storage.counted(study)]
-    if all(each.get(STATUS) == REFUSED for each in first):
+    if all(attributes.get(STATUS) == REFUSED for attributes in first):
         raise UserError(
             f"the first {ended} trials were refused, the last one with: "
             f"{first[-1][ERROR]}; correct the flags and start in another --logdir"

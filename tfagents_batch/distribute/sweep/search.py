@@ -36,9 +36,9 @@ class SearchPlan:
 
     def flags(self, values: Mapping[str, Any]) -> list[str]:
         """Return the flags of a training with these values of the searched flags."""
-        found = {**self.fixed, **values}
-        names = sorted(found, key=lambda name: name != "config")  # it comes first
-        return [f"--{name}={found[name]}" for name in names]
+        flags = {**self.fixed, **values}
+        names = sorted(flags, key=lambda name: name != "config")  # it comes first
+        return [f"--{name}={flags[name]}" for name in names]
 
     def value_of(self, series: Sequence[float]) -> float:
         """Return the value of one training from its values of the metric."""
@@ -46,19 +46,19 @@ class SearchPlan:
             return series[-1]
         return max(series) if self.goal == "max" else min(series)
 
-    def given(self) -> dict[str, str]:
+    def by_flag(self) -> dict[str, str]:
         """Return the plan by the flags that set it."""
-        found = {f"--{name}": text for name, text in self.fixed.items()}
-        found |= {f"--search={name}": text for name, text in self.search.items()}
+        flags = {f"--{name}": text for name, text in self.fixed.items()}
+        flags |= {f"--search={name}": text for name, text in self.search.items()}
         own = "metric", "goal", "value"
-        return found | {f"--{name}": getattr(self, name) for name in own}
+        return flags | {f"--{name}": getattr(self, name) for name in own}
 
     def require_same(self, stored: Mapping[str, str], folder: Any) -> None:
         """Refuse a folder whose sweep has another plan; name the first difference."""
-        mine = self.given()
-        for name in [*mine, *stored]:
-            if mine.get(name) != stored.get(name):
-                has, wanted = (each.get(name, "none") for each in (stored, mine))
+        own = self.by_flag()
+        for name in [*own, *stored]:
+            if own.get(name) != stored.get(name):
+                has, wanted = (flags.get(name, "none") for flags in (stored, own))
                 raise UserError(
                     f"{folder} holds another sweep: its {name} is {has}, not {wanted}; "
                     "pass the same flags to go on with it, or another --logdir"
@@ -71,7 +71,7 @@ def take(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     Returns:
       Values by the names of the searched flags, and the other arguments.
     """
-    found: dict[str, str] = {}
+    searched: dict[str, str] = {}
     rest, arguments = [], list(argv)
     while arguments:
         argument = arguments.pop(0)
@@ -88,10 +88,10 @@ def take(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
                 "--search=algorithm.learning_rate=log:1e-5:1e-2 or "
                 "--search=num_envs=8,16,32"
             )
-        if name in found:
+        if name in searched:
             raise UserError(f"--search={name} is given twice; pass it once")
-        found[name] = values
-    return found, rest
+        searched[name] = values
+    return searched, rest
 
 
 def parse(name: str, text: str, kind: fields.Kind, bounds: Mapping[str, Any]) -> Any:
@@ -105,11 +105,11 @@ def parse(name: str, text: str, kind: fields.Kind, bounds: Mapping[str, Any]) ->
         return UserError(f"--search={name}={text}: {detail}")
 
     read = _range if text.startswith(RANGES) else _choices
-    values, found = read(kind, text, refused)
+    values, distribution = read(kind, text, refused)
     for value in values:
         if complaint := fields.out_of_bounds(value, bounds):
             raise refused(f"{fields.to_text(value)} is out of bounds; {complaint}")
-    return found
+    return distribution
 
 
 def _range(
@@ -152,12 +152,12 @@ def _choices(
 
     is_list = kind.type.endswith(",...")
     values = []
-    for each in text.split("|" if "|" in text or is_list else ","):
+    for choice in text.split("|" if "|" in text or is_list else ","):
         try:
-            values.append(kind.read(each.strip()))
+            values.append(kind.read(choice.strip()))
         except ValueError as error:
             hint = "" if "|" in text else "; values with commas are separated by |"
-            raise refused(f"{each!r}: {kind.complaint(error)}{hint}") from None
+            raise refused(f"{choice!r}: {kind.complaint(error)}{hint}") from None
     plain = [*map(fields.to_text, values)]
     if len({*plain}) < len(plain):
         raise refused("a value is given twice; pass each once")

@@ -69,9 +69,9 @@ def _study(storage: Any, folder: Path, plan: SearchPlan, prune: bool) -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    found = optuna.get_all_study_summaries(storage, include_best_trial=False)
-    own = next((each for each in found if each.study_name == NAME), None)
-    if found and (own is None or (own.n_trials and _PLAN not in own.user_attrs)):
+    summaries = optuna.get_all_study_summaries(storage, include_best_trial=False)
+    own = next((summary for summary in summaries if summary.study_name == NAME), None)
+    if summaries and (own is None or (own.n_trials and _PLAN not in own.user_attrs)):
         raise UserError(
             f"{folder / FILE} has a study of Optuna that this command did not make; "
             "pass another --logdir"
@@ -86,7 +86,7 @@ def _study(storage: Any, folder: Path, plan: SearchPlan, prune: bool) -> Any:
     if _PLAN in study.user_attrs:
         plan.require_same(study.user_attrs[_PLAN], folder)
     else:
-        study.set_user_attr(_PLAN, plan.given())
+        study.set_user_attr(_PLAN, plan.by_flag())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna 4: constant_liar is experimental
         # A resumed study must not draw its first random values again.

@@ -150,9 +150,9 @@ class Cache:
         """Delete the oldest entries of all keys until ``MAX_BYTES`` remain."""
         left = MAX_BYTES
         kinds = (f"*/*{_ENTRY}", f"*/*{_WRITTEN}")
-        found = [path for kind in kinds for path in self._root.glob(kind)]
+        paths = [path for kind in kinds for path in self._root.glob(kind)]
         # Links in the folders of processes are removed with the process.
-        stored = [path for path in found if not path.parent.name.startswith(_LIVE)]
+        stored = [path for path in paths if not path.parent.name.startswith(_LIVE)]
         for path, size in _newest_first(stored):
             left -= size
             if left < 0:
@@ -274,11 +274,11 @@ def _has_run() -> bool:
 
 def _processor() -> str:
     """Return the processor's model and instruction set, which programs depend on."""
-    found: set[str] = set()
+    lines: set[str] = set()
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         names = ("model name", "flags", "Features", "CPU part")
-        found = {line for line in file if line.startswith(names)}
-    return repr((platform.machine(), platform.processor(), sorted(found)))
+        lines = {line for line in file if line.startswith(names)}
+    return repr((platform.machine(), platform.processor(), sorted(lines)))
 
 
 def _lock(folder: pathlib.Path, wait: bool = False) -> int:
@@ -300,9 +300,9 @@ def _hashed(name: str, data: bytes, kind: str) -> str:
 
 def _newest_first(paths: Iterable[pathlib.Path]) -> list[tuple[pathlib.Path, int]]:
     """Return existing files and their sizes, newest first."""
-    found = []
+    existing = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             status = path.stat()
-            found.append((status.st_mtime_ns, path, status.st_size))
-    return [(path, size) for _, path, size in sorted(found, reverse=True)]
+            existing.append((status.st_mtime_ns, path, status.st_size))
+    return [(path, size) for _, path, size in sorted(existing, reverse=True)]

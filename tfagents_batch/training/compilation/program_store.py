@@ -89,7 +89,7 @@ def name(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> str:
                 platform.python_version(),
                 *(x.__version__ for x in _PACKAGES),
             ],
-            "keras": [getattr(keras.config, each)() for each in _KERAS],
+            "keras": [getattr(keras.config, option)() for option in _KERAS],
             "config": {k: v for k, v in settings.items() if k not in skipped},
             "observation_space": spaces.to_json(spec.observation_space),
             "action_space": spaces.to_json(spec.action_space),

@@ -85,12 +85,12 @@ def export(
     Raises:
       NotExportable: if it uses anything else, or XLA refuses it.
     """
-    specs = [tf.TensorSpec.from_tensor(each) for each in arguments]
+    specs = [tf.TensorSpec.from_tensor(x) for x in arguments]
     traced = program.get_concrete_function(*specs)
     structure = traced.structured_outputs
     results = tf.nest.flatten(structure)
-    names = {id(_tf_variable(each).handle): name for name, each in variables.items()}
-    used = [names.get(id(each)) for each in traced.captured_inputs]
+    names = {id(_tf_variable(x).handle): name for name, x in variables.items()}
+    used = [names.get(id(x)) for x in traced.captured_inputs]
     if not all(x.shape.is_fully_defined() for x in results):
         raise NotExportable("the shape of a metric is not known")
     if None in used:
@@ -146,13 +146,13 @@ def program(
         results = op.call(exported.module, [*arguments, *values], specs)
         for result, variable in assigned:
             used[variable].assign(results[result], read_value=False)
-        found = results[: len(results) - len(assigned)]
-        return tf.nest.pack_sequence_as(outputs, found)
+        returned = results[: len(results) - len(assigned)]
+        return tf.nest.pack_sequence_as(outputs, returned)
 
     return stored
 
 
-_TUPLES = {each.__name__: each for each in (Result, *RULES)}
+_TUPLES = {kind.__name__: kind for kind in (Result, *RULES)}
 
 
 def _to_json(structure: Any) -> Any:

@@ -81,8 +81,8 @@ def group(folders: Sequence[str | os.PathLike]) -> list[CurveGroup]:
         same_name.setdefault(key, []).append((folder, settings))
     return [
         CurveGroup(f"{name}{flags}", env, {folder: seeds[folder] for folder in members})
-        for (name, env), each in same_name.items()
-        for flags, members in _by_differences(each).items()
+        for (name, env), alike in same_name.items()
+        for flags, members in _by_differences(alike).items()
     ]
 
 
@@ -120,18 +120,18 @@ def _by_differences(
         if name in shared - config_file.SAME_CURVE
         and any(s[name] != first[name] for _, s in members)
     ]
-    found: dict[tuple[str, ...], list[Path]] = {}
+    groups: dict[tuple[str, ...], list[Path]] = {}
     for folder, settings in members:
         flags = (config_file.as_flag(name, settings[name]) for name in differing)
         texts = tuple(f" {flag}" for flag in flags)
-        found.setdefault(texts, []).append(folder)
+        groups.setdefault(texts, []).append(folder)
     usual = []  # of each setting, its usual text, or none
-    for column in zip(*found, strict=True):
+    for column in zip(*groups, strict=True):
         text, n = collections.Counter(column).most_common(1)[0]
-        usual.append(text if 2 * n >= len(found) > 3 else None)
+        usual.append(text if 2 * n >= len(groups) > 3 else None)
     return {
         "".join(x for x, y in zip(texts, usual, strict=True) if x != y): folders
-        for texts, folders in found.items()
+        for texts, folders in groups.items()
     }
 
 

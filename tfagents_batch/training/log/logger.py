@@ -194,7 +194,9 @@ def read_metrics(run_folder: str | os.PathLike) -> list[dict]:
             nan = {key: math.nan if x is None else x for key, x in line.items()}
             metrics.append(nan)
         elif line["event"] == "resumed":
-            metrics = [each for each in metrics if each["step"] <= line["step"]]
+            metrics = [
+                earlier for earlier in metrics if earlier["step"] <= line["step"]
+            ]
     return metrics
 
 

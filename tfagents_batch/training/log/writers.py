@@ -133,8 +133,8 @@ class EventFile:
             self._path = self._folder / _name(self._folder)
             self._writer = tf.io.TFRecordWriter(str(self._path))
             self._head = (event(file_version="brain.Event:2"), *self._start)
-        for each in (*self._head, record):
-            self._writer.write(each)
+        for part in (*self._head, record):
+            self._writer.write(part)
         self._writer.flush()
         self._head = self._start = ()
 

@@ -159,7 +159,7 @@ def load_run_only(
     path = files.step_folder(Path(run_folder) / "checkpoints", step)
     manifest = _manifest(path, step)
     described = manifest["variables"].items()
-    stored = {name: each for name, each in described if name.startswith(RUN_ONLY)}
+    stored = {name: x for name, x in described if name.startswith(RUN_ONLY)}
     if stored:
         _restore(path, manifest, stored, _flat(variables))
 
@@ -222,9 +222,9 @@ def _verify(folder: Path, step: int) -> dict:
     """Return the manifest after checking that no file has changed."""
     manifest = _manifest(folder, step)
     for name, expected in manifest["files"].items():
-        found = _fingerprint(folder / _inside(name), expected.get("size"))
-        if found != expected:
-            raise Damaged(f"{name} has changed: {found} instead of {expected}")
+        fingerprint = _fingerprint(folder / _inside(name), expected.get("size"))
+        if fingerprint != expected:
+            raise Damaged(f"{name} has changed: {fingerprint} instead of {expected}")
     for path in folder.glob("variables.*"):
         if path.name not in manifest["files"]:
             raise Damaged(f"{path.name} is not in the manifest")
@@ -253,7 +253,7 @@ def _manifest(folder: Path, step: int) -> dict:
 
 
 def _without(leave: tuple[str, ...], named: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in named.items() if not name.startswith(leave)}
+    return {name: x for name, x in named.items() if not name.startswith(leave)}
 
 
 def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:

@@ -155,20 +155,20 @@ def require_arguments(recipe: EnvRecipe, env_kwargs: Any) -> None:
     """Require arguments with text again if the environment might execute the text."""
     texts = registry.may_run_text(recipe.env, recipe.env_kwargs)
     if texts and env_kwargs is None:
-        given = json.dumps(dict(recipe.env_kwargs))
+        again = json.dumps(dict(recipe.env_kwargs))
         raise UserError(
             f"env_kwargs of the saved settings have {json.dumps(texts)}, and "
             f"{recipe.describe()!r} might execute such text or open such a file; pass "
-            f"all arguments again: env_kwargs (flag --env_kwargs={shlex.quote(given)})"
+            f"all arguments again: env_kwargs (flag --env_kwargs={shlex.quote(again)})"
         )
 
 
-def require_address(saved: RunConfig, given: Mapping[str, Any]) -> None:
+def require_address(saved: RunConfig, options: Mapping[str, Any]) -> None:
     """Require the address of a cluster again: it sends pickles, which run code."""
     texts = {k: v for k, v in saved.pool_options.items() if isinstance(v, str)}
     texts.pop("scheduling", None)
-    used = given.get("pool") or saved.pool
-    if given.get("pool_options") is not None or not isinstance(used, str):
+    used = options.get("pool") or saved.pool
+    if options.get("pool_options") is not None or not isinstance(used, str):
         return
     if texts and used != "none":
         again = json.dumps(saved.pool_options)

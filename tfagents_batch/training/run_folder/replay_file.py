@@ -56,8 +56,8 @@ def newest(run_folder: str | os.PathLike, step: int) -> int | None:
 
     It is the newest that is not newer than the weights, otherwise the newest.
     """
-    found = steps(run_folder)
-    return max([each for each in found if each <= step] or found, default=None)
+    saved = steps(run_folder)
+    return max([x for x in saved if x <= step] or saved, default=None)
 
 
 def steps(run_folder: str | os.PathLike) -> list[int]:
@@ -94,11 +94,11 @@ def load(
         parts = [_check(path, name, saved[name], x) for name, x in variables.items()]
         numbers = {x.name: _number(x) for x in parts if not x.variable.shape.rank}
         check(numbers)
-        for each in parts:
-            if each.variable.shape.rank:
-                _read(each)
+        for part in parts:
+            if part.variable.shape.rank:
+                _read(part)
             else:
-                each.variable.assign(numbers[each.name])
+                part.variable.assign(numbers[part.name])
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise UserError(
             f"the replay in {path} cannot be used ({type(error).__name__}: {error}); "
@@ -117,13 +117,13 @@ class _Saved(NamedTuple):
 
 def _manifest(folder: Path, step: int) -> dict[str, Any]:
     """Return the variables in a manifest, after checking the rest of it."""
-    found = files.read_manifest(folder, step)
-    if found["schema"] != SCHEMA:
+    manifest = files.read_manifest(folder, step)
+    if manifest["schema"] != SCHEMA:
         raise ValueError(
-            f"another version of tfagents_batch wrote it, in format {found['schema']}; "
-            f"this version reads {SCHEMA}"
+            "another version of tfagents_batch wrote it, in format "
+            f"{manifest['schema']}; this version reads {SCHEMA}"
         )
-    return found["variables"]
+    return manifest["variables"]
 
 
 def _write(path: Path, variable: tf.Variable) -> dict[str, Any]:
@@ -191,10 +191,10 @@ def _parts(saved: _Saved) -> Iterator[tuple[int, np.ndarray]]:
     dtype, shape = saved.dtype.as_numpy_dtype, saved.variable.shape.as_list()
     size, count = shape[0], int(np.prod(shape[1:], dtype=int))
     assert size is not None
-    each = max(1, _CHUNK // max(count * saved.dtype.size, 1))
+    most = max(1, _CHUNK // max(count * saved.dtype.size, 1))
     with files.open_to_read(saved.path) as file:
-        for start in range(0, size, each):
-            rows = min(each, size - start)
+        for start in range(0, size, most):
+            rows = min(most, size - start)
             part = np.fromfile(file, dtype, rows * count).reshape([rows, *shape[1:]])
             wanted = saved.variable.dtype.as_numpy_dtype
             yield start, cast(part, wanted, saved.name)
@@ -218,10 +218,10 @@ def cast(values: np.ndarray, dtype: type[np.generic], name: str) -> np.ndarray:
     values = np.asarray(values)
     if values.dtype == dtype:
         return values
-    found = values.astype(dtype)
+    converted = values.astype(dtype)
     # Compared as a GPU holds them, which is exact for uint64 too.
-    lost = found.astype(np.int64) != values.astype(np.int64)
+    lost = converted.astype(np.int64) != values.astype(np.int64)
     if lost.any():
         wanted = np.dtype(dtype).name
         raise ValueError(f"{name} has the value {values[lost][0]}; expected {wanted}")
-    return found
+    return converted

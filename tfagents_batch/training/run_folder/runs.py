@@ -129,12 +129,12 @@ def open_run(
 
 def open_runs(paths: Sequence[str | os.PathLike]) -> list[RunFolder]:
     """Open run folders, and those directly in other folders."""
-    found: list[Path] = []
+    folders: list[Path] = []
     for path in map(Path, paths):
         inside = [] if (path / "config.json").is_file() else list_runs(path)
-        found += inside or [path]
+        folders += inside or [path]
     wanted = "a run folder or a folder of runs, such as logs"
-    return [open_run(path, wanted) for path in found]
+    return [open_run(path, wanted) for path in folders]
 
 
 def checkpoint(folder: Path, which: str | int) -> str | int:
@@ -146,9 +146,9 @@ def checkpoint(folder: Path, which: str | int) -> str | int:
         )
     which = int(which) if isinstance(which, str) and which.isdecimal() else which
     if which not in ("newest", "best", *steps):
-        found = ", ".join(map(str, steps))
+        known = ", ".join(map(str, steps))
         raise UserError(
-            f"no checkpoint {which} in {folder}; use newest, best or a step of {found}"
+            f"no checkpoint {which} in {folder}; use newest, best or a step of {known}"
         )
     return which
 
@@ -156,16 +156,16 @@ def checkpoint(folder: Path, which: str | int) -> str | int:
 def facts(folder: str | os.PathLike) -> dict:
     """Return the content of ``run.json`` of a run; empty if it cannot be read."""
     try:
-        found = json.loads(files.read(Path(folder) / "run.json"))
+        content = json.loads(files.read(Path(folder) / "run.json"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def training_rows(folder: str | os.PathLike) -> list:
     """Return ``TRAINING_ROWS`` of a run; ``[None]`` if it has no such list."""
-    found = facts(folder).get(TRAINING_ROWS)
-    return found if isinstance(found, list) else [None]
+    rows = facts(folder).get(TRAINING_ROWS)
+    return rows if isinstance(rows, list) else [None]
 
 
 def list_runs(logdir: Path) -> list[Path]:
@@ -176,8 +176,8 @@ def list_runs(logdir: Path) -> list[Path]:
         return stamp, (folder / "config.json").stat().st_mtime_ns
 
     try:
-        found = [p for p in logdir.iterdir() if (p / "config.json").is_file()]
-        return sorted(found, key=age)
+        folders = [p for p in logdir.iterdir() if (p / "config.json").is_file()]
+        return sorted(folders, key=age)
     except OSError:
         return []
 
@@ -224,8 +224,8 @@ def sweep(folder: str | os.PathLike) -> None:
 def versions() -> dict[str, str]:
     """Return the versions of this package, Python and the main dependencies."""
     names = ("tfagents_batch", "tensorflow", "keras", "gymnasium", "numpy")
-    found = {name: importlib.import_module(name).__version__ for name in names}
-    return found | {"python": platform.python_version()}
+    packages = {name: importlib.import_module(name).__version__ for name in names}
+    return packages | {"python": platform.python_version()}
 
 
 def checkout(seconds: float = GIT_SECONDS) -> dict[str, Any] | None:
@@ -244,9 +244,9 @@ def checkout(seconds: float = GIT_SECONDS) -> dict[str, Any] | None:
             ).decode(errors="replace")
         except (OSError, subprocess.SubprocessError):
             continue
-        if found := re.match(r"# branch\.oid ([0-9a-f]+)$", text, re.MULTILINE):
+        if match := re.match(r"# branch\.oid ([0-9a-f]+)$", text, re.MULTILINE):
             changed = any(line[0] != "#" for line in text.splitlines())
-            return {"commit": found[1], "changed": changed}
+            return {"commit": match[1], "changed": changed}
     return None
 
 
