@@ -33,10 +33,7 @@ from tfagents_batch.training.callbacks import (
     OnIteration,
     listed,
 )
-from tfagents_batch.training.config import (
-    ActionMode,
-    RunConfig,
-)
+from tfagents_batch.training.config import ActionMode, RunConfig
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.log import console
 from tfagents_batch.training.log.logger import read_metrics

@@ -136,10 +136,7 @@ def check(device: str) -> None:
 
 
 def of_run(
-    config: Any,
-    spec: EnvSpec,
-    envs: Sequence[Any],
-    own_network: bool = False,
+    config: Any, spec: EnvSpec, envs: Sequence[Any], own_network: bool = False
 ) -> Placement:
     """Say where a run collects and updates, see ``choose``.
 

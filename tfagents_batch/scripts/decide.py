@@ -60,10 +60,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.evaluation.page import page
 
     policy = command.logdir, command.data, command.exploration, command.checkpoint
-    with (
-        console.doing("evaluating"),
-        policies.opened(*policy, settings) as evaluated,
-    ):
+    with console.doing("evaluating"), policies.opened(*policy, settings) as evaluated:
         _remove_earlier(folder)  # not before: a misspelled flag must lose nothing
         evaluation = evaluated(command_line.say)
     decision = gate.decide(evaluation, limits)

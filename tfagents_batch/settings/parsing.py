@@ -52,9 +52,7 @@ def overrides(
 
 
 def parse(
-    arguments: Sequence[str],
-    parts: Sequence[tuple[Any, str]],
-    some: bool = False,
+    arguments: Sequence[str], parts: Sequence[tuple[Any, str]], some: bool = False
 ) -> list[dict[str, Any]]:
     """Parse a command line; return the settings that were given for each part.
 

@@ -66,11 +66,7 @@ _PEERS = {
     "vf_coef": ("value_scale", "twice that value"),
 }
 # The same for other words for our settings: a thing has one name in all commands.
-_WORDS = {
-    "num_episodes": "episodes",
-    "policy": "logdir",
-    "run": "resume logdir",
-}
+_WORDS = {"num_episodes": "episodes", "policy": "logdir", "run": "resume logdir"}
 
 
 def setting(name: str, known: Mapping[str, str]) -> str | None:

@@ -152,10 +152,7 @@ class Evaluator:
         self._programs: dict[bool, tuple[Rollout, Compiled]] = {}
 
     def __call__(
-        self,
-        seed: int,
-        stop: Callable[[], bool] = lambda: False,
-        step: int = 0,
+        self, seed: int, stop: Callable[[], bool] = lambda: False, step: int = 0
     ) -> Evaluation | None:
         """Start new episodes and play until every environment has its quota.
 

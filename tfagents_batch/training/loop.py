@@ -15,13 +15,7 @@ import numpy as np
 from tfagents_batch import seeds
 from tfagents_batch.clocks import Every, EverySeconds
 from tfagents_batch.envs.shared import layout
-from tfagents_batch.errors import (
-    EnvError,
-    SaveError,
-    Stopped,
-    TrainingError,
-    UserError,
-)
+from tfagents_batch.errors import EnvError, SaveError, Stopped, TrainingError, UserError
 from tfagents_batch.metrics import Interval, Mean, Metrics
 from tfagents_batch.training import compilation
 from tfagents_batch.training.alarms import Alarms

@@ -64,7 +64,7 @@ class ReplaySaver:
             self._failed(
                 f"the replay ({size / 1e9:.1f} GB) is not saved, because its write "
                 "does not fit the time after a signal; a resumed run uses an older "
-                "one, or collects anew",
+                "one, or collects anew"
             )
             return True
         begin = time.perf_counter()

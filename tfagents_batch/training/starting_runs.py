@@ -103,9 +103,7 @@ def take_agent(
 
     try:
         step, _ = checkpoint.load(
-            *(run.folder, named, which),
-            on_event=note,
-            leave=checkpoint.TRAINING_ONLY,
+            *(run.folder, named, which), on_event=note, leave=checkpoint.TRAINING_ONLY
         )
     except UserError as error:
         raise UserError(f"init_from: {error}") from error

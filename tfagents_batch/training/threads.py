@@ -46,10 +46,7 @@ class Resources(NamedTuple):
 
 
 def configure(
-    config: Any,
-    spec: EnvSpec,
-    envs: Sequence[Any] = (),
-    own_network: bool = False,
+    config: Any, spec: EnvSpec, envs: Sequence[Any] = (), own_network: bool = False
 ) -> Resources:
     """Choose threads and set them, if TensorFlow has not run an operation yet."""
     workers = [getattr(env, "num_workers", None) for env in envs]

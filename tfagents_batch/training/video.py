@@ -260,10 +260,7 @@ class Clips:
     """
 
     def __init__(
-        self,
-        recipe: EnvRecipe,
-        actor: Actor,
-        refresh: Callable[[], None] | None = None,
+        self, recipe: EnvRecipe, actor: Actor, refresh: Callable[[], None] | None = None
     ):
         self._camera, self._refresh = Camera(recipe), refresh
         self._play, self.fps = player(self._camera, actor), self._camera.fps

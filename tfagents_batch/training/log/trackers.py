@@ -59,10 +59,7 @@ def check(kind: str) -> None:
 
 
 def start(
-    kind: str,
-    folder: Path,
-    config: dict[str, Any],
-    report: Callable[[str], None],
+    kind: str, folder: Path, config: dict[str, Any], report: Callable[[str], None]
 ) -> Tracker | None:
     """Return the tracker of a run, or None; its ``Logger`` closes it.
 
