@@ -22,7 +22,7 @@ def _learned(algorithm: str, steps: int, **settings: Any) -> Preset:
         # Imported here because it imports TensorFlow, which names do not need.
         from tfagents_batch.logged.table_settings import TableSettings
 
-        trained = trained_by(algorithm, "", steps, 8, {}, **settings)()
+        trained = trained_by(algorithm, ("", steps, 8, {}), **settings)()
         return replace(trained, {"source": TableSettings()})
 
     return preset

@@ -126,12 +126,8 @@ class RemoteEnvs:
 class RemoteRollouts:
     """Host source of the rollouts of a pool; an ``experience.HostSource``.
 
-    Args:
-      envs: the environments of started workers.
-      algorithm: the algorithm that learns.
-      plan: how orders are given.
-      seed: seed of the actions.
-      info: info columns to report, see ``metrics.episode_info_metrics``.
+    The seed is that of actions. The info columns to report are those of
+    ``metrics.episode_info_metrics``.
     """
 
     compilable = True  # nothing of it runs in this process

@@ -44,14 +44,10 @@ from tfagents_batch.types import EnvSpec
 class Experiment:
     """The live objects of one run; a context manager that closes its environments.
 
-    Args:
-      config: config of the run.
-      recipe: training environment.
-      eval_recipe: evaluation environment; None for that of training. Needed if the
-        training environment is an instance, or if there is none.
-      network: a user's model or builder, see ``nn.user``.
-      experience: where experience comes from instead of the config's source, such as a
-        pool of workers that collects what the source would.
+    Evaluations play in ``eval_recipe``, which is needed if the training environment is
+    an instance, or if there is none. The network is a user's model or builder, see
+    ``nn.user``. ``experience`` takes the place of the config's source, such as a pool
+    of workers that collects what the source would.
 
     Attributes:
       config: config without worker variables, which must never be saved.
@@ -120,9 +116,8 @@ class Experiment:
     def start(self, step: int) -> None:
         """Start the first episodes and build the program.
 
-        Args:
-          step: progress already made: 0 for a new run. Environments of a resumed run
-            get other seeds, so the first episodes are not repeated.
+        Environments of a run that is resumed at a step get other seeds, so its first
+        episodes are not repeated.
         """
         config, seed = self.config, self.config.seed
         if step:

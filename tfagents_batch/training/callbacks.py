@@ -125,17 +125,12 @@ OnCheckpoint = Callable[[Saved], bool | None]
 class Callbacks:
     """The callbacks of one run.
 
-    Args:
-      folder: run folder.
-      on_iteration, on_evaluation, on_checkpoint: a callback, several, or None. They
-        are called in order. All of them are called even if one ends training.
+    There is one for each occasion, several, or None. They are called in order, all of
+    them even if one ends training.
 
     Attributes:
       stopped_by: name of the callback that ended training; None before that.
       raised: exception that a callback raised; no callback is called after it.
-
-    Raises:
-      UserError: if a callback cannot be called.
     """
 
     def __init__(

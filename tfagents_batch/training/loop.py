@@ -48,13 +48,8 @@ class Outputs(NamedTuple):
 class Loop:
     """Trains an experiment until its steps are done or a stop is requested.
 
-    Args:
-      experiment: experiment of the run; a resumed run has restored its variables.
-      interrupts: requests to stop and to save.
-      outputs: where the run is reported.
-      folder: run folder; its lock is held.
-      state: state of the checkpoint that is resumed, see ``state``.
-      save: writes a checkpoint; None means ``checkpoint.save`` to the run folder.
+    A resumed run has restored its variables, and gets the state of its checkpoint. Its
+    folder is locked. ``save`` writes a checkpoint; None means ``checkpoint.save``.
 
     Attributes:
       step: steps done, in the unit of the source.

@@ -53,8 +53,7 @@ class ReplaySaver:
     def save(self, step: int, seconds_left: float) -> bool:
         """Write the replay, unless this step is saved or the time does not suffice.
 
-        Returns:
-          False if it could not be written, such as on a full disk.
+        False means that it could not be written, such as on a full disk.
         """
         if not self._on or step == self._saved:
             return True
@@ -118,9 +117,6 @@ class Rescue:
 
     While a program runs it locks its variables, and an update may take minutes. A copy
     can be saved from another thread in the meantime.
-
-    Args:
-      loop: the ``loop.Loop`` of the run.
     """
 
     def __init__(self, loop: Any):

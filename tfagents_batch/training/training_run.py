@@ -51,11 +51,12 @@ def run(
 ) -> RunEnd:
     """Train in a run folder that this process has locked.
 
+    A resumed run has restored its weights, and gets the state of its checkpoint.
+
     Args:
-      experiment: experiment of the run, with restored weights if there are any.
-      folder: run folder.
+      experiment, folder: experiment of the run, and its folder.
       callbacks: arguments of ``Callbacks`` by name.
-      state: state of the checkpoint that is resumed; None for a new run.
+      state: state of the checkpoint; None for a new run.
       events: earlier events to log.
       profiled: whether to profile the run at its end.
       started: called when everything is ready and training begins.

@@ -53,15 +53,8 @@ class _Off(Exception):
 class Cache:
     """The entries of one key, and a folder of this process with links to them.
 
-    Args:
-      root: folder of the store; created if missing.
-      key: name of the folder for programs of this process, see ``key``.
-
-    Attributes:
-      folder: folder of the links, for TensorFlow.
-
-    Raises:
-      OSError: if the store cannot be written.
+    The store in ``root`` is created if it is missing; an OSError says that it cannot be
+    written. TensorFlow uses ``folder``, that of the links.
     """
 
     def __init__(self, root: pathlib.Path, key: str):

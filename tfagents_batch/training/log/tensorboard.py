@@ -65,12 +65,7 @@ class TensorBoard:
     """Writes one run's events for TensorBoard.
 
     Args:
-      folder: folder of the run.
-      resume_step: step of the resumed checkpoint; None for a new run.
-      warn: called with a line of text when the file cannot be written, and when it can
-        be written again.
-      settings: by the names of their flags; None for none.
-      steps: length of the run, over which its histograms are spread; None draws all.
+      folder, resume_step, warn, settings, steps: see ``Logger``.
       faults: names of counters that were not 0 before ``resume_step``.
     """
 

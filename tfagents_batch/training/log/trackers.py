@@ -154,19 +154,11 @@ def _saved_ids(path: Path) -> dict[str, str]:
 
 
 class Wandb:
-    """Connection to Weights & Biases.
+    """Connection to Weights & Biases of a run, with its flat settings.
 
     Charts have environment steps on their x-axis. An event is a point of
-    ``event/<kind>``; important events are also sent as alerts.
-
-    Args:
-      folder: folder of the run.
-      settings: flat settings of the run.
-      ids: ``ids`` of the resumed run; empty for a new one.
-
-    Attributes:
-      ids: identifiers that a resumed run needs to continue here.
-      where: text that says where to see the run.
+    ``event/<kind>``; important events are also sent as alerts. ``ids`` are identifiers
+    that a resumed run needs to continue here, ``where`` says where to see the run.
     """
 
     title = "Weights & Biases"

@@ -115,9 +115,7 @@ class Lines:
 class EventFile:
     """A TensorBoard file; a new one after a failure, which may leave half a record.
 
-    Args:
-      folder: folder of the run.
-      resume_step: env steps of the resumed checkpoint; None for a new run.
+    A resumed run continues from the steps of a checkpoint; a new one has none.
     """
 
     def __init__(self, folder: Path, resume_step: int | None):
