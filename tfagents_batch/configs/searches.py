@@ -73,7 +73,7 @@ _OF_ROWS |= {f"algorithm.{x}" for x in ("expectile", "advantage_scale", "bc_alph
 
 
 def usual(algorithm: str, rows: bool) -> dict[str, str]:
-    """Return the usual search space of an algorithm, see ``sweep.search``.
+    """Return the usual search space of an algorithm, see ``sweep_search``.
 
     On rows of a timeline it is smaller. A UserError says if there is none.
     """

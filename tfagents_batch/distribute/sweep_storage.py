@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.distribute.sweep.search import SearchPlan
+from tfagents_batch.distribute.sweep_search import SearchPlan
 from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.training.run_folder import runs
 

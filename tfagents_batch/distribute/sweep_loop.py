@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.distribute.sweep import local, storage
-from tfagents_batch.distribute.sweep.search import SearchPlan
+from tfagents_batch.distribute import sweep_storage, trial_process
+from tfagents_batch.distribute.sweep_search import SearchPlan
 from tfagents_batch.errors import SaveError, UserError
 
 LOG, OUTPUT = "*/metrics.jsonl", "output.txt"  # in the folder of a trial
@@ -37,7 +37,7 @@ class Attempt:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._earlier = {*folder.glob(LOG)}
-            self.process = local.TrialProcess(flags, folder / OUTPUT, cores)
+            self.process = trial_process.TrialProcess(flags, folder / OUTPUT, cores)
         except OSError as error:
             raise SaveError(
                 f"a trial cannot be started in {folder}: {error.strerror}"
@@ -54,7 +54,7 @@ class Attempt:
         if status is None:
             if not (new and self.trial.should_prune()):
                 return None
-            local.stop([self.process])
+            trial_process.stop([self.process])
             return {"state": TrialState.PRUNED}
         if status or not self._values:
             self.trial.set_user_attr(ERROR, self._error(status))
@@ -111,9 +111,9 @@ def run(
       UserError: if the first trials were all refused because of their flags.
       SaveError: if a folder cannot be written.
     """
-    free = local.shares(jobs)
+    free = trial_process.shares(jobs)
     running: dict[Attempt, list[int]] = {}  # with their cores
-    ended = len(storage.counted(study))
+    ended = len(sweep_storage.counted(study))
     try:
         while running or ended < trials:
             while free and ended + len(running) < trials:
@@ -128,14 +128,14 @@ def run(
                     ended += 1
                     _check_refusals(study, ended)
     finally:
-        local.stop(attempt.process for attempt in running)
+        trial_process.stop(attempt.process for attempt in running)
 
 
 def _check_refusals(study: Any, ended: int) -> None:
     """Raise a UserError if the first trials were all refused."""
     if ended != _REFUSALS:
         return
-    first = [trial.user_attrs for trial in storage.counted(study)]
+    first = [trial.user_attrs for trial in sweep_storage.counted(study)]
     if all(attributes.get(STATUS) == REFUSED for attributes in first):
         raise UserError(
             f"the first {ended} trials were refused, the last one with: "

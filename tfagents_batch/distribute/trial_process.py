@@ -18,8 +18,8 @@ _START = """
 import sys
 if sys.path[0] == "":  # as the installed command: the working folder comes last
     sys.path.append(sys.path.pop(0))
-from tfagents_batch.distribute.sweep import local
-local.main()
+from tfagents_batch.distribute import trial_process
+trial_process.main()
 """
 # Its arguments are the number of the process that it ends with, "train" and flags.
 PROGRAM = (sys.executable, "-c", _START)

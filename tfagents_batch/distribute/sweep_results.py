@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfagents_batch.distribute.sweep import loop, storage
-from tfagents_batch.distribute.sweep.search import SearchPlan
+from tfagents_batch.distribute import sweep_loop, sweep_storage
+from tfagents_batch.distribute.sweep_search import SearchPlan
 from tfagents_batch.training.log import curves
 from tfagents_batch.training.run_folder import files
 
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 def rows(study: Any, plan: SearchPlan) -> list[Row]:
     """Return the results of all trials: the best first, then pruned and failed ones."""
-    results = [_row(trial) for trial in storage.counted(study)]
+    results = [_row(trial) for trial in sweep_storage.counted(study)]
     order, sign = ("complete", *_OTHERS), -1 if plan.goal == "max" else 1
     return sorted(
         results, key=lambda row: (order.index(row.state), sign * (row.value or 0))
@@ -172,8 +172,8 @@ def _row(trial: Any) -> Row:
     state, attrs = states.get(trial.state, "failed"), trial.user_attrs
     value = None if state == "failed" else trial.value
     seconds = trial.duration.total_seconds()
-    error = attrs.get(loop.ERROR, "")
-    where = attrs.get(loop.FOLDER, "")
+    error = attrs.get(sweep_loop.ERROR, "")
+    where = attrs.get(sweep_loop.FOLDER, "")
     return Row(trial.number, state, value, dict(trial.params), seconds, where, error)
 
 
