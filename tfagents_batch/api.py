@@ -9,7 +9,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Unpack, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import keras
 import numpy as np
@@ -45,11 +45,12 @@ from tfagents_batch.training.options import (
     showing,
 )
 from tfagents_batch.training.starting_runs import RESUMABLE
+from tfagents_batch.training.training_run import RunEnd
 
 _LOG = logging.getLogger("tfagents_batch")
 
 
-class Run(NamedTuple):
+class Run(RunEnd):
     """Result of ``train``.
 
     Attributes:
@@ -59,12 +60,6 @@ class Run(NamedTuple):
       finished: whether training finished; False if a signal ended it early.
       signal: number of that signal; None if there was none.
     """
-
-    logdir: str
-    step: int
-    metrics: dict[str, float]
-    finished: bool
-    signal: int | None = None
 
     def __repr__(self) -> str:
         how = "finished" if self.finished else "stopped"

@@ -71,7 +71,7 @@ class RayWorkers:
     def __init__(self, ray: Any, settings: RayPool, job: bytes):
         self.count, self._ray, self._settings = settings.workers, ray, settings
         self._job = job
-        self.closing, self._closed = contextlib.ExitStack(), False
+        self.closing, self._closed = contextlib.ExitStack(), False  # by ``close``
         self._kind = ray.remote(concurrency_groups={"control": 1})(_controlled(ray))
         self._replaced = [0] * self.count
         self._actors = [self._create() for _ in range(self.count)]

@@ -29,9 +29,7 @@ from tfagents_batch.offline.reading import session
 _POLL = 0.5
 _END = 10.0  # seconds that closing waits for a job
 _RETRIES = 4  # failures of one task before a job fails; 1 is usual on one machine
-_worker_of: dict[
-    str, RolloutWorker
-] = {}  # the worker of the newest job, by the name of the job
+_worker_of: dict[str, RolloutWorker] = {}  # of the newest job, by the job's name
 
 
 class SparkWorkers:
@@ -48,7 +46,7 @@ class SparkWorkers:
         self._running: Future | None = None
         self._jobs = 0
         self._thread = ThreadPoolExecutor(1, "tfagents_batch-spark")
-        self.closing, self._closed = contextlib.ExitStack(), False
+        self.closing, self._closed = contextlib.ExitStack(), False  # by ``close``
 
     def facts(self) -> dict[str, Any]:
         """Return the spec of a worker's environments."""

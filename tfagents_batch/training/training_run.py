@@ -31,7 +31,7 @@ _FINGERPRINT = "source_fingerprint"  # key of run.json
 
 
 class RunEnd(NamedTuple):
-    """A run that has ended; its fields are those of ``api.Run``."""
+    """A run that has ended, see ``api.Run``."""
 
     logdir: str
     step: int

@@ -326,10 +326,8 @@ def _candidates(folder: Path, which: str | int) -> list[int]:
 
 def _marked(folder: Path, step: int, mark: str) -> bool:
     try:
-        return (
-            _manifest(files.step_folder(folder, step), step)["metadata"].get(mark)
-            is True
-        )
+        manifest = _manifest(files.step_folder(folder, step), step)
+        return manifest["metadata"].get(mark) is True
     except (Damaged, UserError):  # a newer format is reported by loading
         return False
 
