@@ -79,14 +79,14 @@ class Loop:
         self.saved: int | None = state.get("step")
         self.latest: dict[str, Any] = {}
         self._steps = config.steps
-        self._should_evaluate = Every(_evaluates_every(config))
-        self._should_log = Every(_default(config.log_every, config.steps // 200))
-        self._should_keep = Every(config.keep_every)
         self._clocks = {
-            "evaluate": self._should_evaluate,
-            "log": self._should_log,
-            "keep": self._should_keep,
+            "evaluate": Every(_evaluates_every(config)),
+            "log": Every(_default(config.log_every, config.steps // 200)),
+            "keep": Every(config.keep_every),
         }
+        self._should_evaluate, self._should_log, self._should_keep = (
+            self._clocks.values()
+        )
         for name, clock in self._clocks.items():
             if name in state:
                 clock.restore(state[name])

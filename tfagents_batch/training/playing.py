@@ -124,32 +124,32 @@ def trained(
 
 
 @contextlib.contextmanager
-def loaded(run: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player, int]]:
+def loaded(played: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player, int]]:
     """Yield the agent of a checkpoint, for environments of a spec, and its step."""
-    config = run.config.check_agent()
+    config = played.config.check_agent()
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals.harmless_checkpoint_requests())
-        own = run.network is not None
+        own = played.network is not None
         resources = threads.configure(config, spec, own_network=own)
         assembly.prepare_devices(config, resources)
         stack.enter_context(placement.host())
         stack.enter_context(compilation.during_run())
-        normalization = preprocessing.of_run(run.run.folder)
+        normalization = preprocessing.of_run(played.run.folder)
         seen = normalization.seen(spec)
         with console.doing("loading the agent"):
-            algorithm = assembly.create_algorithm(config, seen, run.network)
+            algorithm = assembly.create_algorithm(config, seen, played.network)
             variables = algorithm.learner.named_variables()
-            step, _ = checkpoints.load(run.run.folder, variables, run.checkpoint)
+            step, _ = checkpoints.load(played.run.folder, variables, played.checkpoint)
         yield normalization.player(algorithm), step
 
 
 @contextlib.contextmanager
-def environment(run: Trained, num_envs: int) -> Iterator[Env]:
+def environment(played: Trained, num_envs: int) -> Iterator[Env]:
     """Yield environments to play; those that exist already are not closed."""
-    recipe = run.recipe.without_close()
+    recipe = played.recipe.without_close()
     with signals.harmless_checkpoint_requests():
         with console.doing("starting environments"):
-            env = recipe.make(num_envs, **run.config.make_options(num_envs))
+            env = recipe.make(num_envs, **played.config.make_options(num_envs))
         try:
             yield env
         finally:
