@@ -39,12 +39,12 @@ def plan_of(fixed, search_texts, **options):
 UNIFORM = {"x": "uniform:0:1"}
 PLAN = plan_of({"steps": "100"}, UNIFORM)
 DOING = plan_of({}, {"x": "uniform:0:9", "do": "train,kill,refuse"})
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DEADLINE = 60  # seconds
 SWEEP = """
 import sys
 from pathlib import Path
-from tests.distribute.sweep import test_sweep
+from tests.distribute import test_sweep
 test_sweep.sweep(Path(sys.argv[1]), jobs=int(sys.argv[2]))
 """
 
