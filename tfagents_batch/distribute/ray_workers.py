@@ -240,9 +240,8 @@ class RayWorkers:
                 self._running[index] = running._replace(since=now, question=None)
                 continue
             started = self._started[index]
-            if silent > (
-                settings.answer_seconds if started else settings.start_seconds
-            ):
+            limit = settings.answer_seconds if started else settings.start_seconds
+            if silent > limit:
                 self._replace(index, f"it did not answer for {silent:.0f} s")
 
     def _replace(self, index: int, reason: str) -> None:
