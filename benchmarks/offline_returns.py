@@ -13,7 +13,7 @@ import statistics
 import tempfile
 from typing import Literal
 
-from benchmarks.logged import arrays
+from benchmarks.inside import logged_arrays
 from benchmarks.measure import command, logged, process
 from benchmarks.measure.process import Failure, Result
 from benchmarks.work.logged import D3RLPY, OURS, Logged, Name
@@ -44,7 +44,7 @@ def main(flags: Command) -> int:
         raise UserError("rows is empty; expected the folder of a timeline")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "rows.npz")
-        arrays.write(pathlib.Path(flags.rows), path)
+        logged_arrays.write(pathlib.Path(flags.rows), path)
         for name, library in itertools.product(flags.algorithms, flags.libraries):
             results = _trainings(name, library, str(path), flags)
             if isinstance(results, Failure):

@@ -13,7 +13,7 @@ from benchmarks.measure import command, results
 from benchmarks.work import machine
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.analysis import figure
+from tfagents_batch.training.log import curves
 
 _INCHES = 9  # width of a picture; the text is readable where it is 900 pixels wide
 _LABEL = textwrap.TextWrapper(44, break_on_hyphens=False)
@@ -60,7 +60,7 @@ def speeds(lines: list[dict[str, Any]], out: str) -> None:
             settings = bars.get(peer, line["ratio"]), line["ratio"]
             bars[peer] = min(settings, key=lambda ratio: ratio["median"])
     height = 0.22 * sum(len(bars) + _GAP for bars in works.values()) + 1
-    with figure.panels(1, 1, (_INCHES, height), out) as axes:
+    with curves.panels(1, 1, (_INCHES, height), out) as axes:
         axis, place, middles = axes[0, 0], 0.0, []
         labels = {peer: peer for peer in _PEERS}  # the legend has each one once
         for bars in works.values():

@@ -133,7 +133,7 @@ def test_another_seed_gives_other_lines_and_a_failed_profile_is_only_reported(
     def fail(*_):
         raise EnvError("env 0 raised")
 
-    monkeypatch.setattr("tfagents_batch.training.analysis.profile.run", fail)
+    monkeypatch.setattr("tfagents_batch.training.profile.run", fail)
     options = SHARED | {"logdir": tmp_path, "profile": True, "seed": 1}
     run = tfb.train("linear", **options)
     assert run.finished

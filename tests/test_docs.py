@@ -17,7 +17,7 @@ from tfagents_batch.__main__ import commands
 from tfagents_batch.algorithms import REGISTRY, dqn, ppo
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.metrics import Limit
-from tfagents_batch.training.diagnostics import alarms
+from tfagents_batch.training import alarms
 from tfagents_batch.training.log.logger import read_events, read_metrics
 
 ROOT = pathlib.Path(__file__).parents[1]

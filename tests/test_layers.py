@@ -30,7 +30,7 @@ FOLDERS = (PACKAGE, BENCHMARKS, "tests")  # folders with that limit
 # Modules in the root of the package that may import all its folders.
 FRONT = {"api"}
 # Folders that belong to the kernel, which every other one may import.
-KERNEL = {"devices", "settings"}
+KERNEL = {"devices", "features", "settings"}
 # Other packages that these folders may import, besides the standard library.
 PACKAGES = {
     "kernel": {"absl", "gymnasium", "numpy", "tensorflow"},

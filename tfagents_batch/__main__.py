@@ -44,17 +44,17 @@ def main() -> None:
 
 def commands() -> dict[str, str]:
     """Return the commands by name with what each does, in alphabetical order."""
-    found = {}
+    abouts = {}
     for name, path in _modules().items():
         about = ast.get_docstring(ast.parse(path.read_text())) or ""
-        found[name] = about.partition(":")[0]
-    return found
+        abouts[name] = about.partition(":")[0]
+    return abouts
 
 
 def _modules() -> dict[str, Path]:
     """Return the files of the commands by name; they are read for the help only."""
-    found = {path.stem: path for path in sorted(_FOLDER.glob("*.py"))}
-    return {name: path for name, path in found.items() if name not in _NOT_COMMANDS}
+    files = {path.stem: path for path in sorted(_FOLDER.glob("*.py"))}
+    return {name: path for name, path in files.items() if name not in _NOT_COMMANDS}
 
 
 def _help() -> str:

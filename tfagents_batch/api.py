@@ -9,7 +9,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Unpack, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import keras
 import numpy as np
@@ -33,10 +33,7 @@ from tfagents_batch.training.callbacks import (
     OnIteration,
     listed,
 )
-from tfagents_batch.training.config import (
-    ActionMode,
-    RunConfig,
-)
+from tfagents_batch.training.config import ActionMode, RunConfig
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.log import console
 from tfagents_batch.training.log.logger import read_metrics
@@ -48,11 +45,12 @@ from tfagents_batch.training.options import (
     showing,
 )
 from tfagents_batch.training.starting_runs import RESUMABLE
+from tfagents_batch.training.training_run import RunEnd
 
 _LOG = logging.getLogger("tfagents_batch")
 
 
-class Run(NamedTuple):
+class Run(RunEnd):
     """Result of ``train``.
 
     Attributes:
@@ -63,16 +61,10 @@ class Run(NamedTuple):
       signal: number of that signal; None if there was none.
     """
 
-    logdir: str
-    step: int
-    metrics: dict[str, float]
-    finished: bool
-    signal: int | None = None
-
     def __repr__(self) -> str:
         how = "finished" if self.finished else "stopped"
-        found = self.metrics.get("episode/return_mean", math.nan)
-        last = f", return {found:.4g}" if math.isfinite(found) else ""
+        mean = self.metrics.get("episode/return_mean", math.nan)
+        last = f", return {mean:.4g}" if math.isfinite(mean) else ""
         return f"Run({self.logdir!r}, {how} at step {self.step:,}{last})"
 
     def history(self) -> dict[str, np.ndarray]:
@@ -83,8 +75,8 @@ class Run(NamedTuple):
         """
         lines = read_metrics(self.logdir)
         names = sorted({name for line in lines for name in line} - {"step"})
-        found = {"step": np.array([line["step"] for line in lines], np.int64)}
-        return found | {
+        columns = {"step": np.array([line["step"] for line in lines], np.int64)}
+        return columns | {
             name: np.array([line.get(name, math.nan) for line in lines], np.float64)
             for name in names
         }
@@ -184,7 +176,7 @@ def train(
     }
     start = functools.partial(pools.experience, network=network, profile=profile)
     own = env, network, eval_env, source, algorithm
-    passed = starting_runs.Given(*own, start, callbacks, profile)
+    passed = starting_runs.Arguments(*own, start, callbacks, profile)
     chosen = pools.as_options({**options} | ({} if pool is None else {"pool": pool}))
     if resume is not None:
         if config or settings or logdir:
@@ -203,10 +195,10 @@ def train(
     resolved = named.resolve(algorithm, env, config, settings, chosen)
     name = resolved.algorithm
     if isinstance(config, str):
-        found = named.find(config, algorithm)
+        base = named.find(config, algorithm)
         again = {**chosen, "env": env, "network": network, "source": source}
-        named.require(found, again)
-        name = found.label
+        named.require(base, again)
+        name = base.label
     which = "newest" if init_checkpoint is None else init_checkpoint
     origin = None if init_from is None else (init_from, which)
     return Run(*starting_runs.begin(resolved, passed, name, logdir or "logs", origin))
@@ -252,12 +244,14 @@ def train_offline(
     """
     if settings and "gamma" in settings:
         timeline = {"gamma": settings["gamma"]} | (timeline or {})
-    with given.table(data, mode, timeline, folder) as found:
+    with given.table(data, mode, timeline, folder) as timeline_folder:
         preset = options.get("config")
         return train(
             named.offline_algorithm(algorithm, preset),
             settings=named.offline_settings(algorithm, settings, preset),
-            source=table_settings.replaced(table_settings.newest(found), table or {}),
+            source=table_settings.replaced(
+                table_settings.newest(timeline_folder), table or {}
+            ),
             **options,
         )
 
@@ -306,28 +300,28 @@ def evaluate(
         raise UserError(f"episodes is {episodes}; expected at least 1")
     if actions not in get_args(ActionMode):
         raise UserError(f"actions is {actions!r}; expected 'mode' or 'sample'")
-    found = playing.trained(
+    trained = playing.trained(
         logdir, env, env_kwargs, wrappers, network, algorithm, checkpoint=checkpoint
     )
-    saved = found.config
-    found.require_env()
+    saved = trained.config
+    trained.require_env()
     if env_options is not None:
         saved = config.replace(saved, {"env_options": saved.env_options | env_options})
-    elif found.variables:
+    elif trained.variables:
         _LOG.warning(
             "the run's workers had the environment variables %s, which are not saved; "
             "pass env_options={'worker_variables': {...}} (flag --env_options) to set "
             "them again",
-            ", ".join(found.variables),
+            ", ".join(trained.variables),
         )
     if max_episode_steps is not None:
         saved = config.replace(saved, {"eval_max_episode_steps": max_episode_steps})
-    batch, episodes = found.recipe.for_evaluation(episodes, saved.num_envs)
+    batch, episodes = trained.recipe.for_evaluation(episodes, saved.num_envs)
     saved = dataclasses.replace(saved, num_envs=batch, seed=seed)
-    found = found._replace(config=saved)
+    trained = trained._replace(config=saved)
     with (
-        playing.environment(found, batch) as made,
-        playing.loaded(found, made.spec) as (agent, step),
+        playing.environment(trained, batch) as made,
+        playing.loaded(trained, made.spec) as (agent, step),
     ):
         play = assembly.evaluation(saved, agent, made, episodes, actions)
         with console.doing(f"playing {episodes} episodes"):
@@ -349,10 +343,10 @@ def load(logdir: str | os.PathLike, **options: Unpack[LoadOptions]) -> Agent:
     Raises:
       UserError: for an argument that cannot be used, or a run without a checkpoint.
     """
-    found = playing.trained(logdir, plays=False, **options)
-    with playing.loaded(found, found.spec) as (agent, step):
-        recipe = None if found.missing else found.recipe
-        return Agent(agent.policy, found.spec, recipe, found.config, step)
+    trained = playing.trained(logdir, plays=False, **options)
+    with playing.loaded(trained, trained.spec) as (agent, step):
+        recipe = None if trained.missing else trained.recipe
+        return Agent(agent.policy, trained.spec, recipe, trained.config, step)
 
 
 @showing(evaluate)
@@ -392,11 +386,11 @@ def export(
     """
     exports.check_format(format)
     folder = run.logdir if isinstance(run, Run) else run
-    found = playing.trained(folder, plays=False, **options)
-    target = outdir or os.path.join(found.run.folder, f"export-{format}")
-    origin = exports.origin_of(found)
-    with playing.loaded(found, found.spec) as (agent, step):
-        what = agent.policy, found.spec, step, format
+    trained = playing.trained(folder, plays=False, **options)
+    target = outdir or os.path.join(trained.run.folder, f"export-{format}")
+    origin = exports.origin_of(trained)
+    with playing.loaded(trained, trained.spec) as (agent, step):
+        what = agent.policy, trained.spec, step, format
         return exports.write(*what, target, exploration, origin)
 
 
@@ -432,13 +426,13 @@ def visualize(
         raise UserError(f"episodes is {episodes}; expected at least 1")
     if format not in get_args(filming.Format):
         raise UserError(f"format is {format!r}; expected 'mp4' or 'gif'")
-    found = playing.trained(logdir, **options).in_process()
-    found.require_env()
-    found = found._replace(config=dataclasses.replace(found.config, seed=seed))
-    shown = filming.Camera(found.recipe, **found.config.env_options)
+    trained = playing.trained(logdir, **options).in_process()
+    trained.require_env()
+    trained = trained._replace(config=dataclasses.replace(trained.config, seed=seed))
+    shown = filming.Camera(trained.recipe, **trained.config.env_options)
     with (
         contextlib.closing(shown.env),
-        playing.loaded(found, shown.env.spec) as (agent, _),
+        playing.loaded(trained, shown.env.spec) as (agent, _),
     ):
         seed = _unseen_seed(seed)
         return filming.film(shown, agent.policy, outdir, episodes, seed, format)

@@ -90,17 +90,11 @@ class EverySeconds:
 
 
 class Ratio(NamedTuple):
-    """Number of updates per environment step, as a fraction of integers.
+    """Number of updates per environment step, as a fraction of integers."""
 
-    Attributes:
-      updates: p, updates per ``steps`` environment steps.
-      steps: q.
-      start: L, environment steps before the first update.
-    """
-
-    updates: int
-    steps: int
-    start: int
+    updates: int  # p, updates per ``steps`` environment steps
+    steps: int  # q
+    start: int  # L, environment steps before the first update
 
     def due(self, start: tf.Tensor, before: tf.Tensor, after: tf.Tensor) -> tf.Tensor:
         """Return the number of updates due for steps ``before`` to ``after``, int32.

@@ -60,8 +60,8 @@ def option(
     """
     bounds = {"least": least, "most": most, "above": above, "below": below}
     optional = bounds | {"instead_of": instead_of, "group": group, "used_if": used_if}
-    given = {name: value for name, value in optional.items() if value is not None}
-    metadata = {"help": help, **given, **marks}
+    used = {name: value for name, value in optional.items() if value is not None}
+    metadata = {"help": help, **used, **marks}
     if isinstance(default, (dict, list)):
         factory = functools.partial(copy.deepcopy, default)
         return dataclasses.field(default_factory=factory, metadata=metadata)
@@ -71,25 +71,16 @@ def option(
 def number(default: Any, help: str, **arguments: Any) -> Any:
     """Return a field whose number is an input of a program, see ``graph.inputs``.
 
-    Use it for numbers that change no shape and that no Python code compares: another
-    value then uses the same compiled program.
-
-    Args:
-      default: number or schedule, or None.
-      help, **arguments: as of ``option``.
+    Use it for numbers, schedules or None that change no shape and that no Python code
+    compares: another value then uses the same compiled program. The other arguments are
+    those of ``option``.
     """
     return option(default, help, **arguments, number=True)
 
 
 def inherited(base: type, name: str, *, default: Any) -> Any:
-    """Return a field of a base class with another default.
-
-    Args:
-      base: a config, from which the class with this field is derived.
-      name: name of the field, in both classes.
-      default: default value.
-    """
-    (field,) = (each for each in dataclasses.fields(base) if each.name == name)
+    """Return a field of a config's base class, by its name, with another default."""
+    (field,) = (x for x in dataclasses.fields(base) if x.name == name)
     return dataclasses.field(default=default, metadata=field.metadata)
 
 
@@ -111,16 +102,16 @@ def structure(config: Any) -> dict[str, Any]:
 
     What is left decides which program is traced: None, or the kind of a schedule.
     """
-    found = to_dict(config)
+    settings = to_dict(config)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if has_numbers(value):
-            found[field.name] = structure(value)
+            settings[field.name] = structure(value)
         elif is_number(field) and value is not None:
             # A piecewise schedule has as many numbers as points.
             points = len(getattr(value, "points", ()))
-            found[field.name] = [type(value).__name__, points]
-    return found
+            settings[field.name] = [type(value).__name__, points]
+    return settings
 
 
 def marked(config: type, mark: str) -> tuple[str, ...]:
@@ -131,13 +122,10 @@ def marked(config: type, mark: str) -> tuple[str, ...]:
 
 
 def replace(config: Config, overrides: Mapping[str, Any], path: str = "") -> Config:
-    """Return a copy of a config with some settings replaced.
+    """Return a copy of a config with ``{name: value}`` replaced.
 
-    Args:
-      config: config to copy.
-      overrides: ``{name: value}``. Names may be dotted; the value of a nested config
-        may be a dict of its settings.
-      path: prefix of the names in errors, such as "network.".
+    Names may be dotted; the value of a nested config may be a dict of its settings.
+    Names in errors get ``path`` in front, such as "network.".
 
     Raises:
       UserError: for an unknown name or a value of the wrong type.
@@ -162,11 +150,8 @@ def from_dict(cls: type[Config], data: Mapping[str, Any]) -> Config:
 def check(config: Config, path: str = "") -> Config:
     """Check a config and convert its values to their types (a number to a schedule).
 
-    Of a nested config only the class is checked; it may have its own ``check``.
-
-    Args:
-      config: config to check.
-      path: prefix of the names in errors, such as "network.".
+    Of a nested config only the class is checked; it may have its own ``check``. Names
+    in errors get ``path`` in front, such as "network.".
 
     Raises:
       UserError: for a value of the wrong type or out of its field's bounds.
@@ -190,13 +175,13 @@ def check(config: Config, path: str = "") -> Config:
 
 def flat(plain: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten a result of ``to_dict`` to dotted names, like those of flags."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in plain.items():
         if isinstance(value, dict) and value:
-            found |= flat(value, f"{prefix}{name}.")
+            flattened |= flat(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = value
-    return found
+            flattened[prefix + name] = value
+    return flattened
 
 
 def names_of(config: Any) -> list[str]:
@@ -205,16 +190,11 @@ def names_of(config: Any) -> list[str]:
 
 
 def setting(config: Any, name: str) -> tuple[fields.Kind, Mapping[str, Any]]:
-    """Return the kind of a setting and its bounds, see ``option``.
-
-    Args:
-      config: a config.
-      name: dotted name, one of ``names_of``.
-    """
+    """Return the kind of a setting, by its dotted name, and its bounds."""
     *parts, last = name.split(".")
     for part in parts:
         config = getattr(config, part)
-    (field,) = (each for each in dataclasses.fields(config) if each.name == last)
+    (field,) = (x for x in dataclasses.fields(config) if x.name == last)
     return fields.kind(typing.get_type_hints(type(config))[last]), field.metadata
 
 
@@ -244,8 +224,8 @@ def leaves(config: Any, prefix: str) -> Iterator[NamedSetting]:
 
 def _group(kind: type, name: str) -> str:
     """Return the group of a setting, which classes that change it need not repeat."""
-    for each in kind.__mro__:
-        field = getattr(each, "__dataclass_fields__", {}).get(name)
+    for base in kind.__mro__:
+        field = getattr(base, "__dataclass_fields__", {}).get(name)
         if field is not None and "group" in field.metadata:
             return field.metadata["group"]
     return ""
@@ -264,11 +244,11 @@ def _replace(config: Any, overrides: Any, path: str, complete: bool) -> Any:
         hint = hints.get(head)
         nested = dataclasses.is_dataclass(hint)
         if head not in known or (tail and not nested):
-            given, names = f"{path}{name}", [path + leaf for leaf in names_of(config)]
-            hint = suggest.setting(given, {each: repr(each) for each in names})
+            full, names = f"{path}{name}", [path + leaf for leaf in names_of(config)]
+            hint = suggest.setting(full, {x: repr(x) for x in names})
             if hint is None:
-                raise UserError(unknown("setting", given, names))
-            raise UserError(f"unknown setting {given!r}; {hint}")
+                raise UserError(unknown("setting", full, names))
+            raise UserError(f"unknown setting {full!r}; {hint}")
         if hint is Any or (nested and not tail and isinstance(value, hint)):
             changes[head] = value
         elif nested:

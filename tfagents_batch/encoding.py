@@ -67,17 +67,17 @@ def missed_image(space: gymnasium.Space) -> str:
         return ""
     shape = space.shape or ()
     rank = len(shape)
-    found = f" has shape {shape}, like an image, but "
+    text = f" has shape {shape}, like an image, but "
     if rank == 2 and side(shape) >= MATRIX:
-        found += "no axis of channels"
+        text += "no axis of channels"
         fix = f"give it one, {(*shape, 1)}, and the same finite bounds for all pixels"
     elif rank in (3, 4) and side(shape) >= PIXELS:
-        found += "its bounds are not finite, not the same for all pixels or too wide"
+        text += "its bounds are not finite, not the same for all pixels or too wide"
         fix = "declare one lowest and one highest value, such as 0 and 1"
     else:
         return ""
     return (
-        f"{found}; it goes flattened, as {math.prod(shape):,} numbers, to dense layers "
+        f"{text}; it goes flattened, as {math.prod(shape):,} numbers, to dense layers "
         f"instead of a CNN: {fix}, or pass your own network"
     )
 

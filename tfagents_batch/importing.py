@@ -182,13 +182,16 @@ def keras_on_tensorflow() -> Iterator[None]:
       UserError: if ``KERAS_BACKEND`` or an imported Keras is of another one.
     """
     if "keras" in sys.modules:
-        found, where = sys.modules["keras"].config.backend(), "Keras was imported with"
+        backend, where = (
+            sys.modules["keras"].config.backend(),
+            "Keras was imported with",
+        )
     else:
-        found, where = os.environ.get("KERAS_BACKEND"), "KERAS_BACKEND is"
-    if found not in (None, "", "tensorflow"):
+        backend, where = os.environ.get("KERAS_BACKEND"), "KERAS_BACKEND is"
+    if backend not in (None, "", "tensorflow"):
         raise UserError(
-            f"{where} {found!r}; expected 'tensorflow', on which all networks run: set "
-            "KERAS_BACKEND=tensorflow, or unset it"
+            f"{where} {backend!r}; expected 'tensorflow', on which all networks run: "
+            "set KERAS_BACKEND=tensorflow, or unset it"
         )
     before = os.environ.get("KERAS_BACKEND")
     os.environ["KERAS_BACKEND"] = "tensorflow"

@@ -25,14 +25,10 @@ UPDATES = "grad/updates"  # number of optimizer steps, a mean over rounds
 
 
 class Mean(NamedTuple):
-    """Mean of values with different weights, such as that of the ended episodes.
+    """Mean of values with different weights, such as that of the ended episodes."""
 
-    Attributes:
-      sum: sum of the values.
-      count: their number, or the sum of their weights. The log has no value if it is 0.
-    """
-
-    sum: Any
+    sum: Any  # sum of the values
+    # Their number, or the sum of their weights. The log has no value if it is 0.
     count: Any
 
 
@@ -55,13 +51,9 @@ class Max(NamedTuple):
 
 
 class Median(NamedTuple):
-    """Median of the newest ``NEWEST`` values since the last line.
+    """Median of the newest ``NEWEST`` values since the last line."""
 
-    Attributes:
-      values: f32 ``[n]``, the newest first, padded with NaN at the end.
-    """
-
-    values: Any
+    values: Any  # f32 ``[n]``, the newest first, padded with NaN at the end
 
 
 Metric = Any
@@ -74,19 +66,12 @@ _EMPTY = {Min: np.inf, Max: -np.inf, Median: np.nan}
 
 
 class Result(NamedTuple):
-    """Result of a program's call, as tensors.
+    """Result of a program's call, as tensors."""
 
-    Attributes:
-      rounds: int32 ``[]``, number of rounds.
-      updates: int32 ``[]``, number of updates.
-      learned: merged metrics of the updates.
-      collected: merged metrics of what was collected.
-    """
-
-    rounds: tf.Tensor
-    updates: tf.Tensor
-    learned: Metrics
-    collected: Metrics
+    rounds: tf.Tensor  # int32 ``[]``, number of rounds
+    updates: tf.Tensor  # int32 ``[]``, number of updates
+    learned: Metrics  # merged metrics of the updates
+    collected: Metrics  # merged metrics of what was collected
 
     def to_host(self) -> tuple[dict[str, Any], int]:
         """Return all metrics as NumPy values, and the number of rounds.
@@ -262,25 +247,18 @@ class Limit(NamedTuple):
     """Limit of a metric; an alarm is raised when the metric stays beyond it.
 
     NaN is beyond every limit.
-
-    Attributes:
-      name: one word for the alarm.
-      metric: log name; lines of metrics without it are ignored.
-      text: the observation, why it matters and what to try. Metrics of the line are
-        filled in by name, as in "a KL of {policy/approx_kl:.3g} nats".
-      above, below: the limits; values equal to them are healthy.
-      lines: number of consecutive lines beyond the limit before the alarm.
-      part: fraction of the run that these lines have to span.
-      at_once: a value above it raises the alarm at its first line.
-      when: function of a line beyond the limit; False ignores that line.
     """
 
-    name: str
-    metric: str
+    name: str  # one word for the alarm
+    metric: str  # log name; lines of metrics without it are ignored
+    # The observation, why it matters and what to try. Metrics of the line are filled in
+    # by name, as in "a KL of {policy/approx_kl:.3g} nats".
     text: str
+    # The limits; values equal to them are healthy
     above: float = math.inf
     below: float = -math.inf
-    lines: int = 1
-    part: float = 0.0
-    at_once: float = math.inf
+    lines: int = 1  # number of consecutive lines beyond the limit before the alarm
+    part: float = 0.0  # fraction of the run that these lines have to span
+    at_once: float = math.inf  # a value above it raises the alarm at its first line
+    # Function of a line beyond the limit; False ignores that line
     when: Callable[[Mapping[str, float]], bool] = lambda line: True

@@ -88,10 +88,10 @@ def named(nest: Nest, prefix: str = "") -> dict[str, Any]:
         parts = enumerate(nest)
     else:
         return {prefix or "value": nest}
-    found = {}
+    leaves = {}
     for name, part in parts:
-        found |= named(part, f"{prefix}/{name}" if prefix else str(name))
-    return found
+        leaves |= named(part, f"{prefix}/{name}" if prefix else str(name))
+    return leaves
 
 
 def prefixed(prefix: str, named: dict[str, Any]) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def prefixed(prefix: str, named: dict[str, Any]) -> dict[str, Any]:
 
     The names of a dict inside get its own name as a further prefix.
     """
-    found = {}
+    leaves = {}
     for name, x in named.items():
         path = f"{prefix}/{name}"
-        found |= prefixed(path, x) if isinstance(x, dict) else {path: x}
-    return found
+        leaves |= prefixed(path, x) if isinstance(x, dict) else {path: x}
+    return leaves

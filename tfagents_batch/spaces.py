@@ -22,19 +22,12 @@ _NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32"}
 
 
 class Leaf(NamedTuple):
-    """One array of a (possibly nested) space.
+    """One array of a (possibly nested) space."""
 
-    Attributes:
-      path: keys from the root, () for a plain space.
-      shape: shape of one value, without batch axis.
-      dtype: NumPy dtype name in shared memory and in the graph.
-      space: Gymnasium space of this leaf.
-    """
-
-    path: tuple[str | int, ...]
-    shape: tuple[int, ...]
-    dtype: str
-    space: gymnasium.Space
+    path: tuple[str | int, ...]  # keys from the root, () for a plain space
+    shape: tuple[int, ...]  # shape of one value, without batch axis
+    dtype: str  # NumPy dtype name in shared memory and in the graph
+    space: gymnasium.Space  # Gymnasium space of this leaf
 
     @property
     def name(self) -> str:
@@ -124,8 +117,8 @@ def alike(one: gymnasium.Space, other: gymnasium.Space) -> bool:
     """Return whether two spaces are equal except for the bounds of Boxes."""
 
     def forms(space):
-        found = leaves(space)
-        return [x[:3] if isinstance(x.space, gs.Box) else x for x in found]
+        parts = leaves(space)
+        return [x[:3] if isinstance(x.space, gs.Box) else x for x in parts]
 
     return forms(one) == forms(other)
 

@@ -13,7 +13,6 @@ def run(flags: type, main: Callable[[Any], int]) -> None:
     """Run ``main`` with the flags of the command line, and exit with its status."""
 
     def parsed(argv: Sequence[str]) -> int:
-        command = command_line.parse(argv, flags)
-        return 0 if command is None else main(command)
+        return main(command_line.parse(argv, flags))
 
     sys.exit(command_line.run(parsed))

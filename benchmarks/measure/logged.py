@@ -14,6 +14,6 @@ _DEADLINE = 3600  # seconds
 def run(library: str, work: Logged, python: str = "") -> Result | Failure:
     """Run work in a new process; ``python`` is d3rlpy's interpreter."""
     if library == OURS:
-        return process.run("benchmarks.logged.ours", work, _DEADLINE)
+        return process.run("benchmarks.inside.logged_ours", work, _DEADLINE)
     peers = process.python_of("peers", {"peers": python}) or sys.executable
-    return process.run("benchmarks.logged.theirs", work, _DEADLINE, peers)
+    return process.run("benchmarks.inside.logged_theirs", work, _DEADLINE, peers)

@@ -25,7 +25,7 @@ from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import config, interfaces, nest, sources
 from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.diagnostics import alarms
+from tfagents_batch.training import alarms
 from tfagents_batch.types import Trajectory
 
 # Further cases, of another kind of actions or with options that change the update.

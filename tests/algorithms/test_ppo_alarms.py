@@ -15,9 +15,9 @@ from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks
 from tfagents_batch.settings import parsing
 from tfagents_batch.sources import rollout_settings
+from tfagents_batch.training import alarms
+from tfagents_batch.training.alarms import Alarms
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.diagnostics import alarms
-from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.types import EnvSpec
 
 RUNS = sorted((pathlib.Path(__file__).parent / "healthy").glob("*.csv"))

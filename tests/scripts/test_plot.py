@@ -1,9 +1,9 @@
 import pytest
 
-from tests.training.analysis.test_curves import make_run
+from tests.training.log.test_curves import make_run
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import plot
-from tfagents_batch.training.analysis import curves
+from tfagents_batch.training.log import curves
 
 
 def panel_labels(logdir, metrics=(), compare=False):

@@ -9,11 +9,11 @@ import sys
 import pyarrow
 import pytest
 from pyarrow import parquet
+from tfagents_batch.training.analysis import figure
 
 from tests.offline import made
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.scripts import command_line
-from tfagents_batch.training.analysis import figure
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = 64  # bytes, so that the disk looks full

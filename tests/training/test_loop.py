@@ -95,7 +95,8 @@ class FakeExperiment:
     """An experiment with a fake program and evaluations with these mean returns."""
 
     source, saver = None, SimpleNamespace(origin=dict)
-    counters = named_variables = run_variables = staticmethod(dict)
+    envs = ()
+    named_variables = run_variables = staticmethod(dict)
     events = staticmethod(list)
 
     def __init__(self, config=BASE, returns=(), fails=lambda step: None, clips=None):

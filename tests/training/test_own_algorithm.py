@@ -9,7 +9,9 @@ import pytest
 
 import tfagents_batch as tfb
 from examples import own_algorithm as example
+from tests.support import linear_q
 from tests.training import outside_algorithms as outside
+from tfagents_batch import algorithms
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import evaluate
 from tfagents_batch.training import own_algorithm
@@ -18,6 +20,7 @@ from tfagents_batch.training.log.logger import read_metrics
 FILE = pathlib.Path(outside.__file__)
 BRIEF = {"network": {"hidden": [8]}, "histograms": False}
 PPO = {"num_envs": 2, "rollout": {"length": 16}, "num_workers": 0, "eval_every": 0}
+LAYOUT = ["######", "#S   #", "#X  G#", "######"]
 
 
 def script(name, *flags):
@@ -83,3 +86,23 @@ WRONG = {
 def test_what_is_no_algorithm_is_one_line(message):
     with pytest.raises(UserError, match=message):
         own_algorithm.name_of(WRONG[message])
+
+
+def test_a_small_algorithm_trains_from_a_replay_without_a_change_of_the_package(
+    tmp_path, monkeypatch
+):
+    entry = linear_q.LinearQ, linear_q.Config
+    monkeypatch.setitem(algorithms.REGISTRY, "linear_q", entry)
+    run = tfb.train(
+        "linear_q",
+        env="tf/GridWorld-v0",
+        env_kwargs={"one_hot": True, "layout": LAYOUT},
+        steps=6000,
+        num_envs=4,
+        replay={"capacity": 1000},
+        settings={"learning_rate": 2.0},
+        logdir=tmp_path,
+        eval_every=0,
+    )
+    assert run.finished and 0 < run.metrics["grad/updates"] <= 4
+    assert tfb.evaluate(run.logdir, episodes=20).mean_return == 1

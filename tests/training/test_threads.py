@@ -1,6 +1,7 @@
 import dataclasses
 import subprocess
 import sys
+import types
 
 import gymnasium
 import numpy as np
@@ -78,7 +79,8 @@ def test_a_users_own_network_gets_every_core_unless_threads_is_set():
 def test_workers_and_their_environments_are_reported(monkeypatch):
     monkeypatch.setattr(threads, "apply", lambda number, programs: True)
     monkeypatch.setattr(cpus, "available", lambda: [0, 1, 2])
-    found = threads.configure(config(), spec(VECTOR, 8), 3)
+    envs = [types.SimpleNamespace(num_workers=n) for n in (1, 2)]
+    found = threads.configure(config(), spec(VECTOR, 8), envs)
     assert (found.threads, found.cores) == (1, 3)
     assert (found.num_workers, found.envs_per_worker) == (3, 3)
     assert str(found).startswith("1 thread of TensorFlow on 3 cores: ")
@@ -96,7 +98,8 @@ def test_collecting_during_an_update_gets_its_own_thread(monkeypatch):
 @pytest.mark.parametrize("workers", [None, 0])
 def test_environments_in_this_process_have_no_workers(monkeypatch, workers):
     monkeypatch.setattr(threads, "apply", lambda number, programs: True)
-    found = threads.configure(config(), spec(VECTOR), workers)
+    env = types.SimpleNamespace(num_workers=workers)
+    found = threads.configure(config(), spec(VECTOR), [env])
     assert found.envs_per_worker is None
     assert "worker" not in str(found)
 

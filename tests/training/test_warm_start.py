@@ -16,9 +16,9 @@ from tfagents_batch.algorithms import REGISTRY
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import train as script
 from tfagents_batch.training import starting_runs, training_run
-from tfagents_batch.training.analysis import curves
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
+from tfagents_batch.training.log import curves
 from tfagents_batch.training.log.logger import read_events
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 

@@ -14,7 +14,6 @@ from tfagents_batch.configs import (
     continuous,
     deck,
     dqn,
-    ga3c,
     policy_gradient,
     ppo,
     rows,
@@ -28,7 +27,6 @@ PRESETS = {
     **dqn.PRESETS,
     **continuous.PRESETS,
     **policy_gradient.PRESETS,
-    **ga3c.PRESETS,
     **deck.PRESETS,
     **rows.PRESETS,
 }
@@ -38,11 +36,7 @@ FILES = (".json", ".yaml", ".yml")  # of settings, see ``named``
 
 
 def check_name(name: str) -> None:
-    """Check that a config can be found by its name, see ``named.find``.
-
-    Raises:
-      UserError: for a name that is no preset, run folder or file of settings.
-    """
+    """Refuse a name that is no preset, run folder or file, see ``named.find``."""
     path = Path(name).expanduser()
     if name in REFUSED:
         raise UserError(f"config {name!r} does not exist: {REFUSED[name]}")

@@ -87,11 +87,10 @@ def preset(
     normalize_ranges: bool = True,
     **settings: Any,
 ) -> RunConfig:
-    """Return the config of a task with the defaults of the original.
+    """Return the config of a task, a Gymnasium id, with the defaults of the original.
 
     Args:
-      env: Gymnasium id.
-      steps: environment steps of training.
+      env, steps: Gymnasium id, and environment steps of training.
       limit: time limit of an episode in steps, ``max_length`` in batch-ppo.
       episodes: episodes per update.
       normalize_ranges: True scales finite bounds to -1 and 1.

@@ -15,12 +15,12 @@ _MILLION = {"capacity": 1_000_000}
 
 def _pendulum(algorithm: str):
     return trained_by(
-        algorithm, "Pendulum-v1", 30_000, 4, {"capacity": 30_000}, **_PENDULUM
+        algorithm, ("Pendulum-v1", 30_000, 4, {"capacity": 30_000}), **_PENDULUM
     )
 
 
 def _mujoco(algorithm: str, env: str):
-    return trained_by(algorithm, env, 1_000_000, 8, _MILLION, **_MUJOCO)
+    return trained_by(algorithm, (env, 1_000_000, 8, _MILLION), **_MUJOCO)
 
 
 PRESETS = {
@@ -41,10 +41,7 @@ PRESETS = {
     # rl-baselines3-zoo, without its state-dependent noise. Target: 300 or more.
     "sac/bipedalwalker": trained_by(
         "sac",
-        "BipedalWalker-v3",
-        500_000,
-        8,
-        {"capacity": 300_000, "steps": 8},
+        ("BipedalWalker-v3", 500_000, 8, {"capacity": 300_000, "steps": 8}),
         gamma=0.98,
         learning_rate=7.3e-4,
         train_every=64,
@@ -56,10 +53,7 @@ PRESETS = {
     # rl-baselines3-zoo. Target: 200 or more.
     "sac/lunarlander": trained_by(
         "sac",
-        "LunarLander-v3",
-        500_000,
-        8,
-        _MILLION,
+        ("LunarLander-v3", 500_000, 8, _MILLION),
         {"env_kwargs": {"continuous": True}},
         learning_rate="linear(7.3e-4, 0)",
         warmup_steps=10_000,
@@ -70,10 +64,7 @@ PRESETS = {
     # temperature would diverge. 450 or more.
     "sac/cartpole": trained_by(
         "sac",
-        "CartPole-v1",
-        100_000,
-        8,
-        {"capacity": 100_000, "steps": 4},
+        ("CartPole-v1", 100_000, 8, {"capacity": 100_000, "steps": 4}),
         batch_size=128,
         train_every=4,
         learning_rate="linear(1e-3, 0)",

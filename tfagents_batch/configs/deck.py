@@ -14,10 +14,7 @@ from tfagents_batch.configs.tuned import Preset, trained_by
 def _vanilla(loss: str) -> Preset:
     return trained_by(
         "reinforce",
-        "CartPole-v1",
-        250_000,
-        5,
-        {"episodes": 5},
+        ("CartPole-v1", 250_000, 5, {"episodes": 5}),
         learning_rate=0.01,
         baseline="none",
         loss=loss,
@@ -31,10 +28,7 @@ PRESETS = {
     # a return of 475.
     "deck/dqn-cartpole": trained_by(
         "dqn",
-        "CartPole-v1",
-        100_000,
-        4,
-        {"capacity": 2000},
+        ("CartPole-v1", 100_000, 4, {"capacity": 2000}),
         gamma=0.95,
         n_step=1,
         learning_rate="linear(5e-4, 0)",
@@ -50,10 +44,7 @@ PRESETS = {
     # twentieth of its 3 million steps. 10 pipes or more, which is a return of 9.
     "deck/flappy": trained_by(
         "dqn",
-        "tf/Flappy-v0",
-        150_000,
-        8,
-        {"capacity": 50_000, "stack": 4},
+        ("tf/Flappy-v0", 150_000, 8, {"capacity": 50_000, "stack": 4}),
         batch_size=32,
         target_tau=1.0,
         learning_rate=2.5e-4,
@@ -66,10 +57,7 @@ PRESETS = {
     # 314,000 steps.
     "deck/reinforce-cartpole": trained_by(
         "reinforce",
-        "CartPole-v1",
-        450_000,
-        15,
-        {"episodes": 15},
+        ("CartPole-v1", 450_000, 15, {"episodes": 15}),
         gamma=0.95,
         learning_rate=5e-3,
         optimizer="rmsprop_tf",
@@ -82,10 +70,7 @@ PRESETS = {
     # iterations.
     "deck/distributed-reinforce-cartpole": trained_by(
         "reinforce",
-        "CartPole-v1",
-        450_000,
-        15,
-        {"episodes": 15},
+        ("CartPole-v1", 450_000, 15, {"episodes": 15}),
         {
             "env_kwargs": {"max_episode_steps": 498},
             "pool": "spark",
@@ -106,10 +91,7 @@ PRESETS = {
     # Two passes over minibatches of 40 with a clip range of 0.1. 500; there: 316.
     "deck/ppo-cartpole": trained_by(
         "ppo",
-        "CartPole-v1",
-        200_000,
-        8,
-        {"length": 100},
+        ("CartPole-v1", 200_000, 8, {"length": 100}),
         learning_rate="linear(1e-3, 0)",
         clip_ratio=0.1,
         epochs=2,
@@ -118,10 +100,7 @@ PRESETS = {
     # An update after every 32 steps. -240 or more.
     "deck/ppo-pendulum": trained_by(
         "ppo",
-        "Pendulum-v1",
-        500_000,
-        8,
-        {"length": 32},
+        ("Pendulum-v1", 500_000, 8, {"length": 32}),
         {"wrappers": [{"name": "RangeNormalize", "observation": False}]},
         gamma=0.95,
         learning_rate="linear(5e-4, 0)",
@@ -135,10 +114,7 @@ PRESETS = {
     # Adam replaces its steps of 0.001 of gradient descent. 410 or more.
     "deck/a2c-cartpole": trained_by(
         "a2c",
-        "CartPole-v1",
-        500_000,
-        8,
-        {"length": 5},
+        ("CartPole-v1", 500_000, 8, {"length": 5}),
         learning_rate="linear(3e-3, 0)",
         optimizer="adam",
         network={"hidden": (24,), "activation": "relu"},
@@ -146,10 +122,7 @@ PRESETS = {
     # Differences of frames, 200 units, and returns that end at each point.
     "deck/reinforce-pong": trained_by(
         "reinforce",
-        "ALE/Pong-v5",
-        10_000_000,
-        8,
-        {"length": 256},
+        ("ALE/Pong-v5", 10_000_000, 8, {"length": 256}),
         {
             "env_kwargs": {"screen_size": 80, "frame_stack": 1},
             "wrappers": [
@@ -167,10 +140,7 @@ PRESETS = {
     # GA3C's network, an episode for each life, and rewards clipped to their sign.
     "deck/a2c-breakout": trained_by(
         "a2c",
-        "ALE/Breakout-v5",
-        10_000_000,
-        8,
-        {"length": 5},
+        ("ALE/Breakout-v5", 10_000_000, 8, {"length": 5}),
         {"env_kwargs": {"terminal_on_life_loss": True}},
         entropy_scale=0.01,
         normalize_return="clip",

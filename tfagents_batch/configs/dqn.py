@@ -6,16 +6,7 @@ target return.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tfagents_batch.configs.tuned import Preset, trained_by
-
-
-def _dqn(
-    env: str, steps: int, num_envs: int, replay: dict[str, Any], **settings: Any
-) -> Preset:
-    return trained_by("dqn", env, steps, num_envs, replay, **settings)
-
 
 # Mnih et al. 2015: one reward, no double targets, a copied target network.
 _NATURE = {"n_step": 1, "target": "max", "target_tau": 1.0, "batch_size": 32}
@@ -54,7 +45,9 @@ _MINATAR_RAINBOW = {
 def _minatar(game: str, rainbow: bool = False) -> Preset:
     replay = {"capacity": 100_000, "prioritized": rainbow}
     settings = _MINATAR_RAINBOW if rainbow else _MINATAR_DQN
-    return _dqn(f"tf/MinAtar/{game}-v1", 1_000_000, 8, replay, **settings)
+    return trained_by(
+        "dqn", (f"tf/MinAtar/{game}-v1", 1_000_000, 8, replay), **settings
+    )
 
 
 # Gallici et al. 2024 (arXiv:2407.04811) with a fifth of the steps, and two dense layers
@@ -62,10 +55,7 @@ def _minatar(game: str, rainbow: bool = False) -> Preset:
 def _pqn(game: str) -> Preset:
     return trained_by(
         "pqn",
-        f"tf/MinAtar/{game}-v1",
-        2_000_000,
-        128,
-        {"length": 32},
+        (f"tf/MinAtar/{game}-v1", 2_000_000, 128, {"length": 32}),
         learning_rate="linear(5e-4, 0)",
         epsilon="linear(1, 0.05, 200000)",
         network={"hidden": (256, 128)},
@@ -78,11 +68,9 @@ PRESETS = {
     # rl-baselines3-zoo's 128 updates after every 256 steps. Its settings reach 500 and
     # lose it again. So batches are twice as large, the learning rate is lower and
     # decays, and the target network moves a little in every update. 475 or more.
-    "dqn/cartpole": _dqn(
-        "CartPole-v1",
-        100_000,
-        8,
-        {"capacity": 100_000, "steps": 32},
+    "dqn/cartpole": trained_by(
+        "dqn",
+        ("CartPole-v1", 100_000, 8, {"capacity": 100_000, "steps": 32}),
         n_step=1,
         target="max",
         learning_rate="linear(1e-3, 0)",
@@ -94,11 +82,9 @@ PRESETS = {
         network={"hidden": (256, 256)},
     ),
     # rl-baselines3-zoo. A return of 200 or more.
-    "dqn/lunarlander": _dqn(
-        "LunarLander-v3",
-        100_000,
-        8,
-        {"capacity": 50_000},
+    "dqn/lunarlander": trained_by(
+        "dqn",
+        ("LunarLander-v3", 100_000, 8, {"capacity": 50_000}),
         **_NATURE | {"batch_size": 128},
         learning_rate=6.3e-4,
         train_every=4,
@@ -116,11 +102,9 @@ PRESETS = {
     # rl-baselines3-zoo's batch and an update every 4 steps. Double targets of 3
     # rewards, a higher learning rate and less exploration learn within an hour or two
     # instead of a day. A return of 10 or more.
-    "dqn/pong": _dqn(
-        "ALE/Pong-v5",
-        600_000,
-        8,
-        {"capacity": 100_000, "stack": 4},
+    "dqn/pong": trained_by(
+        "dqn",
+        ("ALE/Pong-v5", 600_000, 8, {"capacity": 100_000, "stack": 4}),
         **_NATURE | {"target": "double", "n_step": 3},
         learning_rate=2.5e-4,
         train_every=8,

@@ -45,42 +45,32 @@ _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
 
 class Named(NamedTuple):
-    """A config and where it is from.
-
-    Attributes:
-      config: the config.
-      label: short name for run folders.
-      user: names of the user's code that it needs, see ``config_file.from_text``.
-    """
+    """A config and where it is from."""
 
     config: RunConfig
-    label: str
+    label: str  # short name for run folders
+    # Names of the user's code that it needs, see ``config_file.from_text``
     user: dict[str, Any]
 
 
 def refuse_presets(algorithm: Any) -> None:
-    """Refuse the name of presets where an algorithm is expected, such as "rainbow".
-
-    Raises:
-      UserError: names the presets.
-    """
+    """Refuse the name of presets where an algorithm is expected, such as "rainbow"."""
     if not isinstance(algorithm, str) or algorithm in REGISTRY:
         return
-    found = [x for x in PRESETS if algorithm in (x, x.partition("/")[0])]
-    if found:
-        flags = " or ".join(f"--config={name}" for name in found)
-        what = "a preset" if len(found) == 1 else "presets"
+    presets = [x for x in PRESETS if algorithm in (x, x.partition("/")[0])]
+    if presets:
+        flags = " or ".join(f"--config={name}" for name in presets)
+        what = "a preset" if len(presets) == 1 else "presets"
         raise UserError(f"algorithm {algorithm!r} is the name of {what}; pass {flags}")
 
 
 def find(name: str, algorithm: str | type | None = None) -> Named:
     """Return the config of a name.
 
-    Args:
-      name: a preset; a run folder; a ``config.json``; or a ``.json``, ``.yaml`` or
-        ``.yml`` file with arguments of ``train`` by name, such as ``{"algorithm":
-        "dqn", "env": "CartPole-v1", "settings": {"learning_rate": 1e-3}}``.
-      algorithm: the user's own algorithm, if the config is of one.
+    It is a preset; a run folder; a ``config.json``; or a ``.json``, ``.yaml`` or
+    ``.yml`` file with arguments of ``train`` by name, such as ``{"algorithm": "dqn",
+    "env": "CartPole-v1", "settings": {"learning_rate": 1e-3}}``. The user's own
+    algorithm is passed again if the config is of one.
 
     Raises:
       UserError: for an unknown name, or a file that cannot be read.
@@ -100,29 +90,21 @@ def find(name: str, algorithm: str | type | None = None) -> Named:
     return _of_arguments(path, data, algorithm)
 
 
-def require(named: Named, given: Mapping[str, Any]) -> None:
-    """Require what could run code and is in a config that is no preset.
-
-    Args:
-      named: the config.
-      given: arguments of ``train``.
-
-    Raises:
-      UserError: if some of it is not given.
-    """
+def require(named: Named, options: Mapping[str, Any]) -> None:
+    """Require what could run code and is in a config that is no preset."""
     if not named.user:
         return
-    saved, env = named.config, given.get("env")
-    config_file.require_wrappers(saved.wrappers, given.get("wrappers"))
+    saved, env = named.config, options.get("env")
+    config_file.require_wrappers(saved.wrappers, options.get("wrappers"))
     for name in ("env", "network", "source"):
-        if named.user.get(name) and given.get(name) is None:
+        if named.user.get(name) and options.get(name) is None:
             flag = " (flag --env)" if name == "env" else ""
             raise UserError(
                 f"the config has the {name} {named.user[name]!r}, which is your own "
                 f"code and is only imported when you pass it again: pass {name}={flag}"
             )
-    config_file.require_arguments(saved.recipe(env), given.get("env_kwargs"))
-    config_file.require_address(saved, given)
+    config_file.require_arguments(saved.recipe(env), options.get("env_kwargs"))
+    config_file.require_address(saved, options)
 
 
 def resolve(
@@ -132,12 +114,7 @@ def resolve(
     settings: Any,
     options: dict[str, Any],
 ) -> RunConfig:
-    """Return the RunConfig of a new run.
-
-    Args:
-      algorithm, env, preset, settings, options: arguments of ``train``; of ``options``,
-        a pool is text.
-    """
+    """Return the RunConfig of a new run from arguments of ``train``; a pool is text."""
     if isinstance(preset, str):
         base = find(preset, algorithm).config
     else:
@@ -165,16 +142,12 @@ def resolve(
 
 
 def offline_algorithm(algorithm: str | type | None, preset: Any) -> str | type:
-    """Return the algorithm that learns from rows: that of the preset, or DQN.
-
-    Raises:
-      UserError: if the preset is not one of rows.
-    """
+    """Return the algorithm that learns from rows: that of a preset of rows, or DQN."""
     refuse_presets(algorithm)
     if preset is None:
         return algorithm or "dqn"
-    found = find(preset, algorithm).config if isinstance(preset, str) else preset
-    if found.source.kind != "rows":
+    base = find(preset, algorithm).config if isinstance(preset, str) else preset
+    if base.source.kind != "rows":
         ours = ", ".join(x for x in PRESETS if x.startswith("rows/"))
         raise UserError(
             f"config is {preset}, but its settings are for experience that an "
@@ -182,7 +155,7 @@ def offline_algorithm(algorithm: str | type | None, preset: Any) -> str | type:
             "algorithm and its settings, such as --algorithm=dqn "
             "--algorithm.learning_rate=3e-3"
         )
-    return algorithm or found.algorithm
+    return algorithm or base.algorithm
 
 
 def offline_settings(
@@ -190,9 +163,7 @@ def offline_settings(
 ) -> dict[str, Any]:
     """Return the settings of an algorithm that learns from rows of a timeline.
 
-    Raises:
-      UserError: if the preset is not one of rows, or for a setting that rows do not
-        allow.
+    Presets that are not of rows are refused, and settings that rows do not allow.
     """
     algorithm = offline_algorithm(algorithm, preset)
     settings = dict(settings or {})
@@ -225,17 +196,17 @@ def _of_arguments(path: Path, data: dict, algorithm: str | type | None) -> Named
             own_algorithm.entry(name)
             base = RunConfig(algorithm=name)
         settings = config.replace(base.settings, data.pop("settings", {}))
-        found = with_options(base, data | {"settings": settings})
-        if VARIABLES in found.env_options:  # they could run any program
+        resolved = with_options(base, data | {"settings": settings})
+        if VARIABLES in resolved.env_options:  # they could run any program
             raise UserError(
                 f"env_options has {VARIABLES}; a file cannot set them: pass "
                 "env_options= (flag --env_options)"
             )
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
-    own = found.env if needs_user_code(found.env) else None
+    own = resolved.env if needs_user_code(resolved.env) else None
     user = dict.fromkeys(("env", "network", "eval_env", "source")) | {"env": own}
-    return Named(found, path.stem, user)
+    return Named(resolved, path.stem, user)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -270,9 +241,9 @@ def _yaml(text: str) -> Any:
 
 def _numbers(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _numbers(each) for key, each in value.items()}
+        return {key: _numbers(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_numbers(each) for each in value]
+        return [_numbers(item) for item in value]
     if isinstance(value, str) and _EXPONENT.fullmatch(value):
         return float(value)
     return value

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfagents_batch.config import replace
-from tfagents_batch.configs.tuned import Preset
+from tfagents_batch.configs.tuned import Preset, trained_by
 from tfagents_batch.training.config import RunConfig
 
 
@@ -19,14 +19,11 @@ def _learned(algorithm: str, steps: int, **settings: Any) -> Preset:
     """Return a preset of an algorithm that makes ``steps`` updates."""
 
     def preset() -> RunConfig:
-        # Imported here because they import TensorFlow, which names do not need.
-        from tfagents_batch.algorithms import REGISTRY
+        # Imported here because it imports TensorFlow, which names do not need.
         from tfagents_batch.logged.table_settings import TableSettings
 
-        defaults = REGISTRY[algorithm][1]
-        changed = replace(defaults(), settings)
-        parts = {"settings": changed, "source": TableSettings()}
-        return RunConfig(algorithm=algorithm, steps=steps, **parts)
+        trained = trained_by(algorithm, ("", steps, 8, {}), **settings)()
+        return replace(trained, {"source": TableSettings()})
 
     return preset
 

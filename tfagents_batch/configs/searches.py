@@ -73,19 +73,14 @@ _OF_ROWS |= {f"algorithm.{x}" for x in ("expectile", "advantage_scale", "bc_alph
 
 
 def usual(algorithm: str, rows: bool) -> dict[str, str]:
-    """Return the usual search space of an algorithm, see ``sweep.search``.
+    """Return the usual search space of an algorithm, see ``sweep_search``.
 
-    Args:
-      algorithm: name of the algorithm.
-      rows: whether it learns from rows of a timeline.
-
-    Raises:
-      UserError: if there is none.
+    On rows of a timeline it is smaller. A UserError says if there is none.
     """
     if algorithm not in SEARCHES:
         raise UserError(
             f"there is no usual search space for {algorithm!r}; pass "
             "--search=<flag>=<values>, once for each flag to search"
         )
-    found = SEARCHES[algorithm]
-    return {k: text for k, text in found.items() if not rows or k in _OF_ROWS}
+    space = SEARCHES[algorithm]
+    return {k: text for k, text in space.items() if not rows or k in _OF_ROWS}

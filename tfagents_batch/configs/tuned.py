@@ -32,7 +32,7 @@ def tuned(
     settings = {"learning_rate": f"linear({start}, 0)", "epochs": epochs} | settings
     settings = {"minibatch_size": minibatch_size} | settings
     source = {"length": rollout_length}
-    return trained_by("ppo", env, steps, num_envs, source, run, **settings)
+    return trained_by("ppo", (env, steps, num_envs, source), run, **settings)
 
 
 def like(other: Preset, **changes: Any) -> Preset:
@@ -42,10 +42,7 @@ def like(other: Preset, **changes: Any) -> Preset:
 
 def trained_by(
     algorithm: str,
-    env: str,
-    steps: int,
-    num_envs: int,
-    source: dict[str, Any],
+    task: tuple[str, int, int, dict[str, Any]],
     run: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Preset:
@@ -53,13 +50,12 @@ def trained_by(
 
     Args:
       algorithm: name of the algorithm.
-      env: environment.
-      steps: training steps.
-      num_envs: number of environments.
-      source: settings of its source of experience.
+      task: environment, training steps, number of environments, and settings of the
+        algorithm's source of experience.
       run: other options, see ``config.with_options``.
       **settings: settings of the algorithm that differ from the defaults.
     """
+    env, steps, num_envs, source = task
 
     def preset() -> RunConfig:
         # Imported here because it imports TensorFlow, which names do not need.

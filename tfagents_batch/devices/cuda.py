@@ -43,18 +43,15 @@ class Build(NamedTuple):
 
 
 class Libraries(NamedTuple):
-    """The libraries that TensorFlow finds.
+    """The libraries that TensorFlow finds."""
 
-    Attributes:
-      missing: file names of libraries that cannot be loaded, or that these need.
-      cuda: version of the runtime, as (major, minor); None if it is missing.
-      cudnn: version of cuDNN, as (major, minor, patch); None if it is missing.
-      other: name of the runtime of another CUDA version, which is of no use; or "".
-    """
-
+    # File names of libraries that cannot be loaded, or that these need
     missing: tuple[str, ...] = ()
+    # Version of the runtime, as (major, minor); None if it is missing
     cuda: tuple[int, int] | None = None
+    # Version of cuDNN, as (major, minor, patch); None if it is missing
     cudnn: tuple[int, int, int] | None = None
+    # Name of the runtime of another CUDA version, which is of no use; or ""
     other: str = ""
 
 
@@ -89,9 +86,9 @@ def libraries(tensorflow: Path) -> Libraries:
     """
     packages = tensorflow.parent / "nvidia"
     opened = {name: _load(packages, name, at) for name, at in LIBRARIES.items()}
-    missing = {found for found in opened.values() if isinstance(found, str)}
+    missing = {library for library in opened.values() if isinstance(library, str)}
     others = {name: _load(packages, name, at) for name, at in OTHERS.items()}
-    other = [name for name, found in others.items() if not isinstance(found, str)]
+    other = [name for name, library in others.items() if not isinstance(library, str)]
     runtime, cudnn = opened["libcudart.so.12"], opened["libcudnn.so.9"]
     return Libraries(
         tuple(sorted(missing)),
@@ -123,12 +120,7 @@ def _cudnn_version(cudnn: ctypes.CDLL) -> tuple[int, int, int]:
 
 
 def compiler(tensorflow: Path, environment: Mapping[str, str]) -> Compiler:
-    """Find ptxas and libdevice as XLA does.
-
-    Args:
-      tensorflow: its folder.
-      environment: variables of this process; ``XLA_FLAGS`` and ``PATH`` are read.
-    """
+    """Find ptxas and libdevice as XLA does, by ``XLA_FLAGS`` and ``PATH``."""
     flag = re.findall(
         r"--xla_gpu_cuda_data_dir=(\S+)", environment.get("XLA_FLAGS", "")
     )
@@ -136,9 +128,9 @@ def compiler(tensorflow: Path, environment: Mapping[str, str]) -> Compiler:
     roots = _roots(tensorflow)
     commands = (Path(x) for x in environment.get("PATH", "").split(":") if x)
     binaries = [preferred / "bin", *commands, *(root / "bin" for root in roots)]
-    ptxas, version = _first_ptxas(each / "ptxas" for each in binaries)
+    ptxas, version = _first_ptxas(at / "ptxas" for at in binaries)
     codes = (
-        each / "nvvm/libdevice/libdevice.10.bc" for each in (preferred, *roots, Path())
+        at / "nvvm/libdevice/libdevice.10.bc" for at in (preferred, *roots, Path())
     )
     libdevice = next((str(path) for path in codes if path.is_file()), "")
     return Compiler(ptxas, version, libdevice)
@@ -147,7 +139,7 @@ def compiler(tensorflow: Path, environment: Mapping[str, str]) -> Compiler:
 def _roots(tensorflow: Path) -> list[Path]:
     """Return the folders of CUDA in which XLA searches."""
     site = tensorflow.parent
-    packages = (each / "nvidia/cuda_nvcc" for each in (site, site.parent))
+    packages = (at / "nvidia/cuda_nvcc" for at in (site, site.parent))
     prefixes = site.parents[2:4]  # of a Conda environment, for example
     system = Path("/usr/local/cuda"), Path("/opt/cuda")
     return [*system, *packages, tensorflow / "cuda", *prefixes]
@@ -167,8 +159,8 @@ def _first_ptxas(paths: Iterable[Path]) -> tuple[str, tuple[int, ...]]:
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        found = re.search(r"\bV(\d+)\.(\d+)\.(\d+)", done.stdout)
-        version = tuple(map(int, found.groups())) if found else ()
+        match = re.search(r"\bV(\d+)\.(\d+)\.(\d+)", done.stdout)
+        version = tuple(map(int, match.groups())) if match else ()
         if version >= OLDEST_PTXAS and version != BROKEN_PTXAS:
             return str(path), version
     return "", ()

@@ -30,23 +30,14 @@ class Remark(NamedTuple):
 
 
 class GpuFacts(NamedTuple):
-    """Driver, GPUs and libraries of a machine.
+    """Driver, GPUs and libraries of a machine."""
 
-    Attributes:
-      driver: None without a driver.
-      gpus: all GPUs of the machine, hidden ones included.
-      hidden: value of ``CUDA_VISIBLE_DEVICES``; None if it is not set.
-      build: TensorFlow's.
-      libraries: those of CUDA that TensorFlow finds.
-      seen: number of GPUs that TensorFlow sees.
-    """
-
-    driver: Driver | None
-    gpus: tuple[Gpu, ...]
-    hidden: str | None
+    driver: Driver | None  # None without a driver
+    gpus: tuple[Gpu, ...]  # all GPUs of the machine, hidden ones included
+    hidden: str | None  # value of ``CUDA_VISIBLE_DEVICES``; None if it is not set
     build: Build
-    libraries: Libraries
-    seen: int
+    libraries: Libraries  # those of CUDA that TensorFlow finds
+    seen: int  # number of GPUs that TensorFlow sees
 
 
 def problem() -> str:
@@ -181,12 +172,9 @@ def library_line(build: Build, libraries: Libraries, seen: int) -> Remark:
 def compiler_line(build: Build, compiler: Compiler) -> Remark:
     """Describe what XLA needs to compile programs for a GPU."""
     version = f" {_dotted(compiler.version)}" if compiler.ptxas else ""
-    found = {
-        f"ptxas{version}": compiler.ptxas,
-        "libdevice.10.bc": compiler.libdevice,
-    }
-    text = "; ".join(f"{name}: {path or 'not found'}" for name, path in found.items())
-    if all(found.values()):
+    paths = {f"ptxas{version}": compiler.ptxas, "libdevice.10.bc": compiler.libdevice}
+    text = "; ".join(f"{name}: {path or 'not paths'}" for name, path in paths.items())
+    if all(paths.values()):
         return Remark(text)
     return Remark(
         f"{text}; XLA cannot compile for the GPU",

@@ -9,13 +9,10 @@ def available_bytes(root: str = "/") -> int | None:
     """Return the memory that this process may still take; None if unknown.
 
     It is the least of the machine's and of what the process's control groups (v1 and
-    v2) leave. File caches count as available.
-
-    Args:
-      root: of the file system, for tests.
+    v2) leave. File caches count as available. ``root`` is of the file system.
     """
-    found = [*_machine(Path(root)), *_groups(Path(root))]
-    return max(min(found), 0) if found else None
+    free = [*_machine(Path(root)), *_groups(Path(root))]
+    return max(min(free), 0) if free else None
 
 
 def _machine(root: Path) -> list[int]:
@@ -25,7 +22,7 @@ def _machine(root: Path) -> list[int]:
 
 def _groups(root: Path) -> list[int]:
     """Return what each control group of this process and its parents leaves."""
-    found = []
+    free = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         names = "memory.max", "memory.current", "inactive_file"
@@ -44,8 +41,8 @@ def _groups(root: Path) -> list[int]:
             limit, used = (_read(group / name).strip() for name in names[:2])
             if limit.isdecimal() and used.isdecimal():
                 cached = _columns(group / "memory.stat").get(names[2], 0)
-                found.append(int(limit) - int(used) + cached)
-    return found
+                free.append(int(limit) - int(used) + cached)
+    return free
 
 
 def _columns(path: Path) -> dict[str, int]:

@@ -19,18 +19,12 @@ _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE, also if every GPU is hidden
 
 
 class Driver(NamedTuple):
-    """The installed driver.
+    """The installed driver."""
 
-    Attributes:
-      version: such as "580.65.06"; "" if unknown.
-      cuda: newest CUDA version that it supports, as (major, minor).
-      visible: number of GPUs that this process may use.
-      error: why it does not start, in its words; "" if it starts or there is no GPU.
-    """
-
-    version: str
-    cuda: tuple[int, int]
-    visible: int
+    version: str  # such as "580.65.06"; "" if unknown
+    cuda: tuple[int, int]  # newest CUDA version that it supports, as (major, minor)
+    visible: int  # number of GPUs that this process may use
+    # Why it does not start, in its words; "" if it starts or there is no GPU
     error: str = ""
 
 
@@ -134,22 +128,22 @@ def _gpu(nvml: ctypes.CDLL, index: int) -> Gpu:
     nvml.nvmlDeviceGetCudaComputeCapability(device, byref(major), byref(minor))
     nvml.nvmlDeviceGetMemoryInfo(device, byref(memory))
     capability = major.value, minor.value
-    found = _processes(nvml, device)
-    return Gpu(name.value.decode(), capability, memory.total, memory.free, found)
+    processes = _processes(nvml, device)
+    return Gpu(name.value.decode(), capability, memory.total, memory.free, processes)
 
 
 def _processes(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> tuple[Process, ...]:
     most = 64
-    count, found = c_uint(most), (_Process * most)()
+    count, processes = c_uint(most), (_Process * most)()
     try:
         ask = nvml.nvmlDeviceGetComputeRunningProcesses_v3
     except AttributeError:  # of a driver before 510
         return ()
-    if ask(device, byref(count), found):
+    if ask(device, byref(count), processes):
         return ()
     return tuple(
         Process(x.pid, _name(x.pid), None if x.used == _UNKNOWN else x.used)
-        for x in found[: count.value]
+        for x in processes[: count.value]
     )
 
 

@@ -71,39 +71,23 @@ HOST = Placement()
 
 
 class Work(NamedTuple):
-    """Work of a run, by which its devices are chosen.
+    """Work of a run, by which its devices are chosen."""
 
-    Attributes:
-      in_graph: whether all its environments are written in TensorFlow.
-      compilable: whether XLA programs can step its environments.
-      threads: whether programs of their own collect beside the updates.
-      num_envs: environments that are stepped together.
-      images: whether observations are images, so that networks convolve.
-      width: units of the widest hidden layer; 0 if it is not known.
-      minibatch: transitions of a minibatch.
-    """
-
-    in_graph: bool
-    compilable: bool
-    threads: bool
-    num_envs: int
-    images: bool
-    width: int
-    minibatch: int
+    in_graph: bool  # whether all its environments are written in TensorFlow
+    compilable: bool  # whether XLA programs can step its environments
+    threads: bool  # whether programs of their own collect beside the updates
+    num_envs: int  # environments that are stepped together
+    images: bool  # whether observations are images, so that networks convolve
+    width: int  # units of the widest hidden layer; 0 if it is not known
+    minibatch: int  # transitions of a minibatch
 
 
 def choose(device: str, compile: str, work: Work, gpu: bool) -> Placement:
-    """Choose the devices of a run.
+    """Choose the devices of a run by its settings and its work.
 
     A whole program runs on one device. Environments written in TensorFlow may run on a
     GPU. Python environments are stepped from the CPU, in a program of its own, or from
     the GPU's program with ``compile="full"`` and in threads beside the updates.
-
-    Args:
-      device: the setting, "auto", "cpu" or "gpu".
-      compile: the setting, see ``program.build``.
-      work: what the run computes.
-      gpu: whether there is a GPU that can be used.
     """
     if device == "cpu":
         return HOST
@@ -134,13 +118,9 @@ def _gain(work: Work) -> str:
 
 
 def check(device: str) -> None:
-    """Check that a GPU can be used if one is asked for, before anything starts.
+    """Refuse "gpu" before anything starts if none can be used.
 
-    Args:
-      device: the setting, "auto", "cpu" or "gpu".
-
-    Raises:
-      UserError: says why TensorFlow sees no GPU, or who uses its memory.
+    The error says why TensorFlow sees no GPU, or who uses its memory.
     """
     if device != "gpu":
         return
@@ -149,25 +129,19 @@ def check(device: str) -> None:
             "this process has used TensorFlow on the CPU before; start a new one"
         )
         raise UserError(f"--device=gpu, but {reason}; or use --device=cpu")
-    found = used_gpu()
-    if _is_full(found):
-        line = gpus.gpu_line(found)
+    gpu = used_gpu()
+    if _is_full(gpu):
+        line = gpus.gpu_line(gpu)
         raise UserError(f"--device=gpu, but {line.text}; {line.advice}")
 
 
 def of_run(
-    config: Any,
-    spec: EnvSpec,
-    envs: Sequence[Any],
-    own_network: bool = False,
+    config: Any, spec: EnvSpec, envs: Sequence[Any], own_network: bool = False
 ) -> Placement:
     """Say where a run collects and updates, see ``choose``.
 
-    Args:
-      config: config of the run.
-      spec: spec of all environments that are stepped together.
-      envs: the environments; none for logged data, which lies where updates run.
-      own_network: whether the network is the user's, whose size is not known.
+    Without environments, logged data lies where updates run. The size of a user's own
+    network is not known.
     """
     compilable = all(getattr(env, "compilable", False) for env in envs)
     # Environments in processes are compilable too, by the calls of their hub.
@@ -184,13 +158,13 @@ def of_run(
         width=0 if own_network else max(size.hidden, default=0),
         minibatch=size.rows,
     )
-    found = choose(config.device, config.compile, work, has_gpu())
-    if found.name == "cpu":
-        return found
+    chosen = choose(config.device, config.compile, work, has_gpu())
+    if chosen.name == "cpu":
+        return chosen
     used = used_gpu()
     if used is not None and _is_full(used):  # else refused by ``check``
         return HOST._replace(reason=f"of the GPU's memory {amount(used.free)} is free")
-    return found if used is None else found._replace(free_bytes=used.free)
+    return chosen if used is None else chosen._replace(free_bytes=used.free)
 
 
 def used_gpu() -> Gpu | None:
@@ -198,13 +172,13 @@ def used_gpu() -> Gpu | None:
     if not tf.config.list_physical_devices("GPU"):
         return None
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    found = nvidia.gpus()
-    known = chosen.isdecimal() and int(chosen) < len(found)
-    return found[int(chosen)] if known else None
+    described = nvidia.gpus()
+    known = chosen.isdecimal() and int(chosen) < len(described)
+    return described[int(chosen)] if known else None
 
 
-def _is_full(found: Gpu | None) -> bool:
-    return found is not None and found.free < LEAST
+def _is_full(gpu: Gpu | None) -> bool:
+    return gpu is not None and gpu.free < LEAST
 
 
 def host() -> AbstractContextManager:
@@ -242,9 +216,9 @@ def on_host() -> bool:
 
 
 def _current_name() -> str | None:
-    found = context.context()  # which creates it
-    assert found is not None
-    return found.device_name
+    eager = context.context()  # which creates it
+    assert eager is not None
+    return eager.device_name
 
 
 def has_gpu() -> bool:
@@ -260,12 +234,12 @@ def claim(placement: Placement) -> None:
     memory of one GPU as it needs it. Nothing is changed if an operation has run before
     or the visible GPUs are already chosen, as in a program that uses a GPU itself.
     """
-    found = tf.config.list_physical_devices("GPU")
-    if not found or tf.config.get_visible_devices("GPU") != found:
+    physical = tf.config.list_physical_devices("GPU")
+    if not physical or tf.config.get_visible_devices("GPU") != physical:
         return
-    used = found[:1] if placement.name == "gpu" else []
+    used = physical[:1] if placement.name == "gpu" else []
     # Errors mean that devices exist already, or have been divided.
     with contextlib.suppress(RuntimeError, ValueError):
-        for each in used:
-            tf.config.experimental.set_memory_growth(each, True)
+        for gpu in used:
+            tf.config.experimental.set_memory_growth(gpu, True)
         tf.config.set_visible_devices(used, "GPU")

@@ -44,12 +44,10 @@ class RemoteWorkers(Protocol):
     count: int
 
     def submit(self, worker: int, order: Order, weights: Arrays) -> None:
-        """Give a worker an order; it has none.
+        """Give a worker that has none an order.
 
-        Args:
-          worker: number of the worker.
-          order: what is wanted.
-          weights: those of ``order.version``, by name; not sent again if it has them.
+        ``weights`` are those of ``order.version``, by name; they are not sent again to
+        a worker that has them.
         """
         ...
 
@@ -77,12 +75,7 @@ class RemoteWorkers(Protocol):
 
 
 class RemoteEnvs:
-    """The environments of a pool, as those who manage a run see them.
-
-    Args:
-      workers: the engine's workers.
-      spec: spec of all environments.
-    """
+    """The environments of a pool, with one spec, as those who manage a run see them."""
 
     compilable = False
 
@@ -108,14 +101,14 @@ class RemoteEnvs:
 
     def events(self) -> list[dict[str, Any]]:
         """Return events of environments and workers since the last call."""
-        found, self._events = self._events, []
-        return found + self.workers.events()
+        events, self._events = self._events, []
+        return events + self.workers.events()
 
     def metrics(self) -> dict[str, float]:
         """Return counters since the last call, without sizes of other machines."""
         counters, self._counters = self._counters, []
-        found = joined_counters(counters)
-        return {k: x for k, x in found.items() if not k.startswith("system/")}
+        joined = joined_counters(counters)
+        return {k: x for k, x in joined.items() if not k.startswith("system/")}
 
     def check(self) -> None:
         """Do nothing: the source raises what a worker raised."""
@@ -133,12 +126,8 @@ class RemoteEnvs:
 class RemoteRollouts:
     """Host source of the rollouts of a pool; an ``experience.HostSource``.
 
-    Args:
-      envs: the environments of started workers.
-      algorithm: the algorithm that learns.
-      plan: how orders are given.
-      seed: seed of the actions.
-      info: info columns to report, see ``metrics.episode_info_metrics``.
+    The seed is that of actions. The info columns to report are those of
+    ``metrics.episode_info_metrics``.
     """
 
     compilable = True  # nothing of it runs in this process
@@ -192,11 +181,11 @@ class RemoteRollouts:
             return {}  # the time between two calls is counted with the next one
         counts = self._counts.take()
         number = counts.get("rollouts", 0)
-        found = {
+        measured = {
             "pool/collect_seconds": Mean(counts.get("seconds", 0.0), number),
             "pool/lag": Mean(counts.get("lag", 0), number),
         }
-        return found | self._workers.metrics()
+        return measured | self._workers.metrics()
 
     def check(self) -> None:
         """Raise the exception that has ended it, if there is one."""
@@ -243,10 +232,10 @@ class RemoteRollouts:
                     self._submit(worker, step, self._newest())
                 else:
                     self._idle.append(worker)
-        found, self._ready = ready[:needed], ready[needed:]
+        taken, self._ready = ready[:needed], ready[needed:]
         self._fetches += 1
         self._idle.sort()
-        return self._join(sorted(found, key=lambda pair: pair[1].order.number))
+        return self._join(sorted(taken, key=lambda pair: pair[1].order.number))
 
     def _await_weights(self) -> tuple[int, Arrays]:
         """Wait for the first weights; in turn, for those after the update before.
@@ -274,23 +263,23 @@ class RemoteRollouts:
         order = Order(number, seed, start_seed(self._seed, worker), step, version)
         self._workers.submit(worker, order, weights)
 
-    def _join(self, found: list[tuple[int, Piece]]) -> Collected:
+    def _join(self, taken: list[tuple[int, Piece]]) -> Collected:
         """Return the rollouts of one update side by side."""
         parts, acted, latest = [], [], self._newest()[0]
-        for worker, piece in found:
+        for worker, piece in taken:
             part = wire.unpack(self._part, piece.arrays, f"worker {worker}")
             version = piece.order.version
             acted.append(version)
             parts.append(_marked(part, piece.first) if self._plan.marks else part)
             self._counts.add(seconds=piece.seconds, lag=latest - version, rollouts=1)
         trajectory = wire.joined(parts, acted)
-        found = self._measure(tf.nest.map_structure(lambda x: x[0], trajectory))
-        steps, measured = int(found.steps), metrics.to_host(found.metrics)
-        return Collected(steps, True, 1, measured, trajectory)
+        measured = self._measure(tf.nest.map_structure(lambda x: x[0], trajectory))
+        steps, numbers = int(measured.steps), metrics.to_host(measured.metrics)
+        return Collected(steps, True, 1, numbers, trajectory)
 
     def _metrics(self, trajectory: Trajectory) -> Collected:
-        found = of_trajectory(trajectory, self._envs, self._info)
-        return Collected.whole(trajectory, tf.constant(True), found)._replace(
+        measured = of_trajectory(trajectory, self._envs, self._info)
+        return Collected.whole(trajectory, tf.constant(True), measured)._replace(
             trajectory=()
         )
 

@@ -29,21 +29,17 @@ from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import VERSION, Collected, EnvSpec, Trajectory
 
-POOLS = {each.name: each for each in (RayPool, SparkPool)}
+POOLS = {kind.name: kind for kind in (RayPool, SparkPool)}
 
 
 def as_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a run in which a pool is text and JSON, as in config.json.
-
-    Args:
-      options: options of ``train``; ``pool`` may be an object of settings.
-    """
+    """Return options of ``train`` with a pool as text and JSON, as in config.json."""
     pool = options.get("pool")
     if not isinstance(pool, tuple(POOLS.values())):
         return dict(options)
-    if given := {"pool_workers", "pool_options"}.intersection(options):
+    if both := {"pool_workers", "pool_options"}.intersection(options):
         raise UserError(
-            f"{sorted(given)[0]} and pool={type(pool).__name__}(...) are both given; "
+            f"{sorted(both)[0]} and pool={type(pool).__name__}(...) are both given; "
             "pass the number of workers and further settings to the latter"
         )
     further = configs.to_dict(pool)
@@ -89,10 +85,6 @@ class PoolExperience:
     """Experience of a run whose environments are in a pool.
 
     It takes the place of the config's source and has its settings.
-
-    Args:
-      pool: settings of the pool, checked.
-      network: the user's network or its builder, or None.
     """
 
     program = "host"
@@ -140,12 +132,7 @@ class PoolExperience:
 class StoringPool(tf.Module):
     """Host source that stores what it fetches, and is sampled like a replay.
 
-    Args:
-      pool: what fetches; its plan ``marks`` workers that have just started.
-      replay: stores and samples; its inner source is the pool.
-
-    Attributes:
-      config: settings of the replay.
+    The plan of its pool ``marks`` workers that have just started.
     """
 
     def __init__(self, pool: RemoteRollouts, replay: Replay):

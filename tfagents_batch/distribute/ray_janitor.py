@@ -22,15 +22,15 @@ _POLL = 0.05
 
 def processes(folder: str) -> list[int]:
     """Return Ray's processes that have a file of a folder open; needs ``/proc``."""
-    found = []
+    pids = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is of another user
             title = (process / "cmdline").read_bytes()
             if title.startswith(b"ray::") and any(
                 file.startswith(f"{folder}/") for file in _open_files(process)
             ):
-                found.append(int(process.name))
-    return found
+                pids.append(int(process.name))
+    return pids
 
 
 def _open_files(process: Path) -> Iterator[str]:
@@ -42,10 +42,10 @@ def _open_files(process: Path) -> Iterator[str]:
 def clean(folder: str) -> None:
     """End these processes and remove the folder."""
     deadline = time.monotonic() + _SECONDS
-    while (found := processes(folder)) and time.monotonic() < deadline:
-        for process in found:
+    while (pids := processes(folder)) and time.monotonic() < deadline:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
         time.sleep(_POLL)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -30,11 +30,7 @@ _VARIABLES = {
 
 
 def require() -> Any:
-    """Return the package.
-
-    Raises:
-      UserError: if it is not installed.
-    """
+    """Return the package; a UserError says if it is not installed."""
     for name, value in _VARIABLES.items():
         os.environ.setdefault(name, value)
     known = "RAY_AUTH_TOKEN" in os.environ or _TOKEN.expanduser().exists()
@@ -56,12 +52,7 @@ def session(address: str | None, cpus: int) -> Iterator[Any]:
     Args:
       address: ``host:port`` of a cluster's head, or "auto" for one on this machine that
         runs already. None starts one for this process, which ends with it.
-      cpus: CPUs of a cluster that is started here, as Ray counts them; they may be more
-        than there are.
-
-    Raises:
-      UserError: if nothing answers there, it refuses this process, or it does not
-        start here.
+      cpus: CPUs of a cluster that is started here, which may be more than there are.
     """
     ray = require()
     if ray.is_initialized():
@@ -106,11 +97,7 @@ def _own_signals() -> Iterator[None]:
 
 
 def check_address(address: str) -> None:
-    """Check that something listens at the address of a head.
-
-    Raises:
-      UserError: if nothing answers.
-    """
+    """Check that something listens at the address of a head."""
     address = address.removeprefix("ray://")
     example, advice = "10.0.0.1:6379", "start the head there (ray start --head)"
     resources.check_address("Ray", [address], example, advice)
@@ -123,8 +110,8 @@ def spilled_bytes(ray: Any) -> int:
     try:
         address = ray.get_runtime_context().gcs_address
         state = internal_api.get_state_from_address(address)
-        found = internal_api.get_memory_info_reply(state, timeout_seconds=2.0)
-        return int(found.store_stats.spilled_bytes_total)
+        reply = internal_api.get_memory_info_reply(state, timeout_seconds=2.0)
+        return int(reply.store_stats.spilled_bytes_total)
     except Exception:  # a private function; without it nothing is counted
         return 0
 

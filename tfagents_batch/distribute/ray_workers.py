@@ -66,26 +66,16 @@ class RayActor:
 
 
 class RayWorkers:
-    """Started actors; satisfies ``pool.RemoteWorkers``.
-
-    Args:
-      ray: the package, connected.
-      settings: settings of the pool.
-      job: what they do, pickled.
-
-    Attributes:
-      count: number of workers.
-      closing: what ``close`` does.
-    """
+    """Started actors for a pickled job; satisfies ``pool.RemoteWorkers``."""
 
     def __init__(self, ray: Any, settings: RayPool, job: bytes):
         self.count, self._ray, self._settings = settings.workers, ray, settings
         self._job = job
-        self.closing, self._closed = contextlib.ExitStack(), False
+        self.closing, self._closed = contextlib.ExitStack(), False  # by ``close``
         self._kind = ray.remote(concurrency_groups={"control": 1})(_controlled(ray))
         self._replaced = [0] * self.count
         self._actors = [self._create() for _ in range(self.count)]
-        self._given: dict[int, _Given] = {}  # what each worker is at
+        self._running: dict[int, _Running] = {}  # what each worker is at
         self._started = [True] * self.count  # or has not answered since it was replaced
         self._has = [-1] * self.count  # version of the weights of each
         self._sent: tuple[int, Any] = (-1, None)
@@ -127,7 +117,7 @@ class RayWorkers:
     def wait(self, seconds: float) -> Iterator[tuple[int, Piece]]:
         """Yield what is ready, see ``pool.RemoteWorkers``."""
         self._check_open()
-        refs = {given.result: index for index, given in self._given.items()}
+        refs = {running.result: index for index, running in self._running.items()}
         if not refs:
             time.sleep(seconds)
             return
@@ -142,7 +132,7 @@ class RayWorkers:
                 self._replace(index, str(error))
                 continue
             self._started[index] = True
-            del self._given[index]
+            del self._running[index]
             yield index, piece
         self._ask_silent()
 
@@ -163,8 +153,8 @@ class RayWorkers:
 
     def events(self) -> list[dict[str, Any]]:
         """Return events since the last call."""
-        found, self._events = self._events, []
-        return found
+        events, self._events = self._events, []
+        return events
 
     def close(self) -> None:
         """End all actors, and Ray if it was started for them."""
@@ -196,11 +186,10 @@ class RayWorkers:
         return kind.remote(wire.versions(), self._job, cores)
 
     def _result(self, index: int, ref: Any) -> Any:
-        """Return what a worker answered.
+        """Return what a worker answered, or raise what it raised.
 
         Raises:
           WorkerCrashed: if it is gone; it can be replaced.
-          Exception: what it raised.
         """
         errors = self._ray.exceptions
         try:
@@ -231,27 +220,28 @@ class RayWorkers:
         needed = None if has == order.version else weights
         result = self._actors[index].collect.remote(order, needed)
         # The weights are kept for a replacement, which has none.
-        self._given[index] = _Given(order, weights, result, time.monotonic())
+        self._running[index] = _Running(order, weights, result, time.monotonic())
 
     def _ask_silent(self) -> None:
         """Ask workers that have been at their order for a while whether they live."""
         now, settings = time.monotonic(), self._settings
-        for index, given in list(self._given.items()):
-            silent = now - given.since
-            if given.question is None:
+        for index, running in list(self._running.items()):
+            silent = now - running.since
+            if running.question is None:
                 if silent > min(_ASK, settings.answer_seconds):
                     question = self._actors[index].alive.remote()
-                    self._given[index] = given._replace(since=now, question=question)
+                    self._running[index] = running._replace(
+                        since=now, question=question
+                    )
                 continue
-            if self._ray.wait([given.question], timeout=0)[0]:
+            if self._ray.wait([running.question], timeout=0)[0]:
                 # Also if it is dead: then its order fails, too.
                 self._started[index] = True
-                self._given[index] = given._replace(since=now, question=None)
+                self._running[index] = running._replace(since=now, question=None)
                 continue
             started = self._started[index]
-            if silent > (
-                settings.answer_seconds if started else settings.start_seconds
-            ):
+            limit = settings.answer_seconds if started else settings.start_seconds
+            if silent > limit:
                 self._replace(index, f"it did not answer for {silent:.0f} s")
 
     def _replace(self, index: int, reason: str) -> None:
@@ -260,7 +250,7 @@ class RayWorkers:
         Raises:
           WorkerCrashed: if it was replaced too often.
         """
-        given, made = self._given[index], self._replaced[index]
+        running, made = self._running[index], self._replaced[index]
         if made >= self._settings.max_restarts:
             raise WorkerCrashed(
                 f"worker {index} of the pool failed after {made} restarts, the limit "
@@ -276,26 +266,18 @@ class RayWorkers:
         )
         self._actors[index] = self._create()
         self._has[index], self._started[index] = -1, False
-        other = worker.replaced_seed(given.order.start, made + 1)
-        self._give(index, given.order._replace(start=other), given.weights)
+        other = worker.replaced_seed(running.order.start, made + 1)
+        self._give(index, running.order._replace(start=other), running.weights)
 
 
-class _Given(NamedTuple):
-    """Order that a worker is executing.
-
-    Attributes:
-      order: the order.
-      weights: reference to the weights.
-      result: reference to the rollout.
-      since: time of the order, or of the question or answer after it.
-      question: reference to the answer whether it lives, or None.
-    """
+class _Running(NamedTuple):
+    """Order that a worker is executing."""
 
     order: Order
-    weights: Any
-    result: Any
-    since: float
-    question: Any = None
+    weights: Any  # reference to the weights
+    result: Any  # reference to the rollout
+    since: float  # time of the order, or of the question or answer after it
+    question: Any = None  # reference to the answer whether it lives, or None
 
 
 def start(settings: RayPool, job: worker.Job) -> tuple[RayWorkers, dict[str, Any]]:
@@ -315,14 +297,10 @@ def start(settings: RayPool, job: worker.Job) -> tuple[RayWorkers, dict[str, Any
 
 
 def _check_room(ray: Any, settings: RayPool) -> None:
-    """Refuse more actors than the cluster has room for.
-
-    Raises:
-      UserError: names what is missing.
-    """
-    each = {"CPU": settings.cpus, "memory": settings.memory, **settings.resources}
+    """Refuse more actors than the cluster has room for."""
+    needs = {"CPU": settings.cpus, "memory": settings.memory, **settings.resources}
     free = ray.available_resources()
-    for name, amount in each.items():
+    for name, amount in needs.items():
         needed = settings.workers * amount
         if needed > free.get(name, 0):
             raise UserError(

@@ -12,20 +12,12 @@ WORKER_BYTES = 800_000_000  # TensorFlow, a small network, environments
 CONNECT_SECONDS = 5.0
 
 
-def check_memory(workers: int, each: int = WORKER_BYTES) -> None:
-    """Refuse more workers than fit into the free memory of this machine.
-
-    Args:
-      workers: their number.
-      each: bytes that one of them takes.
-
-    Raises:
-      UserError: if they do not fit.
-    """
+def check_memory(workers: int, size: int = WORKER_BYTES) -> None:
+    """Refuse more workers, of ``each`` bytes, than fit into the free memory."""
     free = machine.available_bytes()
-    if free is not None and workers * each > free:
+    if free is not None and workers * size > free:
         raise UserError(
-            f"{workers} workers of {machine.amount(each)} need more than the "
+            f"{workers} workers of {machine.amount(size)} need more than the "
             f"{machine.amount(free)} of free memory; lower --pool_workers, or give the "
             "address of a larger cluster"
         )
@@ -34,22 +26,14 @@ def check_memory(workers: int, each: int = WORKER_BYTES) -> None:
 def check_address(
     engine: str, addresses: Sequence[str], example: str, advice: str
 ) -> None:
-    """Check within seconds that something listens at one of several addresses.
+    """Check within seconds that something listens at one of several ``host:port``.
 
-    Engines themselves try for minutes where nothing answers.
-
-    Args:
-      engine: its name, for the error.
-      addresses: ``host:port`` each.
-      example: an address as the user writes it.
-      advice: what to do if nothing answers.
-
-    Raises:
-      UserError: if nothing answers at any of them.
+    Engines themselves try for minutes where nothing answers. The error names the
+    engine, has an example of an address, and says by ``advice`` what to do.
     """
     reason: Exception | None = None
-    for each in addresses:
-        host, _, port = each.rpartition(":")
+    for address in addresses:
+        host, _, port = address.rpartition(":")
         try:
             socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
             return

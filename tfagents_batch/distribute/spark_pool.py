@@ -23,8 +23,7 @@ class SparkPool:
         2, "partitions, so how many tasks run at the same time", least=1, most=10_000
     )
     master: str | None = option(
-        None,
-        "address of a cluster; none: the active session, or this machine",
+        None, "address of a cluster; none: the active session, or this machine"
     )
     tasks: int | None = option(
         None,

@@ -26,41 +26,25 @@ Arrays = dict[str, np.ndarray]
 
 
 class Order(NamedTuple):
-    """Request for a rollout.
+    """Request for a rollout."""
 
-    Attributes:
-      number: number of the request, from 0; names what comes back.
-      seed: seed of actions, and of environments if whole episodes are played.
-      start: seed of environments that continue, for a worker that has just started.
-      step: environment steps of the run, for schedules of exploration.
-      version: version of the weights that act.
-    """
-
-    number: int
-    seed: int
-    start: int
-    step: int
-    version: int
+    number: int  # number of the request, from 0; names what comes back
+    seed: int  # seed of actions, and of environments if whole episodes are played
+    start: int  # seed of environments that continue, for a worker that has just started
+    step: int  # environment steps of the run, for schedules of exploration
+    version: int  # version of the weights that act
 
 
 class Piece(NamedTuple):
-    """Rollout of one worker, or of one part of the episodes.
+    """Rollout of one worker, or of one part of the episodes."""
 
-    Attributes:
-      order: what it answers.
-      first: whether its worker has just started, so that it continues no other one.
-      arrays: trajectory as flat arrays, see ``pack``.
-      seconds: seconds that collecting took.
-      counters: the environments' counters since the piece before.
-      events: their events, likewise.
-    """
-
-    order: Order
+    order: Order  # what it answers
+    # Whether its worker has just started, so that it continues no other one
     first: bool
-    arrays: Arrays
-    seconds: float
-    counters: dict[str, float]
-    events: list[dict[str, Any]]
+    arrays: Arrays  # trajectory as flat arrays, see ``pack``
+    seconds: float  # seconds that collecting took
+    counters: dict[str, float]  # the environments' counters since the piece before
+    events: list[dict[str, Any]]  # their events, likewise
 
 
 def versions() -> dict[str, str]:
@@ -72,17 +56,9 @@ def versions() -> dict[str, str]:
     }
 
 
-def check_versions(theirs: Mapping[str, str], mine: Mapping[str, str]) -> None:
-    """Refuse a run with other versions than this worker.
-
-    Args:
-      theirs: versions of the run.
-      mine: versions of this process.
-
-    Raises:
-      UserError: if they differ.
-    """
-    for name, own in mine.items():
+def check_versions(theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
+    """Refuse a run if its versions differ from those of this worker."""
+    for name, own in ours.items():
         if theirs.get(name) != own:
             raise UserError(
                 f"the worker has {name} {own}, but the run has {theirs.get(name)}; "
@@ -128,15 +104,10 @@ def pack(value: Nest) -> Arrays:
 
 
 def unpack(like: Nest, arrays: Mapping[str, np.ndarray], sender: str) -> Nest:
-    """Return flat arrays as a nest.
-
-    Args:
-      like: nest of specs.
-      arrays: from ``pack``.
-      sender: who sent them, for the error.
+    """Return flat arrays from ``pack`` as a nest like that of specs.
 
     Raises:
-      UserError: if names, shapes or dtypes are others.
+      UserError: if names, shapes or dtypes are others; it names the sender.
     """
     expected = nest.named(like)
     if different := sorted(set(arrays) ^ set(expected)):
@@ -145,10 +116,10 @@ def unpack(like: Nest, arrays: Mapping[str, np.ndarray], sender: str) -> Nest:
             "use the same environment and settings everywhere"
         )
     for name, spec in expected.items():
-        found = arrays[name]
-        if tuple(spec.shape) != found.shape or spec.dtype != found.dtype:
+        array = arrays[name]
+        if tuple(spec.shape) != array.shape or spec.dtype != array.dtype:
             raise UserError(
-                f"{sender} sent {name} as {found.dtype} {list(found.shape)}; expected "
+                f"{sender} sent {name} as {array.dtype} {list(array.shape)}; expected "
                 f"{spec.dtype.name} {list(spec.shape)}; use the same environment and "
                 "settings everywhere"
             )
@@ -170,11 +141,7 @@ def assign(policy: Policy, arrays: Mapping[str, np.ndarray]) -> None:
 def outline(spec: EnvSpec, policy: Policy, time: int, batch: int) -> Trajectory:
     """Return the specs of a trajectory ``[time, batch]``; nothing is collected.
 
-    Args:
-      spec: spec of the environments.
-      policy: the kind of policy that acts.
-      time: T.
-      batch: B, number of streams.
+    They depend on the spec of the environments and on the kind of policy that acts.
     """
 
     def step(*leading: int) -> TimeStep:
@@ -205,12 +172,8 @@ def outline(spec: EnvSpec, policy: Policy, time: int, batch: int) -> Trajectory:
 def joined(pieces: list[Trajectory], acted: list[int]) -> Trajectory:
     """Return trajectories ``[T, B_i]`` side by side, as one update of a host source.
 
-    Args:
-      pieces: trajectories of arrays.
-      acted: version of the policy of each.
-
-    Returns:
-      ``[1, T, sum of B_i]``, with the versions in ``behavior``.
+    The result is ``[1, T, sum of B_i]``. Its ``behavior`` has the version of the policy
+    that acted, from ``acted``.
     """
 
     def side_by_side(axis):
@@ -224,7 +187,7 @@ def joined(pieces: list[Trajectory], acted: list[int]) -> Trajectory:
         for piece, number in zip(pieces, acted, strict=True)
     ]
     columns = [piece._replace(state=()) for piece in pieces]
-    found = nest.map(side_by_side(1), *columns)
+    trajectory = nest.map(side_by_side(1), *columns)
     state = nest.map(side_by_side(0), *(piece.state for piece in pieces))
-    behavior = found.behavior | {VERSION: side_by_side(1)(*version)}
-    return found._replace(state=state, behavior=behavior)
+    behavior = trajectory.behavior | {VERSION: side_by_side(1)(*version)}
+    return trajectory._replace(state=state, behavior=behavior)

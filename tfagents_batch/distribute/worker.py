@@ -28,22 +28,15 @@ from tfagents_batch.types import EnvSpec
 
 
 class Job(NamedTuple):
-    """Work of every worker of a run; it can be pickled by cloudpickle.
-
-    Attributes:
-      recipe: the environments.
-      config: config of the run, with the number of environments of one worker.
-      algorithm: class of the algorithm.
-      network: the user's network or its builder, or None.
-      length: steps of a rollout.
-      episodes: whole episodes of a rollout instead of ``length`` steps, or None.
-    """
+    """Work of every worker of a run; it can be pickled by cloudpickle."""
 
     recipe: EnvRecipe
+    # Config of the run, with the number of environments of one worker
     config: RunConfig
-    algorithm: type
-    network: Any
-    length: int
+    algorithm: type  # class of the algorithm
+    network: Any  # the user's network or its builder, or None
+    length: int  # steps of a rollout
+    # Whole episodes of a rollout instead of ``length`` steps, or None
     episodes: int | None
 
 
@@ -51,14 +44,7 @@ class RolloutWorker:
     """Environments and a policy that collect rollouts on request.
 
     Rollouts of a fixed length continue where the one before ended. Whole episodes
-    depend on nothing but the order and the weights.
-
-    Args:
-      job: what to do.
-      cores: threads of TensorFlow.
-
-    Raises:
-      EnvError, UserError: if the environments or the policy cannot be created.
+    depend on nothing but the order and the weights. TensorFlow gets ``cores`` threads.
     """
 
     def __init__(self, job: Job, cores: int = 1):
@@ -83,15 +69,7 @@ class RolloutWorker:
         }
 
     def collect(self, order: Order, weights: Mapping[str, Any] | None) -> Piece:
-        """Collect a rollout.
-
-        Args:
-          order: what is wanted.
-          weights: arrays by name; None if their version is that of the order before.
-
-        Raises:
-          EnvError: if an environment failed.
-        """
+        """Collect a rollout; without ``weights``, by those of the order before."""
         if weights is not None:
             wire.assign(self._algorithm.policy, weights)
         first = self._program is None

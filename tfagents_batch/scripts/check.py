@@ -32,8 +32,6 @@ def main(argv: Sequence[str]) -> int:
       Exit status: 65 if a defect was found, else 0.
     """
     command = command_line.parse(argv, CheckCommand)
-    if command is None:
-        return 0
     if command.env is None:
         raise UserError("no environment is given; pass --env=<name>")
     from tfagents_batch.envs.checking.check import check_env

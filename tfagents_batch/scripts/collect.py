@@ -34,8 +34,6 @@ class CollectCommand(command_line.PlayCommand):
 def main(argv: Sequence[str]) -> int:
     """Parse flags, collect, and print the folder as the last line."""
     command = command_line.parse(argv, CollectCommand)
-    if command is None:
-        return 0
     if command.logdir is None:
         _check_uniform(command)
     else:
@@ -56,13 +54,13 @@ def main(argv: Sequence[str]) -> int:
             collecting.check(env.spec)
             decide = collecting.uniform(env.spec, command.seed)
         else:
-            given = command.env, command.env_kwargs, command.wrappers, None
-            own = *given, command.algorithm, command.checkpoint
-            found = playing.trained(command.logdir, *own)
-            found.require_env()
-            env = stack.enter_context(playing.environment(found, command.num_envs))
+            played = command.env, command.env_kwargs, command.wrappers, None
+            own = *played, command.algorithm, command.checkpoint
+            trained = playing.trained(command.logdir, *own)
+            trained.require_env()
+            env = stack.enter_context(playing.environment(trained, command.num_envs))
             collecting.check(env.spec)
-            loaded = playing.loaded(found, env.spec)
+            loaded = playing.loaded(trained, env.spec)
             algorithm, step = stack.enter_context(loaded)
             decide = collecting.of_policy(
                 algorithm.policy, env.spec, step, command.epsilon, command.seed
@@ -97,8 +95,7 @@ def _check_uniform(command: CollectCommand) -> None:
 def _prefix(command: CollectCommand) -> str:
     """Return the beginning of the names of the files, which has the seed.
 
-    Raises:
-      UserError: if the folder has such files: their episodes have the same mdp_id.
+    Files that begin so are refused: their episodes have the same mdp_id.
     """
     prefix = f"rows-s{command.seed}"
     folder = Path(command.output).expanduser()

@@ -80,11 +80,7 @@ class PlayCommand(AgentCommand):
 
 
 def check_run(logdir: str, checkpoint: str = "newest") -> None:
-    """Check that there is such a run and checkpoint, before TensorFlow is imported.
-
-    Raises:
-      UserError: if there is not.
-    """
+    """Check that there is such a run and checkpoint, before TensorFlow is imported."""
     runs.checkpoint(runs.open_run(logdir).folder, checkpoint)
 
 
@@ -148,6 +144,8 @@ def run(
 
                 stack.enter_context(compilation.allow_storing())
             return main(argv)
+    except SystemExit as end:  # after the help
+        return end.code
     except BaseException as error:
         status = _status(error)
         console.started()
@@ -178,38 +176,37 @@ def show(text: str) -> None:
         say(f"warning: stdout cannot be written ({error}); the line was: {text}")
 
 
-def parse(argv: Sequence[str], command: type[Command]) -> Command | None:
-    """Parse and check the flags of a script; return None if help was requested.
+def parse(argv: Sequence[str], command: type[Command]) -> Command:
+    """Return the checked flags of a script, see ``parse_parts``."""
+    return parse_parts(argv, command)[0]
 
-    Args:
-      argv: command line without the program's name.
-      command: frozen dataclass of the flags, see ``config``.
+
+def parse_parts(argv: Sequence[str], *commands: type) -> list[Any]:
+    """Return the checked flags of a script that has those of several dataclasses.
 
     Raises:
       UserError: for an unknown flag, or a value that is wrong or out of bounds.
     """
-    given = flags(argv, (command, ""))
-    if given is None:
-        return None
-    return config.check(config.replace(command(), given[0]), "--")
+    parts = flags(argv, *((command, "") for command in commands))
+    return [
+        config.check(config.replace(command(), part), "--")
+        for command, part in zip(commands, parts, strict=True)
+    ]
 
 
 def flags(
     argv: Sequence[str], *parts: tuple[Any, str], epilog: str = ""
-) -> list[dict] | None:
-    """Parse flags by ``parsing.parse``; print help and return None if requested.
+) -> list[dict[str, Any]]:
+    """Parse flags by ``parsing.parse``; print help and exit if it is requested.
 
-    Args:
-      argv: command line without the program's name.
-      *parts: configs and prefixes, see ``parsing.parse``.
-      epilog: text after the help.
+    The parts are configs and prefixes. The epilog is a text after the help.
     """
     if parsing.HELP.intersection(argv):
         about = sys.modules[parts[0][0].__module__].__doc__ or ""
         about = about.partition("\n\n")[0].replace("``", "").strip()
         console.started()
         print(f"{about}\n\n{parsing.help_text(parts, argv)}{epilog}")
-        return None
+        sys.exit(0)
     return parsing.parse(argv, parts)
 
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.features import specification
@@ -39,11 +38,7 @@ class ConvertCommand:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write rows and the specification, and print what comes next."""
-    given = command_line.flags(argv, (ConvertCommand, ""), (ConvertSettings, ""))
-    if given is None:
-        return 0
-    command = config.replace(ConvertCommand(), given[0])
-    settings = config.replace(ConvertSettings(), given[1])
+    command, settings = command_line.parse_parts(argv, ConvertCommand, ConvertSettings)
     if not command.input:
         raise UserError("no table is given; pass --input=<file of decisions>")
     # Imported here, as help needs no DuckDB.
@@ -52,17 +47,17 @@ def main(argv: Sequence[str]) -> int:
     earlier = None if command.known is None else specification.read(command.known)
     with console.doing("reading the table") as now:
         known = () if earlier is None else _columns(earlier, command.known)
-        found = convert(command.input, command.output, settings, known)
+        converted = convert(command.input, command.output, settings, known)
         if earlier is None:
             now("finding types of features")
-            given = _types(command.output, found.columns)
-            specification.write(given, command.specification)
-    for notice in found.notices:
+            types = _types(command.output, converted.columns)
+            specification.write(types, command.specification)
+    for notice in converted.notices:
         command_line.say(f"note: {notice}")
     features = command.known or command.specification
     command_line.say(
-        f"{found.rows:,} rows; next: tfagents-batch timeline --input={command.output} "
-        f"--features={features} --output=table"
+        f"{converted.rows:,} rows; next: tfagents-batch timeline "
+        f"--input={command.output} --features={features} --output=table"
     )
     command_line.show(command.output)
     return 0
@@ -87,12 +82,12 @@ def _types(rows: str, columns: Sequence[Column]) -> Specification:
 
     enums = {i: "ENUM" for i, x in enumerate(columns) if x.categories is not None}
     with open_rows(Path(rows) / "rows.parquet") as opened:
-        found = find(opened, FeatureSettings(feature_overrides=enums)).specification
+        typed = find(opened, FeatureSettings(feature_overrides=enums)).specification
     features = {
         i: dataclasses.replace(x, **columns[i]._asdict())
-        for i, x in found.features.items()
+        for i, x in typed.features.items()
     }
-    return dataclasses.replace(found, features=features)
+    return dataclasses.replace(typed, features=features)
 
 
 if __name__ == "__main__":

@@ -43,17 +43,15 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 0 deploy, 1 do not, 3 cannot tell.
     """
-    given = command_line.flags(argv, (DecideCommand, ""), (EvaluationSettings, ""))
-    if given is None:
-        return 0
-    command = config.check(config.replace(DecideCommand(), given[0]), "--")
+    command, settings = command_line.parse_parts(
+        argv, DecideCommand, EvaluationSettings
+    )
     for name in ("logdir", "data"):
         if not getattr(command, name):
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")
     limits = gate.read(command.rules) if command.rules else gate.Rules()
     folder = Path(command.output).expanduser()
     _check_output(folder)
-    settings = config.replace(EvaluationSettings(), given[1]).check()
     known = table_reader.partition(command.data).schema
     gate.check_names(limits, known.actions, ("reward", *known.metrics))
     command_line.check_run(command.logdir, command.checkpoint)
@@ -62,20 +60,17 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.evaluation.page import page
 
     policy = command.logdir, command.data, command.exploration, command.checkpoint
-    with (
-        console.doing("evaluating"),
-        policies.opened(*policy, settings) as evaluated,
-    ):
+    with console.doing("evaluating"), policies.opened(*policy, settings) as evaluated:
         _remove_earlier(folder)  # not before: a misspelled flag must lose nothing
-        found = evaluated(command_line.say)
-    decision = gate.decide(found, limits)
+        evaluation = evaluated(command_line.say)
+    decision = gate.decide(evaluation, limits)
     content = {
         **decision.to_dict(),
         "rules": config.to_dict(limits),
-        "evaluation": found.to_dict(),
+        "evaluation": evaluation.to_dict(),
     }
     with publish.folder(folder, _check_output) as staged:
-        (staged / _PAGE).write_text(page(found, decision))
+        (staged / _PAGE).write_text(page(evaluation, decision))
         (staged / _VERDICT).write_text(json.dumps(content, indent=2))
     for finding in decision.findings:
         command_line.show(f"{finding.state:8}{finding.rule}: {finding.text}")
@@ -84,12 +79,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _remove_earlier(folder: Path) -> None:
-    """Remove an earlier decision, which must not be taken for one that failed.
-
-    Raises:
-      UserError: if the folder has anything else, which would be lost.
-      SaveError: if the files cannot be removed.
-    """
+    """Remove an earlier decision, which must not be taken for one that failed."""
     _check_output(folder)
     with saving(folder):
         for name in (_PAGE, _VERDICT):  # the one that says whose they are is last

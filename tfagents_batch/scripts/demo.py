@@ -33,8 +33,6 @@ class DemoCommand:
 def main(argv: Sequence[str]) -> int:
     """Train, play an episode, and print where the run and the video are."""
     command = command_line.parse(argv, DemoCommand)
-    if command is None:
-        return 0
     from tfagents_batch import api
     from tfagents_batch.training.signals import exit_status
 

@@ -46,8 +46,6 @@ def main(argv: Sequence[str]) -> int:
       Exit status: 0 if training works, warnings or not, else 65.
     """
     command = command_line.parse(argv, DoctorCommand)
-    if command is None:
-        return 0
     works = all([*packages(), run("machine", machine), isolated(command.seconds)])
     command_line.show(
         f"\ntraining {'works' if works else 'does not work'} on this machine"
@@ -58,10 +56,7 @@ def main(argv: Sequence[str]) -> int:
 def run(name: str, check: Callable[[], Remark], wrong: str = WARNING) -> bool:
     """Run a check and print its row; return False if it failed.
 
-    Args:
-      name: name of the row.
-      check: function that returns what was found, and advice if something is wrong.
-      wrong: state of a row with advice.
+    The check returns what it found and advice; with advice, the state is ``wrong``.
     """
     try:
         with console.doing(f"checking {name}"):
@@ -85,13 +80,15 @@ def packages() -> list[bool]:
     try:
         python = metadata.metadata(PACKAGE)["Requires-Python"] or ""
     except metadata.PackageNotFoundError:
-        found = Remark("is imported but not installed", "install it by pip")
-        return [run(PACKAGE, lambda: found)]
+        missing = Remark("is imported but not installed", "install it by pip")
+        return [run(PACKAGE, lambda: missing)]
     needed = [Requirement(text) for text in metadata.requires(PACKAGE) or ()]
-    needed = [each for each in needed if not each.marker or each.marker.evaluate()]
+    needed = [
+        package for package in needed if not package.marker or package.marker.evaluate()
+    ]
     return [
-        run(each.name, functools.partial(supported, each), FAILED)
-        for each in [Requirement(f"python{python}"), *needed]
+        run(package.name, functools.partial(supported, package), FAILED)
+        for package in [Requirement(f"python{python}"), *needed]
     ]
 
 
@@ -129,10 +126,8 @@ def machine() -> Remark:
 def isolated(seconds: float) -> bool:
     """Run ``checks`` in a process, and return whether all of them passed.
 
-    They did not if one fails, crashes or hangs, or if the process cannot be started.
-
-    Args:
-      seconds: time limit, after which the process and its children are killed.
+    They did not if one fails, crashes or hangs, or if the process cannot be started. It
+    and its children are killed after a number of seconds.
     """
     code = "import sys; from tfagents_batch.scripts import doctor; "
     code += "sys.exit(doctor.second(*map(int, sys.argv[1:])))"
@@ -172,16 +167,15 @@ def isolated(seconds: float) -> bool:
 def second(name: int, messages: int) -> int:
     """Run ``checks`` in the second process, and return its exit status.
 
-    Args:
-      name: descriptor of a file that gets the name of each check before it begins.
-      messages: descriptor of a file that takes the place of stderr.
+    The arguments are descriptors of files. The first one gets the name of each check
+    before it begins; the second one takes the place of stderr.
     """
     works = True
     with console.starting(reason=""):  # which keeps the stderr that it finds
         os.dup2(messages, 2)
-        for each, check in checks().items():
-            os.pwrite(name, f"{each:15}".encode(), 0)
-            works &= run(each, check)
+        for label, check in checks().items():
+            os.pwrite(name, f"{label:15}".encode(), 0)
+            works &= run(label, check)
     return 0 if works else 1
 
 
@@ -203,8 +197,8 @@ def gpus() -> Remark:
 
 def libraries() -> Remark:
     """Check CUDA's libraries, after TensorFlow has searched for GPUs."""
-    found = gpu.facts()
-    return gpu.library_line(found.build, found.libraries, found.seen)
+    facts = gpu.facts()
+    return gpu.library_line(facts.build, facts.libraries, facts.seen)
 
 
 def compiler() -> Remark:

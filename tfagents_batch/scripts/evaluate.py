@@ -33,8 +33,6 @@ class EvaluateCommand(command_line.PlayCommand):
 def main(argv: Sequence[str]) -> int:
     """Parse flags, play episodes and print the result as one JSON line."""
     command = command_line.parse(argv, EvaluateCommand)
-    if command is None:
-        return 0
     arguments = command.arguments()
     command_line.import_tensorflow()
     from tfagents_batch import api

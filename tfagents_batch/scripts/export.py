@@ -29,8 +29,6 @@ class ExportCommand(command_line.AgentCommand):
 def main(argv: Sequence[str]) -> int:
     """Parse flags, export, and print the folder as the last line."""
     command = command_line.parse(argv, ExportCommand)
-    if command is None:
-        return 0
     played = command.arguments()
     command_line.import_tensorflow()
     from tfagents_batch import api

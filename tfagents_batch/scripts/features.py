@@ -8,11 +8,10 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.features.layout import some
-from tfagents_batch.features.specification import TYPES, Specification
+from tfagents_batch.features.specification import TYPES
 from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
 from tfagents_batch.offline.features.settings import FeatureSettings
@@ -42,11 +41,7 @@ def main(argv: Sequence[str]) -> int:
       Exit status: 65 if a feature has infinite values, or values cannot be read, so
       that only the page is written; else 0.
     """
-    given = command_line.flags(argv, (FeaturesCommand, ""), (FeatureSettings, ""))
-    if given is None:
-        return 0
-    command = config.replace(FeaturesCommand(), given[0])
-    settings = config.replace(FeatureSettings(), given[1])
+    command, settings = command_line.parse_parts(argv, FeaturesCommand, FeatureSettings)
     if not (command.output or command.report):
         raise UserError("no file is given; pass --output=<file>, --report=<file>")
     if not command.input:
@@ -70,26 +65,22 @@ def _search(command: FeaturesCommand, settings: FeatureSettings) -> int:
             print(f"note: {notice}", file=sys.stderr)
     if command.report is not None:
         publish.write_text(page(search, ", ".join(command.input)), command.report)
-    for each in search.features:
-        for name, text in each.suspicions:
+    for feature in search.features:
+        for name, text in feature.suspicions:
             if name != "infinite":
-                command_line.say(f"note: feature {each.id}: {name}: {text}")
+                command_line.say(f"note: feature {feature.id}: {name}: {text}")
     if search.problem:
         command_line.say(f"error: {search.problem}")
         return command_line.EXIT_DATA
-    _write(command, search.specification)
-    return 0
-
-
-def _write(command: FeaturesCommand, found: Specification) -> None:
-    """Write the file of a specification, and print its types and its hash."""
     if command.output is not None:
-        specification.write(found, command.output)
+        specification.write(search.specification, command.output)
+    features = search.specification.features.items()
     for kind in TYPES:
-        ids = [i for i, x in found.features.items() if x.feature_type == kind]
+        ids = [i for i, x in features if x.feature_type == kind]
         if ids:
             command_line.show(f"{kind:17} {len(ids):>6,}  {some(ids)}")
-    command_line.show(f"sha256 {found.sha256}")
+    command_line.show(f"sha256 {search.specification.sha256}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import Mode
@@ -32,11 +31,7 @@ class JoinCommand:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, join, and print the counts and the folder."""
-    given = command_line.flags(argv, (JoinCommand, ""), (JoinConfig, ""))
-    if given is None:
-        return 0
-    command = config.replace(JoinCommand(), given[0])
-    settings = config.check(config.replace(JoinConfig(), given[1]))
+    command, settings = command_line.parse_parts(argv, JoinCommand, JoinConfig)
     if not command.decisions:
         raise UserError("no decisions are given; pass --decisions=<the server's --log>")
     decisions = [*command.decisions]

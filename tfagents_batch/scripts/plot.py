@@ -20,7 +20,7 @@ from tfagents_batch.training.log import console
 from tfagents_batch.training.run_folder import runs
 
 if TYPE_CHECKING:
-    from tfagents_batch.training.analysis import curves
+    from tfagents_batch.training.log import curves
 
 TRAIN, EVAL = "episode/return_mean", "eval/return_mean"
 _RETURNS = {
@@ -53,42 +53,37 @@ class PlotCommand:
 
 
 class Panel(NamedTuple):
-    """Panel of a figure.
+    """Panel of a figure."""
 
-    Attributes:
-      title, quantity: texts above the panel and at its y-axis.
-      lines: pairs of a legend label and the curves of its runs.
-    """
-
+    # Texts above the panel and at its y-axis
     title: str
     quantity: str
+    # Pairs of a legend label and the curves of its runs
     lines: list[tuple[str, list[curves.Curve]]]
 
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, write a PNG file and print its path."""
     command = command_line.parse(argv, PlotCommand)
-    if command is None:
-        return 0
     runs.open_runs(command.logdir)  # its errors need no TensorFlow
     command_line.import_tensorflow()
     # Imported here, as in the functions below, because TensorFlow takes seconds.
-    from tfagents_batch.training.analysis import curves
+    from tfagents_batch.training.log import curves
 
     with console.doing("reading runs"):
         groups = curves.group(command.logdir)
-        found = panels(groups, command.metric, command.compare)
+        shown = panels(groups, command.metric, command.compare)
     thresholds = command.threshold
     if len(thresholds) == 1:
-        thresholds *= len(found)
-    if thresholds and len(thresholds) != len(found):
-        titles = "; ".join(panel.title for panel in found)
+        thresholds *= len(shown)
+    if thresholds and len(thresholds) != len(shown):
+        titles = "; ".join(panel.title for panel in shown)
         raise UserError(
-            f"there are {len(thresholds)} thresholds for {len(found)} panels "
+            f"there are {len(thresholds)} thresholds for {len(shown)} panels "
             f"({titles}); pass one for all, or one for each panel"
         )
     with console.doing("drawing"):
-        draw(found, thresholds, command.out)
+        draw(shown, thresholds, command.out)
     command_line.show(command.out)
     return 0
 
@@ -103,14 +98,11 @@ def panels(
       metrics: names; empty means returns of training and, if logged, of evaluations.
       compare: True for one panel per environment and metric with a line per group;
         False for one panel per group with a line per metric.
-
-    Raises:
-      UserError: if no run has a requested metric.
     """
-    from tfagents_batch.training.analysis import curves
+    from tfagents_batch.training.log import curves
 
     problem: UserError | None = None
-    found: dict[tuple[str, str], Panel] = {}
+    by_key: dict[tuple[str, str], Panel] = {}
     for group in groups:
         for metric in metrics or (TRAIN, EVAL):
             read, seeds = [], set()
@@ -132,13 +124,13 @@ def panels(
                 name, title = group.name, f"{group.env}, {phase}"
             label = f"{name}: {_summary(len(read), len(seeds))}"
             key = title, metric if compare else ""
-            panel = found.setdefault(key, Panel(title, quantity, []))
+            panel = by_key.setdefault(key, Panel(title, quantity, []))
             panel.lines.append((label, read))
             if panel.quantity != quantity:
-                found[key] = panel._replace(quantity="")
-    if problem is not None and not found:
+                by_key[key] = panel._replace(quantity="")
+    if problem is not None and not by_key:
         raise problem
-    return list(found.values())
+    return list(by_key.values())
 
 
 def _summary(runs: int, seeds: int) -> str:
@@ -148,33 +140,24 @@ def _summary(runs: int, seeds: int) -> str:
     return f"mean of {runs} {'seeds' if runs == seeds else 'runs'}, 95 % interval"
 
 
-def draw(found: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
-    """Draw the panels and write them to a PNG file.
+def draw(shown: Sequence[Panel], thresholds: Sequence[float], out: str) -> None:
+    """Draw panels, with a threshold for each or none, and write them to a PNG file."""
+    from tfagents_batch.training.log import curves
 
-    Args:
-      found: panels, at least one.
-      thresholds: one for each panel, or empty.
-      out: path of the PNG file.
-
-    Raises:
-      UserError: if matplotlib is missing.
-    """
-    from tfagents_batch.training.analysis import figure
-
-    columns = min(_COLUMNS, len(found))
-    rows = -(-len(found) // columns)
+    columns = min(_COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
     size = _INCHES[0] * columns, _INCHES[1] * rows
-    with figure.panels(rows, columns, size, out) as axes:
-        for axis in axes.flat[len(found) :]:
+    with curves.panels(rows, columns, size, out) as axes:
+        for axis in axes.flat[len(shown) :]:
             axis.set_visible(False)
-        for index, (axis, panel) in enumerate(zip(axes.flat, found, strict=False)):
+        for index, (axis, panel) in enumerate(zip(axes.flat, shown, strict=False)):
             _draw_panel(axis, panel, thresholds[index] if thresholds else None)
 
 
 def _draw_panel(axis: Any, panel: Panel, threshold: float | None) -> None:
     from matplotlib import ticker, transforms
 
-    from tfagents_batch.training.analysis import curves, figure
+    from tfagents_batch.training.log import curves
 
     for number, (label, read) in enumerate(panel.lines):
         color = f"tab:{_COLORS[number % len(_COLORS)]}"
@@ -186,7 +169,7 @@ def _draw_panel(axis: Any, panel: Panel, threshold: float | None) -> None:
         axis.plot(band.step, band.mean, color=color, **thick)
         axis.fill_between(band.step, band.low, band.high, color=color, alpha=0.2)
     if threshold is not None:
-        figure.mark(axis, threshold)
+        curves.mark(axis, threshold)
     axis.set_title(_folded(panel.title), fontsize=10)
     axis.set_xlabel("environment steps")
     axis.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))

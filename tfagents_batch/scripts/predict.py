@@ -24,8 +24,6 @@ class PredictCommand:
 def main(argv: Sequence[str]) -> int:
     """Parse flags, and print a line of JSON for each line."""
     command = command_line.parse(argv, PredictCommand)
-    if command is None:
-        return 0
     if not command.export:
         raise UserError("no export is given; pass --export, the folder of an export")
     from tfagents_batch.serving import bodies

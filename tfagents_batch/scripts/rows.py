@@ -6,7 +6,6 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import publish
@@ -41,11 +40,7 @@ def main(argv: Sequence[str]) -> int:
     """
     from tfagents_batch.offline.validator import Options, validate
 
-    given = command_line.flags(argv, (RowsCommand, ""), (Options, ""))
-    if given is None:
-        return 0
-    command = config.replace(RowsCommand(), given[0])
-    options = config.replace(Options(), given[1])
+    command, options = command_line.parse_parts(argv, RowsCommand, Options)
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")
     from tfagents_batch.offline.reader import open_rows

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.scripts import command_line
 from tfagents_batch.serving.server.settings import ServerSettings
@@ -23,15 +22,11 @@ class ServeCommand:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, and serve until the process is asked to stop."""
-    given = command_line.flags(argv, (ServeCommand, ""), (ServerSettings, ""))
-    if given is None:
-        return 0
-    config.replace(ServeCommand(), given[0])
-    settings = config.check(config.replace(ServerSettings(), given[1]))
+    _, settings = command_line.parse_parts(argv, ServeCommand, ServerSettings)
     for name in ("token", "admin_token"):
         if not getattr(settings, name):
-            given = os.environ.get(f"TFAGENTS_BATCH_{name.upper()}", "")
-            settings = dataclasses.replace(settings, **{name: given})
+            token = os.environ.get(f"TFAGENTS_BATCH_{name.upper()}", "")
+            settings = dataclasses.replace(settings, **{name: token})
     # Imported here because NumPy takes part of a second.
     from tfagents_batch.serving.server import run
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from tfagents_batch import config
 from tfagents_batch.config import option
-from tfagents_batch.distribute.sweep import search
+from tfagents_batch.distribute import sweep_search
 from tfagents_batch.errors import TrainingError, UserError
 from tfagents_batch.scripts import command_line, train
 from tfagents_batch.settings import fields, parsing, suggest
@@ -65,73 +65,71 @@ class SweepCommand:
 
 def main(argv: Sequence[str]) -> int:
     """Parse flags, run trials, and print a table and the path of the results."""
-    from tfagents_batch.distribute.sweep import storage
+    from tfagents_batch.distribute import sweep_storage
 
-    texts, given = search.take(argv)
+    texts, rest = sweep_search.take(argv)
     if not parsing.HELP.intersection(argv):  # errors that need no TensorFlow come first
-        storage.require_optuna()
-        if not parsing.peek(given, "logdir"):
+        sweep_storage.require_optuna()
+        if not parsing.peek(rest, "logdir"):
             raise UserError("no folder is given; pass --logdir=<folder of the sweep>")
         for name in texts.keys() & _NOT_SEARCHED:
             raise UserError(f"--{name} cannot be searched; {_NOT_SEARCHED[name]}")
         for name, text in texts.items():
-            if text.startswith(search.RANGES):
-                search.parse(name, text, fields.kind(float), {})
-        train.check(given, SweepCommand)
+            if text.startswith(sweep_search.RANGES):
+                sweep_search.parse(name, text, fields.kind(float), {})
+        train.check(rest, SweepCommand)
     command_line.import_tensorflow()
     from tfagents_batch.configs import searches
-    from tfagents_batch.distribute.sweep import loop, results
+    from tfagents_batch.distribute import sweep_loop, sweep_results
 
     names = "algorithm", "config", "data"
-    base = train.defaults(*(parsing.peek(given, name) for name in names))
+    base = train.defaults(*(parsing.peek(rest, name) for name in names))
     source = base.source, base.source.name
     parts = (base, ""), source, (base.settings, "algorithm")
-    parsed = command_line.flags(given, (SweepCommand, ""), *parts)
-    if parsed is None:
-        return 0
+    parsed = command_line.flags(rest, (SweepCommand, ""), *parts)
     command = config.check(config.replace(SweepCommand(), parsed.pop(0)), "--")
     shown = parsed[0].pop("progress", True) and not command.quiet
     texts = texts or searches.usual(base.algorithm, command.data is not None)
-    plan = search.SearchPlan(
+    plan = sweep_search.SearchPlan(
         _fixed(command, parts, parsed),
         texts,
-        {name: _values(name, x, parts, given) for name, x in texts.items()},
+        {name: _values(name, x, parts, rest) for name, x in texts.items()},
         **{name: getattr(command, name) for name in ("metric", "goal", "value")},
     )
     _check(plan, parts)
     folder = Path(command.logdir).expanduser()
     with (
-        storage.opened(folder, plan, command.prune) as study,
+        sweep_storage.opened(folder, plan, command.prune) as study,
         console.doing(f"{command.trials} trials") as now,
     ):
 
         def report(trial: Any) -> None:
-            found = results.rows(study, plan)
-            results.write(folder / results.FILE, found)
-            now(f"{len(found)} of {command.trials} trials ended")
+            rows = sweep_results.rows(study, plan)
+            sweep_results.write(folder / sweep_results.FILE, rows)
+            now(f"{len(rows)} of {command.trials} trials ended")
             if shown:
-                command_line.say(results.line(trial.number, found, command.trials))
+                command_line.say(sweep_results.line(trial.number, rows, command.trials))
 
         try:
-            loop.run(plan, study, folder, command.trials, command.jobs, report)
+            sweep_loop.run(plan, study, folder, command.trials, command.jobs, report)
         except KeyboardInterrupt:
             command_line.say("the same command goes on with the sweep")
             raise
-        found = results.rows(study, plan)
-        results.write(folder / results.FILE, found)
-    command_line.show(f"{results.table(found)}\n\n{results.summary(found)}")
-    if found[0].state != "complete":
+        rows = sweep_results.rows(study, plan)
+        sweep_results.write(folder / sweep_results.FILE, rows)
+    command_line.show(f"{sweep_results.table(rows)}\n\n{sweep_results.summary(rows)}")
+    if rows[0].state != "complete":
         raise TrainingError(
-            f"no trial completed; one of them ended with: {found[-1].error}; see "
-            f"{results.FILE} and the files output.txt in {folder}"
+            f"no trial completed; one of them ended with: {rows[-1].error}; see "
+            f"{sweep_results.FILE} and the files output.txt in {folder}"
         )
-    command_line.show(f"train the best again: {results.command(plan, found[0])}")
+    command_line.show(f"train the best again: {sweep_results.command(plan, rows[0])}")
     try:
-        results.draw(folder / results.FIGURE, plan, found)
-        command_line.show(str(folder / results.FIGURE))
+        sweep_results.draw(folder / sweep_results.FIGURE, plan, rows)
+        command_line.show(str(folder / sweep_results.FIGURE))
     except UserError as error:
         command_line.say(f"no figure: {error}")
-    command_line.show(str(folder / results.FILE))
+    command_line.show(str(folder / sweep_results.FILE))
     return 0
 
 
@@ -140,42 +138,36 @@ def _fixed(
 ) -> dict[str, str]:
     """Return the flags that every training gets, as text by name."""
     passed = {name: getattr(command, name) for name in _PASSED}
-    found = {name: value for name, value in passed.items() if value is not None}
-    for (_, prefix), each in zip(parts, parsed, strict=True):
-        found |= {f"{prefix}.{k}" if prefix else k: x for k, x in each.items()}
-    return {name: fields.to_text(value) for name, value in found.items()}
+    flags = {name: value for name, value in passed.items() if value is not None}
+    for (_, prefix), options in zip(parts, parsed, strict=True):
+        flags |= {f"{prefix}.{k}" if prefix else k: x for k, x in options.items()}
+    return {name: fields.to_text(value) for name, value in flags.items()}
 
 
-def _values(name: str, text: str, parts: Parts, given: Sequence[str]) -> Any:
-    """Return the values of a searched flag, checked by the flag.
-
-    Raises:
-      UserError: for an unknown flag, one that is also given, or a wrong value.
-    """
-    if parsing.peek(given, name) is not None:
+def _values(name: str, text: str, parts: Parts, argv: Sequence[str]) -> Any:
+    """Return the values of a searched flag, checked by the flag."""
+    if parsing.peek(argv, name) is not None:
         raise UserError(
             f"--{name} is given and searched; leave out --{name} or --search={name}"
         )
     known = {
-        f"{prefix}.{each}" if prefix else each: (part, each)
+        f"{prefix}.{setting}" if prefix else setting: (part, setting)
         for part, prefix in parts
-        for each in config.names_of(part)
+        for setting in config.names_of(part)
     }
     if name not in known:
-        hint = suggest.setting(name, {each: f"--{each}" for each in known})
+        hint = suggest.setting(name, {setting: f"--{setting}" for setting in known})
         raise UserError(
             f"--search={name}: there is no flag --{name} with {parts[0][0].algorithm}; "
             f"{hint or 'tfagents-batch train --help lists all flags'}"
         )
-    return search.parse(name, text, *config.setting(*known[name]))
+    return sweep_search.parse(name, text, *config.setting(*known[name]))
 
 
-def _check(plan: search.SearchPlan, parts: Parts) -> None:
-    """Refuse a plan of which nothing can be trained or compared.
+def _check(plan: sweep_search.SearchPlan, parts: Parts) -> None:
+    """Refuse a plan without an evaluation, or one that ``train`` would refuse.
 
-    Raises:
-      UserError: if there is no evaluation, or ``train`` would refuse all of several
-        random points of the search space.
+    It is refused if several random points of the search space all are.
     """
     import optuna
 

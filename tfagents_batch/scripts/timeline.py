@@ -66,10 +66,8 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 65 if the check of the rows found errors, else 0.
     """
-    given = command_line.flags(argv, (TimelineCommand, ""), (TimelineConfig, ""))
-    if given is None:
-        return 0
-    command = config.replace(TimelineCommand(), given[0])
+    given_parts = command_line.flags(argv, (TimelineCommand, ""), (TimelineConfig, ""))
+    command = config.replace(TimelineCommand(), given_parts[0])
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")
     if command.output is None:
@@ -80,7 +78,7 @@ def main(argv: Sequence[str]) -> int:
         {} if command.horizon is None else publish.read_json(command.horizon)
     )
     base = TimelineConfig() if command.horizon is None else horizon.config
-    settings = config.replace(base, given[1])
+    settings = config.replace(base, given_parts[1])
     return _run(command, settings, horizon)
 
 
@@ -103,7 +101,9 @@ def _run(
         _opened(command, mode, expected, extra) as rows,
     ):
         now("checking rows")
-        schema = expected or _found(rows, horizon.actions)
+        schema = expected or rows.find_schema()
+        if expected is None and horizon.actions:
+            schema = dataclasses.replace(schema, actions=horizon.actions)
         if command.check and not _is_right(command, rows, expected, settings):
             return command_line.EXIT_DATA
         with console.progress() as tell:
@@ -152,9 +152,9 @@ def _is_right(
             "note: only what the timeline needs is checked in Spark; "
             "tfagents-batch rows has all rules"
         )
-        for each in final_names(rows) if expected is None else ():
-            names = ", ".join(str(example.value) for example in each.examples)
-            raise UserError(f"{each.text}: {names}. Nothing is published")
+        for violation in final_names(rows) if expected is None else ():
+            names = ", ".join(str(example.value) for example in violation.examples)
+            raise UserError(f"{violation.text}: {names}. Nothing is published")
         return True
 
     options = Options(
@@ -177,11 +177,6 @@ def _expected(command: TimelineCommand, settings: TimelineConfig) -> Schema | No
     if newest is None or settings.on_change == "accept":
         return None
     return manifest.schema(newest)
-
-
-def _found(rows: Any, actions: tuple[str, ...]) -> Schema:
-    schema = rows.find_schema()
-    return dataclasses.replace(schema, actions=actions) if actions else schema
 
 
 if __name__ == "__main__":

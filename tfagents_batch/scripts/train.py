@@ -66,11 +66,7 @@ class _OfRuns(RunConfig):
 
 
 def early(argv: Sequence[str]) -> None:
-    """Refuse what is wrong on a command line without TensorFlow, which takes seconds.
-
-    Raises:
-      UserError: see ``check``.
-    """
+    """Refuse what is wrong on a command line without TensorFlow, see ``check``."""
     if parsing.peek(argv, "seeds") is not None:
         raise UserError(
             "there is no --seeds; train once for each --seed instead, as "
@@ -82,22 +78,18 @@ def early(argv: Sequence[str]) -> None:
 def check(argv: Sequence[str], command: type) -> None:
     """Check all flags but those of an algorithm, and what they name.
 
-    Args:
-      argv: command line without the program's name.
-      command: flags of the script besides those of a run.
-
     Raises:
       UserError: for a stray argument, a wrong value, or a run, config or timeline that
         does not exist.
     """
-    given, _ = parsing.parse(argv, ((command, ""), (_OfRuns, "")), some=True)
+    texts, _ = parsing.parse(argv, ((command, ""), (_OfRuns, "")), some=True)
     for name in ("resume", "init_from"):
-        if given.get(name):
-            runs.open_run(given[name])
-    if given.get("config"):
-        configs.check_name(given["config"])
-    if given.get("data"):
-        table_reader.partition(given["data"])
+        if texts.get(name):
+            runs.open_run(texts[name])
+    if texts.get("config"):
+        configs.check_name(texts["config"])
+    if texts.get("data"):
+        table_reader.partition(texts["data"])
 
 
 def main(argv: Sequence[str]) -> int:
@@ -124,12 +116,10 @@ def main(argv: Sequence[str]) -> int:
     parts += ((base.settings, "algorithm"),)
     epilog = _listed("algorithms", REGISTRY) + _listed("presets", configs.PRESETS)
     parsed = command_line.flags(argv, *parts, epilog=epilog)
-    if parsed is None:
-        return 0
     command, options, of_source, changed = parsed
     command = replace(TrainCommand(), command)
-    given = {name: getattr(command, name) for name in _GIVEN}
-    options |= {name: value for name, value in given.items() if value}
+    passed = {name: getattr(command, name) for name in _GIVEN}
+    options |= {name: value for name, value in passed.items() if value}
     if command.quiet:
         options["progress"] = False
     options |= {"config": command.config, "logdir": command.logdir}
@@ -157,12 +147,7 @@ def _listed(what: str, names: Iterable[str]) -> str:
 def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any:
     """Return the config whose values are the defaults of the flags.
 
-    Args:
-      algorithm, preset, data: texts of the flags ``algorithm``, ``config`` and
-        ``data``; None if not given.
-
-    Raises:
-      UserError: for an unknown name, or flags that exclude each other.
+    The arguments are texts of the flags ``algorithm``, ``config`` and ``data``.
     """
     from tfagents_batch.configs import named
     from tfagents_batch.logged import table_settings
@@ -179,10 +164,7 @@ def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any
 def _next(run: Any, options: dict[str, Any], data: str | None) -> str:
     """Return what to do with a run: go on if it was stopped, and evaluate it.
 
-    Args:
-      run: the run.
-      options: flags; those that name the user's code have to be passed again.
-      data: folder of the timeline that it learned from, or None.
+    Flags that name the user's code have to be passed again.
     """
     from tfagents_batch.envs.registry import needs_user_code
     from tfagents_batch.envs.wrappers import named

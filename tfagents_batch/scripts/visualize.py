@@ -26,8 +26,6 @@ class VisualizeCommand(command_line.PlayCommand):
 def main(argv: Sequence[str]) -> int:
     """Parse flags, record episodes and print a line for each."""
     command = command_line.parse(argv, VisualizeCommand)
-    if command is None:
-        return 0
     arguments = command.arguments()
     if command.format == "mp4":
         importing.ffmpeg()  # its error needs no TensorFlow

@@ -23,23 +23,16 @@ from tfagents_batch.errors import UserError
 
 
 class Kind(NamedTuple):
-    """Type of a setting.
+    """Type of a setting."""
 
-    Attributes:
-      expected: description of the accepted values, for errors.
-      type: short name, for help texts.
-      read: converts command-line text. Raises ValueError, with or without a detail.
-      check: converts a value from Python or JSON. Raises ValueError likewise.
-      boolean: whether a flag needs no value.
-      example: a value as it is written in a shell, for errors; may be empty.
-    """
-
-    expected: str
-    type: str
+    expected: str  # description of the accepted values, for errors
+    type: str  # short name, for help texts
+    # Converts command-line text. Raises ValueError, with or without a detail.
     read: Callable[[str], Any]
+    # Converts a value from Python or JSON. Raises ValueError likewise.
     check: Callable[[Any], Any]
-    boolean: bool = False
-    example: str = ""
+    boolean: bool = False  # whether a flag needs no value
+    example: str = ""  # a value as it is written in a shell, for errors; may be empty
 
     def complaint(self, error: ValueError) -> str:
         """Return the second half of an error message for a refused value."""
@@ -51,11 +44,7 @@ class Kind(NamedTuple):
 
 
 def kind(hint: Any) -> Kind:
-    """Return the kind of a type annotation.
-
-    Raises:
-      TypeError: if a config cannot have such a field.
-    """
+    """Return the kind of a type annotation; TypeError if a config cannot have it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in _KINDS or origin is dict:
         return _KINDS[origin or hint]
@@ -64,7 +53,7 @@ def kind(hint: Any) -> Kind:
     if origin is tuple and arguments[1:] == (...,):
         return _sequence(kind(arguments[0]))
     if origin in (typing.Union, types.UnionType) and type(None) in arguments:
-        inner = [each for each in arguments if each is not type(None)]
+        inner = [x for x in arguments if x is not type(None)]
         if len(inner) == 1:
             return _optional(kind(inner[0]))
     raise TypeError(f"a config cannot have a field of type {hint}")
@@ -73,12 +62,8 @@ def kind(hint: Any) -> Kind:
 def to_plain(value: Any, levels: int = 50) -> Any:
     """Convert a value to JSON data: tuples to lists, schedules to numbers or text.
 
-    Args:
-      value: value to convert.
-      levels: largest depth of nesting.
-
     Raises:
-      ValueError: for a value that JSON cannot represent.
+      ValueError: for a value that JSON cannot represent, or of more ``levels``.
     """
     if not levels:
         raise ValueError("it is nested too deep")
@@ -118,9 +103,8 @@ def to_text(value: Any) -> str:
 def out_of_bounds(value: Any, bounds: Mapping[str, Any]) -> str | None:
     """Return the expected range of a checked value, or None if it is within bounds.
 
-    Args:
-      value: None, a number, a tuple of numbers or a schedule.
-      bounds: any of "least", "above", "most" and "below".
+    Bounds are any of "least", "above", "most" and "below". They hold for all numbers of
+    a tuple or a schedule; None has none.
     """
     compare = {
         "least": (operator.ge, "at least"),
@@ -128,12 +112,12 @@ def out_of_bounds(value: Any, bounds: Mapping[str, Any]) -> str | None:
         "most": (operator.le, "at most"),
         "below": (operator.lt, "less than"),
     }
-    given = {name: bounds[name] for name in compare if name in bounds}
+    limits = {name: bounds[name] for name in compare if name in bounds}
     if all(
-        compare[k][0](x, bound) for x in _numbers(value) for k, bound in given.items()
+        compare[k][0](x, bound) for x in _numbers(value) for k, bound in limits.items()
     ):
         return None
-    demands = [f"{compare[name][1]} {bound}" for name, bound in given.items()]
+    demands = [f"{compare[name][1]} {bound}" for name, bound in limits.items()]
     return f"expected {' and '.join(demands)}"
 
 
@@ -254,7 +238,7 @@ def _sequence(item: Kind) -> Kind:
     def check(value):
         if not isinstance(value, (list, tuple)):
             raise ValueError
-        return tuple(item.check(each) for each in value)
+        return tuple(item.check(x) for x in value)
 
     expected = f"a comma-separated list, each {item.expected}"
     return Kind(expected, f"{item.type},...", read, check)

@@ -26,10 +26,8 @@ def define_flags(
 ) -> None:
     """Define an absl flag for every setting; fields of type Any have none.
 
-    Args:
-      flag_values: receives the flags: ``absl.flags.FLAGS``, or a new object.
-      config: a config or its class; its values become the defaults.
-      prefix: prefix of each name: "algorithm" gives ``--algorithm.epochs``.
+    The values of a config become the defaults, those of its class if it is one. The
+    prefix "algorithm" gives ``--algorithm.epochs``.
     """
     for name, hint, help, _, default in leaves(config, prefix):
         parser = _Parser(fields.kind(hint))
@@ -54,22 +52,17 @@ def overrides(
 
 
 def parse(
-    arguments: Sequence[str],
-    parts: Sequence[tuple[Any, str]],
-    some: bool = False,
+    arguments: Sequence[str], parts: Sequence[tuple[Any, str]], some: bool = False
 ) -> list[dict[str, Any]]:
-    """Parse a command line.
+    """Parse a command line; return the settings that were given for each part.
 
-    Flags are ``--name=value``, ``--name value``, and ``--name`` or ``--noname`` for
-    a bool. Unlike absl's own parser this refuses stray arguments and flags given twice.
+    Flags are ``--name=value``, ``--name value``, and ``--name`` or ``--noname`` for a
+    bool. Unlike absl's own parser this refuses stray arguments and flags given twice.
 
     Args:
       arguments: command line without the program's name.
       parts: pairs of a config (or its class) and a prefix, as in ``define_flags``.
       some: there are other flags, too, which are left out.
-
-    Returns:
-      For each part the settings that were given, see ``overrides``.
 
     Raises:
       UserError: for an unknown flag, or a value that its flag does not accept.
@@ -109,11 +102,7 @@ def parse(
 
 
 def peek(arguments: Sequence[str], name: str) -> str | None:
-    """Return the text of one flag before parsing the others; None if not given.
-
-    Raises:
-      UserError: if it is given without a value.
-    """
+    """Return the text of one flag before parsing the others; None if not given."""
     for index, argument in enumerate(arguments):
         if argument.startswith(f"--{name}="):
             return argument.partition("=")[2]
@@ -136,14 +125,14 @@ def help_text(parts: Sequence[tuple[Any, str]], arguments: Sequence[str] = ()) -
         kind, default = fields.kind(leaf.hint), fields.to_text(leaf.value)
         entry = f"  --{leaf.name}={default}  ({kind.type})\n      {leaf.help}"
         groups.setdefault((leaf.name.rpartition(".")[0], leaf.group), []).append(entry)
-    found = []
+    sections = []
     for key in sorted(groups, key=lambda key: (key[0], key[1] != "")):
         heading = " ".join(filter(None, key)) or "general"
-        found.append(
+        sections.append(
             "\n".join([f"{heading} flags, with their defaults:", *groups[key]])
         )
-    found += [f"{name} flags: listed with {flag}" for name, flag in unused.items()]
-    return "\n\n".join(found)
+    sections += [f"{name} flags: listed with {flag}" for name, flag in unused.items()]
+    return "\n\n".join(sections)
 
 
 def _unused(
@@ -171,9 +160,6 @@ class _Parser(absl_flags.ArgumentParser):
             return self.kind.read(argument)
         except ValueError as error:
             raise ValueError(self.kind.complaint(error)) from None
-
-    def flag_type(self) -> str:
-        return self.kind.type
 
 
 def _following(name: str, rest: list[str]) -> str:

@@ -66,11 +66,7 @@ _PEERS = {
     "vf_coef": ("value_scale", "twice that value"),
 }
 # The same for other words for our settings: a thing has one name in all commands.
-_WORDS = {
-    "num_episodes": "episodes",
-    "policy": "logdir",
-    "run": "resume logdir",
-}
+_WORDS = {"num_episodes": "episodes", "policy": "logdir", "run": "resume logdir"}
 
 
 def setting(name: str, known: Mapping[str, str]) -> str | None:
@@ -87,8 +83,8 @@ def setting(name: str, known: Mapping[str, str]) -> str | None:
     last = name.rpartition(".")[2].replace("-", "_")
     same = [other for other in known if other.rpartition(".")[2] == last]
     ours, note = _PEERS.get(last, ("", ""))
-    if not same and (found := _first(ours, known)):
-        text = f"Stable-Baselines3's {last} is {known[found]} here"
+    if not same and (own := _first(ours, known)):
+        text = f"Stable-Baselines3's {last} is {known[own]} here"
         return f"{text}, {note}" if note else text
     close = _first(_WORDS.get(last, ""), known) or closest(name, known)
     return f"did you mean {known[close]}?" if close else None

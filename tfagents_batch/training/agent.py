@@ -219,9 +219,9 @@ def _refuse_flaws(array: np.ndarray, leaf: spaces.Leaf, is_batch: bool) -> None:
     )
 
 
-def _starts(given: Any, batch: int) -> np.ndarray:
+def _starts(episode_start: Any, batch: int) -> np.ndarray:
     """Return where episodes start, bool ``[batch]``."""
-    start = np.asarray(False if given is None else given, bool)
+    start = np.asarray(False if episode_start is None else episode_start, bool)
     if start.shape not in ((), (1,), (batch,)):
         raise UserError(
             f"episode_start has {start.size} entries of shape {list(start.shape)}; "

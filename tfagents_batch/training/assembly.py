@@ -19,11 +19,7 @@ from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
-from tfagents_batch.experience import (
-    Experience,
-    NeedsMemory,
-    OwnFile,
-)
+from tfagents_batch.experience import Experience, NeedsMemory, OwnFile
 from tfagents_batch.interfaces import Algorithm, Env, Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.layers import kernels
@@ -48,14 +44,10 @@ from tfagents_batch.types import EnvSpec
 class Experiment:
     """The live objects of one run; a context manager that closes its environments.
 
-    Args:
-      config: config of the run.
-      recipe: training environment.
-      eval_recipe: evaluation environment; None for that of training. Needed if the
-        training environment is an instance, or if there is none.
-      network: a user's model or builder, see ``nn.user``.
-      experience: where experience comes from instead of the config's source, such as a
-        pool of workers that collects what the source would.
+    Evaluations play in ``eval_recipe``, which is needed if the training environment is
+    an instance, or if there is none. The network is a user's model or builder, see
+    ``nn.user``. ``experience`` takes the place of the config's source, such as a pool
+    of workers that collects what the source would.
 
     Attributes:
       config: config without worker variables, which must never be saved.
@@ -100,15 +92,7 @@ class Experiment:
             self.preprocessing = preprocessing.of_source(config.source)
             self.seen = self.preprocessing.seen(self.spec)
             # After the environments exist, but before TensorFlow runs anything.
-            self.resources = threads.configure(
-                config,
-                self.spec,
-                _num_workers(self.envs),
-                own_network=own,
-                workers_reason=getattr(self.envs[0], "workers_reason", "")
-                if self.envs
-                else "",
-            )
+            self.resources = threads.configure(config, self.spec, self.envs, own)
             self.placement, self.cache_off = prepare_devices(
                 config,
                 self.resources,
@@ -132,9 +116,8 @@ class Experiment:
     def start(self, step: int) -> None:
         """Start the first episodes and build the program.
 
-        Args:
-          step: progress already made: 0 for a new run. Environments of a resumed run
-            get other seeds, so the first episodes are not repeated.
+        Environments of a run that is resumed at a step get other seeds, so its first
+        episodes are not repeated.
         """
         config, seed = self.config, self.config.seed
         if step:
@@ -147,6 +130,9 @@ class Experiment:
             )
         parts = config, self.seen, self.envs
         self.saver = compilation.Saver(*parts, own_code=self._user_code)
+        kind = experience.program
+        if run.overlap and kind == "synchronous":  # fetching is always ahead of updates
+            kind = "overlapped"
         self.program = program.build(
             self.source,
             self.algorithm,
@@ -154,7 +140,7 @@ class Experiment:
             self.placement,
             seed=config.seed,
             step=step,
-            kind=_kind(experience.program, run.overlap),
+            kind=kind,
             save=self.saver,
         )
         self._stack.callback(self.program.close)
@@ -169,7 +155,9 @@ class Experiment:
         if not started or not self._resumable:
             return {}
         named = self.source.named_variables().items()
-        return {f"{checkpoint.RUN_ONLY}source/{name}": each for name, each in named}
+        return {
+            f"{checkpoint.RUN_ONLY}source/{name}": variable for name, variable in named
+        }
 
     def restore_replay(self, folder: str | os.PathLike, step: int) -> str:
         """Restore the replay of a resumed run, see ``saving.restore``."""
@@ -179,15 +167,11 @@ class Experiment:
         """Return the environments' events since the last call, see ``ManagedEnv``."""
         return env_events(self.envs) + env_events(self._evaluated)
 
-    def counters(self) -> dict[str, float]:
-        """Return the training environments' counters since the last call."""
-        return env_counters(self.envs)
-
     def report(self) -> dict[str, Any]:
         """Return the machine resources that the run uses, for its log."""
         cache = f"off: {self.cache_off}" if self.cache_off else "on"
-        found = {"device": self.placement.name, "device_reason": self.placement.reason}
-        return {**self.resources._asdict(), **found, "compile_cache": cache}
+        device = {"device": self.placement.name, "device_reason": self.placement.reason}
+        return {**self.resources._asdict(), **device, "compile_cache": cache}
 
     def stop(self) -> None:
         """Make every environment's step return at once; safe from any thread."""
@@ -224,14 +208,8 @@ class Experiment:
         if recipe.creates:
             stack.callback(env.close)
         evaluate.check_spaces(self.preprocessing.seen(env.spec), self.seen)
-        return evaluation(
-            self.config,
-            self._player,
-            env,
-            count,
-            config.eval_actions,
-            self.placement,
-        )
+        parts = self.config, self._player, env, count, config.eval_actions
+        return evaluation(*parts, self.placement)
 
 
 def start_of(config: RunConfig, recipe: EnvRecipe, experience: Any) -> str:
@@ -243,20 +221,10 @@ def start_of(config: RunConfig, recipe: EnvRecipe, experience: Any) -> str:
     return "starting environments"
 
 
-def _kind(kind: str, overlap: bool) -> str:
-    """Return the kind of program; one that fetches is always ahead of the updates."""
-    return "overlapped" if overlap and kind == "synchronous" else kind
-
-
 def create_algorithm(
     config: RunConfig, spec: EnvSpec, network: Any = None
 ) -> Algorithm:
-    """Create the algorithm of a run with its initial weights.
-
-    Args:
-      config: checked config of the run.
-      spec: spec of what the algorithm sees.
-      network: a user's model or builder, see ``nn.user``.
+    """Create the algorithm of a run, which sees this spec, with its initial weights.
 
     Raises:
       UserError: for settings, a network or members of a user's class that do not work.
@@ -288,9 +256,8 @@ def evaluation(
 ) -> evaluate.Play:
     """Return an evaluator of an agent, see ``evaluate.Evaluator``.
 
-    Args:
-      placement: devices of the algorithm. Environments that a GPU's program cannot step
-        are played on the CPU, by a copy of the policy.
+    Environments that a GPU's program cannot step are played on the CPU, by a copy of
+    the policy.
     """
     policy, refresh = algorithm.policy, None
     if not placement.whole or not getattr(env, "compilable", False):
@@ -309,9 +276,8 @@ def player_of(
 ) -> tuple[Policy, Callable[[], None] | None]:
     """Return a policy on the CPU that plays episodes between two updates.
 
-    Returns:
-      The algorithm's own policy, or a copy and a function that copies the newest
-      weights into it.
+    It is the algorithm's own one, or a copy, with a function that copies the newest
+    weights into it.
     """
     policy = algorithm.policy
     if placement.update == CPU:
@@ -328,11 +294,8 @@ def prepare_devices(
 ) -> tuple[Placement, str]:
     """Choose the devices that TensorFlow sees, and enable the compile cache.
 
-    Args:
-      config: config of the run.
-      resources: threads and workers of the run.
-      choose: chooses the devices. It is called when the cache is enabled, because
-        TensorFlow reads the folder of the cache when it first lists devices.
+    ``choose`` is called when the cache is enabled, because TensorFlow reads the folder
+    of the cache when it first lists devices.
 
     Returns:
       The devices, and the reason why compiled programs are not cached; empty if they
@@ -357,14 +320,14 @@ def env_events(envs: Sequence[Env]) -> list[dict[str, Any]]:
 
     Environments are numbered through all batches.
     """
-    found, first = [], 0
+    events, first = [], 0
     for env in envs:
         for event in getattr(env, "events", list)():
             if "envs" in event:
                 event = event | {"envs": [first + i for i in event["envs"]]}
-            found.append(event)
+            events.append(event)
         first += env.spec.num_envs
-    return found
+    return events
 
 
 def env_counters(envs: Sequence[Env]) -> dict[str, float]:
@@ -374,24 +337,16 @@ def env_counters(envs: Sequence[Env]) -> dict[str, float]:
 
 def joined_counters(counters: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return counters of several batches: sums, means of times, largest sizes."""
-    found: dict[str, list[float]] = {}
-    for each in counters:
-        for name, x in each.items():
-            found.setdefault(name, []).append(x)
-    return {name: _joined(name, values) for name, values in found.items()}
-
-
-def _num_workers(envs: Sequence[Env]) -> int | None:
-    """Return the number of worker processes; None if there are no such environments."""
-    counts = [getattr(env, "num_workers", None) for env in envs]
-    return None if None in counts or not counts else sum(counts)
-
-
-def _joined(name: str, values: list[float]) -> float:
-    if name.startswith("system/"):
-        return max(values)
-    mean = name.startswith("time/") or name.endswith("_fraction")
-    return sum(values) / len(values) if mean else sum(values)
+    by_name: dict[str, list[float]] = {}
+    for batch in counters:
+        for name, x in batch.items():
+            by_name.setdefault(name, []).append(x)
+    joined = {}
+    for name, values in by_name.items():
+        mean = name.startswith("time/") or name.endswith("_fraction")
+        total = max(values) if name.startswith("system/") else sum(values)
+        joined[name] = total / len(values) if mean else total
+    return joined
 
 
 @contextlib.contextmanager

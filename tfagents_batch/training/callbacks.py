@@ -125,17 +125,12 @@ OnCheckpoint = Callable[[Saved], bool | None]
 class Callbacks:
     """The callbacks of one run.
 
-    Args:
-      folder: run folder.
-      on_iteration, on_evaluation, on_checkpoint: a callback, several, or None. They
-        are called in order. All of them are called even if one ends training.
+    There is one for each occasion, several, or None. They are called in order, all of
+    them even if one ends training.
 
     Attributes:
       stopped_by: name of the callback that ended training; None before that.
       raised: exception that a callback raised; no callback is called after it.
-
-    Raises:
-      UserError: if a callback cannot be called.
     """
 
     def __init__(
@@ -183,19 +178,15 @@ class Callbacks:
             raise
 
 
-def listed(argument: str, given: Any) -> tuple[Callable, ...]:
-    """Return callbacks as a tuple.
-
-    Raises:
-      UserError: if one cannot be called.
-    """
-    callbacks = given if isinstance(given, (list, tuple)) else [given]
-    callbacks = tuple(each for each in callbacks if each is not None)
-    for each in callbacks:
-        if not callable(each):
+def listed(argument: str, passed: Any) -> tuple[Callable, ...]:
+    """Return callbacks as a tuple; refuse what cannot be called."""
+    callbacks = passed if isinstance(passed, (list, tuple)) else [passed]
+    callbacks = tuple(callback for callback in callbacks if callback is not None)
+    for callback in callbacks:
+        if not callable(callback):
             raise UserError(
-                f"{argument} is {each!r}; expected a function of one argument, or a "
-                "list of them"
+                f"{argument} is {callback!r}; expected a function of one argument, or "
+                "a list of them"
             )
     return callbacks
 

@@ -278,10 +278,10 @@ class RunConfig:
         from tfagents_batch.training import own_algorithm
 
         expected = own_algorithm.entry(self.algorithm).config
-        given = type(self.settings)
-        if given is not expected:  # a subclass has settings that it would ignore
+        kind = type(self.settings)
+        if kind is not expected:  # a subclass has settings that it would ignore
             raise UserError(
-                f"settings are a {given.__module__}.{given.__qualname__}, but the "
+                f"settings are a {kind.__module__}.{kind.__qualname__}, but the "
                 f"algorithm is {self.algorithm!r}; pass {expected.__module__}."
                 f"{expected.__qualname__}"
             )
@@ -360,22 +360,18 @@ def _hint(name: str, base: RunConfig, source: Any) -> str:
     """Return a hint for an unknown option: which argument of ``train`` it is."""
     if name in _OF_TRAIN:
         return f"it is an argument of train, not a setting; pass {name}= or --{name}="
-    known = {each: repr(each) for each in (*config.names_of(base), *_OF_TRAIN)}
+    known = {setting: repr(setting) for setting in (*config.names_of(base), *_OF_TRAIN)}
     for prefix, argument, part in (
         ("algorithm", "settings", base.settings),
         (source.name, source.name, source),
     ):
-        for each in config.names_of(part):
-            known[f"{prefix}.{each}"] = f'{argument}={{"{each}": ...}}'
+        for setting in config.names_of(part):
+            known[f"{prefix}.{setting}"] = f'{argument}={{"{setting}": ...}}'
     return suggest.setting(name, known) or suggest.hint(name, config.names_of(base))
 
 
 def _check_info(names: Sequence[str]) -> None:
-    """Check that info names can be logged.
-
-    Raises:
-      UserError: if a name is invalid.
-    """
+    """Check that info names can be logged."""
     for name in names:
         if not isinstance(name, str) or not re.fullmatch(r"[^/\s]+", name):
             raise UserError(

@@ -88,21 +88,21 @@ class Evaluation(NamedTuple):
 
     def metrics(self, group: str = "eval") -> dict[str, float]:
         """Return log metrics; those of ``sampled`` are named ``eval_sample/...``."""
-        found = {
+        metrics = {
             f"{group}/episodes": self.episodes,
             f"{group}/failed_episodes": self.failed_episodes,
             f"{group}/cut_off_episodes": self.cut_off_episodes,
         }
         if self.episodes:
-            found |= {
+            metrics |= {
                 f"{group}/return_mean": self.mean_return,
                 f"{group}/return_std": self.std_return,
                 f"{group}/length_mean": float(self.lengths.mean()),
             }
-        found |= {f"{group}/{name}_mean": x for name, x in self.means.items()}
+        metrics |= {f"{group}/{name}_mean": x for name, x in self.means.items()}
         if self.sampled is not None:
-            found |= self.sampled.metrics("eval_sample")
-        return found
+            metrics |= self.sampled.metrics("eval_sample")
+        return metrics
 
 
 # ``Evaluator.__call__(seed, stop, step)``, of which the last two are optional.
@@ -152,10 +152,7 @@ class Evaluator:
         self._programs: dict[bool, tuple[Rollout, Compiled]] = {}
 
     def __call__(
-        self,
-        seed: int,
-        stop: Callable[[], bool] = lambda: False,
-        step: int = 0,
+        self, seed: int, stop: Callable[[], bool] = lambda: False, step: int = 0
     ) -> Evaluation | None:
         """Start new episodes and play until every environment has its quota.
 
@@ -268,7 +265,7 @@ class Evaluator:
         )
 
     def _evaluation(self, results: list[list[list[float]]]) -> Evaluation:
-        rows = [row for each in results for row in each]
+        rows = [row for episodes in results for row in episodes]
         columns = np.array(rows).reshape(len(rows), 3 + len(self._info)).T
         cut_off, returns, lengths, *rest = columns
         infos = dict(zip(self._info, rest, strict=True))
@@ -290,11 +287,7 @@ def reports(config: RunConfig) -> bool:
 
 
 def check_played(config: RunConfig) -> None:
-    """Refuse settings of evaluations that play, for rows without an environment.
-
-    Raises:
-      UserError: for a setting that is not the default.
-    """
+    """Refuse settings of evaluations that play, for rows without an environment."""
     if config.env or config.source.kind != "rows":
         return
     for name in ("eval_actions", "eval_episodes", "eval_max_episode_steps"):
@@ -329,15 +322,15 @@ def check(config: RunConfig, recipe: EnvRecipe, eval_recipe: EnvRecipe | None) -
         )
 
 
-def check_spaces(found: EnvSpec, expected: EnvSpec) -> None:
+def check_spaces(played: EnvSpec, expected: EnvSpec) -> None:
     """Check that the agent can act in the evaluation environment."""
-    same_actions = found.action_space == expected.action_space
+    same_actions = played.action_space == expected.action_space
     # Observation bounds may differ: evaluations may measure exactly that.
-    alike = spaces.alike(found.observation_space, expected.observation_space)
+    alike = spaces.alike(played.observation_space, expected.observation_space)
     checks = (same_actions, "action_space"), (alike, "observation_space")
     for fits, name in checks:
         if not fits:
-            own, trained = getattr(found, name), getattr(expected, name)
+            own, trained = getattr(played, name), getattr(expected, name)
             raise UserError(
                 f"eval_env has {name}={own}, but the agent is trained with {trained}; "
                 "pass an environment with the same spaces"

@@ -15,19 +15,13 @@ import numpy as np
 from tfagents_batch import seeds
 from tfagents_batch.clocks import Every, EverySeconds
 from tfagents_batch.envs.shared import layout
-from tfagents_batch.errors import (
-    EnvError,
-    SaveError,
-    Stopped,
-    TrainingError,
-    UserError,
-)
+from tfagents_batch.errors import EnvError, SaveError, Stopped, TrainingError, UserError
 from tfagents_batch.metrics import Interval, Mean, Metrics
 from tfagents_batch.training import compilation
-from tfagents_batch.training.assembly import Experiment
+from tfagents_batch.training.alarms import Alarms
+from tfagents_batch.training.assembly import Experiment, env_counters
 from tfagents_batch.training.callbacks import Callbacks
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.evaluate import Evaluation
 from tfagents_batch.training.log import console
 from tfagents_batch.training.log.logger import Logger, event_text
@@ -54,13 +48,8 @@ class Outputs(NamedTuple):
 class Loop:
     """Trains an experiment until its steps are done or a stop is requested.
 
-    Args:
-      experiment: experiment of the run; a resumed run has restored its variables.
-      interrupts: requests to stop and to save.
-      outputs: where the run is reported.
-      folder: run folder; its lock is held.
-      state: state of the checkpoint that is resumed, see ``state``.
-      save: writes a checkpoint; None means ``checkpoint.save`` to the run folder.
+    A resumed run has restored its variables, and gets the state of its checkpoint. Its
+    folder is locked. ``save`` writes a checkpoint; None means ``checkpoint.save``.
 
     Attributes:
       step: steps done, in the unit of the source.
@@ -90,14 +79,14 @@ class Loop:
         self.saved: int | None = state.get("step")
         self.latest: dict[str, Any] = {}
         self._steps = config.steps
-        self._should_evaluate = Every(_evaluates_every(config))
-        self._should_log = Every(_default(config.log_every, config.steps // 200))
-        self._should_keep = Every(config.keep_every)
         self._clocks = {
-            "evaluate": self._should_evaluate,
-            "log": self._should_log,
-            "keep": self._should_keep,
+            "evaluate": Every(_evaluates_every(config)),
+            "log": Every(_default(config.log_every, config.steps // 200)),
+            "keep": Every(config.keep_every),
         }
+        self._should_evaluate, self._should_log, self._should_keep = (
+            self._clocks.values()
+        )
         for name, clock in self._clocks.items():
             if name in state:
                 clock.restore(state[name])
@@ -235,9 +224,6 @@ class Loop:
     def add(self, metrics: Metrics) -> None:
         """Add the metrics of a program's call, and write a line if one is due.
 
-        Args:
-          metrics: metrics of the call that ended at ``step`` and ``seconds``.
-
         Raises:
           TrainingError: if no gradient was finite in the newest calls, which had
             ``BAD_UPDATES`` updates at least, or in all updates until the end.
@@ -270,8 +256,8 @@ class Loop:
         if not line:
             return
         experiment = self.experiment
-        line |= experiment.counters() | _system(experiment.program.traces())
-        line |= self._once
+        line |= env_counters(experiment.envs) | self._once
+        line |= _system(experiment.program.traces())
         (step, seconds), self._since = self._since, (self.step, self.seconds)
         if self.seconds > seconds:
             speed = (self.step - step) / (self.seconds - seconds)
@@ -302,18 +288,17 @@ class Loop:
     def _log_compiled(self, seconds: float) -> None:
         """Log whether the program was traced or loaded, and cache it.
 
-        Args:
-          seconds: the first iteration's time, mostly compilation; the next line has it
-            instead of the speed.
+        The first iteration's time is mostly compilation; the next line has it instead
+        of the speed.
         """
         self._once["time/first_iteration_seconds"] = seconds
         self._since = self.step, self.seconds
         program = self.experiment.program
-        found = {"compile": program.mode, "reason": program.reason}
+        fields = {"compile": program.mode, "reason": program.reason}
         # The saver knows the whole program only, which XLA may have refused.
         whole = program.mode == "full"
-        found |= self.experiment.saver.origin() if whole else {"program": "traced"}
-        self.logger.event("compiled", self.step, **found)
+        fields |= self.experiment.saver.origin() if whole else {"program": "traced"}
+        self.logger.event("compiled", self.step, **fields)
         self.console.note(f"compile={program.mode}: {program.reason}")
         compilation.publish()  # now, because the process may be killed later
 
@@ -427,12 +412,7 @@ class Loop:
 
 
 def is_finished(config: RunConfig, state: dict[str, Any]) -> bool:
-    """Return whether a checkpoint is of a run that has nothing left to do.
-
-    Args:
-      config: of the run.
-      state: state of the checkpoint, see ``Loop.state``.
-    """
+    """Return whether a checkpoint's state is of a run that has nothing left to do."""
     evaluated = state.get("evaluated") == state["step"]
     return state["step"] >= config.steps and (evaluated or not _evaluates_every(config))
 

@@ -31,11 +31,7 @@ _own: dict[str, Entry] = {}  # the user's, by the names of this process
 
 
 def name_of(algorithm: str | type) -> str:
-    """Return the name of an algorithm that the user passes; import it if need be.
-
-    Raises:
-      UserError: if it cannot be imported, or lacks a part of an algorithm.
-    """
+    """Return the name of an algorithm that the user passes; import it if need be."""
     if algorithm in algorithms.REGISTRY:
         return algorithm
     if isinstance(algorithm, str):
@@ -44,7 +40,9 @@ def name_of(algorithm: str | type) -> str:
                 config.unknown("algorithm", algorithm, algorithms.REGISTRY)
                 + "; your own is module:Class or ./file.py:Class"
             )
-        name, kind = algorithm, _imported(algorithm)
+        module, target = user_code.split(algorithm, "algorithm")
+        imported = user_code.import_attribute(algorithm, module, target, "algorithm")
+        name, kind = algorithm, imported
     else:
         name, kind = describe(algorithm), algorithm
     if not isinstance(kind, type):
@@ -67,11 +65,7 @@ def is_known(name: Any) -> bool:
 
 
 def entry(name: str) -> Entry:
-    """Return the classes of a name.
-
-    Raises:
-      UserError: if there is none; the user's own may have to be passed again.
-    """
+    """Return the classes of a name; the user's own may have to be passed again."""
     if is_known(name):
         return _own.get(name) or Entry(*algorithms.REGISTRY[name])
     if isinstance(name, str) and ":" in name:
@@ -80,11 +74,6 @@ def entry(name: str) -> Entry:
             "pass it again: pass algorithm (flag --algorithm)"
         )
     raise UserError(config.unknown("algorithm", name, algorithms.REGISTRY))
-
-
-def _imported(name: str) -> Any:
-    module, target = user_code.split(name, "algorithm")
-    return user_code.import_attribute(name, module, target, "algorithm")
 
 
 def _checked(name: str, kind: type) -> type:

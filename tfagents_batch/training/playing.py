@@ -31,26 +31,18 @@ from tfagents_batch.types import EnvSpec
 
 
 class Trained(NamedTuple):
-    """A run whose agent is played.
+    """A run whose agent is played."""
 
-    Attributes:
-      run: run folder.
-      config: config for playing.
-      recipe: environment to play.
-      variables: names of the environment variables that the run's workers had.
-      missing: name of the user's own environment or wrapper, or of an argument with
-        text, if it was not passed again.
-      network: the user's network, if the run was trained with one.
-      checkpoint: "newest", "best" or a step.
-    """
-
-    run: runs.RunFolder
-    config: RunConfig
-    recipe: EnvRecipe
+    run: runs.RunFolder  # run folder
+    config: RunConfig  # config for playing
+    recipe: EnvRecipe  # environment to play
+    # Names of the environment variables that the run's workers had
     variables: list[str]
+    # Name of the user's own environment or wrapper, or of an argument with text, if it
+    # was not passed again
     missing: str | None = None
-    network: Any = None
-    checkpoint: str | int = "newest"
+    network: Any = None  # the user's network, if the run was trained with one
+    checkpoint: str | int = "newest"  # "newest", "best" or a step
 
     @property
     def spec(self) -> EnvSpec:
@@ -60,11 +52,7 @@ class Trained(NamedTuple):
         return EnvSpec(1, *(spaces.from_json(facts[name]) for name in names), {})
 
     def require_env(self) -> None:
-        """Check that there is an environment to play.
-
-        Raises:
-          UserError: if the run has none, and no other one is given.
-        """
+        """Refuse a run without an environment to play."""
         if self.recipe.env == "":
             raise UserError(
                 f"the run {self.run.folder} learned from logged rows and has no "
@@ -97,16 +85,10 @@ def trained(
 ) -> Trained:
     """Return a run to play, in its own or another environment.
 
-    Args:
-      logdir: run folder.
-      env: environment to play; None means that of the run.
-      env_kwargs, wrappers: its arguments and wrappers; None means those of the run if
-        they apply, but with whole games as episodes.
-      network: the user's network, if the run was trained with one.
-      algorithm: the user's algorithm, likewise.
-      checkpoint: "newest", "best" or a step.
-      plays: whether environments are created; only that needs the user's own. Otherwise
-        the first environment of a list stands for all.
+    Without ``env_kwargs`` and ``wrappers``, those of the run apply if they can, but
+    with whole games as episodes. The user's network and algorithm are needed if the run
+    was trained with them. Unless it ``plays``, no environments are created, which would
+    need the user's own; the first environment of a list stands for all.
     """
     if not plays and isinstance(env, (list, tuple)) and env:
         env = env[0]
@@ -126,9 +108,9 @@ def trained(
     elif env_kwargs is None:
         texts = registry.may_run_text(recipe.env, recipe.env_kwargs)
         missing = missing or next(iter(texts), None)
-    given = {"env_kwargs": env_kwargs, "wrappers": wrappers}
-    given = {name: value for name, value in given.items() if value is not None}
-    recipe = dataclasses.replace(recipe, **given)
+    passed = {"env_kwargs": env_kwargs, "wrappers": wrappers}
+    passed = {name: value for name, value in passed.items() if value is not None}
+    recipe = dataclasses.replace(recipe, **passed)
     changes: dict[str, Any] = {"env_kwargs": dict(recipe.env_kwargs), "eval_every": 0}
     changes |= {"wrappers": list(recipe.wrappers), "on_fault": "raise"}
     if isinstance(env, str):
@@ -142,37 +124,32 @@ def trained(
 
 
 @contextlib.contextmanager
-def loaded(found: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player, int]]:
-    """Yield the agent of a checkpoint, and the checkpoint's step.
-
-    Args:
-      found: the run.
-      spec: spec of the environments that are played.
-    """
-    config = found.config.check_agent()
+def loaded(played: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player, int]]:
+    """Yield the agent of a checkpoint, for environments of a spec, and its step."""
+    config = played.config.check_agent()
     with contextlib.ExitStack() as stack:
         stack.enter_context(signals.harmless_checkpoint_requests())
-        own = found.network is not None
+        own = played.network is not None
         resources = threads.configure(config, spec, own_network=own)
         assembly.prepare_devices(config, resources)
         stack.enter_context(placement.host())
         stack.enter_context(compilation.during_run())
-        normalization = preprocessing.of_run(found.run.folder)
+        normalization = preprocessing.of_run(played.run.folder)
         seen = normalization.seen(spec)
         with console.doing("loading the agent"):
-            algorithm = assembly.create_algorithm(config, seen, found.network)
+            algorithm = assembly.create_algorithm(config, seen, played.network)
             variables = algorithm.learner.named_variables()
-            step, _ = checkpoints.load(found.run.folder, variables, found.checkpoint)
+            step, _ = checkpoints.load(played.run.folder, variables, played.checkpoint)
         yield normalization.player(algorithm), step
 
 
 @contextlib.contextmanager
-def environment(found: Trained, num_envs: int) -> Iterator[Env]:
+def environment(played: Trained, num_envs: int) -> Iterator[Env]:
     """Yield environments to play; those that exist already are not closed."""
-    recipe = found.recipe.without_close()
+    recipe = played.recipe.without_close()
     with signals.harmless_checkpoint_requests():
         with console.doing("starting environments"):
-            env = recipe.make(num_envs, **found.config.make_options(num_envs))
+            env = recipe.make(num_envs, **played.config.make_options(num_envs))
         try:
             yield env
         finally:

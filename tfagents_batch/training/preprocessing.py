@@ -25,22 +25,14 @@ _KEY = "features"  # of run.json
 
 
 class Preprocessing(NamedTuple):
-    """Normalization of the features of a run, or none.
+    """Normalization of the features of a run, or none."""
 
-    Attributes:
-      specification: types and parameters; None if features are not normalized.
-      ids: id of each raw column.
-    """
-
+    # Types and parameters; None if features are not normalized
     specification: Specification | None = None
-    ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()  # id of each raw column
 
     def seen(self, spec: EnvSpec) -> EnvSpec:
-        """Return the spec of what the algorithm sees of raw observations.
-
-        Raises:
-          UserError: if the observations are not those of the specification.
-        """
+        """Return the spec of what the algorithm sees of raw observations."""
         if self.specification is None:
             return spec
         sizes = len(self.ids), layout(self.specification, self.ids).size
@@ -60,8 +52,8 @@ class Preprocessing(NamedTuple):
             return []
         version, known = self.specification.version, specification.STANDARDIZED
         large = set(known[specification.VERSION]) - set(known[version])
-        found = self.specification.features.items()
-        ids = [str(i) for i, x in found if x.feature_type in large]
+        features = self.specification.features.items()
+        ids = [str(i) for i, x in features if x.feature_type in large]
         if not ids:
             return []
         shown = ", ".join(ids[:5]) + ", ..." * (len(ids) > 5)
@@ -85,50 +77,40 @@ class Preprocessing(NamedTuple):
 
 
 def of_source(source: Any) -> Preprocessing:
-    """Return the normalization of a source of experience.
-
-    Raises:
-      UserError: if its specification cannot be read.
-    """
-    found = getattr(source, "preprocessing", lambda: None)()
-    return Preprocessing() if found is None else Preprocessing(*found)
+    """Return the normalization of a source of experience."""
+    parts = getattr(source, "preprocessing", lambda: None)()
+    return Preprocessing() if parts is None else Preprocessing(*parts)
 
 
 def of_run(folder: str | os.PathLike) -> Preprocessing:
-    """Return the normalization of a run.
-
-    Raises:
-      UserError: if its hash is not the one that was written.
-    """
+    """Return the normalization of a run, whose hash is the one that was written."""
     content = runs.facts(folder).get(_KEY)
     if content is None:
         return Preprocessing()
     where = f"the specification of features in {folder}/run.json"
-    found = specification.from_dict(content["specification"], where)
-    if found.sha256 != content["sha256"]:
+    saved = specification.from_dict(content["specification"], where)
+    if saved.sha256 != content["sha256"]:
         raise UserError(
-            f"{where} has the hash {found.sha256[:12]}..., but the run was trained "
+            f"{where} has the hash {saved.sha256[:12]}..., but the run was trained "
             f"with {content['sha256'][:12]}...: the file was changed; restore it from "
             "a copy of the run"
         )
-    return Preprocessing(found, tuple(content["ids"]))
+    return Preprocessing(saved, tuple(content["ids"]))
 
 
-def check_same(folder: str | os.PathLike, mine: Preprocessing, what: str) -> None:
-    """Check that a run normalizes as another one, whose weights it takes.
-
-    Raises:
-      UserError: if features or hashes differ.
-    """
+def check_same(folder: str | os.PathLike, own: Preprocessing, what: str) -> None:
+    """Refuse a run whose features or hash differ from those whose weights it takes."""
     its = of_run(folder)
-    if _text(its) != _text(mine):
+    if _text(its) != _text(own):
         raise UserError(
             f"{what} features are normalized by {_text(its)}, but this run's by "
-            f"{_text(mine)}; pass the same --table.features"
+            f"{_text(own)}; pass the same --table.features"
         )
 
 
-def _text(given: Preprocessing) -> str:
-    if given.specification is None:
+def _text(normalization: Preprocessing) -> str:
+    if normalization.specification is None:
         return "no specification"
-    return f"the specification with the hash {given.specification.sha256[:12]}..."
+    return (
+        f"the specification with the hash {normalization.specification.sha256[:12]}..."
+    )

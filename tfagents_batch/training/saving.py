@@ -53,8 +53,7 @@ class ReplaySaver:
     def save(self, step: int, seconds_left: float) -> bool:
         """Write the replay, unless this step is saved or the time does not suffice.
 
-        Returns:
-          False if it could not be written, such as on a full disk.
+        False means that it could not be written, such as on a full disk.
         """
         if not self._on or step == self._saved:
             return True
@@ -64,7 +63,7 @@ class ReplaySaver:
             self._failed(
                 f"the replay ({size / 1e9:.1f} GB) is not saved, because its write "
                 "does not fit the time after a signal; a resumed run uses an older "
-                "one, or collects anew",
+                "one, or collects anew"
             )
             return True
         begin = time.perf_counter()
@@ -84,39 +83,33 @@ class ReplaySaver:
 
 
 def restore(source: Any, folder: str | os.PathLike, step: int, exact: bool) -> str:
-    """Restore the replay of a resumed run.
+    """Restore the replay of a resumed run; return a line for the console.
 
-    Args:
-      source: source of the run.
-      folder: run folder.
-      step: step of the weights.
-      exact: whether environments can continue from their variables.
-
-    Returns:
-      A line for the console; empty if the source is no replay.
+    The step is that of the weights. The environments can continue from their variables
+    if it is ``exact``. The line is empty if the source is no replay.
 
     Raises:
       UserError: if the replay cannot be used.
     """
     if not isinstance(source, OwnFile):
         return ""
-    found = replay_file.newest(folder, step)
-    if found is None:
+    saved = replay_file.newest(folder, step)
+    if saved is None:
         begin = source.postpone(step)
         return f"there is no replay; updates begin after {begin:,} steps"
-    same = exact and found == step
+    same = exact and saved == step
     variables = {
         name: variable
         for name, variable in source.named_variables().items()
         if same or not name.startswith("inner/")
     }
-    replay_file.load(folder, found, variables, source.check_numbers)
+    replay_file.load(folder, saved, variables, source.check_numbers)
     if not same:
         source.interrupt()
-    text = f"restored the replay of step {found:,}"
-    if found < step:
-        return f"{text}; it lacks the last {step - found:,} steps"
-    return f"{text}, which is newer than the weights" if found > step else text
+    text = f"restored the replay of step {saved:,}"
+    if saved < step:
+        return f"{text}; it lacks the last {step - saved:,} steps"
+    return f"{text}, which is newer than the weights" if saved > step else text
 
 
 class Rescue:
@@ -124,9 +117,6 @@ class Rescue:
 
     While a program runs it locks its variables, and an update may take minutes. A copy
     can be saved from another thread in the meantime.
-
-    Args:
-      loop: the ``loop.Loop`` of the run.
     """
 
     def __init__(self, loop: Any):
@@ -170,9 +160,7 @@ class Rescue:
 def rescued(interrupts: Interrupts, rescue: Rescue) -> Iterator[None]:
     """Save the state before the code inside if a stop has to leave it behind.
 
-    Args:
-      interrupts: decides that, see ``Interrupts.rescue``.
-      rescue: of the run that the code trains; refreshed first.
+    ``Interrupts.rescue`` decides that; the copy of the state is refreshed first.
     """
     rescue.refresh()
     with interrupts.rescue(rescue.save):

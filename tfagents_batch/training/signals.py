@@ -260,11 +260,11 @@ def stop_signals() -> list[int]:
     SIGHUP, sent when the terminal is closed, is left out if it is ignored, as under
     ``nohup``.
     """
-    found = [signal.SIGINT, signal.SIGTERM]
+    numbers = [signal.SIGINT, signal.SIGTERM]
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
-        found.append(hangup)
-    return found
+        numbers.append(hangup)
+    return numbers
 
 
 def exit_status(number: int | None) -> int:

@@ -12,8 +12,7 @@ from tfagents_batch import config, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import Experience
-from tfagents_batch.training import evaluate, preprocessing, training_run
-from tfagents_batch.training.analysis import profile
+from tfagents_batch.training import evaluate, preprocessing, profile, training_run
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
 from tfagents_batch.training.log import console, trackers
@@ -24,48 +23,40 @@ RESUMABLE = config.marked(RunConfig, "resumable")
 _OPTIMIZER = "learner/optimizer/"
 
 
-class Given(NamedTuple):
-    """Arguments of ``train`` that no config holds, see there.
-
-    Attributes:
-      pool: returns what collects instead of the config's source, such as the workers of
-        a pool, or None.
-      callbacks: arguments of ``Callbacks`` by name.
-    """
+class Arguments(NamedTuple):
+    """Arguments of ``train`` that no config holds, see there."""
 
     env: Any
     network: Any
     eval_env: Any
     source: Experience | None
     algorithm: str | type | None
+    # Returns what collects instead of the config's source, such as the workers of a
+    # pool, or None
     pool: Callable[[RunConfig, EnvRecipe], Any]
-    callbacks: dict[str, tuple]
+    callbacks: dict[str, tuple]  # arguments of ``Callbacks`` by name
     profile: bool
 
 
 def begin(
     resolved: RunConfig,
-    given: Given,
+    passed: Arguments,
     name: str,
     logdir: str | os.PathLike,
     origin: tuple[str | os.PathLike, str | int] | None = None,
 ) -> training_run.RunEnd:
-    """Train in a new run folder.
+    """Train in a new run folder in ``logdir``, whose name has ``name``.
 
-    Args:
-      resolved: config of the run.
-      given: further arguments of ``train``.
-      name: for the name of the folder.
-      logdir: root folder of the runs.
-      origin: folder of the run that provides the initial agent, and its checkpoint.
+    ``origin`` is the folder of the run that provides the initial agent, and its
+    checkpoint.
     """
-    network, eval_env = given.network, given.eval_env
+    network, eval_env = passed.network, passed.eval_env
     own = resolved.env or evaluate.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
         resolved = config.replace(resolved, {"eval_every": 0})
     if eval_env is None:
         evaluate.check_played(resolved)
-    with _experiment(resolved, given) as (experiment, recipe, _):
+    with _experiment(resolved, passed) as (experiment, recipe, _):
         text = config_file.to_text(resolved, recipe.env, network, eval_env=eval_env)
         parts = experiment.algorithm, experiment.spec, resolved.source
         facts, events = training_run.facts(*parts), []
@@ -77,7 +68,7 @@ def begin(
         folder = runs.create(logdir, name, resolved.seed, text, facts=facts)
         with runs.lock(folder):
             return training_run.run(
-                experiment, folder, given.callbacks, None, events, given.profile
+                experiment, folder, passed.callbacks, None, events, passed.profile
             )
 
 
@@ -88,12 +79,8 @@ def take_agent(
 
     The policy and its statistics must fit. Of the rest, such as critics and target
     networks, all that both runs have is loaded, except the state of optimizers: their
-    moments belong to the gradients of the other run.
-
-    Args:
-      experiment: experiment of the new run, before it starts.
-      logdir: folder of the other run.
-      which: checkpoint: "newest", "best" or a step.
+    moments belong to the gradients of the other run. ``which`` is a checkpoint:
+    "newest", "best" or a step.
 
     Returns:
       Facts for the run's log: ``run``, name of the other run's folder; ``checkpoint``,
@@ -107,8 +94,8 @@ def take_agent(
     run = runs.open_run(logdir)
     _check_settings(run, experiment)
     _check_actions(run, experiment)
-    name, mine = run.folder.name, experiment.preprocessing
-    preprocessing.check_same(run.folder, mine, f"init_from: in {name},")
+    name, normalization = run.folder.name, experiment.preprocessing
+    preprocessing.check_same(run.folder, normalization, f"init_from: in {name},")
     damaged, named = {}, experiment.named_variables()
 
     def note(kind: str, step: int, reason: str) -> None:
@@ -116,9 +103,7 @@ def take_agent(
 
     try:
         step, _ = checkpoint.load(
-            *(run.folder, named, which),
-            on_event=note,
-            leave=checkpoint.TRAINING_ONLY,
+            *(run.folder, named, which), on_event=note, leave=checkpoint.TRAINING_ONLY
         )
     except UserError as error:
         raise UserError(f"init_from: {error}") from error
@@ -136,14 +121,14 @@ def take_agent(
 def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:
     """Check the settings that the meaning of an agent's weights depends on."""
     saved, _ = config_file.from_text(run.config_text)
-    name, mine = run.folder.name, experiment.config
-    if saved.algorithm != mine.algorithm:
+    name, own = run.folder.name, experiment.config
+    if saved.algorithm != own.algorithm:
         raise UserError(
             f"init_from: {name} was trained by {saved.algorithm!r}, but this run uses "
-            f"{mine.algorithm!r}; use the same algorithm"
+            f"{own.algorithm!r}; use the same algorithm"
         )
-    for setting in mine.settings.OF_AGENT:
-        old, new = (operator.attrgetter(setting)(x.settings) for x in (saved, mine))
+    for setting in own.settings.OF_AGENT:
+        old, new = (operator.attrgetter(setting)(x.settings) for x in (saved, own))
         if old != new:
             raise UserError(
                 f"init_from: the agent of {name} has {setting}={old}, but this run "
@@ -154,27 +139,21 @@ def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:
 
 def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
     """Check that the action space equals the one recorded in the run folder."""
-    found, facts = experiment.spec.action_space, runs.facts(run.folder)
+    space, facts = experiment.spec.action_space, runs.facts(run.folder)
     if "action_space" not in facts:
         return  # loading still compares shapes
     recorded = spaces.from_json(facts["action_space"])
-    if recorded != found:
+    if recorded != space:
         raise UserError(
             f"init_from: {run.folder.name} has the action space {recorded}, but the "
-            f"environment has {found}; use an environment with the same action space"
+            f"environment has {space}; use an environment with the same action space"
         )
 
 
 def resume(
-    folder: str | os.PathLike, given: Given, options: dict[str, Any]
+    folder: str | os.PathLike, passed: Arguments, options: dict[str, Any]
 ) -> training_run.RunEnd:
-    """Continue a run from its newest checkpoint.
-
-    Args:
-      folder: run folder.
-      given: further arguments of ``train``.
-      options: settings that the user gave.
-    """
+    """Continue a run from its newest checkpoint, with settings that the user gave."""
     refused = sorted(set(options) - {*RESUMABLE, "env_kwargs", "wrappers"})
     if refused:
         raise UserError(
@@ -182,10 +161,10 @@ def resume(
             f"{', '.join(RESUMABLE)} can"
         )
     run = runs.open_run(folder)
-    resolved, saved, user = _resumed(run, given, options)
+    resolved, saved, user = _resumed(run, passed, options)
     with (
         runs.lock(run.folder),
-        _experiment(resolved, given) as (experiment, _, evaluated),
+        _experiment(resolved, passed) as (experiment, _, evaluated),
     ):
         runs.sweep(run.folder)
         events: list[dict] = []
@@ -212,22 +191,22 @@ def resume(
         if evaluated is not None:
             played["eval_env"] = evaluated.describe()
         is_same = not changed and played == user
-        if is_same and not given.profile:
+        if is_same and not passed.profile:
             ended = training_run.finished(run.folder, resolved, state)
             if ended is not None:
                 return ended
 
         def started() -> None:
             if not is_same:  # saved once resuming has worked
-                text = config_file.to_text(resolved, given.env, given.network, played)
+                text = config_file.to_text(resolved, passed.env, passed.network, played)
                 files.write_atomic(run.folder / "config.json", text)
 
-        watched = given.callbacks, state, events, given.profile, started
+        watched = passed.callbacks, state, events, passed.profile, started
         return training_run.run(experiment, run.folder, *watched)
 
 
 def _resumed(
-    run: runs.RunFolder, given: Given, options: dict[str, Any]
+    run: runs.RunFolder, passed: Arguments, options: dict[str, Any]
 ) -> tuple[RunConfig, RunConfig, dict[str, Any]]:
     """Return the config of a resumed run, the saved one, and the user's code in it.
 
@@ -235,9 +214,9 @@ def _resumed(
     but what could run code has to be passed again.
     """
     env_kwargs, wrappers = (options.pop(x, None) for x in ("env_kwargs", "wrappers"))
-    env, source = given.env, given.source
-    saved, user = config_file.from_text(run.config_text, given.algorithm)
-    config_file.require(user, env, given.network)
+    env, source = passed.env, passed.source
+    saved, user = config_file.from_text(run.config_text, passed.algorithm)
+    config_file.require(user, env, passed.network)
     config_file.require_source(user, source)
     if env_kwargs not in (None, saved.env_kwargs):
         raise UserError(
@@ -264,35 +243,34 @@ def _resumed(
     own = {} if source is None else {"source": source}
     resolved = with_options(saved, options | own)
     training_run.check_source(run.folder, resolved.source)
-    if given.eval_env is None and not user["eval_env"]:
+    if passed.eval_env is None and not user["eval_env"]:
         evaluate.check_played(resolved)
     if resolved.eval_every != 0:
-        config_file.require_evaluation(user, given.eval_env)
+        config_file.require_evaluation(user, passed.eval_env)
     return resolved, saved, user
 
 
 @contextlib.contextmanager
 def _experiment(
-    resolved: RunConfig, given: Given
+    resolved: RunConfig, passed: Arguments
 ) -> Iterator[tuple[Experiment, EnvRecipe, EnvRecipe | None]]:
     """Yield the live objects of a run, its environment and that of ``eval_env``.
 
-    Raises:
-      UserError: for what could only fail later: callbacks that are never called,
-        trackers that are not installed, a run that cannot be profiled.
+    What could only fail later is refused: callbacks that are never called, trackers
+    that are not installed, a run that cannot be profiled.
     """
-    if given.callbacks["on_evaluation"] and resolved.eval_every == 0:
+    if passed.callbacks["on_evaluation"] and resolved.eval_every == 0:
         raise UserError(
             "on_evaluation would never be called because eval_every is 0; remove one "
             "of them"
         )
     trackers.check(resolved.track)
-    if given.profile:
+    if passed.profile:
         profile.check(resolved)
-    recipe, evaluated = resolved.recipe(given.env), None
-    if given.eval_env is not None:
-        evaluated = recipe.other(given.eval_env, own=False)
-    experience = given.pool(resolved, recipe)
-    parts = resolved, recipe, evaluated, given.network, experience
+    recipe, evaluated = resolved.recipe(passed.env), None
+    if passed.eval_env is not None:
+        evaluated = recipe.other(passed.eval_env, own=False)
+    experience = passed.pool(resolved, recipe)
+    parts = resolved, recipe, evaluated, passed.network, experience
     with console.starting(not resolved.progress), Experiment(*parts) as experiment:
         yield experiment, recipe, evaluated

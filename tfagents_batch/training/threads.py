@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -22,24 +23,17 @@ LARGE = 1 << 24  # multiply-adds per layer and minibatch; below this, one thread
 
 
 class Resources(NamedTuple):
-    """Resources of the machine that a run uses.
+    """Resources of the machine that a run uses."""
 
-    Attributes:
-      threads: TensorFlow's threads, within an operation and across operations; 0 if it
-        was too late to choose and TensorFlow uses its default, every core.
-      cores: cores that this process may use.
-      num_workers: worker processes; None if unknown.
-      envs_per_worker: largest number of environments per worker; None without workers.
-      reason: explains the number of threads.
-      workers_reason: explains the number of workers, if it was measured.
-    """
-
+    # TensorFlow's threads, within an operation and across operations; 0 if it was too
+    # late to choose and TensorFlow uses its default, every core
     threads: int
-    cores: int
-    num_workers: int | None
+    cores: int  # cores that this process may use
+    num_workers: int | None  # worker processes; None if unknown
+    # Largest number of environments per worker; None without workers
     envs_per_worker: int | None
-    reason: str
-    workers_reason: str = ""
+    reason: str  # explains the number of threads
+    workers_reason: str = ""  # explains the number of workers, if it was measured
 
     def __str__(self) -> str:
         threads = _count(self.threads, "thread") if self.threads else "default threads"
@@ -52,13 +46,11 @@ class Resources(NamedTuple):
 
 
 def configure(
-    config: Any,
-    spec: EnvSpec,
-    num_workers: int | None = None,
-    own_network: bool = False,
-    workers_reason: str = "",
+    config: Any, spec: EnvSpec, envs: Sequence[Any] = (), own_network: bool = False
 ) -> Resources:
     """Choose threads and set them, if TensorFlow has not run an operation yet."""
+    workers = [getattr(env, "num_workers", None) for env in envs]
+    num_workers = None if None in workers or not workers else sum(workers)
     cores = len(cpus.available())
     threads, reason = choose(config, spec, cores, own_network)
     programs = 1 + (config.source.beside or config.overlap)  # at the same time
@@ -67,6 +59,7 @@ def configure(
         threads = tf.config.threading.get_intra_op_parallelism_threads()
     per_worker = math.ceil(spec.num_envs / num_workers) if num_workers else None
     counts = threads, cores, num_workers, per_worker
+    workers_reason = getattr(envs[0], "workers_reason", "") if envs else ""
     return Resources(*counts, reason, workers_reason)
 
 
@@ -99,11 +92,10 @@ def _for_network(
 
 
 def apply(threads: int, programs: int = 1) -> bool:
-    """Set TensorFlow's threads; return False if it is too late and they differ.
+    """Set TensorFlow's threads within an operation, unless it is too late.
 
-    Args:
-      threads: threads within an operation.
-      programs: programs that run at the same time; each needs a thread.
+    Programs that run at the same time need a thread each. Return False if threads exist
+    already, with other numbers.
     """
     threading = tf.config.threading
     try:

@@ -13,13 +13,11 @@ from tfagents_batch import encoding, sources, spaces
 from tfagents_batch.errors import EnvError, Stopped, UserError
 from tfagents_batch.experience import Fingerprinted, KnowsTrainingRows
 from tfagents_batch.interfaces import Algorithm
-from tfagents_batch.training import preprocessing
-from tfagents_batch.training.analysis import profile
+from tfagents_batch.training import preprocessing, profile, weights
+from tfagents_batch.training.alarms import Alarms
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.callbacks import Callbacks, stop_at_return
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.diagnostics import weights
-from tfagents_batch.training.diagnostics.alarms import Alarms
 from tfagents_batch.training.log import console as consoles
 from tfagents_batch.training.log import trackers
 from tfagents_batch.training.log.console import Console
@@ -33,7 +31,7 @@ _FINGERPRINT = "source_fingerprint"  # key of run.json
 
 
 class RunEnd(NamedTuple):
-    """A run that has ended; its fields are those of ``api.Run``."""
+    """A run that has ended, see ``api.Run``."""
 
     logdir: str
     step: int
@@ -53,17 +51,24 @@ def run(
 ) -> RunEnd:
     """Train in a run folder that this process has locked.
 
+    A resumed run has restored its weights, and gets the state of its checkpoint.
+
     Args:
-      experiment: experiment of the run, with restored weights if there are any.
-      folder: run folder.
+      experiment, folder: experiment of the run, and its folder.
       callbacks: arguments of ``Callbacks`` by name.
-      state: state of the checkpoint that is resumed; None for a new run.
+      state: state of the checkpoint; None for a new run.
       events: earlier events to log.
       profiled: whether to profile the run at its end.
       started: called when everything is ready and training begins.
     """
     start, settings = state["step"] if state else 0, experiment.config
-    alarms = _make_alarms(experiment, runs.STARTED_FROM in runs.facts(folder))
+    alarms = Alarms(
+        experiment.algorithm.config.alarms(experiment.spec),
+        settings.steps,
+        settings.num_envs,
+        experiment.spec.max_episode_steps,
+        inherited=runs.STARTED_FROM in runs.facts(folder),
+    )
     if settings.stop_at_return is not None:
         stop = stop_at_return(settings.stop_at_return)
         callbacks = callbacks | {"on_evaluation": (*callbacks["on_evaluation"], stop)}
@@ -130,10 +135,7 @@ def run(
 def finished(folder: pathlib.Path, config: RunConfig, state: dict) -> RunEnd | None:
     """Return the end of a run that has nothing left to do, and say so; else None.
 
-    Args:
-      folder: run folder.
-      config: of the run.
-      state: state of its newest checkpoint.
+    The state is that of its newest checkpoint.
     """
     if not is_finished(config, state):
         return None
@@ -171,11 +173,11 @@ def remarks(spec: EnvSpec) -> list[str]:
 
     The built-in network flattens it.
     """
-    found = []
+    notes = []
     for leaf in spaces.leaves(spec.observation_space):
         if reason := encoding.missed_image(leaf.space):
-            found.append(f"note: {spaces.field(leaf.path)}{reason}")
-    return found
+            notes.append(f"note: {spaces.field(leaf.path)}{reason}")
+    return notes
 
 
 def large_minibatch(config: RunConfig, spec: EnvSpec) -> list[str]:
@@ -191,34 +193,8 @@ def large_minibatch(config: RunConfig, spec: EnvSpec) -> list[str]:
     ]
 
 
-def _make_alarms(experiment: Experiment, inherited: bool) -> Alarms:
-    """Return the alarms of a run, see ``Alarms``."""
-    config, spec = experiment.config, experiment.spec
-    return Alarms(
-        experiment.algorithm.config.alarms(spec),
-        config.steps,
-        config.num_envs,
-        spec.max_episode_steps,
-        inherited,
-    )
-
-
-def check(experiment: Experiment, profiled: bool) -> None:
-    """Refuse what could only fail at the end of a run.
-
-    Raises:
-      UserError: if the run cannot be profiled, but should be.
-    """
-    if profiled:
-        profile.check(experiment.config)
-
-
 def check_source(folder: pathlib.Path, source: Any) -> None:
-    """Check that a source has the data and features that a run began with.
-
-    Raises:
-      UserError: if they are others.
-    """
+    """Refuse a source with other data or features than those that a run began with."""
     before = runs.facts(folder).get(_FINGERPRINT)
     if before is not None and before != _fingerprint(source):
         raise UserError(
@@ -226,15 +202,15 @@ def check_source(folder: pathlib.Path, source: Any) -> None:
             f"{getattr(source, 'data', source)} was made again; start a new run, with "
             f"--init_from={folder} to go on with its weights"
         )
-    mine = preprocessing.of_source(source)
-    preprocessing.check_same(folder, mine, f"in the run {folder}")
+    own = preprocessing.of_source(source)
+    preprocessing.check_same(folder, own, f"in the run {folder}")
 
 
 def facts(algorithm: Algorithm, spec: EnvSpec, source: Any = None) -> dict[str, Any]:
     """Return facts about a run for run.json: agent, spaces, code version and data."""
-    found = _fingerprint(source)
+    fingerprint = _fingerprint(source)
     return {
-        **({} if found is None else {_FINGERPRINT: found}),
+        **({} if fingerprint is None else {_FINGERPRINT: fingerprint}),
         runs.TRAINING_ROWS: _training_rows(source),
         **preprocessing.of_source(source).facts(),
         "checkout": runs.checkout(),
@@ -284,10 +260,10 @@ def _profile(
     """Profile a finished run; if that fails, print a warning."""
     console.note("measuring how the time is spent")
     try:
-        found = profile.run(experiment, folder)
+        measured = profile.run(experiment, folder)
     except (EnvError, UserError, Stopped, OSError, tf.errors.OpError) as error:
         console.message(f"warning: there is no profile: {error}")
         logger.event("profile_failed", reason=str(error))
         return
-    console.note(found.table())
-    logger.event("profile", **found.to_dict())
+    console.note(measured.table())
+    logger.event("profile", **measured.to_dict())

@@ -54,16 +54,10 @@ class Episode(NamedTuple):
 
 
 class Camera:
-    """An environment in this process that renders pictures.
+    """An environment in this process that renders pictures: ``env``, a batch of one.
 
-    Args:
-      recipe: environment; ``render_mode="rgb_array"`` is added to its arguments if it
-        has this one.
-      **options: options of ``make_env``.
-
-    Attributes:
-      env: a batch of one environment.
-      fps: pictures per second for playback.
+    ``render_mode="rgb_array"`` is added to its arguments if it has this one. Options
+    are those of ``make_env``. Videos have ``fps`` pictures per second.
 
     Raises:
       UserError: if the environment cannot render pictures.
@@ -160,14 +154,8 @@ def film(
 ) -> list[Episode]:
     """Play exactly ``episodes`` episodes greedily and write a video of each.
 
-    Args:
-      camera: camera of the environment.
-      actor: policy that selects actions; its mode is played.
-      outdir: folder of the videos, ``episode-000-return-<return>.mp4`` and so on;
-        created if missing.
-      episodes: number of episodes.
-      seed: seed of the environment.
-      format: "mp4", which needs the extra ``video``, or "gif".
+    They are ``episode-000-return-<return>.mp4`` and so on in the folder, which is
+    created if missing. The format "mp4" needs the extra ``video``.
 
     Raises:
       UserError: if the environment renders nothing, an episode does not end, or the
@@ -215,12 +203,7 @@ def film(
 
 
 def write_mp4(path: Path, fps: float, pictures: Iterable[np.ndarray]) -> None:
-    """Write an MP4 file.
-
-    Args:
-      path: path of the file.
-      fps: pictures per second.
-      pictures: uint8 ``[height, width, 3]`` each.
+    """Write pictures, uint8 ``[height, width, 3]`` each, to an MP4 file.
 
     Raises:
       UserError: if the extra ``video`` is missing or pictures differ in size.
@@ -267,15 +250,9 @@ _WRITERS = {"mp4": write_mp4, "gif": write_gif}
 
 
 class Clips:
-    """Plays episodes of an agent and records their pictures.
+    """Plays episodes of an agent, in its mode, and records their pictures.
 
-    Args:
-      recipe: the training environment.
-      actor: policy that selects actions; its mode is played.
-      refresh: called before an episode.
-
-    Attributes:
-      fps: pictures per second for playback.
+    ``refresh`` is called before an episode; videos have ``fps`` pictures per second.
 
     Raises:
       UserError: if the environment cannot be recorded.
@@ -283,10 +260,7 @@ class Clips:
     """
 
     def __init__(
-        self,
-        recipe: EnvRecipe,
-        actor: Actor,
-        refresh: Callable[[], None] | None = None,
+        self, recipe: EnvRecipe, actor: Actor, refresh: Callable[[], None] | None = None
     ):
         self._camera, self._refresh = Camera(recipe), refresh
         self._play, self.fps = player(self._camera, actor), self._camera.fps
@@ -296,9 +270,7 @@ class Clips:
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Play one episode from its first to its last state, or until it is cut off.
 
-        Args:
-          seed: seed of the environment.
-          stop: called at every step; the clip ends if it returns True.
+        It also ends if ``stop``, which is called at every step, returns True.
 
         Returns:
           frames: uint8 ``[n, height, width, 3]``, at most ``CLIP_PICTURES`` of at most
@@ -336,11 +308,9 @@ class Clips:
 
 
 def smaller(picture: np.ndarray, largest: int) -> np.ndarray:
-    """Shrink a picture to at most ``largest`` pixels a side, by means over k x k.
+    """Shrink a picture, uint8 ``[height, width, 3]``, by means over k x k.
 
-    Args:
-      picture: uint8 ``[height, width, 3]``.
-      largest: pixels of the longer side, at most.
+    Its longer side gets ``largest`` pixels at most.
     """
     from PIL import Image  # comes with TensorBoard; slow to import
 

@@ -197,12 +197,12 @@ def test_the_next_start_does_not_trace_a_stored_program(store):
     first = Counted()
     program = first.stored()
     assert {k: int(v) for k, v in program(tf.constant(2)).items()} == {"b": 2, "a": 2}
-    assert program.origin() == {"program": "traced"} and list(store) == ["program"]
+    assert program.origin == {"program": "traced"} and list(store) == ["program"]
     second = Counted()
     program = second.stored()
     assert list(program(tf.constant(3))) == ["b", "a"]
     assert int(program(tf.constant(4))["b"]) == int(second.total) == 7
-    assert program.origin() == {"program": "kept"}
+    assert program.origin == {"program": "kept"}
     assert program.experimental_get_tracing_count() == 1
     assert second.traced.experimental_get_tracing_count() == 0
     assert int(first.total) == 2
@@ -230,7 +230,7 @@ def test_an_unusable_entry_is_replaced(store, damage):
     mine = Counted()
     program = mine.stored()
     assert int(program(tf.constant(3))["b"]) == int(mine.total) == 3
-    assert program.origin() == {"program": "traced"}
+    assert program.origin == {"program": "traced"}
     assert mine.traced.experimental_get_tracing_count() == 1
     assert int(program(tf.constant(3))["b"]) == 6
     assert len(store["program"]) == len(whole)
@@ -242,7 +242,7 @@ def test_a_program_that_cannot_be_exported_is_traced_and_not_stored(store):
     assert int(program(tf.constant(3))["b"]) == 3
     assert int(program(tf.constant(3))["b"]) == 6
     assert not store
-    assert program.origin() == {
+    assert program.origin == {
         "program": "traced",
         "not_kept": "it uses more than the variables that have names",
     }
@@ -258,7 +258,7 @@ def test_a_text_that_xla_cannot_read_is_traced_and_not_stored(store, monkeypatch
     mine = Counted()
     program = mine.stored()
     assert int(program(tf.constant(3))["b"]) == int(mine.total) == 3
-    assert program.origin()["not_kept"] == "XLA cannot read its text"
+    assert program.origin["not_kept"] == "XLA cannot read its text"
     assert not store
 
 

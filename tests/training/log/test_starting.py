@@ -78,7 +78,8 @@ def test_a_help_that_takes_long_says_so_until_it_is_there(monkeypatch, capsys):
     def main(argv):
         with console.doing("importing TensorFlow"):
             read("importing TensorFlow, 0 s")
-        assert command_line.flags(argv, (command_line.AgentCommand, "")) is None
+        with pytest.raises(SystemExit):
+            command_line.flags(argv, (command_line.AgentCommand, ""))
         assert not console._open
         return 0
 

@@ -27,11 +27,7 @@ __all__ = [
 
 @contextlib.contextmanager
 def during_run() -> Iterator[None]:
-    """Save the programs compiled in this context, and free them, at its end.
-
-    Raises:
-      UserError: if the process has too many memory maps, see ``executables``.
-    """
+    """Save the programs compiled in this context, and free them, at its end."""
     with executables.limited_to_run():
         try:
             yield

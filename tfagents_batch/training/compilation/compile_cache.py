@@ -53,15 +53,8 @@ class _Off(Exception):
 class Cache:
     """The entries of one key, and a folder of this process with links to them.
 
-    Args:
-      root: folder of the store; created if missing.
-      key: name of the folder for programs of this process, see ``key``.
-
-    Attributes:
-      folder: folder of the links, for TensorFlow.
-
-    Raises:
-      OSError: if the store cannot be written.
+    The store in ``root`` is created if it is missing; an OSError says that it cannot be
+    written. TensorFlow uses ``folder``, that of the links.
     """
 
     def __init__(self, root: pathlib.Path, key: str):
@@ -150,9 +143,9 @@ class Cache:
         """Delete the oldest entries of all keys until ``MAX_BYTES`` remain."""
         left = MAX_BYTES
         kinds = (f"*/*{_ENTRY}", f"*/*{_WRITTEN}")
-        found = [path for kind in kinds for path in self._root.glob(kind)]
+        paths = [path for kind in kinds for path in self._root.glob(kind)]
         # Links in the folders of processes are removed with the process.
-        stored = [path for path in found if not path.parent.name.startswith(_LIVE)]
+        stored = [path for path in paths if not path.parent.name.startswith(_LIVE)]
         for path, size in _newest_first(stored):
             left -= size
             if left < 0:
@@ -173,10 +166,10 @@ _cache: Cache | None = None
 def enable(threads: int = 0, first: Callable[[], None] = lambda: None) -> str:
     """Store compiled programs from now on, if TensorFlow has not run an operation yet.
 
-    This runs the first operation.
+    This runs the first operation. Compiled loops depend on the number of threads.
 
     Args:
-      threads: threads of TensorFlow; compiled loops depend on their number.
+      threads: threads of TensorFlow.
       first: called when the settings are complete, even if the cache stays off. It may
         list devices, which makes TensorFlow read its settings, including this one.
 
@@ -274,11 +267,11 @@ def _has_run() -> bool:
 
 def _processor() -> str:
     """Return the processor's model and instruction set, which programs depend on."""
-    found: set[str] = set()
+    lines: set[str] = set()
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         names = ("model name", "flags", "Features", "CPU part")
-        found = {line for line in file if line.startswith(names)}
-    return repr((platform.machine(), platform.processor(), sorted(found)))
+        lines = {line for line in file if line.startswith(names)}
+    return repr((platform.machine(), platform.processor(), sorted(lines)))
 
 
 def _lock(folder: pathlib.Path, wait: bool = False) -> int:
@@ -300,9 +293,9 @@ def _hashed(name: str, data: bytes, kind: str) -> str:
 
 def _newest_first(paths: Iterable[pathlib.Path]) -> list[tuple[pathlib.Path, int]]:
     """Return existing files and their sizes, newest first."""
-    found = []
+    existing = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             status = path.stat()
-            found.append((status.st_mtime_ns, path, status.st_size))
-    return [(path, size) for _, path, size in sorted(found, reverse=True)]
+            existing.append((status.st_mtime_ns, path, status.st_size))
+    return [(path, size) for _, path, size in sorted(existing, reverse=True)]

@@ -51,11 +51,7 @@ def allow_storing() -> Iterator[None]:
 class Saver:
     """Stores the program of a run for later starts, if it can be stored.
 
-    Args:
-      config: config of the run.
-      spec: spec of all environments together.
-      envs: environments that the program steps.
-      own_code: whether the program has code of the user; then it is not stored.
+    One with code of the user is not stored.
     """
 
     def __init__(
@@ -74,8 +70,8 @@ class Saver:
         return self._stored
 
     def origin(self) -> dict[str, str]:
-        """Return facts for the run's log, see ``StoredProgram.origin``."""
-        return {"program": "traced"} if self._stored is None else self._stored.origin()
+        """Return facts for the run's log, see ``StoredProgram``."""
+        return {"program": "traced"} if self._stored is None else self._stored.origin
 
 
 def name(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> str:
@@ -93,7 +89,7 @@ def name(config: Any, spec: EnvSpec, envs: Sequence[Env]) -> str:
                 platform.python_version(),
                 *(x.__version__ for x in _PACKAGES),
             ],
-            "keras": [getattr(keras.config, each)() for each in _KERAS],
+            "keras": [getattr(keras.config, option)() for option in _KERAS],
             "config": {k: v for k, v in settings.items() if k not in skipped},
             "observation_space": spaces.to_json(spec.observation_space),
             "action_space": spaces.to_json(spec.action_space),
@@ -111,13 +107,10 @@ class StoredProgram:
     """A compiled program that is read from the store, or written to it.
 
     If the program can be exported, it always runs from its text, even in the first
-    start. So all starts compute the same.
-
-    Args:
-      traced: the program as ``tf.function``, not traced yet.
-      variables: all variables that it uses, by name.
-      envs: environments that it steps.
-      name: name of its entry in the store.
+    start. So all starts compute the same. ``traced`` is the program as ``tf.function``,
+    not traced yet; ``name`` is that of its entry in the store. ``origin`` has facts for
+    the run's log: ``program`` is "kept" if it was read from the store, else "traced";
+    ``not_kept`` is the reason if it cannot be stored.
     """
 
     def __init__(
@@ -128,7 +121,7 @@ class StoredProgram:
         self._envs = envs
         self._name = name
         self._program: Any = None
-        self._origin = {"program": "traced"}
+        self.origin = {"program": "traced"}
 
     def __call__(self, *arguments: tf.Tensor) -> Result:
         if self._program is None:
@@ -139,14 +132,6 @@ class StoredProgram:
         """Return how often the running program was traced."""
         program = self._program or self._traced
         return program.experimental_get_tracing_count()
-
-    def origin(self) -> dict[str, str]:
-        """Return facts for the run's log.
-
-        ``program`` is "kept" if it was read from the store, else "traced"; ``not_kept``
-        is the reason if it cannot be stored.
-        """
-        return self._origin
 
     def _first_call(self, *arguments: tf.Tensor) -> Result:
         """Run the stored text, or export, store and run it, or run the trace."""
@@ -160,16 +145,16 @@ class StoredProgram:
                 program = stablehlo.program(text, self._variables, self._envs)
                 metrics = program(*arguments)
             except stablehlo.NotExportable as reason:
-                self._origin["not_kept"] = str(reason)
+                self.origin["not_kept"] = str(reason)
                 continue
             except tf.errors.OpError as error:
                 if not stablehlo.cannot_read(error):
                     raise
-                self._origin["not_kept"] = "XLA cannot read its text"
+                self.origin["not_kept"] = "XLA cannot read its text"
                 _LOG.debug("XLA cannot read a program's text: %s", error)
                 continue
             self._program = program
-            self._origin = {"program": "traced" if data is None else "kept"}
+            self.origin = {"program": "traced" if data is None else "kept"}
             if data is None:
                 compile_cache.write(self._name, text.to_bytes())
             return metrics

@@ -51,20 +51,15 @@ class NotExportable(Exception):
 
 
 class Exported(NamedTuple):
-    """An exported program.
+    """An exported program."""
 
-    Attributes:
-      module: StableHLO; ``main`` takes the arguments and the values of the variables,
-        and returns the outputs and new values.
-      variables: names of the variables, in the order of the parameters.
-      assigned: pairs ``(result, variable)`` of indices: the variable's new value.
-      outputs: nest of shapes and dtypes of the outputs, see ``_to_json``.
-    """
-
+    # StableHLO; ``main`` takes the arguments and the values of the variables, and
+    # returns the outputs and new values
     module: str
-    variables: list[str]
+    variables: list[str]  # names of the variables, in the order of the parameters
+    # Pairs ``(result, variable)`` of indices: the variable's new value
     assigned: list[tuple[int, int]]
-    outputs: Any
+    outputs: Any  # nest of shapes and dtypes of the outputs, see ``_to_json``
 
     def to_bytes(self) -> bytes:
         """Return compressed JSON."""
@@ -72,11 +67,7 @@ class Exported(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Exported:
-        """Read the output of ``to_bytes``.
-
-        Raises:
-          NotExportable: if the data is anything else.
-        """
+        """Read the output of ``to_bytes``; anything else is a NotExportable."""
         try:
             return cls(*json.loads(zlib.decompress(data)))
         except (zlib.error, TypeError, ValueError) as error:
@@ -86,22 +77,20 @@ class Exported(NamedTuple):
 def export(
     program: Any, arguments: Sequence[tf.Tensor], variables: Mapping[str, Any]
 ) -> Exported:
-    """Export a program as text.
+    """Export a compiled ``tf.function`` that returns nested tensors as text.
 
-    Args:
-      program: a compiled ``tf.function`` that returns nested tensors.
-      arguments: its arguments, of which only shapes and dtypes matter.
-      variables: all variables that it may read or write, by name.
+    Of the arguments only shapes and dtypes matter. The variables are all that it may
+    read or write, by name.
 
     Raises:
       NotExportable: if it uses anything else, or XLA refuses it.
     """
-    specs = [tf.TensorSpec.from_tensor(each) for each in arguments]
+    specs = [tf.TensorSpec.from_tensor(x) for x in arguments]
     traced = program.get_concrete_function(*specs)
     structure = traced.structured_outputs
     results = tf.nest.flatten(structure)
-    names = {id(_tf_variable(each).handle): name for name, each in variables.items()}
-    used = [names.get(id(each)) for each in traced.captured_inputs]
+    names = {id(_tf_variable(x).handle): name for name, x in variables.items()}
+    used = [names.get(id(x)) for x in traced.captured_inputs]
     if not all(x.shape.is_fully_defined() for x in results):
         raise NotExportable("the shape of a metric is not known")
     if None in used:
@@ -136,10 +125,8 @@ def program(
 ) -> Any:
     """Return an exported program as a compiled function that returns metrics.
 
-    Args:
-      exported: the program.
-      variables: variables that it uses, by the names at its export.
-      envs: environments that it steps, see ``envs.graph.function``.
+    Its variables have the names that they had at its export. It steps the environments,
+    see ``envs.graph.function``.
 
     Raises:
       NotExportable: if a variable of the program is missing.
@@ -159,13 +146,13 @@ def program(
         results = op.call(exported.module, [*arguments, *values], specs)
         for result, variable in assigned:
             used[variable].assign(results[result], read_value=False)
-        found = results[: len(results) - len(assigned)]
-        return tf.nest.pack_sequence_as(outputs, found)
+        returned = results[: len(results) - len(assigned)]
+        return tf.nest.pack_sequence_as(outputs, returned)
 
     return stored
 
 
-_TUPLES = {each.__name__: each for each in (Result, *RULES)}
+_TUPLES = {kind.__name__: kind for kind in (Result, *RULES)}
 
 
 def _to_json(structure: Any) -> Any:
@@ -199,19 +186,14 @@ def _tf_variable(variable: Any) -> tf.Variable:
 
 
 def name_evaluation(sampled: bool) -> None:
-    """Set the function names of the evaluation that is traced next.
-
-    Args:
-      sampled: whether actions are sampled; else they are the policy's mode.
-    """
+    """Set the function names of the evaluation that is traced next."""
     begin_at(SAMPLED if sampled else EVALUATION)
 
 
 def begin_at(number: int) -> None:
-    """Make the next names end in this number or a greater one.
+    """Make the next names end in one of the numbers above, or a greater one.
 
-    Args:
-      number: one of the constants above; ignored if the process is already past it.
+    It has no effect if the process is already past the number.
     """
     # If this fails, programs are only compiled again.
     with contextlib.suppress(ImportError, AttributeError):

@@ -64,9 +64,7 @@ def _change(text: str) -> None:
 def starting(quiet: bool = False, reason: str = REASON) -> Iterator[None]:
     """Say at once that a command starts, and then what it does, until ``started``.
 
-    Args:
-      quiet: say nothing.
-      reason: why this may take long; may be empty.
+    A reason, which may be empty, says why this may take long.
     """
     if not quiet and not _open:
         _open.append(_Start(reason))
@@ -148,10 +146,7 @@ class _Start:
 class Ticker:
     """Thread that calls a function every few seconds, from ``start`` to ``stop``.
 
-    Args:
-      seconds: time between two calls.
-      call: the function.
-      first: seconds before the first call; None means ``seconds``.
+    It is first called after ``first`` seconds, if they are not None.
     """
 
     def __init__(
@@ -235,12 +230,10 @@ class Console:
             self._task = self._bar.add_task("", total=total_steps, completed=start_step)
 
     def update(self, step: int, metrics: dict[str, float]) -> None:
-        """Show progress.
+        """Show progress: steps so far, and the last values of some metrics.
 
-        Args:
-          step: steps so far.
-          metrics: values by their log names. The last values of the speed, see
-            ``speed_name``, ``episode/return_mean`` and ``eval/return_mean`` are shown.
+        These are the speed, see ``speed_name``, and the mean returns of episodes and
+        evaluations.
         """
         self._step = step
         if self._after_first is None:  # the first iteration is mostly compilation

@@ -55,8 +55,7 @@ class Logger:
       warn: called with a line of text when a file cannot be written, and when it can
         be written again.
       tracker: receives the same data; closed by the logger.
-      settings: of the run, by the names of their flags, which TensorBoard shows; None
-        for none.
+      settings: of the run, by the names of their flags, which TensorBoard shows.
       steps: length of the run, over which TensorBoard's histograms are spread; None
         draws every vector.
 
@@ -94,13 +93,9 @@ class Logger:
     def write(self, metrics: dict[str, Any], step: int) -> None:
         """Log metrics of one step.
 
-        Args:
-          metrics: ``{"group/name": number or [n]}``, or names without a group; values
-            of Python, NumPy or TensorFlow.
-          step: env steps.
-
-        Raises:
-          ValueError, TypeError: if a name or a value is not valid for a metric.
+        They are ``{"group/name": number or [n]}``, or names without a group, with
+        values of Python, NumPy or TensorFlow. A name or a value that is not valid is an
+        error.
         """
         step = self._step = int(step)
         scalars, vectors = {}, {}
@@ -113,12 +108,9 @@ class Logger:
         self._send("write", step, finite)
 
     def event(self, kind: str, step: int | None = None, **fields: Any) -> None:
-        """Log an event.
+        """Log an event: one word, such as ``restart``, and JSON-able fields.
 
-        Args:
-          kind: one word, such as ``restart``.
-          step: env steps; the last written step if None.
-          **fields: JSON-able values.
+        Without a step, it belongs to the last one that was written.
         """
         step = self._step if step is None else int(step)
         now = round(time.time(), 3)
@@ -131,17 +123,10 @@ class Logger:
         self._send("event", line)
 
     def video(self, name: str, frames: Any, step: int, fps: float = 30.0) -> None:
-        """Log a video, which TensorBoard shows among the images.
+        """Log a video, uint8 ``[n, height, width, 3]``, as a GIF.
 
-        Args:
-          name: ``group/name`` or a name alone.
-          frames: uint8 ``[n, height, width, 3]``, stored as a GIF. A few hundred small
-            pictures take a megabyte.
-          step: env steps.
-          fps: pictures per second; at most 50 are shown.
-
-        Raises:
-          ValueError: if the name is not valid for a metric.
+        TensorBoard shows it among the images. A few hundred small pictures take a
+        megabyte. At most 50 pictures per second are shown.
         """
         step = self._step = int(step)
         data = self._board.video(step, _checked(name), frames, fps)
@@ -167,11 +152,7 @@ class Logger:
 
 
 def event_text(event: dict[str, Any]) -> str:
-    """Return the line of an event, as in ``metrics.jsonl``; empty if it has none.
-
-    Args:
-      event: fields of the event, with its kind under ``event``.
-    """
+    """Return the line of an event for the console; empty if it has none."""
     kind = event["event"]
     if kind == "below_best":
         return (
@@ -213,7 +194,9 @@ def read_metrics(run_folder: str | os.PathLike) -> list[dict]:
             nan = {key: math.nan if x is None else x for key, x in line.items()}
             metrics.append(nan)
         elif line["event"] == "resumed":
-            metrics = [each for each in metrics if each["step"] <= line["step"]]
+            metrics = [
+                earlier for earlier in metrics if earlier["step"] <= line["step"]
+            ]
     return metrics
 
 

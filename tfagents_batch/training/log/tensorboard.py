@@ -65,12 +65,7 @@ class TensorBoard:
     """Writes one run's events for TensorBoard.
 
     Args:
-      folder: folder of the run.
-      resume_step: step of the resumed checkpoint; None for a new run.
-      warn: called with a line of text when the file cannot be written, and when it can
-        be written again.
-      settings: by the names of their flags; None for none.
-      steps: length of the run, over which its histograms are spread; None draws all.
+      folder, resume_step, warn, settings, steps: see ``Logger``.
       faults: names of counters that were not 0 before ``resume_step``.
     """
 
@@ -202,9 +197,8 @@ def _image(name: str, width: int, height: int, data: bytes) -> summary_pb2.Summa
 def gif(pictures: Iterable[np.ndarray], fps: float) -> bytes:
     """Return an animated GIF of 256 colors, which every browser plays.
 
-    Args:
-      pictures: uint8 ``[height, width, 3]`` each; at least one.
-      fps: pictures per second; above ``FASTEST`` some are left out.
+    There is at least one picture, uint8 ``[height, width, 3]`` each. Above ``FASTEST``
+    pictures per second some are left out.
     """
     from PIL import Image  # comes with TensorBoard; slow to import
 

@@ -45,11 +45,7 @@ _LONGEST = 500  # characters of a value, the limit of older MLflow servers
 
 
 def check(kind: str) -> None:
-    """Check that a tracker can be used, before a run folder is created.
-
-    Raises:
-      UserError: if there is no such tracker or its package is missing.
-    """
+    """Refuse an unknown tracker, or one whose package is missing."""
     if kind == "none":
         return
     if kind not in KINDS:
@@ -63,19 +59,12 @@ def check(kind: str) -> None:
 
 
 def start(
-    kind: str,
-    folder: Path,
-    config: dict[str, Any],
-    report: Callable[[str], None],
+    kind: str, folder: Path, config: dict[str, Any], report: Callable[[str], None]
 ) -> Tracker | None:
     """Return the tracker of a run, or None; its ``Logger`` closes it.
 
-    Args:
-      kind: "none", "wandb" or "mlflow", see ``check``.
-      folder: folder of the run; stores the run's identifiers in the tracker.
-      config: config of the run, JSON-able.
-      report: called from another thread with lines of text: where to see the run, and
-        a warning if the tracker fails.
+    ``report`` is called from another thread with lines of text: where to see the run,
+    and a warning if the tracker fails.
     """
     if kind == "none":
         return None
@@ -92,13 +81,10 @@ def start(
 
 
 class Tracker:
-    """A tracker that runs in a separate thread.
+    """A tracker that runs in a separate thread, in which ``connect`` is called.
 
-    Args:
-      name: name of the tracker in warnings.
-      connect: returns the connection; called in the thread.
-      warn: called from any thread with a line of text when the tracker fails.
-      close_seconds: longest time that ``close`` waits.
+    ``warn`` is called from any thread with a line of text when the tracker fails.
+    ``close`` waits for ``close_seconds`` at most.
     """
 
     def __init__(
@@ -127,11 +113,7 @@ class Tracker:
             self._give_up(f"{BEHIND} lines wait to be sent")
 
     def close(self, ended: str) -> None:
-        """Wait until everything is sent, or for ``close_seconds``; idempotent.
-
-        Args:
-          ended: "finished", "stopped" or "failed".
-        """
+        """Wait until everything is sent, or for ``close_seconds``; idempotent."""
         self.send("close", ended)
         if self._ended.is_set():
             return
@@ -172,19 +154,11 @@ def _saved_ids(path: Path) -> dict[str, str]:
 
 
 class Wandb:
-    """Connection to Weights & Biases.
+    """Connection to Weights & Biases of a run, with its flat settings.
 
     Charts have environment steps on their x-axis. An event is a point of
-    ``event/<kind>``; important events are also sent as alerts.
-
-    Args:
-      folder: folder of the run.
-      settings: flat settings of the run.
-      ids: ``ids`` of the resumed run; empty for a new one.
-
-    Attributes:
-      ids: identifiers that a resumed run needs to continue here.
-      where: text that says where to see the run.
+    ``event/<kind>``; important events are also sent as alerts. ``ids`` are identifiers
+    that a resumed run needs to continue here, ``where`` says where to see the run.
     """
 
     title = "Weights & Biases"

@@ -115,9 +115,7 @@ class Lines:
 class EventFile:
     """A TensorBoard file; a new one after a failure, which may leave half a record.
 
-    Args:
-      folder: folder of the run.
-      resume_step: env steps of the resumed checkpoint; None for a new run.
+    A resumed run continues from the steps of a checkpoint; a new one has none.
     """
 
     def __init__(self, folder: Path, resume_step: int | None):
@@ -133,8 +131,8 @@ class EventFile:
             self._path = self._folder / _name(self._folder)
             self._writer = tf.io.TFRecordWriter(str(self._path))
             self._head = (event(file_version="brain.Event:2"), *self._start)
-        for each in (*self._head, record):
-            self._writer.write(each)
+        for part in (*self._head, record):
+            self._writer.write(part)
         self._writer.flush()
         self._head = self._start = ()
 

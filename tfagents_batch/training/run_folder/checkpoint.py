@@ -153,17 +153,13 @@ def load_run_only(
 ) -> None:
     """Assign the saved values of ``RUN_ONLY`` variables, if there are any.
 
-    Args:
-      run_folder, step: folder and step of a checkpoint that ``load`` has verified.
-      variables: the variables, by the names they were saved with.
-
-    Raises:
-      UserError: if the variables differ from those saved.
+    ``load`` has verified the checkpoint. A UserError is raised if the variables differ
+    from those saved.
     """
     path = files.step_folder(Path(run_folder) / "checkpoints", step)
     manifest = _manifest(path, step)
     described = manifest["variables"].items()
-    stored = {name: each for name, each in described if name.startswith(RUN_ONLY)}
+    stored = {name: x for name, x in described if name.startswith(RUN_ONLY)}
     if stored:
         _restore(path, manifest, stored, _flat(variables))
 
@@ -176,10 +172,8 @@ def load_fitting(
 ) -> list[str]:
     """Assign the saved values of ``TRAINING_ONLY`` variables where they fit.
 
-    Args:
-      run_folder, step: folder and step of a checkpoint that ``load`` has verified.
-      variables: the variables, by name.
-      leave: prefixes of the names of variables to skip.
+    ``load`` has verified the checkpoint. Variables whose names begin with one of
+    ``leave`` are skipped.
 
     Returns:
       Names of the variables that were not assigned, and of those only saved.
@@ -228,9 +222,9 @@ def _verify(folder: Path, step: int) -> dict:
     """Return the manifest after checking that no file has changed."""
     manifest = _manifest(folder, step)
     for name, expected in manifest["files"].items():
-        found = _fingerprint(folder / _inside(name), expected.get("size"))
-        if found != expected:
-            raise Damaged(f"{name} has changed: {found} instead of {expected}")
+        fingerprint = _fingerprint(folder / _inside(name), expected.get("size"))
+        if fingerprint != expected:
+            raise Damaged(f"{name} has changed: {fingerprint} instead of {expected}")
     for path in folder.glob("variables.*"):
         if path.name not in manifest["files"]:
             raise Damaged(f"{path.name} is not in the manifest")
@@ -259,7 +253,7 @@ def _manifest(folder: Path, step: int) -> dict:
 
 
 def _without(leave: tuple[str, ...], named: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in named.items() if not name.startswith(leave)}
+    return {name: x for name, x in named.items() if not name.startswith(leave)}
 
 
 def _match(stored: dict, variables: dict[str, tf.Variable], path: Path) -> None:
@@ -332,10 +326,8 @@ def _candidates(folder: Path, which: str | int) -> list[int]:
 
 def _marked(folder: Path, step: int, mark: str) -> bool:
     try:
-        return (
-            _manifest(files.step_folder(folder, step), step)["metadata"].get(mark)
-            is True
-        )
+        manifest = _manifest(files.step_folder(folder, step), step)
+        return manifest["metadata"].get(mark) is True
     except (Damaged, UserError):  # a newer format is reported by loading
         return False
 

@@ -37,10 +37,8 @@ def to_text(
 ) -> str:
     """Return the text of config.json.
 
-    Args:
-      resolved: config of the run; for worker variables only the names are written.
-      env, network, eval_env: arguments of the user.
-      user: names of the user's code in an earlier text of the run, to be reused.
+    Of worker variables only the names are written. ``user`` has the names of the user's
+    code in an earlier text of the run, to be reused.
     """
     user = user or {
         "env": resolved.env if needs_user_code(env) else None,
@@ -61,12 +59,9 @@ def from_text(
 ) -> tuple[RunConfig, dict[str, Any]]:
     """Read a config and the names of the user's code that it needs.
 
-    Args:
-      text: content of config.json.
-      own: the algorithm, if it is the user's own, which is not imported from a folder.
-
-    The values of worker variables that an older version wrote are ignored: values
-    from a folder could run any program.
+    ``own`` is the algorithm, if it is the user's own, which is not imported from a
+    folder. The values of worker variables that an older version wrote are ignored:
+    values from a folder could run any program.
 
     Returns:
       The checked config, and the names of the user's own ``env``, ``network``,
@@ -160,25 +155,20 @@ def require_arguments(recipe: EnvRecipe, env_kwargs: Any) -> None:
     """Require arguments with text again if the environment might execute the text."""
     texts = registry.may_run_text(recipe.env, recipe.env_kwargs)
     if texts and env_kwargs is None:
-        given = json.dumps(dict(recipe.env_kwargs))
+        again = json.dumps(dict(recipe.env_kwargs))
         raise UserError(
             f"env_kwargs of the saved settings have {json.dumps(texts)}, and "
             f"{recipe.describe()!r} might execute such text or open such a file; pass "
-            f"all arguments again: env_kwargs (flag --env_kwargs={shlex.quote(given)})"
+            f"all arguments again: env_kwargs (flag --env_kwargs={shlex.quote(again)})"
         )
 
 
-def require_address(saved: RunConfig, given: Mapping[str, Any]) -> None:
-    """Require the address of a cluster again: it sends pickles, which run code.
-
-    Args:
-      saved: config that was read.
-      given: options of the user.
-    """
+def require_address(saved: RunConfig, options: Mapping[str, Any]) -> None:
+    """Require the address of a cluster again: it sends pickles, which run code."""
     texts = {k: v for k, v in saved.pool_options.items() if isinstance(v, str)}
     texts.pop("scheduling", None)
-    used = given.get("pool") or saved.pool
-    if given.get("pool_options") is not None or not isinstance(used, str):
+    used = options.get("pool") or saved.pool
+    if options.get("pool_options") is not None or not isinstance(used, str):
         return
     if texts and used != "none":
         again = json.dumps(saved.pool_options)
@@ -244,12 +234,7 @@ class Setting(NamedTuple):
 
 
 def by_flag(data: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return settings by the names of their flags.
-
-    Args:
-      data: config of a run as JSON data, as in config.json.
-      source: name of its source of experience.
-    """
+    """Return settings, as in config.json, by the names of their flags."""
     settings, of_source = (data.get(name) or {} for name in _PARTS)
     return (
         {name: value for name, value in data.items() if name not in _PARTS}

@@ -156,14 +156,14 @@ def read_manifest(folder: Path, step: int) -> dict[str, Any]:
       ValueError: if it cannot be read, has changed or belongs to another step.
     """
     try:
-        found = json.loads(read(folder / "manifest.json"))
+        manifest = json.loads(read(folder / "manifest.json"))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"manifest.json cannot be read: {error}") from error
-    if not isinstance(found, dict) or found.get("sha256") != self_hash(found):
+    if not isinstance(manifest, dict) or manifest.get("sha256") != self_hash(manifest):
         raise ValueError("manifest.json has changed")
-    if found.get("step") != step:
-        raise ValueError(f"manifest.json belongs to step {found.get('step')}")
-    return found
+    if manifest.get("step") != step:
+        raise ValueError(f"manifest.json belongs to step {manifest.get('step')}")
+    return manifest
 
 
 def publish(temporary: Path, target: Path) -> None:

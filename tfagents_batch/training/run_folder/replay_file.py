@@ -31,11 +31,7 @@ _INTEGERS = "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"
 def save(
     run_folder: str | os.PathLike, step: int, variables: Mapping[str, tf.Variable]
 ) -> None:
-    """Write the variables of a replay, then remove older ones.
-
-    Raises:
-      SaveError: if they could not be written, such as on a full disk.
-    """
+    """Write the variables of a replay, then remove older ones."""
     folder = Path(run_folder) / "replay"
     try:
         files.sweep(folder)  # room for the new one
@@ -60,8 +56,8 @@ def newest(run_folder: str | os.PathLike, step: int) -> int | None:
 
     It is the newest that is not newer than the weights, otherwise the newest.
     """
-    found = steps(run_folder)
-    return max([each for each in found if each <= step] or found, default=None)
+    saved = steps(run_folder)
+    return max([x for x in saved if x <= step] or saved, default=None)
 
 
 def steps(run_folder: str | os.PathLike) -> list[int]:
@@ -83,8 +79,7 @@ def load(
     """Restore a replay: all of the given variables, or none.
 
     Args:
-      run_folder: folder of the run.
-      step: step of the replay.
+      run_folder, step: folder of the run, and step of the replay.
       variables: variables by name, or some of them, as they were saved. Integers may
         have another width.
       check: called with the saved numbers, ``{name: value}`` of the variables without
@@ -99,11 +94,11 @@ def load(
         parts = [_check(path, name, saved[name], x) for name, x in variables.items()]
         numbers = {x.name: _number(x) for x in parts if not x.variable.shape.rank}
         check(numbers)
-        for each in parts:
-            if each.variable.shape.rank:
-                _read(each)
+        for part in parts:
+            if part.variable.shape.rank:
+                _read(part)
             else:
-                each.variable.assign(numbers[each.name])
+                part.variable.assign(numbers[part.name])
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise UserError(
             f"the replay in {path} cannot be used ({type(error).__name__}: {error}); "
@@ -112,30 +107,23 @@ def load(
 
 
 class _Saved(NamedTuple):
-    """A file that was checked.
+    """A file that was checked."""
 
-    Attributes:
-      path: the file.
-      dtype: dtype of its values.
-      name: name of the variable.
-      variable: the variable, which may hold integers of another width.
-    """
-
-    path: Path
-    dtype: tf.DType
-    name: str
-    variable: tf.Variable
+    path: Path  # the file
+    dtype: tf.DType  # dtype of its values
+    name: str  # name of the variable
+    variable: tf.Variable  # the variable, which may hold integers of another width
 
 
 def _manifest(folder: Path, step: int) -> dict[str, Any]:
     """Return the variables in a manifest, after checking the rest of it."""
-    found = files.read_manifest(folder, step)
-    if found["schema"] != SCHEMA:
+    manifest = files.read_manifest(folder, step)
+    if manifest["schema"] != SCHEMA:
         raise ValueError(
-            f"another version of tfagents_batch wrote it, in format {found['schema']}; "
-            f"this version reads {SCHEMA}"
+            "another version of tfagents_batch wrote it, in format "
+            f"{manifest['schema']}; this version reads {SCHEMA}"
         )
-    return found["variables"]
+    return manifest["variables"]
 
 
 def _write(path: Path, variable: tf.Variable) -> dict[str, Any]:
@@ -203,46 +191,37 @@ def _parts(saved: _Saved) -> Iterator[tuple[int, np.ndarray]]:
     dtype, shape = saved.dtype.as_numpy_dtype, saved.variable.shape.as_list()
     size, count = shape[0], int(np.prod(shape[1:], dtype=int))
     assert size is not None
-    each = max(1, _CHUNK // max(count * saved.dtype.size, 1))
+    most = max(1, _CHUNK // max(count * saved.dtype.size, 1))
     with files.open_to_read(saved.path) as file:
-        for start in range(0, size, each):
-            rows = min(each, size - start)
+        for start in range(0, size, most):
+            rows = min(most, size - start)
             part = np.fromfile(file, dtype, rows * count).reshape([rows, *shape[1:]])
             wanted = saved.variable.dtype.as_numpy_dtype
             yield start, cast(part, wanted, saved.name)
 
 
 def fits(saved: str, wanted: str) -> bool:
-    """Return whether values of a saved dtype can be read into a variable.
+    """Return whether values of a saved dtype, by its name, can be read into a variable.
 
     Variables of a GPU hold integers as int64, see ``graph.state``, those of the host as
     they are. A run may be saved on one and continue on the other.
-
-    Args:
-      saved: name of the dtype of the values, which is not trusted.
-      wanted: name of the dtype of the variable.
     """
     return saved == wanted or (saved in _INTEGERS and wanted in _INTEGERS)
 
 
 def cast(values: np.ndarray, dtype: type[np.generic], name: str) -> np.ndarray:
-    """Return saved values with the dtype of a variable.
-
-    Args:
-      values: an array of any shape, with a dtype that fits.
-      dtype: dtype of the variable.
-      name: name of the variable, for the error.
+    """Return saved values, of a dtype that fits, with the dtype of a variable.
 
     Raises:
-      ValueError: if the variable cannot hold one of the values.
+      ValueError: if the variable, which it names, cannot hold one of the values.
     """
     values = np.asarray(values)
     if values.dtype == dtype:
         return values
-    found = values.astype(dtype)
+    converted = values.astype(dtype)
     # Compared as a GPU holds them, which is exact for uint64 too.
-    lost = found.astype(np.int64) != values.astype(np.int64)
+    lost = converted.astype(np.int64) != values.astype(np.int64)
     if lost.any():
         wanted = np.dtype(dtype).name
         raise ValueError(f"{name} has the value {values[lost][0]}; expected {wanted}")
-    return found
+    return converted

@@ -49,15 +49,10 @@ _GIT = (
 
 
 class RunFolder(NamedTuple):
-    """An existing run.
+    """An existing run."""
 
-    Attributes:
-      folder: absolute path.
-      config_text: the JSON text of ``config.json``.
-    """
-
-    folder: Path
-    config_text: str
+    folder: Path  # absolute path
+    config_text: str  # the JSON text of ``config.json``
 
 
 def create(
@@ -78,9 +73,6 @@ def create(
       config_text: JSON text of the resolved config.
       now: local time in the folder's name; the current time if None.
       facts: more JSON-able entries for ``run.json``.
-
-    Returns:
-      Absolute path of the folder, which did not exist before.
 
     Raises:
       UserError: if ``logdir`` is a file.
@@ -114,14 +106,9 @@ def open_run(
     path: str | os.PathLike,
     wanted: str = "the run folder that training printed at its end",
 ) -> RunFolder:
-    """Open a run folder, which may have been moved.
+    """Open a run folder, which may have been moved; ``~`` is expanded.
 
-    Args:
-      path: path of the run folder, absolute or relative; ``~`` is expanded.
-      wanted: what an error says to pass.
-
-    Raises:
-      UserError: if this is not a run folder; the message says what to pass.
+    The error for another folder says to pass what is ``wanted``.
     """
     folder = Path(path).expanduser().absolute()
     config = folder / "config.json"
@@ -141,25 +128,17 @@ def open_run(
 
 
 def open_runs(paths: Sequence[str | os.PathLike]) -> list[RunFolder]:
-    """Open run folders, and those directly in other folders.
-
-    Raises:
-      UserError: if a folder is no run and has none.
-    """
-    found: list[Path] = []
+    """Open run folders, and those directly in other folders."""
+    folders: list[Path] = []
     for path in map(Path, paths):
         inside = [] if (path / "config.json").is_file() else list_runs(path)
-        found += inside or [path]
+        folders += inside or [path]
     wanted = "a run folder or a folder of runs, such as logs"
-    return [open_run(path, wanted) for path in found]
+    return [open_run(path, wanted) for path in folders]
 
 
 def checkpoint(folder: Path, which: str | int) -> str | int:
-    """Return which checkpoint of a run is meant: newest, best or a step as a number.
-
-    Raises:
-      UserError: if the run has no checkpoint, or none of that step.
-    """
+    """Return which checkpoint of a run is meant: newest, best or a step as a number."""
     steps = files.steps(folder / "checkpoints")[::-1]
     if not steps:
         raise UserError(
@@ -167,9 +146,9 @@ def checkpoint(folder: Path, which: str | int) -> str | int:
         )
     which = int(which) if isinstance(which, str) and which.isdecimal() else which
     if which not in ("newest", "best", *steps):
-        found = ", ".join(map(str, steps))
+        known = ", ".join(map(str, steps))
         raise UserError(
-            f"no checkpoint {which} in {folder}; use newest, best or a step of {found}"
+            f"no checkpoint {which} in {folder}; use newest, best or a step of {known}"
         )
     return which
 
@@ -177,16 +156,16 @@ def checkpoint(folder: Path, which: str | int) -> str | int:
 def facts(folder: str | os.PathLike) -> dict:
     """Return the content of ``run.json`` of a run; empty if it cannot be read."""
     try:
-        found = json.loads(files.read(Path(folder) / "run.json"))
+        content = json.loads(files.read(Path(folder) / "run.json"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def training_rows(folder: str | os.PathLike) -> list:
     """Return ``TRAINING_ROWS`` of a run; ``[None]`` if it has no such list."""
-    found = facts(folder).get(TRAINING_ROWS)
-    return found if isinstance(found, list) else [None]
+    rows = facts(folder).get(TRAINING_ROWS)
+    return rows if isinstance(rows, list) else [None]
 
 
 def list_runs(logdir: Path) -> list[Path]:
@@ -197,8 +176,8 @@ def list_runs(logdir: Path) -> list[Path]:
         return stamp, (folder / "config.json").stat().st_mtime_ns
 
     try:
-        found = [p for p in logdir.iterdir() if (p / "config.json").is_file()]
-        return sorted(found, key=age)
+        folders = [p for p in logdir.iterdir() if (p / "config.json").is_file()]
+        return sorted(folders, key=age)
     except OSError:
         return []
 
@@ -245,19 +224,15 @@ def sweep(folder: str | os.PathLike) -> None:
 def versions() -> dict[str, str]:
     """Return the versions of this package, Python and the main dependencies."""
     names = ("tfagents_batch", "tensorflow", "keras", "gymnasium", "numpy")
-    found = {name: importlib.import_module(name).__version__ for name in names}
-    return found | {"python": platform.python_version()}
+    packages = {name: importlib.import_module(name).__version__ for name in names}
+    return packages | {"python": platform.python_version()}
 
 
 def checkout(seconds: float = GIT_SECONDS) -> dict[str, Any] | None:
     """Return the git state of the working folder, or else of the main script.
 
-    Args:
-      seconds: time limit of git for each of these folders.
-
-    Returns:
-      ``commit``, its hash, and ``changed``, whether a tracked file differs from it;
-      None outside of a checkout, without git, or if git takes too long.
+    It is ``commit``, its hash, and ``changed``, whether a tracked file differs from it;
+    None outside of a checkout, without git, or if git takes longer for each folder.
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
@@ -269,9 +244,9 @@ def checkout(seconds: float = GIT_SECONDS) -> dict[str, Any] | None:
             ).decode(errors="replace")
         except (OSError, subprocess.SubprocessError):
             continue
-        if found := re.match(r"# branch\.oid ([0-9a-f]+)$", text, re.MULTILINE):
+        if match := re.match(r"# branch\.oid ([0-9a-f]+)$", text, re.MULTILINE):
             changed = any(line[0] != "#" for line in text.splitlines())
-            return {"commit": found[1], "changed": changed}
+            return {"commit": match[1], "changed": changed}
     return None
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tfagents_batch.errors import UserError
-from tfagents_batch.training.analysis import curves
-from tfagents_batch.training.analysis.curves import Curve
+from tfagents_batch.training.log import curves
+from tfagents_batch.training.log.curves import Curve
 from tfagents_batch.training.run_folder import runs
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.distribute.sweep.search import SearchPlan
+from tfagents_batch.distribute.sweep_search import SearchPlan
 from tfagents_batch.errors import SaveError, UserError, no_folder
 from tfagents_batch.training.run_folder import runs
 
@@ -31,15 +31,10 @@ def require_optuna() -> None:
 
 @contextlib.contextmanager
 def opened(folder: Path, plan: SearchPlan, prune: bool = True) -> Iterator[Any]:
-    """Lock the folder of a sweep and yield its study.
+    """Lock the folder of a sweep, which may be new, and yield its study.
 
     Trials that an earlier process left unfinished are marked as failed, and their
-    values wait to be tried again.
-
-    Args:
-      folder: folder of the sweep; created if missing.
-      plan: plan of the sweep.
-      prune: whether trials below the median are to be stopped.
+    values wait to be tried again. ``prune`` stops trials below the median.
 
     Raises:
       UserError: if Optuna is missing, another process has locked the folder, or the
@@ -74,9 +69,9 @@ def _study(storage: Any, folder: Path, plan: SearchPlan, prune: bool) -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    found = optuna.get_all_study_summaries(storage, include_best_trial=False)
-    own = next((each for each in found if each.study_name == NAME), None)
-    if found and (own is None or (own.n_trials and _PLAN not in own.user_attrs)):
+    summaries = optuna.get_all_study_summaries(storage, include_best_trial=False)
+    own = next((summary for summary in summaries if summary.study_name == NAME), None)
+    if summaries and (own is None or (own.n_trials and _PLAN not in own.user_attrs)):
         raise UserError(
             f"{folder / FILE} has a study of Optuna that this command did not make; "
             "pass another --logdir"
@@ -91,7 +86,7 @@ def _study(storage: Any, folder: Path, plan: SearchPlan, prune: bool) -> Any:
     if _PLAN in study.user_attrs:
         plan.require_same(study.user_attrs[_PLAN], folder)
     else:
-        study.set_user_attr(_PLAN, plan.given())
+        study.set_user_attr(_PLAN, plan.by_flag())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna 4: constant_liar is experimental
         # A resumed study must not draw its first random values again.

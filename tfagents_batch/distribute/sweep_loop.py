@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfagents_batch.distribute.sweep import local, storage
-from tfagents_batch.distribute.sweep.search import SearchPlan
+from tfagents_batch.distribute import sweep_storage, trial_process
+from tfagents_batch.distribute.sweep_search import SearchPlan
 from tfagents_batch.errors import SaveError, UserError
 
 LOG, OUTPUT = "*/metrics.jsonl", "output.txt"  # in the folder of a trial
@@ -24,20 +24,7 @@ ERROR, FOLDER, STATUS = "error", "folder", "status"
 
 
 class Attempt:
-    """A trial that is running.
-
-    Args:
-      trial: trial of Optuna.
-      folder: folder of its training.
-      plan: plan of the sweep.
-      cores: cores that it may use; empty for all.
-
-    Attributes:
-      process: its process.
-
-    Raises:
-      SaveError: if the folder cannot be written.
-    """
+    """A trial of Optuna that is running, in a folder, on some cores or on all."""
 
     def __init__(
         self, trial: Any, folder: Path, plan: SearchPlan, cores: Sequence[int]
@@ -50,7 +37,7 @@ class Attempt:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._earlier = {*folder.glob(LOG)}
-            self.process = local.TrialProcess(flags, folder / OUTPUT, cores)
+            self.process = trial_process.TrialProcess(flags, folder / OUTPUT, cores)
         except OSError as error:
             raise SaveError(
                 f"a trial cannot be started in {folder}: {error.strerror}"
@@ -67,7 +54,7 @@ class Attempt:
         if status is None:
             if not (new and self.trial.should_prune()):
                 return None
-            local.stop([self.process])
+            trial_process.stop([self.process])
             return {"state": TrialState.PRUNED}
         if status or not self._values:
             self.trial.set_user_attr(ERROR, self._error(status))
@@ -115,25 +102,18 @@ def run(
     jobs: int = 1,
     report: Callable[[Any], None] = lambda trial: None,
 ) -> None:
-    """Run trials until a number of them has ended.
+    """Run trials until a number of them has ended, with those of earlier processes.
 
-    When it ends, also by an exception, no process is left.
-
-    Args:
-      plan: plan of the sweep.
-      study: study of ``storage.opened``.
-      folder: folder of the sweep; each trial gets a folder in it.
-      trials: number of trials in the end, with those of earlier processes.
-      jobs: number of trials at the same time, which divide the cores.
-      report: called with each trial that has ended.
+    When it ends, also by an exception, no process is left. ``jobs`` trials run at the
+    same time, divide the cores and have a folder each; ``report`` gets each that ended.
 
     Raises:
       UserError: if the first trials were all refused because of their flags.
       SaveError: if a folder cannot be written.
     """
-    free = local.shares(jobs)
+    free = trial_process.shares(jobs)
     running: dict[Attempt, list[int]] = {}  # with their cores
-    ended = len(storage.counted(study))
+    ended = len(sweep_storage.counted(study))
     try:
         while running or ended < trials:
             while free and ended + len(running) < trials:
@@ -148,15 +128,15 @@ def run(
                     ended += 1
                     _check_refusals(study, ended)
     finally:
-        local.stop(attempt.process for attempt in running)
+        trial_process.stop(attempt.process for attempt in running)
 
 
 def _check_refusals(study: Any, ended: int) -> None:
     """Raise a UserError if the first trials were all refused."""
     if ended != _REFUSALS:
         return
-    first = [trial.user_attrs for trial in storage.counted(study)]
-    if all(each.get(STATUS) == REFUSED for each in first):
+    first = [trial.user_attrs for trial in sweep_storage.counted(study)]
+    if all(attributes.get(STATUS) == REFUSED for attributes in first):
         raise UserError(
             f"the first {ended} trials were refused, the last one with: "
             f"{first[-1][ERROR]}; correct the flags and start in another --logdir"

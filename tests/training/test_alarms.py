@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfagents_batch.metrics import Limit
-from tfagents_batch.training.diagnostics.alarms import Alarms
+from tfagents_batch.training.alarms import Alarms
 
 STEPS = 100_000
 ROW = Limit("far", "x", "x is {x:.3g}", above=0.2, lines=3, at_once=1.0)

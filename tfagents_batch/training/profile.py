@@ -67,21 +67,13 @@ _ADVICE = {
 
 
 class Profile(NamedTuple):
-    """Median times of one iteration.
+    """Median times of one iteration."""
 
-    Attributes:
-      iteration_ms: milliseconds of the whole program.
-      parts_ms: milliseconds of its parts, by name.
-      mode: part that XLA compiles, see ``program.Plan``.
-      repeats: measurements of each part.
-      advice: how to shorten the longest part.
-    """
-
-    iteration_ms: float
-    parts_ms: dict[str, float]
-    mode: str
-    repeats: int
-    advice: str
+    iteration_ms: float  # milliseconds of the whole program
+    parts_ms: dict[str, float]  # milliseconds of its parts, by name
+    mode: str  # part that XLA compiles, see ``program.Plan``
+    repeats: int  # measurements of each part
+    advice: str  # how to shorten the longest part
 
     @property
     def shares(self) -> dict[str, float]:
@@ -109,13 +101,10 @@ class Profile(NamedTuple):
 
 
 def run(experiment: Any, folder: pathlib.Path, repeats: int = REPEATS) -> Profile:
-    """Profile a trained experiment and write it to its run's folder.
+    """Profile a trained experiment and write ``profile.json`` to its run's folder.
 
-    Args:
-      experiment: a started experiment, trained for at least one iteration. Its
-        environments are stepped further; its weights and statistics do not change.
-      folder: run folder; ``profile.json`` and TensorFlow's profile are written there.
-      repeats: measurements of each part.
+    Its environments are stepped further; its weights and statistics do not change.
+    TensorFlow's profile is written, too.
 
     Raises:
       UserError: if the source does not step environments with an actor.
@@ -128,11 +117,7 @@ def run(experiment: Any, folder: pathlib.Path, repeats: int = REPEATS) -> Profil
 
 
 def check(config: Any) -> None:
-    """Check that a run with this config can be profiled.
-
-    Raises:
-      UserError: unless collecting and updating take turns, in one program.
-    """
+    """Refuse to profile a run unless collecting and updating take turns."""
     if not config.source.takes_turns:
         raise UserError(
             "--profile times collecting and updating that take turns, on trajectories "
@@ -243,9 +228,9 @@ def _median(
 
 def _wait(outputs: Any) -> None:
     """Wait until all outputs are computed and Python can read them."""
-    for each in nest.flatten(outputs):
-        if tf.is_tensor(each):  # else Python has read it already
-            each.numpy()
+    for output in nest.flatten(outputs):
+        if tf.is_tensor(output):  # else Python has read it already
+            output.numpy()
 
 
 @contextmanager

@@ -94,7 +94,7 @@ class Alarms:
       steps: environment steps of the whole run.
       num_envs: number of environments.
       max_episode_steps: time limit of the environments; None if unknown.
-      inherited: whether the agent was trained before; then its first returns may
+      inherited: whether the agent was trained before, so that its first returns may
         already be as good as possible.
     """
 
@@ -114,18 +114,14 @@ class Alarms:
         self._progress = _Progress(PART * steps, num_envs)
 
     def check(self, metrics: Mapping[str, Any], step: int) -> list[Limit]:
-        """Add a line of metrics and return the new alarms.
+        """Add a line of metrics and return the new alarms; vectors are ignored.
 
-        Args:
-          metrics: values by their log names; vectors are ignored.
-          step: environment steps, not less than in the call before.
-
-        Returns:
-          Rows of the table; their texts contain the numbers of the line.
+        Environment steps do not decrease. Rows of the table are returned, whose texts
+        contain the numbers of the line.
         """
         line = {k: float(v) for k, v in metrics.items() if np.ndim(v) == 0}
         line |= self._progress.add(line, step)
-        raised = [each.row for each in self._rows if each.check(line, step)]
+        raised = [state.row for state in self._rows if state.check(line, step)]
         return [row._replace(text=row.text.format_map(line)) for row in raised]
 
 
@@ -191,11 +187,11 @@ class _Progress:
         while len(window) > WINDOW and step - window[1][0] >= self._span:
             window.popleft()
         change = self._total_change / max(self._changes, 1)
-        found = {"waited": 0.0, "change": change / (abs(value) or 1.0)}
+        measured = {"waited": 0.0, "change": change / (abs(value) or 1.0)}
         if len(window) >= WINDOW and step - window[0][0] >= self._span and change:
             # Two normal numbers differ by 2 / sqrt(pi) standard deviations on average.
-            found |= self._trend(change * math.sqrt(math.pi) / 2)
-        return {f"progress/{name}": number for name, number in found.items()}
+            measured |= self._trend(change * math.sqrt(math.pi) / 2)
+        return {f"progress/{name}": number for name, number in measured.items()}
 
     def _trend(self, noise: float) -> dict[str, float]:
         start = math.fsum(self._first) / START

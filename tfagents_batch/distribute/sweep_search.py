@@ -23,29 +23,22 @@ _RANGE = "uniform:<low>:<high>, uniform:<low>:<high>:<step> or log:<low>:<high>"
 
 @dataclasses.dataclass(frozen=True)
 class SearchPlan:
-    """Plan of a sweep, which does not change when the sweep is resumed.
+    """Plan of a sweep, which does not change when the sweep is resumed."""
 
-    Attributes:
-      fixed: flags of every training, as text by name.
-      search: values of the searched flags, as on the command line.
-      space: the same as distributions of Optuna, see ``search.parse``.
-      metric: name of the metric in ``metrics.jsonl`` that counts.
-      goal: whether larger or smaller values are better.
-      value: the last value of a training, or its best.
-    """
-
-    fixed: Mapping[str, str]
-    search: Mapping[str, str]
+    fixed: Mapping[str, str]  # flags of every training, as text by name
+    search: Mapping[str, str]  # values of the searched flags, as on the command line
+    # The same as distributions of Optuna, see ``search.parse``
     space: Mapping[str, Any]
+    # Name of the metric in ``metrics.jsonl`` that counts
     metric: str = "eval/return_mean"
-    goal: Literal["max", "min"] = "max"
-    value: Literal["last", "best"] = "last"
+    goal: Literal["max", "min"] = "max"  # whether larger or smaller values are better
+    value: Literal["last", "best"] = "last"  # the last value of a training, or its best
 
     def flags(self, values: Mapping[str, Any]) -> list[str]:
         """Return the flags of a training with these values of the searched flags."""
-        found = {**self.fixed, **values}
-        names = sorted(found, key=lambda name: name != "config")  # it comes first
-        return [f"--{name}={found[name]}" for name in names]
+        flags = {**self.fixed, **values}
+        names = sorted(flags, key=lambda name: name != "config")  # it comes first
+        return [f"--{name}={flags[name]}" for name in names]
 
     def value_of(self, series: Sequence[float]) -> float:
         """Return the value of one training from its values of the metric."""
@@ -53,23 +46,19 @@ class SearchPlan:
             return series[-1]
         return max(series) if self.goal == "max" else min(series)
 
-    def given(self) -> dict[str, str]:
+    def by_flag(self) -> dict[str, str]:
         """Return the plan by the flags that set it."""
-        found = {f"--{name}": text for name, text in self.fixed.items()}
-        found |= {f"--search={name}": text for name, text in self.search.items()}
+        flags = {f"--{name}": text for name, text in self.fixed.items()}
+        flags |= {f"--search={name}": text for name, text in self.search.items()}
         own = "metric", "goal", "value"
-        return found | {f"--{name}": getattr(self, name) for name in own}
+        return flags | {f"--{name}": getattr(self, name) for name in own}
 
     def require_same(self, stored: Mapping[str, str], folder: Any) -> None:
-        """Refuse a folder whose sweep has another plan.
-
-        Raises:
-          UserError: with the first difference.
-        """
-        mine = self.given()
-        for name in [*mine, *stored]:
-            if mine.get(name) != stored.get(name):
-                has, wanted = (each.get(name, "none") for each in (stored, mine))
+        """Refuse a folder whose sweep has another plan; name the first difference."""
+        own = self.by_flag()
+        for name in [*own, *stored]:
+            if own.get(name) != stored.get(name):
+                has, wanted = (flags.get(name, "none") for flags in (stored, own))
                 raise UserError(
                     f"{folder} holds another sweep: its {name} is {has}, not {wanted}; "
                     "pass the same flags to go on with it, or another --logdir"
@@ -81,11 +70,8 @@ def take(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
     Returns:
       Values by the names of the searched flags, and the other arguments.
-
-    Raises:
-      UserError: for one without a name or values, and for a name that is given twice.
     """
-    found: dict[str, str] = {}
+    searched: dict[str, str] = {}
     rest, arguments = [], list(argv)
     while arguments:
         argument = arguments.pop(0)
@@ -102,34 +88,28 @@ def take(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
                 "--search=algorithm.learning_rate=log:1e-5:1e-2 or "
                 "--search=num_envs=8,16,32"
             )
-        if name in found:
+        if name in searched:
             raise UserError(f"--search={name} is given twice; pass it once")
-        found[name] = values
-    return found, rest
+        searched[name] = values
+    return searched, rest
 
 
 def parse(name: str, text: str, kind: fields.Kind, bounds: Mapping[str, Any]) -> Any:
     """Return the values of a searched flag as a distribution of Optuna.
 
-    Args:
-      name: name of the flag.
-      text: values as on the command line.
-      kind: kind of the flag's values.
-      bounds: bounds of its values, see ``config.option``.
-
-    Raises:
-      UserError: for values that the flag does not accept, and for an empty range.
+    The flag has a kind and bounds, see ``config.option``. Values that it does not
+    accept, and an empty range, are refused with a UserError.
     """
 
     def refused(detail: str) -> UserError:
         return UserError(f"--search={name}={text}: {detail}")
 
     read = _range if text.startswith(RANGES) else _choices
-    values, found = read(kind, text, refused)
+    values, distribution = read(kind, text, refused)
     for value in values:
         if complaint := fields.out_of_bounds(value, bounds):
             raise refused(f"{fields.to_text(value)} is out of bounds; {complaint}")
-    return found
+    return distribution
 
 
 def _range(
@@ -172,12 +152,12 @@ def _choices(
 
     is_list = kind.type.endswith(",...")
     values = []
-    for each in text.split("|" if "|" in text or is_list else ","):
+    for choice in text.split("|" if "|" in text or is_list else ","):
         try:
-            values.append(kind.read(each.strip()))
+            values.append(kind.read(choice.strip()))
         except ValueError as error:
             hint = "" if "|" in text else "; values with commas are separated by |"
-            raise refused(f"{each!r}: {kind.complaint(error)}{hint}") from None
+            raise refused(f"{choice!r}: {kind.complaint(error)}{hint}") from None
     plain = [*map(fields.to_text, values)]
     if len({*plain}) < len(plain):
         raise refused("a value is given twice; pass each once")

@@ -8,7 +8,7 @@ import pytest
 from tests.algorithms.cases import OF_ROWS
 from tfagents_batch.configs import searches
 from tfagents_batch.configs.searches import SEARCHES
-from tfagents_batch.distribute.sweep import loop, results
+from tfagents_batch.distribute import sweep_loop, sweep_results
 from tfagents_batch.errors import UserError
 from tfagents_batch.scripts import sweep
 
@@ -21,7 +21,7 @@ def test_the_usual_search_space_can_be_trained(name, tmp_path, monkeypatch):
         plans.append(plan)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "run", fake)
+    monkeypatch.setattr(sweep_loop, "run", fake)
     argv = [f"--algorithm={name}", "--env=tf/CartPole-v1", f"--logdir={tmp_path}"]
     with pytest.raises(KeyboardInterrupt):
         sweep.main(argv)
@@ -103,13 +103,13 @@ def test_the_command_shows_results(tmp_path, monkeypatch, capsys):
             trial = study.ask(plan.space)
             report(study.tell(trial, value))
 
-    monkeypatch.setattr(loop, "run", fake)
+    monkeypatch.setattr(sweep_loop, "run", fake)
     argv = ["--config=cartpole", "--trials=3", "--jobs=2", f"--logdir={tmp_path}"]
     assert sweep.main([*argv, "--search=num_envs=8,16"]) == 0
     out, err = capsys.readouterr()
     assert "3 of 3 trials completed" in out
     assert "train the best again: tfagents-batch train --config=cartpole --num" in out
-    assert out.splitlines()[-1] == str(tmp_path / results.FILE)
+    assert out.splitlines()[-1] == str(tmp_path / sweep_results.FILE)
     assert "trial 2: 2 in 0 s; 3 of 3, best 2 (trial 2)" in err
 
 
@@ -119,7 +119,7 @@ def test_a_sweep_trains(tmp_path, monkeypatch):
     argv = ["--config=cartpole", "--trials=3", "--jobs=2", f"--logdir={tmp_path}"]
     argv += ["--search=algorithm.learning_rate=log:1e-4:1e-2", "--steps=4000"]
     assert sweep.main([*argv, "--quiet"]) == 0
-    text = (tmp_path / results.FILE).read_text()
+    text = (tmp_path / sweep_results.FILE).read_text()
     assert text.count(",complete,") == 3
 
 

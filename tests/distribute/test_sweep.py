@@ -15,8 +15,14 @@ from unittest import mock
 import pytest
 
 import tfagents_batch as tfb
-from tfagents_batch.distribute.sweep import local, loop, results, search, storage
-from tfagents_batch.distribute.sweep.search import SearchPlan
+from tfagents_batch.distribute import (
+    sweep_loop,
+    sweep_results,
+    sweep_search,
+    sweep_storage,
+    trial_process,
+)
+from tfagents_batch.distribute.sweep_search import SearchPlan
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.settings import fields
 
@@ -26,19 +32,19 @@ KINDS = {"x": fields.kind(float), "do": fields.kind(str)}
 
 def plan_of(fixed, search_texts, **options):
     """Return the plan of a sweep with these values of the searched flags."""
-    space = {k: search.parse(k, x, KINDS[k], {}) for k, x in search_texts.items()}
+    space = {k: sweep_search.parse(k, x, KINDS[k], {}) for k, x in search_texts.items()}
     return SearchPlan(fixed, search_texts, space, **options)
 
 
 UNIFORM = {"x": "uniform:0:1"}
 PLAN = plan_of({"steps": "100"}, UNIFORM)
 DOING = plan_of({}, {"x": "uniform:0:9", "do": "train,kill,refuse"})
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DEADLINE = 60  # seconds
 SWEEP = """
 import sys
 from pathlib import Path
-from tests.distribute.sweep import test_sweep
+from tests.distribute import test_sweep
 test_sweep.sweep(Path(sys.argv[1]), jobs=int(sys.argv[2]))
 """
 
@@ -46,13 +52,13 @@ test_sweep.sweep(Path(sys.argv[1]), jobs=int(sys.argv[2]))
 def sweep(folder, plan=PLAN, trials=20, jobs=1, enqueue=(), **options):
     """Run a sweep; return its rows."""
     with (
-        mock.patch.object(local, "PROGRAM", PROGRAM),
-        storage.opened(folder, plan, **options) as study,
+        mock.patch.object(trial_process, "PROGRAM", PROGRAM),
+        sweep_storage.opened(folder, plan, **options) as study,
     ):
         for values in enqueue:
             study.enqueue_trial(values)
-        loop.run(plan, study, folder, trials, jobs)
-        return results.rows(study, plan)
+        sweep_loop.run(plan, study, folder, trials, jobs)
+        return sweep_results.rows(study, plan)
 
 
 @pytest.fixture
@@ -104,7 +110,7 @@ def test_a_killed_sweep_goes_on_with_the_trial_that_was_cut_off(started, tmp_pat
     assert all(row.value == row.values["x"] for row in found)
     numbers = {row.number: row.values for row in found}
     assert sorted(numbers) == [*range(8), *range(9, 21)]
-    with storage.opened(folder, PLAN) as study:
+    with sweep_storage.opened(folder, PLAN) as study:
         assert study.trials[8].params == numbers[9]
     assert len({values["x"] for values in numbers.values()}) == 20  # none drawn twice
     assert sweep(folder) == found  # nothing is left to do
@@ -127,7 +133,7 @@ def test_trials_that_fail_or_are_killed_are_counted(tmp_path):
         1: ("failed", "x is wrong", None),
         2: ("complete", "", 2.0),
     }
-    assert results.summary(found) == "1 of 3 trials completed, 2 failed (67%)"
+    assert sweep_results.summary(found) == "1 of 3 trials completed, 2 failed (67%)"
 
 
 def test_a_training_without_the_metric_fails(tmp_path):
@@ -161,9 +167,9 @@ def test_the_value_of_a_trial_is_its_last_or_its_best(tmp_path, options, value):
 
 def test_a_second_sweep_in_the_same_folder_is_refused(tmp_path):
     with (
-        storage.opened(tmp_path, PLAN),
+        sweep_storage.opened(tmp_path, PLAN),
         pytest.raises(UserError, match=rf"is in use by process {os.getpid()}"),
-        storage.opened(tmp_path, PLAN),
+        sweep_storage.opened(tmp_path, PLAN),
     ):
         pass
 
@@ -182,29 +188,29 @@ def test_a_second_sweep_in_the_same_folder_is_refused(tmp_path):
     ],
 )
 def test_a_folder_of_another_sweep_is_refused(tmp_path, plan, text):
-    with storage.opened(tmp_path, PLAN):
+    with sweep_storage.opened(tmp_path, PLAN):
         pass
-    with pytest.raises(UserError, match=text), storage.opened(tmp_path, plan):
+    with pytest.raises(UserError, match=text), sweep_storage.opened(tmp_path, plan):
         pass
 
 
-@pytest.mark.parametrize("name", ["mine", storage.NAME])
+@pytest.mark.parametrize("name", ["mine", sweep_storage.NAME])
 def test_a_study_that_this_command_did_not_make_is_refused(tmp_path, name):
     import optuna
 
-    with storage._connected(tmp_path / storage.FILE) as other:
+    with sweep_storage._connected(tmp_path / sweep_storage.FILE) as other:
         study = optuna.create_study(storage=other, study_name=name)
         study.add_trial(optuna.create_trial(value=1.0))
     with pytest.raises(UserError, match="did not make"):
         sweep(tmp_path)
-    with storage._connected(tmp_path / storage.FILE) as other:
+    with sweep_storage._connected(tmp_path / sweep_storage.FILE) as other:
         assert optuna.get_all_study_names(other) == [name]
 
 
 def test_a_study_of_another_version_of_optuna_is_refused(tmp_path):
-    with storage.opened(tmp_path, PLAN):
+    with sweep_storage.opened(tmp_path, PLAN):
         pass
-    with contextlib.closing(sqlite3.connect(tmp_path / storage.FILE)) as database:
+    with contextlib.closing(sqlite3.connect(tmp_path / sweep_storage.FILE)) as database:
         database.execute("update version_info set schema_version = 999")
         database.execute("update alembic_version set version_num = 'v999'")
         database.commit()
@@ -213,15 +219,15 @@ def test_a_study_of_another_version_of_optuna_is_refused(tmp_path):
 
 
 def test_a_path_that_cannot_be_used_is_refused(tmp_path):
-    (tmp_path / storage.FILE).write_text("something else" * 1000)
+    (tmp_path / sweep_storage.FILE).write_text("something else" * 1000)
     with (
         pytest.raises(UserError, match="cannot be read"),
-        storage.opened(tmp_path, PLAN),
+        sweep_storage.opened(tmp_path, PLAN),
     ):
         pass
     with (
         pytest.raises(UserError, match="cannot create the folder"),
-        storage.opened(tmp_path / storage.FILE, PLAN),
+        sweep_storage.opened(tmp_path / sweep_storage.FILE, PLAN),
     ):
         pass
 
@@ -230,34 +236,34 @@ def test_optuna_is_named_if_it_is_missing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with (
         pytest.raises(UserError, match=r"tfagents_batch\[tune\]"),
-        storage.opened(tmp_path, PLAN),
+        sweep_storage.opened(tmp_path, PLAN),
     ):
         pass
 
 
 def test_a_folder_that_cannot_be_written_ends_the_sweep(tmp_path):
-    with storage.opened(tmp_path, PLAN) as study:
+    with sweep_storage.opened(tmp_path, PLAN) as study:
         (tmp_path / "trial-0000").write_text("a file")
         with pytest.raises(SaveError, match="a trial cannot be started"):
-            loop.run(PLAN, study, tmp_path, 1)
+            sweep_loop.run(PLAN, study, tmp_path, 1)
 
 
 def test_results_are_a_file_a_table_a_command_and_a_figure(tmp_path):
     todo = [{"x": x, "do": do} for x, do in [(1, "train"), (2, "kill"), (3, "train")]]
     found = sweep(tmp_path, DOING, trials=3, enqueue=todo)
-    results.write(tmp_path / results.FILE, found)
-    with open(tmp_path / results.FILE, newline="") as file:
+    sweep_results.write(tmp_path / sweep_results.FILE, found)
+    with open(tmp_path / sweep_results.FILE, newline="") as file:
         best, second, failed = csv.DictReader(file)
     assert (best["trial"], best["value"], best["x"]) == ("2", "3.0", "3.0")
     assert (second["folder"], second["state"]) == ("trial-0000", "complete")
     assert (failed["value"], failed["error"]) == ("", "killed by SIGKILL")
-    head, first, *_ = results.table(found).splitlines()
+    head, first, *_ = sweep_results.table(found).splitlines()
     assert head.split() == ["trial", "value", "x", "do", "seconds"]
     assert first.split()[:4] == ["2", "3", "3", "train"]
     again = "tfagents-batch train --x=3.0 --do=train"
-    assert results.command(DOING, found[0]) == again
-    results.draw(tmp_path / results.FIGURE, DOING, found)
-    assert (tmp_path / results.FIGURE).read_bytes().startswith(b"\x89PNG")
+    assert sweep_results.command(DOING, found[0]) == again
+    sweep_results.draw(tmp_path / sweep_results.FIGURE, DOING, found)
+    assert (tmp_path / sweep_results.FIGURE).read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("ends", ["1e-4:1e-3", "2e-4:8e-4", "1e-5:1e-1", "16:256"])
@@ -268,10 +274,10 @@ def test_labels_of_a_logarithmic_axis_do_not_overlap(ends, tmp_path, monkeypatch
     plan = plan_of({}, {"x": f"log:{ends}"})
     places = [float(x) for x in ends.split(":")]
     found = [
-        results.Row(i, "complete", 1.0, {"x": x}, 1.0, "", "")
+        sweep_results.Row(i, "complete", 1.0, {"x": x}, 1.0, "", "")
         for i, x in enumerate(places)
     ]
-    results.draw(tmp_path / results.FIGURE, plan, found)
+    sweep_results.draw(tmp_path / sweep_results.FIGURE, plan, found)
     axis = drawn[0].axes[1]
     low, high = axis.get_xlim()
     labels = axis.xaxis.get_ticklabels(which="both")
@@ -283,14 +289,14 @@ def test_labels_of_a_logarithmic_axis_do_not_overlap(ends, tmp_path, monkeypatch
 
 def test_a_file_of_the_working_folder_does_not_replace_a_module_of_python(tmp_path):
     (tmp_path / "ctypes.py").write_text("raise SystemExit('the wrong ctypes')")
-    command = [*local.PROGRAM, str(os.getpid()), "--version"]
+    command = [*trial_process.PROGRAM, str(os.getpid()), "--version"]
     options = {"env": os.environ | {"PYTHONPATH": str(ROOT)}, "text": True}
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, **options)
     assert done.stdout.strip() == tfb.__version__, done.stderr
 
 
 def test_several_jobs_divide_the_cores(monkeypatch):
-    monkeypatch.setattr(local.cpus, "available", lambda: [0, 1, 2, 3, 5])
-    assert local.shares(1) == [[]]
-    assert local.shares(2) == [[0, 2, 5], [1, 3]]
-    assert local.shares(6) == [[0], [1], [2], [3], [5], [0]]
+    monkeypatch.setattr(trial_process.cpus, "available", lambda: [0, 1, 2, 3, 5])
+    assert trial_process.shares(1) == [[]]
+    assert trial_process.shares(2) == [[0, 2, 5], [1, 3]]
+    assert trial_process.shares(6) == [[0], [1], [2], [3], [5], [0]]

@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.inside import session
-from benchmarks.logged import arrays
-from benchmarks.logged.play import play
+from benchmarks.inside import logged_arrays, session
+from benchmarks.inside.logged_play import play
 from benchmarks.work.logged import HIDDEN, LEARNERS, Logged
 
 FEATURES, ACTIONS, EPISODE = 10, 4, 20
@@ -74,7 +73,7 @@ def prepare(
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     reading = _seconds(lambda: table_reader.read(table_reader.partition(table)))
     if samples:
-        arrays.write(table, pathlib.Path(samples))
+        logged_arrays.write(table, pathlib.Path(samples))
     return {
         "validation_s": validation,
         "timeline_s": building,

@@ -18,8 +18,8 @@ _START = """
 import sys
 if sys.path[0] == "":  # as the installed command: the working folder comes last
     sys.path.append(sys.path.pop(0))
-from tfagents_batch.distribute.sweep import local
-local.main()
+from tfagents_batch.distribute import trial_process
+trial_process.main()
 """
 # Its arguments are the number of the process that it ends with, "train" and flags.
 PROGRAM = (sys.executable, "-c", _START)
@@ -31,10 +31,7 @@ _PR_SET_PDEATHSIG = 1
 class TrialProcess:
     """A process in a session of its own, so that Ctrl-C does not reach it.
 
-    Args:
-      flags: flags of the training.
-      output: file for what the process prints.
-      cores: cores that it may use; empty for all.
+    What it prints goes to ``output``. It may use these cores; none means all.
     """
 
     def __init__(self, flags: Sequence[str], output: Path, cores: Sequence[int]):
@@ -57,12 +54,12 @@ class TrialProcess:
 
 def shares(jobs: int) -> list[list[int]]:
     """Return the cores of each of several jobs; one job has no limit."""
-    found = cpus.available()
+    cores = cpus.available()
     if jobs == 1:
         return [[]]
-    if jobs > len(found):
-        return [[found[job % len(found)]] for job in range(jobs)]
-    return [found[job::jobs] for job in range(jobs)]
+    if jobs > len(cores):
+        return [[cores[job % len(cores)]] for job in range(jobs)]
+    return [cores[job::jobs] for job in range(jobs)]
 
 
 def stop(processes: Iterable[TrialProcess]) -> None:
@@ -72,7 +69,7 @@ def stop(processes: Iterable[TrialProcess]) -> None:
         for process in running:
             process.terminate()
         deadline = time.monotonic() + GRACE_SECONDS
-        while any(each.poll() is None for each in running):
+        while any(process.poll() is None for process in running):
             if time.monotonic() > deadline:
                 break
             time.sleep(_POLL_SECONDS)

@@ -10,11 +10,11 @@ import signal
 import sys
 from pathlib import Path
 
-from tfagents_batch.distribute.sweep import local
+from tfagents_batch.distribute import trial_process
 
 
 def main(parent, command, *flags):
-    local.end_with(int(parent))
+    trial_process.end_with(int(parent))
     assert command == "train"
     given = dict(flag.removeprefix("--").split("=", 1) for flag in flags)
     trial, do = Path(given["logdir"]), given.get("do", "train")

@@ -11,10 +11,10 @@ from tests.support import linear
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources import rollout_settings
-from tfagents_batch.training.analysis import profile
-from tfagents_batch.training.analysis.profile import Profile
+from tfagents_batch.training import profile
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import RunConfig
+from tfagents_batch.training.profile import Profile
 
 CONFIG = RunConfig(
     algorithm="linear",

@@ -1,70 +1,56 @@
-"""Learning curves: read them, group runs by their settings, average a group."""
+"""Learning curves: read and group them, average a group, and draw panels."""
 
 from __future__ import annotations
 
 import collections
+import contextlib
+import io
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, saving
 from tfagents_batch.training.log.logger import read_metrics
-from tfagents_batch.training.run_folder import config_file, runs
+from tfagents_batch.training.run_folder import config_file, files, runs
 
 POINTS = 200  # number of grid points
 
 
 class Curve(NamedTuple):
-    """One metric of one run.
+    """One metric of one run."""
 
-    Attributes:
-      step: i64 ``[n]``, environment steps, ascending.
-      value: f64 ``[n]``, finite.
-    """
-
-    step: np.ndarray
-    value: np.ndarray
+    step: np.ndarray  # i64 ``[n]``, environment steps, ascending
+    value: np.ndarray  # f64 ``[n]``, finite
 
 
 class Band(NamedTuple):
-    """Several curves on one grid.
+    """Several curves on one grid."""
 
-    Attributes:
-      step: f64 ``[POINTS]``, the steps that all curves cover.
-      mean: f64 ``[POINTS]``, mean over runs.
-      low, high: f64 ``[POINTS]``, 95 % bootstrap interval of the mean over runs.
-    """
-
-    step: np.ndarray
-    mean: np.ndarray
+    step: np.ndarray  # f64 ``[POINTS]``, the steps that all curves cover
+    mean: np.ndarray  # f64 ``[POINTS]``, mean over runs
+    # f64 ``[POINTS]``, 95 % bootstrap interval of the mean over runs
     low: np.ndarray
     high: np.ndarray
 
 
 class CurveGroup(NamedTuple):
-    """Runs that differ only in their seed.
+    """Runs that differ only in their seed."""
 
-    Attributes:
-      name: preset or algorithm, and the flags of the settings that differ from other
-        groups with the same one.
-      env: environment of the training.
-      seeds: seeds of the runs, by their folders.
-    """
-
+    # Preset or algorithm, and the flags of the settings that differ from other groups
+    # with the same one
     name: str
-    env: str
-    seeds: dict[Path, int]
+    env: str  # environment of the training
+    seeds: dict[Path, int]  # seeds of the runs, by their folders
 
 
 def read(folder: str | os.PathLike, metric: str) -> Curve:
     """Read a metric of a run; values that are not finite are left out.
 
-    Raises:
-      UserError: if the run has no such metric; the message lists those it has.
+    The error for a missing metric lists those that the run has.
     """
     lines = read_metrics(folder)
     points = [(line["step"], line[metric]) for line in lines if metric in line]
@@ -78,11 +64,7 @@ def read(folder: str | os.PathLike, metric: str) -> Curve:
 
 
 def group(folders: Sequence[str | os.PathLike]) -> list[CurveGroup]:
-    """Group runs by name, environment and settings.
-
-    Raises:
-      UserError: if a folder contains no run.
-    """
+    """Group runs by name, environment and settings."""
     same_name: dict[tuple[str, str], list[tuple[Path, dict[str, Any]]]] = {}
     seeds: dict[Path, int] = {}
     for run in runs.open_runs(folders):
@@ -99,19 +81,16 @@ def group(folders: Sequence[str | os.PathLike]) -> list[CurveGroup]:
         same_name.setdefault(key, []).append((folder, settings))
     return [
         CurveGroup(f"{name}{flags}", env, {folder: seeds[folder] for folder in members})
-        for (name, env), each in same_name.items()
-        for flags, members in _by_differences(each).items()
+        for (name, env), alike in same_name.items()
+        for flags, members in _by_differences(alike).items()
     ]
 
 
 def band(curves: Sequence[Curve], resamples: int = 1000) -> Band:
     """Compute the mean over runs and its 95 % bootstrap interval.
 
-    Curves are interpolated linearly between their points.
-
-    Args:
-      curves: curves of the same metric, one per run.
-      resamples: number of bootstrap samples of the runs; their seed is fixed.
+    There is a curve of the same metric for each run, interpolated linearly between its
+    points. The seed of the resamples of the runs is fixed.
     """
     end = min(curve.step[-1] for curve in curves)
     start = min(max(curve.step[0] for curve in curves), end)
@@ -141,16 +120,69 @@ def _by_differences(
         if name in shared - config_file.SAME_CURVE
         and any(s[name] != first[name] for _, s in members)
     ]
-    found: dict[tuple[str, ...], list[Path]] = {}
+    groups: dict[tuple[str, ...], list[Path]] = {}
     for folder, settings in members:
         flags = (config_file.as_flag(name, settings[name]) for name in differing)
         texts = tuple(f" {flag}" for flag in flags)
-        found.setdefault(texts, []).append(folder)
+        groups.setdefault(texts, []).append(folder)
     usual = []  # of each setting, its usual text, or none
-    for column in zip(*found, strict=True):
+    for column in zip(*groups, strict=True):
         text, n = collections.Counter(column).most_common(1)[0]
-        usual.append(text if 2 * n >= len(found) > 3 else None)
+        usual.append(text if 2 * n >= len(groups) > 3 else None)
     return {
         "".join(x for x, y in zip(texts, usual, strict=True) if x != y): folders
-        for texts, folders in found.items()
+        for texts, folders in groups.items()
     }
+
+
+@contextlib.contextmanager
+def panels(
+    rows: int, columns: int, size: tuple[float, float], out: str
+) -> Iterator[Any]:
+    """Yield matplotlib axes ``[rows, columns]``, saved as a file when the context ends.
+
+    The size is width and height in inches.
+
+    Raises:
+      UserError: if matplotlib is missing, or does not know the kind of file.
+      SaveError: if the file cannot be written.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError(
+            'plots need matplotlib: pip install "tfagents_batch[plot]"'
+        ) from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False)
+    kind = Path(out).suffix[1:] or "png"
+    known = figure.canvas.get_supported_filetypes()
+    try:
+        if kind not in known:
+            raise UserError(
+                f"{out} ends in .{kind}; expected .png or one of {', '.join(known)}"
+            )
+        yield axes
+        figure.tight_layout()
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=120, format=kind)
+        _write(Path(out), picture.getvalue())
+    finally:
+        pyplot.close(figure)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file as a whole; a device, such as /dev/stdout, is written to."""
+    if path.exists() and not path.is_file():
+        with saving(path):
+            path.write_bytes(data)
+    else:
+        files.write_atomic(Path(os.path.realpath(path)), data)
+
+
+def mark(axis: Any, threshold: float) -> None:
+    """Draw a dashed line at a threshold, with an entry for the legend."""
+    label = f"threshold {threshold:,g}"
+    axis.axhline(threshold, color="black", linestyle="--", linewidth=1, label=label)

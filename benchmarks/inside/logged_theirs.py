@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.inside import session
-from benchmarks.logged.play import play
+from benchmarks.inside.logged_play import play
 from benchmarks.work.logged import HIDDEN, LEARNERS, Logged
 
 EPOCH = 10_000  # steps of d3rlpy's default; its logs cost more in longer ones

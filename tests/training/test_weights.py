@@ -12,7 +12,7 @@ from gymnasium import spaces as gs
 
 import tfagents_batch as tfb
 from tests.support.brief import QUICK
-from tfagents_batch.training.diagnostics import weights
+from tfagents_batch.training import weights
 
 
 def test_weights_are_counted_layer_by_layer():

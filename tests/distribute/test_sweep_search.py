@@ -8,13 +8,13 @@ from optuna.distributions import (
 )
 
 from tfagents_batch import schedules
-from tfagents_batch.distribute.sweep import search
+from tfagents_batch.distribute import sweep_search
 from tfagents_batch.errors import UserError
 from tfagents_batch.settings import fields
 
 
 def parse(text, hint=float, **bounds):
-    return search.parse("x", text, fields.kind(hint), bounds)
+    return sweep_search.parse("x", text, fields.kind(hint), bounds)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_value_that_the_flag_refuses_is_named(text, hint, bounds, error):
 def test_searched_flags_are_taken_out_of_a_command_line():
     argv = ["--a=1", "--search=b=1,2", "--search", "--c.d=log:1:2", "--searches=3"]
     found = {"b": "1,2", "c.d": "log:1:2"}
-    assert search.take(argv) == (found, ["--a=1", "--searches=3"])
+    assert sweep_search.take(argv) == (found, ["--a=1", "--searches=3"])
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_searched_flags_are_taken_out_of_a_command_line():
 )
 def test_a_search_without_values_or_given_twice_is_refused(argv):
     with pytest.raises(UserError, match="--search"):
-        search.take(argv)
+        sweep_search.take(argv)
 
 
 def test_optuna_draws_what_was_asked_for():

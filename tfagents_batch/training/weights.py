@@ -27,24 +27,24 @@ class Layer(NamedTuple):
 
 def by_layer(algorithm: Any) -> list[Layer]:
     """Return the layers of ``algorithm.network`` that have weights, in order."""
-    found: dict[str, dict[str, list[int]]] = {}
+    by_name: dict[str, dict[str, list[int]]] = {}
     network = getattr(algorithm, "network", None)
     for variable in getattr(network, "trainable_variables", ()):
         layer, _, name = variable.path.rpartition("/")
-        shapes = found.setdefault(layer, {})
+        shapes = by_name.setdefault(layer, {})
         while name in shapes:  # several variables with the same name
             name += "'"
         shapes[name] = list(variable.shape)
     return [
         Layer(layer, shapes, sum(map(math.prod, shapes.values())))
-        for layer, shapes in found.items()
+        for layer, shapes in by_name.items()
     ]
 
 
 def facts(layers: list[Layer]) -> dict[str, Any]:
     """Return the facts about the weights for ``run.json``."""
-    total = sum(each.count for each in layers)
-    return {"total": total, "layers": [each._asdict() for each in layers]}
+    total = sum(layer.count for layer in layers)
+    return {"total": total, "layers": [layer._asdict() for layer in layers]}
 
 
 def table(layers: list[Layer]) -> str:
@@ -53,24 +53,19 @@ def table(layers: list[Layer]) -> str:
     for name, shapes, count in layers:
         sizes = ("x".join(map(str, shape)) or "1" for shape in shapes.values())
         rows.append((name, ", ".join(sizes), f"{count:,}"))
-    rows.append(("all layers", "", f"{sum(each.count for each in layers):,}"))
+    rows.append(("all layers", "", f"{sum(layer.count for layer in layers):,}"))
     first, second, third = (max(map(len, column)) for column in zip(*rows, strict=True))
     return "\n".join(f"{a:{first}}  {b:{second}}  {c:>{third}}" for a, b, c in rows)
 
 
 def warning(layers: list[Layer], space: gymnasium.Space) -> str:
-    """Return a warning about a network that is large only because of an observation.
+    """Return a warning about a built-in network that an observation makes large.
 
-    Args:
-      layers: those of a built-in network.
-      space: observation space of one environment.
-
-    Returns:
-      A line with the number of weights, the largest part of the observation and how to
-      make it smaller; "" if the network has at most MANY weights, or the part at most
-      LARGE numbers.
+    It is a line with the number of weights, the largest part of the observation and how
+    to make it smaller; "" if the network has at most MANY weights, or the part at most
+    LARGE numbers.
     """
-    total = sum(each.count for each in layers)
+    total = sum(layer.count for layer in layers)
     leaf = max(spaces.leaves(space), key=lambda x: math.prod(x.shape), default=None)
     if total <= MANY or leaf is None or math.prod(leaf.shape) <= LARGE:
         return ""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfagents_batch.distribute.sweep import loop, storage
-from tfagents_batch.distribute.sweep.search import SearchPlan
-from tfagents_batch.training.analysis import figure
+from tfagents_batch.distribute import sweep_loop, sweep_storage
+from tfagents_batch.distribute.sweep_search import SearchPlan
+from tfagents_batch.training.log import curves
 from tfagents_batch.training.run_folder import files
 
 FILE, FIGURE = "results.csv", "results.png"
@@ -40,35 +40,31 @@ class Row(NamedTuple):
 
 def rows(study: Any, plan: SearchPlan) -> list[Row]:
     """Return the results of all trials: the best first, then pruned and failed ones."""
-    found = [_row(trial) for trial in storage.counted(study)]
+    results = [_row(trial) for trial in sweep_storage.counted(study)]
     order, sign = ("complete", *_OTHERS), -1 if plan.goal == "max" else 1
     return sorted(
-        found, key=lambda row: (order.index(row.state), sign * (row.value or 0))
+        results, key=lambda row: (order.index(row.state), sign * (row.value or 0))
     )
 
 
-def write(path: Path, found: Sequence[Row]) -> None:
-    """Write the rows to a CSV file.
-
-    Raises:
-      SaveError: if it cannot be written.
-    """
+def write(path: Path, rows: Sequence[Row]) -> None:
+    """Write the rows to a CSV file."""
     out = io.StringIO()
-    names = [*dict.fromkeys(name for row in found for name in row.values)]
+    names = [*dict.fromkeys(name for row in rows for name in row.values)]
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["trial", "state", "value", *names, "seconds", "folder", "error"])
-    for row in found:
+    for row in rows:
         values = [row.values.get(name, "") for name in names]
         cells = [row.number, row.state, row.value, *values]
         writer.writerow([*cells, round(row.seconds, 1), row.folder, row.error])
     files.write_atomic(path, out.getvalue())
 
 
-def table(found: Sequence[Row]) -> str:
+def table(rows: Sequence[Row]) -> str:
     """Return a table of the best trials as text."""
-    names = [*dict.fromkeys(name for row in found for name in row.values)]
+    names = [*dict.fromkeys(name for row in rows for name in row.values)]
     lines = [["trial", "value", *names, "seconds", ""]]
-    for row in found[:_ROWS]:
+    for row in rows[:_ROWS]:
         value = "" if row.value is None else f"{row.value:.6g}"
         values = [_short(row.values.get(name, "")) for name in names]
         note = "" if row.state == "complete" else row.state
@@ -79,34 +75,28 @@ def table(found: Sequence[Row]) -> str:
         "  ".join([*(x.rjust(n) for x, n in zip(line, widths, strict=False)), line[-1]])
         for line in lines
     ]
-    if len(found) > _ROWS:
-        lines.append(f"and {len(found) - _ROWS} more")
+    if len(rows) > _ROWS:
+        lines.append(f"and {len(rows) - _ROWS} more")
     return "\n".join(map(str.rstrip, lines))
 
 
-def line(number: int, found: Sequence[Row], trials: int) -> str:
-    """Return a line about a trial that has ended.
-
-    Args:
-      number: number of the trial.
-      found: all results so far, see ``rows``.
-      trials: number of trials in the end.
-    """
-    (row,) = (each for each in found if each.number == number)
+def line(number: int, rows: Sequence[Row], trials: int) -> str:
+    """Return a line about a trial that has ended, from all results so far."""
+    (row,) = (other for other in rows if other.number == number)
     what = row.state if row.state != "complete" else f"{row.value:.6g}"
     what += f" ({row.error})" if row.error else ""
-    text = f"trial {number}: {what} in {row.seconds:.0f} s; {len(found)} of {trials}"
-    best = found[0]
+    text = f"trial {number}: {what} in {row.seconds:.0f} s; {len(rows)} of {trials}"
+    best = rows[0]
     if best.state == "complete":
         text += f", best {best.value:.6g} (trial {best.number})"
     return text
 
 
-def summary(found: Sequence[Row]) -> str:
+def summary(rows: Sequence[Row]) -> str:
     """Return how many trials completed, were pruned and failed."""
-    n = collections.Counter(row.state for row in found)
-    others = [f"{n[x]} {x} ({n[x] / len(found):.0%})" for x in _OTHERS if n[x]]
-    return ", ".join([f"{n['complete']} of {len(found)} trials completed", *others])
+    n = collections.Counter(row.state for row in rows)
+    others = [f"{n[x]} {x} ({n[x] / len(rows):.0%})" for x in _OTHERS if n[x]]
+    return ", ".join([f"{n['complete']} of {len(rows)} trials completed", *others])
 
 
 def command(plan: SearchPlan, row: Row) -> str:
@@ -115,17 +105,13 @@ def command(plan: SearchPlan, row: Row) -> str:
     return f"tfagents-batch train {flags}"
 
 
-def draw(path: Path, plan: SearchPlan, found: Sequence[Row]) -> None:
-    """Draw values by trial and against each searched flag, and write a PNG file.
-
-    Raises:
-      UserError: if matplotlib is missing.
-    """
-    done = sorted((x for x in found if x.state in _MARKS), key=lambda x: x.number)
+def draw(path: Path, plan: SearchPlan, results: Sequence[Row]) -> None:
+    """Draw values by trial and against each searched flag, and write a PNG file."""
+    done = sorted((x for x in results if x.state in _MARKS), key=lambda x: x.number)
     best = [row for row in done if row.state == "complete"]
     rows = -(-(1 + len(plan.space)) // _COLUMNS)
     size = 4.4 * _COLUMNS, 3.5 * rows
-    with figure.panels(rows, _COLUMNS, size, str(path)) as axes:
+    with curves.panels(rows, _COLUMNS, size, str(path)) as axes:
         history, *others = axes.flat
         _mark(history, done, "trial", [row.number for row in done])
         values = itertools.accumulate(
@@ -186,8 +172,8 @@ def _row(trial: Any) -> Row:
     state, attrs = states.get(trial.state, "failed"), trial.user_attrs
     value = None if state == "failed" else trial.value
     seconds = trial.duration.total_seconds()
-    error = attrs.get(loop.ERROR, "")
-    where = attrs.get(loop.FOLDER, "")
+    error = attrs.get(sweep_loop.ERROR, "")
+    where = attrs.get(sweep_loop.FOLDER, "")
     return Row(trial.number, state, value, dict(trial.params), seconds, where, error)
 
 

@@ -1,1 +1,0 @@
-"""Logged rows, in processes of their own: our algorithms and those of d3rlpy."""

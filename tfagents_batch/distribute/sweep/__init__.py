@@ -1,1 +1,0 @@
-"""Sweeps: many trainings with other settings, which Optuna chooses."""

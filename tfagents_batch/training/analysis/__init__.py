@@ -1,1 +1,0 @@
-"""Learning curves of finished runs, and profiles of one run."""

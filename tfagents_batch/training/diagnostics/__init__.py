@@ -1,1 +1,0 @@
-"""Diagnostics: alarms and the table of weights of a run, GPUs of the machine."""
