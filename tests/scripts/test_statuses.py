@@ -9,11 +9,11 @@ import sys
 import pyarrow
 import pytest
 from pyarrow import parquet
-from tfagents_batch.training.analysis import figure
 
 from tests.offline import made
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.scripts import command_line
+from tfagents_batch.training.log import curves
 
 ROOT = pathlib.Path(__file__).parents[2]
 SMALL = 64  # bytes, so that the disk looks full
@@ -132,14 +132,14 @@ def test_a_full_disk_is_found_in_the_errors_of_others(monkeypatch, error, status
 
 
 def draw(out):
-    with figure.panels(1, 1, (2, 2), str(out)) as axes:
+    with curves.panels(1, 1, (2, 2), str(out)) as axes:
         axes[0, 0].plot([1, 2])
 
 
 def test_a_figure_is_written_as_a_whole(tmp_path):
     draw(tmp_path / "a.png")
     before = tree(tmp_path)
-    with pytest.raises(KeyError), figure.panels(1, 1, (2, 2), tmp_path / "a.png"):
+    with pytest.raises(KeyError), curves.panels(1, 1, (2, 2), tmp_path / "a.png"):
         raise KeyError
     assert tree(tmp_path) == before
     with pytest.raises(SaveError, match=r"none/a\.png cannot be written"):
