@@ -15,9 +15,9 @@ from tfagents_batch.evaluation import (
     one_step,
     summary,
 )
-from tfagents_batch.evaluation.episodes import EpisodeRows, pad, parts
 from tfagents_batch.evaluation.fitting import (
     Candidate,
+    EvaluationSettings,
     Fitted,
     Networks,
     Normalize,
@@ -27,9 +27,15 @@ from tfagents_batch.evaluation.fitting import (
     predicted,
     rewards,
 )
-from tfagents_batch.evaluation.logged_rows import EVERY, Judges, RowsExtent
+from tfagents_batch.evaluation.logged_rows import (
+    EVERY,
+    EpisodeRows,
+    Judges,
+    RowsExtent,
+    pad,
+    parts,
+)
 from tfagents_batch.evaluation.result import OfflineEvaluation
-from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.evaluation.totals import LEAST, Bootstrap, Judged, Totals
 from tfagents_batch.offline.table_reader import Columns, Partition
 

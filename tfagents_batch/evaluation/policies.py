@@ -17,16 +17,16 @@ from tfagents_batch import config
 from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation import evaluate, fitted_q
 from tfagents_batch.evaluation.evaluate import Candidate, Normalize
+from tfagents_batch.evaluation.fitting import EvaluationSettings
 from tfagents_batch.evaluation.logged_rows import EVERY, Judges
 from tfagents_batch.evaluation.result import OfflineEvaluation
-from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.features.layout import layout
 from tfagents_batch.logged import seen, table_settings
 from tfagents_batch.logged.table import MASK, PRESENCE, STATE
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.table_reader import Columns, Partition
-from tfagents_batch.serving.export import origin_of
+from tfagents_batch.serving.export import Origin, origin_of
 from tfagents_batch.serving.signature import Signature
 from tfagents_batch.training import playing
 from tfagents_batch.training.run_folder import runs
@@ -78,10 +78,7 @@ def opened(
     checkpoint: str | int,
     settings: EvaluationSettings,
 ) -> Iterator[Callable[[Callable[[str], Any]], OfflineEvaluation]]:
-    """Open and check all that an evaluation needs; yield what evaluates, with ``say``.
-
-    For arguments and errors see ``evaluate_offline``.
-    """
+    """Open what ``evaluate_offline`` needs, and check it; yield what evaluates."""
     found = table_reader.partition(data)
     judges = _judges(policy, found)
     evaluate.check(found, settings, judges)
@@ -110,8 +107,7 @@ def _candidate(
     origin, name = origin_of(run), run.run.folder.name
     with playing.loaded(run, run.spec) as (agent, step):
         signature = Signature(agent.policy, run.spec, step, exploration)
-        names = origin.actions, origin.features
-        yield Served(signature, run.spec, found, *names, name, step)
+        yield Served(signature, run.spec, found, origin, name, step)
 
 
 def _folder(policy: Any) -> str | os.PathLike[str] | None:
@@ -122,14 +118,14 @@ def _folder(policy: Any) -> str | os.PathLike[str] | None:
 
 def _judges(policy: Any, found: Partition) -> Judges:
     """Return the rows for evaluation that the training of a policy has not seen."""
-    folder = _folder(policy)
+    folder, where = _folder(policy), None
     if folder is None:
         return EVERY
     run = runs.open_run(folder).folder
     records = runs.training_rows(run)
-    if not isinstance(records, list) or None in records:
-        return EVERY._replace(origin="unknown")
-    where = seen.unseen(found, [seen.from_dict(x, f"{run}/run.json") for x in records])
+    if isinstance(records, list) and None not in records:
+        trainings = [seen.from_dict(x, f"{run}/run.json") for x in records]
+        where = seen.unseen(found, trainings)
     if where is None:
         return EVERY._replace(origin="unknown")
     return Judges(where, "unseen" if records else "no rows")
@@ -146,17 +142,14 @@ def _normalize(found: Partition) -> Normalize | None:
 class Served:
     """Probabilities of the actions of an exported policy, an ``evaluate.Candidate``.
 
+    UserError if the policy cannot decide on these rows.
+
     Args:
       signature: the function of the export.
       spec: spaces of the policy's environments.
       found: the rows.
-      actions: names of the policy's actions, in order; empty for their numbers.
-      features: ids of its features, in order; empty for 0, 1, and so on.
-      name: name for reports.
-      step: step of the checkpoint, for reports.
-
-    Raises:
-      UserError: if the policy cannot decide on these rows.
+      origin: names of the policy's actions and ids of its features.
+      name, step: of the run and its checkpoint, for reports.
     """
 
     def __init__(
@@ -164,14 +157,13 @@ class Served:
         signature: Signature,
         spec: EnvSpec,
         found: Partition,
-        actions: Sequence[str],
-        features: Sequence[int],
+        origin: Origin,
         name: str,
         step: int,
     ):
         self.name, self.step = name, step
-        self._places, self._own = _places(spec, found, actions)
-        self._columns = _columns(spec, found, features)
+        self._places, self._own = _places(spec, found, origin.actions)
+        self._columns = _columns(spec, found, origin.features)
         if any(x.role == "state" for x in signature.inputs):
             raise UserError(
                 "the policy has a memory of earlier decisions; a policy that decides "
@@ -210,13 +202,7 @@ class Served:
 
 
 class Function:
-    """Probabilities that a function returns, an ``evaluate.Candidate``.
-
-    Args:
-      function: from states f32 ``[N, F]``, NaN where a feature is missing, and flags
-        bool ``[N, A]`` of possible actions to probabilities ``[N, A]``, in the order of
-        the ids and names in the table's manifest.
-    """
+    """Probabilities of a function of the user's, an ``evaluate.Candidate``."""
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], np.ndarray]):
         self.name = getattr(function, "__name__", "function")

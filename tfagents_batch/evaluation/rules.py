@@ -17,7 +17,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation.result import Estimate, OfflineEvaluation
 
 Verdict = Literal["deploy", "do not deploy", "cannot tell"]
-State = Literal["passed", "failed", "unknown"]
+RulingState = Literal["passed", "failed", "unknown"]
 EXITS: dict[Verdict, int] = {"deploy": 0, "do not deploy": 1, "cannot tell": 3}
 _FEW = 10  # effective episodes below which a weighted estimate is chance
 _SAME = 1e-9  # standard error of a difference, below which there is none
@@ -27,7 +27,7 @@ _MOST_ERROR = 0.5  # of fitted values, as a part of the size of returns
 
 
 @dataclasses.dataclass(frozen=True)
-class Rules:
+class DeployRules:
     """Limits of the rules."""
 
     uplift: float = option(
@@ -65,7 +65,7 @@ class Rules:
         "episode, null for no bound",
     )
 
-    def check(self) -> Rules:
+    def check(self) -> DeployRules:
         """Return the checked rules; UserError for a rule that is invalid."""
         checked = config.check(self, "rules.")
         for name, x in checked.most_actions.items():
@@ -85,18 +85,11 @@ class Rules:
 
 
 class Ruling(NamedTuple):
-    """Statement of a rule.
+    """Statement of a rule."""
 
-    Attributes:
-      rule: its name.
-      state: "passed", "failed" (the policy is not wanted) or "unknown" (nothing can be
-        said).
-      text: the reason, one sentence.
-    """
-
-    rule: str
-    state: State
-    text: str
+    rule: str  # name of the rule
+    state: RulingState  # "failed": unwanted; "unknown": nothing can be said
+    text: str  # the reason, one sentence
 
 
 class DeployDecision(NamedTuple):
@@ -113,7 +106,7 @@ class DeployDecision(NamedTuple):
         return {**self._asdict(), "findings": findings}
 
 
-def read(path: str | os.PathLike[str]) -> Rules:
+def read(path: str | os.PathLike[str]) -> DeployRules:
     """Return the rules of a JSON file; UserError if it cannot be read."""
     try:
         content = json.loads(Path(path).read_text())
@@ -121,10 +114,12 @@ def read(path: str | os.PathLike[str]) -> Rules:
         raise UserError(f"the rules {path} cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise UserError(f"the rules {path} are no JSON object")
-    return config.replace(Rules(), content, "rules.").check()
+    return config.replace(DeployRules(), content, "rules.").check()
 
 
-def check_names(rules: Rules, actions: Sequence[str], metrics: Sequence[str]) -> None:
+def check_names(
+    rules: DeployRules, actions: Sequence[str], metrics: Sequence[str]
+) -> None:
     """Check that rules name only actions and metrics of the rows; UserError if not."""
     for rule, known in (("most_actions", actions), ("guards", metrics)):
         if unknown := sorted(set(getattr(rules, rule)) - set(known)):
@@ -134,18 +129,13 @@ def check_names(rules: Rules, actions: Sequence[str], metrics: Sequence[str]) ->
             )
 
 
-def decide(given: OfflineEvaluation, rules: Rules) -> DeployDecision:
+def decide(given: OfflineEvaluation, rules: DeployRules) -> DeployDecision:
     """Apply the rules.
 
     A policy that breaks a limit of its actions is not deployed. Where values cannot be
     trusted, or are neither surely good enough nor surely too bad, nothing can be told.
     Else a policy is not deployed whose value is too small, or whose metrics break a
-    limit.
-
-    Args:
-      given: the evaluation.
-      rules: checked limits, see ``read``; UserError if they name actions or metrics
-        that the evaluation does not have.
+    limit. UserError if rules name actions or metrics that the evaluation does not have.
     """
     check_names(rules, tuple(given.diagnostics.served), given.metrics)
     estimator = rules.estimator
@@ -162,7 +152,7 @@ def decide(given: OfflineEvaluation, rules: Rules) -> DeployDecision:
     else:
         trust.append(_agreement(given, rules, estimator, other))
     findings = (*trust, value, *_guards(given, rules, estimator), *limits)
-    steps: tuple[tuple[Verdict, State, Sequence[Ruling]], ...] = (
+    steps: tuple[tuple[Verdict, RulingState, Sequence[Ruling]], ...] = (
         ("do not deploy", "failed", limits),
         ("cannot tell", "unknown", findings),
         ("do not deploy", "failed", findings),
@@ -174,12 +164,12 @@ def decide(given: OfflineEvaluation, rules: Rules) -> DeployDecision:
     raise AssertionError("the value has a state")
 
 
-def _needed(given: OfflineEvaluation, rules: Rules) -> float:
+def _needed(given: OfflineEvaluation, rules: DeployRules) -> float:
     share = rules.least_effective_share * given.diagnostics.episodes
     return max(rules.least_effective, share)
 
 
-def _enough(given: OfflineEvaluation, rules: Rules) -> bool:
+def _enough(given: OfflineEvaluation, rules: DeployRules) -> bool:
     return given.diagnostics.effective_least >= _needed(given, rules)
 
 
@@ -205,7 +195,7 @@ def _judges(given: OfflineEvaluation) -> Ruling:
 
 
 def _overlap(
-    given: OfflineEvaluation, rules: Rules, estimator: str
+    given: OfflineEvaluation, rules: DeployRules, estimator: str
 ) -> Iterator[Ruling]:
     """Yield whether the log has enough of what the policy does."""
     found = given.diagnostics
@@ -291,7 +281,7 @@ def _fit(given: OfflineEvaluation) -> Iterator[Ruling]:
 
 
 def _agreement(
-    given: OfflineEvaluation, rules: Rules, estimator: str, other: str
+    given: OfflineEvaluation, rules: DeployRules, estimator: str, other: str
 ) -> Ruling:
     """Return whether an estimator of another kind says the same."""
     if estimator == "fqe" and given.diagnostics.effective_least < _FEW:
@@ -309,7 +299,7 @@ def _agreement(
     return _trust("two estimators", agree, f"{text}.")
 
 
-def _value(given: OfflineEvaluation, rules: Rules, estimator: str) -> Ruling:
+def _value(given: OfflineEvaluation, rules: DeployRules, estimator: str) -> Ruling:
     """Return whether the policy is worth more than the log."""
     found, base = given.estimates[estimator]["reward"], given.logged["reward"].value
     text, needed = _value_text(found, base), "At least the log's value"
@@ -321,7 +311,7 @@ def _value(given: OfflineEvaluation, rules: Rules, estimator: str) -> Ruling:
         low, high = found.difference.least, found.difference.most
         if limit := rules.uplift * abs(base):
             needed = f"{limit:.3g} more than the log's value"
-    state: State = "unknown"
+    state: RulingState = "unknown"
     if not np.isfinite([low, high]).all():
         text = "The value could not be estimated."
     elif _is_own(given):
@@ -355,7 +345,7 @@ def _value_text(found: Estimate, base: float) -> str:
     )
 
 
-def _actions(given: OfflineEvaluation, rules: Rules) -> Iterator[Ruling]:
+def _actions(given: OfflineEvaluation, rules: DeployRules) -> Iterator[Ruling]:
     found, most = given.diagnostics, rules.most_variation
     if most < 1:
         yield Ruling(
@@ -374,13 +364,15 @@ def _actions(given: OfflineEvaluation, rules: Rules) -> Iterator[Ruling]:
         )
 
 
-def _guards(given: OfflineEvaluation, rules: Rules, estimator: str) -> Iterator[Ruling]:
+def _guards(
+    given: OfflineEvaluation, rules: DeployRules, estimator: str
+) -> Iterator[Ruling]:
     for name, (low, high) in rules.guards.items():
         found = given.estimates[estimator][name].value
         least = -np.inf if low is None else low
         most = np.inf if high is None else high
         apart = found.low > most or found.high < least
-        state: State = "failed" if apart else "unknown"
+        state: RulingState = "failed" if apart else "unknown"
         if least <= found.low and found.high <= most:
             state = "passed"
         yield Ruling(

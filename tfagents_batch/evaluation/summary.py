@@ -7,7 +7,7 @@ import numpy as np
 from tfagents_batch import config
 from tfagents_batch.evaluation import cells, estimators, one_step
 from tfagents_batch.evaluation.estimators import Terms, magic
-from tfagents_batch.evaluation.fitting import Fitted
+from tfagents_batch.evaluation.fitting import EvaluationSettings, Fitted
 from tfagents_batch.evaluation.logged_rows import Judges
 from tfagents_batch.evaluation.result import (
     Diagnostics,
@@ -16,7 +16,6 @@ from tfagents_batch.evaluation.result import (
     estimate,
     interval,
 )
-from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.evaluation.totals import Bootstrap, Totals
 from tfagents_batch.offline.table_reader import Partition
 
@@ -52,12 +51,13 @@ def evaluation(
         logged = _wider((estimators.logged(sums), estimators.logged(drawn)), few)
         factors = dict.fromkeys(_WEIGHTED, weighted)
         estimates = {
-            each: _wider((rule(sums), rule(drawn)), factors.get(each, few))
-            for each, rule in estimators.ESTIMATORS.items()
+            estimator: _wider((rule(sums), rule(drawn)), factors.get(estimator, few))
+            for estimator, rule in estimators.ESTIMATORS.items()
         }
         errors = _formula_errors(sums, totals)
-        for each in ("sdr", "wsdr"):
-            estimates[each] = _with_error(estimates[each], weighted * errors[each])
+        for estimator in ("sdr", "wsdr"):
+            error = weighted * errors[estimator]
+            estimates[estimator] = _with_error(estimates[estimator], error)
         fit_error, seed = few * totals.fit_error(fitted.episodes), settings.seed
         estimates["fqe"] = _with_fit_error(estimates["fqe"], fit_error, seed)
         *blend, (model, weight) = magic(sums, drawn)
@@ -68,12 +68,13 @@ def evaluation(
         weighted = _student(min(totals.effective_decisions(), episodes))
         factors = dict.fromkeys(_WEIGHTED_STEPS, weighted)
         of_steps = {
-            each: _wider([rule(x) for x in step], factors.get(each, few))
-            for each, rule in one_step.ESTIMATORS.items()
+            estimator: _wider([rule(x) for x in step], factors.get(estimator, few))
+            for estimator, rule in one_step.ESTIMATORS.items()
         }
         share = fitted.episodes / episodes
-        for each, error in one_step.model_error(*step, share).items():
-            of_steps[each] = _with_fit_error(of_steps[each], few * error, seed)
+        for estimator, error in one_step.model_error(*step, share).items():
+            estimate_ = of_steps[estimator]
+            of_steps[estimator] = _with_fit_error(estimate_, few * error, seed)
     diagnostics = _diagnostics(found, fitted, totals)
     return OfflineEvaluation(
         name,

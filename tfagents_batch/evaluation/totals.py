@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch.evaluation.episodes import PaddedEpisodes, starts
+from tfagents_batch.evaluation.logged_rows import PaddedEpisodes, starts
 
 LEAST = 1e-3  # probability of an action by the imitator
 # Of weights, as powers of 10; in the first and last bin also what lies beyond.
@@ -108,13 +108,10 @@ class Totals:
         return mean, np.sqrt(variance / float(self["episodes"]))
 
     def fit_error(self, fitted: int) -> np.ndarray:
-        """Return the standard error of FQE by what it was fitted to, ``[M]``.
+        """Return the standard error of FQE by the ``fitted`` episodes, ``[M]``.
 
         That is the chance of the fitted episodes, and the bias as far as it is more
         than chance: networks approximate, and unlogged actions have no values.
-
-        Args:
-          fitted: number of episodes that it was fitted to.
         """
         mean, variance = self._influence()
         bias = np.maximum(mean**2 - variance / float(self["episodes"]), 0)
@@ -146,10 +143,7 @@ class Bootstrap:
     In a resample, an episode is counted as often as a Poisson variable with mean 1
     says. For many episodes this is drawing with replacement (Chamandy et al. 2012), and
     needs no memory of them. Draws do not depend on how episodes are cut into blocks.
-
-    Args:
-      resamples: number of resamples, B.
-      seed: seed of the draws.
+    There are B = ``resamples`` of them.
 
     Attributes:
       sums: sums over all episodes, as a tuple of the type that was added; None before.

@@ -66,12 +66,9 @@ def layout(given: Specification, ids: Sequence[int] | None = None) -> FeatureLay
     """Return the layout of a specification.
 
     Args:
-      given: the specification.
+      given: the specification; UserError if it has a feature that is no raw column.
       ids: id of each raw column; None for those of the specification. Columns that it
         does not have are left out.
-
-    Raises:
-      UserError: if the specification has a feature that is no raw column.
     """
     ids = given.ids if ids is None else ids
     place = {feature: k for k, feature in enumerate(ids)}
@@ -96,18 +93,13 @@ def layout(given: Specification, ids: Sequence[int] | None = None) -> FeatureLay
 
 
 class Intervals(NamedTuple):
-    """Intervals between quantiles, f64 ``[G, M]``, M the largest number of them.
+    """Intervals between quantiles, f64 ``[G, M]``, M the largest number of them."""
 
-    Attributes:
-      start, end: bounds; further intervals of a feature are beyond all numbers.
-      width: what a place in the interval is divided by.
-      count: f64 ``[G]``, number of intervals of each feature.
-    """
-
+    # start, end: bounds; further intervals of a feature are beyond all numbers
     start: np.ndarray
     end: np.ndarray
-    width: np.ndarray
-    # Checkpoints have this name.
+    width: np.ndarray  # what a place in the interval is divided by
+    # f64 [G], number of intervals of each feature; checkpoints have this name
     count: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride]
 
 

@@ -105,15 +105,10 @@ def to_dict(given: Specification) -> dict[str, Any]:
 
 
 def from_dict(given: Any, where: str = "the specification") -> Specification:
-    """Return the specification of a file's content.
+    """Return the specification of a file's content, see ``to_dict``.
 
-    Args:
-      given: result of ``to_dict``, as JSON gives it.
-      where: name of the origin in errors.
-
-    Raises:
-      UserError: for an unknown key, another version, or parameters that a type lacks
-        or cannot use.
+    UserError for an unknown key, another version, or parameters that a type lacks or
+    cannot use; ``where`` names the origin.
     """
     kinds = {"n": int, "gate": str, "missing_as_zero": bool}
     given = _object(given, where, ("version", "features", *kinds))

@@ -37,17 +37,11 @@ class ReportedRows(NamedTuple):
 
 
 class RowsReport(NamedTuple):
-    """Result of a report.
+    """Result of a report."""
 
-    Attributes:
-      values: metrics by name.
-      score: what is better in a checkpoint, see ``_score``. NaN if it is unknown.
-      measure: what the score is, in words.
-    """
-
-    values: Metrics
-    score: float
-    measure: str = "score (actions/gain - actions/gain_error)"
+    values: Metrics  # metrics by name
+    score: float  # what is better in a checkpoint, see _score; NaN if it is unknown
+    measure: str = "score (actions/gain - actions/gain_error)"  # what the score is
     mean_return = math.nan  # there are no episodes
 
     def metrics(self) -> Metrics:
@@ -110,7 +104,7 @@ class Reporter:
             return RowsReport(metrics, _score(metrics))
         # Without values, what imitates the logged actions best is better.
         if self._names:
-            score = probability_of_logged(rows, found)
+            score = _mean(_of_logged(found.probability, rows))
             return RowsReport(metrics, score, "mean probability of logged actions")
         score = metrics["actions/log_density"]
         return RowsReport(metrics, score, "mean log density of logged actions")
@@ -175,7 +169,7 @@ def td_loss(
     """Return squared TD errors: all, and their means by action and by time to the end.
 
     Args:
-      tag: first part of the names.
+      tag: first part of the names of metrics.
       rows: the rows.
       found: assessment of the rows, as arrays; empty arrays instead of ``()``.
       names: names of the actions.
@@ -233,9 +227,7 @@ def actions(
 ) -> Metrics:
     """Return how often actions were and would be taken, and their logged rewards.
 
-    Args:
-      rows, found, names: see ``td_loss``.
-      target: share that each action should have, 0 if not named; None for none.
+    Arguments as of ``td_loss``; ``target`` is the share that each action should have.
     """
     logged = _one_hot(rows.columns["action"], len(names))
     greedy = _one_hot(found.probability.argmax(-1), len(names))
@@ -276,11 +268,6 @@ def gain(rows: ReportedRows, found: Assessment) -> Metrics:
     }
 
 
-def probability_of_logged(rows: ReportedRows, found: Assessment) -> float:
-    """Return the mean probability of logged actions under the learned policy."""
-    return _mean(_of_logged(found.probability, rows))
-
-
 def _means(
     tag: str,
     names: Sequence[str],
@@ -290,19 +277,14 @@ def _means(
 ) -> Metrics:
     """Return the mean of each column that has entries, or another statistic.
 
-    Args:
-      tag: first part of the names.
-      names: names of the columns, the last part.
-      x: ``[N, A]``, or ``[N]`` for equal columns.
-      where: bool ``[N, A]``, entries that count.
-      statistic: reduces an axis, like ``np.mean``.
+    ``x`` is ``[N, A]``, or ``[N]`` for equal columns; ``where``, bool ``[N, A]``, says
+    which entries count. Names of metrics are ``<tag>/<name of the column>``.
     """
     x = np.broadcast_to(x if x.ndim == 2 else x[:, np.newaxis], where.shape)
-    metrics = {}
-    for i in np.flatnonzero(where.any(0)):
-        found = statistic(x[where[:, i], i], dtype=np.float64)
-        metrics[f"{tag}/{names[i]}"] = float(found)
-    return metrics
+    return {
+        f"{tag}/{names[i]}": float(statistic(x[where[:, i], i], dtype=np.float64))
+        for i in np.flatnonzero(where.any(0))
+    }
 
 
 def _mean(x: np.ndarray) -> float:

@@ -87,12 +87,8 @@ def from_dict(given: Mapping[str, Any], where: str) -> Seen:
 def unseen(found: Partition, runs: Sequence[Seen]) -> str | None:
     """Return the SQL condition of rows for evaluation that no training has seen.
 
-    Args:
-      found: the timeline whose rows judge.
-      runs: what was seen by each training that the policy went through.
-
-    Returns:
-      None if it is not known which rows these are.
+    None if it is not known which these are. ``runs`` are what was seen by each training
+    that the policy went through.
     """
     terms = [f"split = '{EVALUATE}'"]
     salt = of_timeline(found)["salt"]

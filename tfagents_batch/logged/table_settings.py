@@ -77,7 +77,7 @@ class TableSettings:
 
     @property
     def streams(self) -> bool:
-        """Whether rows stay in their files."""
+        """True if rows stay in their files."""
         if self.stream is not None:
             return self.stream
         found, known = self._partition, self.preprocessing()

@@ -46,11 +46,7 @@ def write(
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a folder.
-
-    Raises:
-      UserError: if it is missing, damaged, or of another version or form.
-    """
+    """Return the manifest of a folder; UserError if it is not one of this version."""
     path = folder / NAME
     try:
         if path.exists() and not path.is_file():
@@ -83,11 +79,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def check_target(folder: Path) -> None:
-    """Check that a folder does not exist, or is a partition and nothing else.
-
-    Raises:
-      UserError: otherwise: files that the timeline did not write would be lost.
-    """
+    """Refuse a folder with other files than a timeline's, which would be lost."""
     if not os.path.lexists(folder):
         return
     try:
@@ -116,23 +108,21 @@ def schema(folder: Path) -> Schema:
 def check_change(
     output: Path, found: Schema, config: TimelineConfig, features: bool
 ) -> None:
-    """Check that new samples mean the same as those of the newest partition.
+    """Refuse new samples that mean something else than those of the newest partition.
 
     Args:
       output: the table.
       found: what the rows contain.
       config: settings.
       features: whether a specification of features is given.
-
-    Raises:
-      UserError: with the differences.
     """
     folder = newest(output)
     if folder is None or config.on_change == "accept":
         return
     content = read(folder)
     before, after = content["config"], configs.to_dict(config)
-    changes = [schema(folder).difference(found)] if schema(folder) != found else []
+    known = Schema.from_dict(content["schema"])
+    changes = [known.difference(found)] if known != found else []
     flags = []
     for name in OF_SAMPLES:
         if before.get(name) != after[name]:
@@ -149,11 +139,18 @@ def check_change(
         )
 
 
-def _has_form(found: dict[str, Any]) -> bool:
+def _has_form(content: dict[str, Any]) -> bool:
     """Return whether a manifest has what readers need."""
-    is_known = all(isinstance(found.get(name), x) for name, x in _NEEDED.items())
     return (
-        is_known and _are_valid(found["parts"]) and found["config"].keys() >= _SETTINGS
+        all(isinstance(content.get(name), x) for name, x in _NEEDED.items())
+        and content["config"].keys() >= _SETTINGS
+        and all(
+            isinstance(part, dict)
+            and isinstance(part.get("bytes"), int)
+            and isinstance(part.get("name"), str)
+            and _PART.fullmatch(part["name"])
+            for part in content["parts"]
+        )
     )
 
 
@@ -166,23 +163,15 @@ def _hash(content: dict[str, Any]) -> str:
 
 def _described(path: Path) -> dict[str, Any]:
     """Return what a manifest says of a file: its name, size, rows and SHA-256."""
-    size = path.stat().st_size
-    return {
-        "name": path.name,
-        "bytes": size,
-        "rows": _rows(path),
-        "sha256": _digest(path),
-    }
+    facts = {"name": path.name, "bytes": path.stat().st_size}
+    return facts | {"rows": _rows(path), "sha256": _digest(path)}
 
 
 def check_parts(folder: Path, known: Mapping[str, Any]) -> None:
-    """Check the files of a partition against its manifest, once in a process.
+    """Refuse files that are missing or were changed; their contents are read once.
 
     Manifests of earlier versions have no SHA-256. Then only the sizes of the files and
     the number of all rows are checked.
-
-    Raises:
-      UserError: if a file is missing or was changed.
     """
     found = []
     for part in known["parts"]:
@@ -220,17 +209,6 @@ def _check(
             f"{folder} has {found:,} rows; expected {rows:,}, which the timeline "
             f"wrote; {_AGAIN}"
         )
-
-
-def _are_valid(parts: Any) -> bool:
-    """Return whether a manifest's list of parts has the form that we write."""
-    return isinstance(parts, list) and all(
-        isinstance(part, dict)
-        and isinstance(part.get("bytes"), int)
-        and isinstance(part.get("name"), str)
-        and _PART.fullmatch(part["name"])
-        for part in parts
-    )
 
 
 def _rows(path: Path) -> int:

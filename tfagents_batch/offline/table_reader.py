@@ -23,11 +23,7 @@ _ALIGNMENT = 64  # bytes
 _BATCH = 2**24  # numbers of possible actions that are there at a time
 _BY_TIME = "ORDER BY mdp_key, sequence_number_ordinal"
 UNKNOWN = -1  # number of a next action that was not taken
-_POSSIBLE = {"mask": "possible_actions", "next_mask": "possible_next_actions"}
-_CANDIDATES = {
-    "candidates": "possible_actions",
-    "next_candidates": "possible_next_actions",
-}
+_POSSIBLE = {"": "possible_actions", "next_": "possible_next_actions"}
 
 Columns = dict[str, np.ndarray]
 
@@ -64,8 +60,7 @@ class Partition(NamedTuple):
 def partition(folder: str | Path) -> Partition:
     """Return the newest partition of a table, or the one that the folder is.
 
-    Raises:
-      UserError: if there is none, it has no samples, or a file was changed.
+    UserError if there is none, it has no samples, or a file was changed.
     """
     folder = Path(folder)
     found = folder if (folder / manifest.NAME).exists() else manifest.newest(folder)
@@ -159,9 +154,7 @@ def room(shape: Sequence[int], dtype: Any) -> np.ndarray:
 def joined(parts: Iterator[Columns], most: int) -> Columns:
     """Return parts one after the other; only one of them is in memory beside it.
 
-    Args:
-      parts: columns of at most ``most`` rows together, at least one part.
-      most: number of rows for which there is room.
+    There is at least one part; together they have at most ``most`` rows.
     """
     found: Columns = {}
     rows = 0
@@ -286,7 +279,8 @@ def _sets(schema: Schema) -> dict[str, str]:
     # The cast finds a name by its hash: the work does not grow with their number.
     kind = f"{enumeration(schema.actions)}[]"
     return {
-        part: f"list_transform(TRY_CAST({column} AS {kind}), lambda x: enum_code(x))"
+        f"{part}mask": f"list_transform(TRY_CAST({column} AS {kind}), "
+        "lambda x: enum_code(x))"
         for part, column in _POSSIBLE.items()
     }
 
@@ -297,8 +291,10 @@ def _candidates(schema: Schema) -> dict[str, list[str]]:
         return {}
     numbers = [_number("x", i) for i in schema.action_features]
     return {
-        part: [f"list_transform({column}, lambda x: {number})" for number in numbers]
-        for part, column in _CANDIDATES.items()
+        f"{part}candidates": [
+            f"list_transform({column}, lambda x: {number})" for number in numbers
+        ]
+        for part, column in _POSSIBLE.items()
     }
 
 
@@ -382,10 +378,7 @@ def of_split(
 ) -> Columns:
     """Return the first ``most`` rows of a split in the order of episodes and time.
 
-    Args:
-      found, split, missing: see ``read``.
-      most: number of rows, at most.
-      last_key: largest key of an episode; None for any.
+    Other arguments as of ``read``; ``last_key`` is the largest key, None for any.
     """
     where, limit = f"WHERE split = '{split}'", f"LIMIT {int(most)}"
     if last_key is not None:
@@ -399,15 +392,10 @@ def of_split(
 
 
 def episodes(found: Partition, where: str, missing: float = 0.0) -> Columns:
-    """Return rows in the order of episodes and time, see ``read``.
+    """Return rows of an SQL condition in the order of episodes and time, see ``read``.
 
     Rows also have f32 ``metrics`` ``[N, M]`` if the schema has metrics; a metric that a
     row does not have is 0.
-
-    Args:
-      found: the partition.
-      where: SQL condition of the rows.
-      missing: as of ``read``.
     """
     origin = f"{found.table} WHERE {where} {_BY_TIME}"
     with _reading(found):
@@ -435,7 +423,7 @@ def masked(found: Partition) -> bool:
 
 def most_candidates(found: Partition) -> int:
     """Return the largest number of actions that parametric rows choose from."""
-    most = [f"max(len({column}))" for column in _CANDIDATES.values()]
+    most = [f"max(len({column}))" for column in _POSSIBLE.values()]
     return max(x or 0 for x in facts(found, *most))
 
 
@@ -453,13 +441,7 @@ def facts(found: Partition, *sql: str) -> tuple:
 
 
 def facts_of(found: Partition, rows: str, *sql: str) -> tuple:
-    """Return values that are computed over rows of a partition, once in a process.
-
-    Args:
-      found: the partition.
-      rows: SQL of the rows.
-      *sql: SQL of the values.
-    """
+    """Return values by SQL over rows of a partition, which SQL names, too."""
     with _reading(found):
         return _computed(rows, *sql)
 

@@ -49,25 +49,15 @@ Progress = Callable[[float, str], None]
 
 @dataclasses.dataclass(frozen=True)
 class TimelineSummary:
-    """Counts of a timeline that was written.
+    """Counts of a timeline that was written."""
 
-    Attributes:
-      folder: the partition.
-      read: rows that were read.
-      dropped: how many of them are no sample, by reason.
-      samples: samples that were written.
-      episodes: episodes with a sample.
-      terminals: episodes of these with a sample whose next state is terminal.
-      notices: what the user should know, a line each.
-    """
-
-    folder: Path
-    read: int
-    dropped: dict[str, int]
-    samples: int
-    episodes: int
-    terminals: int
-    notices: tuple[str, ...] = ()
+    folder: Path  # folder of the partition
+    read: int  # rows that were read
+    dropped: dict[str, int]  # how many of them are no sample, by reason
+    samples: int  # samples that were written
+    episodes: int  # episodes with a sample
+    terminals: int  # episodes of these with a sample whose next state is terminal
+    notices: tuple[str, ...] = ()  # what the user should know, a line each
 
     def text(self) -> str:
         """Return the summary as lines."""

@@ -120,11 +120,7 @@ def _refuse(engine: Engine, count: int, text: str, where: str) -> None:
 
 
 def check_samples(engine: Engine, query: str) -> None:
-    """Run ``validation_sql`` on the samples that are about to be published.
-
-    Raises:
-      UserError: unless the result is one row in which everything is true.
-    """
+    """Run ``validation_sql`` on samples; UserError unless one row is all true."""
     for name, view in _PLACEHOLDERS.items():
         query = query.replace(name, view)
     try:

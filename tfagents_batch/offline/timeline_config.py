@@ -141,11 +141,8 @@ class FromHorizon:
 def from_horizon(given: Mapping[str, Any]) -> FromHorizon:
     """Read a configuration of Horizon, of its version of 2019 or of its last one.
 
-    Args:
-      given: keys and values, also inside "timeline" and "query" as in Horizon's files.
-
-    Raises:
-      UserError: for an unknown key, or a value that is not supported.
+    Keys may be inside "timeline" and "query" as in Horizon's files. UserError for an
+    unknown key, or a value that is not supported.
     """
     keys = _flat(given)
     unused = {key: why for key, why in _WITHOUT_EFFECT.items() if key in keys}

@@ -120,12 +120,10 @@ FROM {INPUT}"""
         """Return a query of each episode: its key, split, length, bounds and ending.
 
         The ending is "marker", "terminal", "known" (not terminal, but the state after
-        the last row is known), "kept" (see ``horizon_keep``) or "open".
-
-        Args:
-          view: all rows. An episode with rows after ``end_ds`` is not at its end. One
-            for evaluation with rows before ``start_ds`` has no split: its value would
-            be that of a part.
+        the last row is known), "kept" (see ``horizon_keep``) or "open". The view has
+        all rows. An episode with rows after ``end_ds`` is not at its end. One for
+        evaluation with rows before ``start_ds`` has no split: its value would be that
+        of a part.
         """
         continues, after = self._beyond(view, "later", ">", self.config.end_ds)
         is_part, before = self._beyond(view, "earlier", "<", self.config.start_ds)
@@ -187,11 +185,7 @@ LEFT JOIN (
         )
 
     def samples(self, max_length: float | None = None) -> str:
-        """Return a query of the samples in a shuffled order.
-
-        Args:
-          max_length: length of the longest episodes to keep; None keeps all.
-        """
+        """Return a query of the samples, shuffled, of episodes up to a length."""
         keep = ""
         if max_length is not None:
             keep = f" AND length <= {self.dialect.number(max_length)}"

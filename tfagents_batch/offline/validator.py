@@ -79,14 +79,13 @@ def validate(
 ) -> ValidationReport:
     """Check rows.
 
+    UserError if an option is wrong, or a file cannot be read or changed meanwhile.
+
     Args:
       rows: result of ``reader.open_rows``.
       schema: expected schema: actions and features that it lacks are errors; None for
         that of the rows.
       options: see ``Options``.
-
-    Raises:
-      UserError: if an option is wrong, or a file cannot be read or changed meanwhile.
     """
     options = config.check(options or Options())
     for name in options.errors:
@@ -241,7 +240,7 @@ def _order(rows: LoggedRows, options: Options) -> list[Violation]:
 def _names(rows: LoggedRows, options: Options) -> list[Violation]:
     """Return the findings on ids of features and names of actions."""
     counts = {
-        kind: {each.name: each.times for each in rows.contents if each.kind == kind}
+        kind: {x.name: x.times for x in rows.contents if x.kind == kind}
         for kind in ("feature", "action_feature", "action")
     }
     features, of_actions = counts["feature"], counts["action_feature"]
@@ -338,4 +337,4 @@ def _examples(value: str) -> str:
 
 
 def _shown(examples: Sequence[Mapping]) -> tuple[Example, ...]:
-    return tuple(Example(**each) for each in examples)
+    return tuple(Example(**x) for x in examples)

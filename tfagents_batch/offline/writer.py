@@ -43,7 +43,7 @@ class RowLogger:
     """Logger of rows; a context manager that several threads may use.
 
     Files appear when they are complete, and rows of a killed process survive, see
-    ``line_files.LineFiles``.
+    ``line_files.LineFiles``. SaveError if the folder cannot be written.
 
     Args:
       folder: folder of the files, created if it does not exist; several loggers, also
@@ -55,10 +55,6 @@ class RowLogger:
 
     Attributes:
       recovered: number of rows of files that a killed logger left behind.
-
-    Raises:
-      UserError: if an argument is wrong.
-      SaveError: if the folder cannot be written.
     """
 
     def __init__(
@@ -134,15 +130,9 @@ def to_line(row: Mapping[str, Any], finite: bool = False) -> str:
     """Return a row as JSON without a line break.
 
     Numbers, times and arrays of NumPy are allowed. A vector of features becomes a map
-    whose ids are 0, 1, and so on.
-
-    Args:
-      row: values by column.
-      finite: refuse NaN and infinity, which are not part of JSON.
-
-    Raises:
-      UserError: if the row is no mapping, has a value that JSON does not have, a key
-        in two forms such as 0 and "0", or a name that a short float may have changed.
+    whose ids are 0, 1, and so on. UserError if the row is no mapping, has a value that
+    JSON does not have (if ``finite``, also NaN and infinity), a key in two forms such
+    as 0 and "0", or a name that a short float may have changed.
     """
     if not isinstance(row, Mapping):
         raise UserError(

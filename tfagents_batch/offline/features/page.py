@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import html
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -155,8 +154,9 @@ def _normalized(found: Found, feature: Feature) -> Bars:
     if feature.feature_type != "ENUM":
         bounds = (0.0, 1.0) if feature.feature_type == "QUANTILE" else None
         return bars(found.normalized[:, 0], bounds)
-    labels = [f"={x}" for x in feature.possible_values or ()]
-    return of_columns(found.normalized, labels)
+    # The share of rows in which each column is 1.
+    labels = tuple(f"={x}" for x in feature.possible_values or ())
+    return Bars(found.normalized.mean(0), labels)
 
 
 def _parameters(found: Found) -> str:
@@ -215,11 +215,8 @@ class Bars(NamedTuple):
 def bars(values: np.ndarray, bounds: tuple[float, float] | None = None) -> Bars:
     """Return the bars of numbers: of each value if there are few, else of intervals.
 
-    Numbers in long tails are counted in the first and in the last interval.
-
-    Args:
-      values: ``[n]``.
-      bounds: of all intervals; None for those of most values.
+    Numbers in long tails are counted in the first and in the last interval. Without
+    ``bounds`` of all intervals, they are those of most values.
     """
     values = np.asarray(values, np.float64)
     distinct, counts = np.unique(values, return_counts=True)
@@ -281,8 +278,3 @@ def _labels(given: Bars, left: float, room: float) -> str:
         f'<text x="0" y="{y}">{first}</text>'
         f'<text x="{WIDTH}" y="{y}" text-anchor="end">{last}</text>'
     )
-
-
-def of_columns(normalized: np.ndarray, labels: Sequence[str]) -> Bars:
-    """Return the share of rows in which each column is 1."""
-    return Bars(normalized.mean(0), tuple(labels))

@@ -73,7 +73,7 @@ def schema_of(
     contents = tuple(contents)
 
     def names(*kinds: str) -> tuple:
-        return tuple(sorted({each.name for each in contents if each.kind in kinds}))
+        return tuple(sorted({x.name for x in contents if x.kind in kinds}))
 
     return Schema(
         mode,

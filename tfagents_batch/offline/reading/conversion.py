@@ -40,18 +40,15 @@ def converted(
 
     Maps are read from maps, structs (a field is a key, NULL is an absent one), lists of
     pairs, lists of numbers (the keys are 0, 1, ...) and JSON texts. Where a whole
-    number or a name is expected, 7.0 is 7, and 7.5 has no reading.
+    number or a name is expected, 7.0 is 7, and 7.5 has no reading. UserError if no
+    value of the source's type can be converted.
 
     Args:
       value: expression of the column.
       source: its ``DuckDBPyType``.
       target: a type of ``schema.types``.
       column: name of the column, for the error.
-      present: for lists of numbers, an expression of a list of flags; "" if all are
-        present.
-
-    Raises:
-      UserError: if no value of the source's type can be converted.
+      present: of lists of numbers, an expression of flags; "" if all are present.
     """
     if str(source) == target:
         return value
@@ -96,9 +93,7 @@ def is_safe(source: Any, target: str) -> bool:
 def name_of_json(text: str, value: str) -> str:
     """Return a name, such as that of an action, in a JSON object; 7.0 is "7".
 
-    Args:
-      text: expression of the value as text, in which "7.0" and 7.0 look the same.
-      value: expression of the value as JSON, which is computed only where needed.
+    In the text, "7.0" and 7.0 look the same. JSON is computed only where needed.
     """
     other = f"regexp_matches({text}, {literal('^' + _NO_NAME)})"
     return f"CASE WHEN {other} THEN {_scalar_of_json(value)} ELSE {text} END"

@@ -24,17 +24,11 @@ _LEAST = 20  # values of a feature, below which its type cannot be found
 
 
 class Converted(NamedTuple):
-    """Result of ``convert``.
+    """Result of ``convert``."""
 
-    Attributes:
-      rows: number of rows.
-      columns: what became of the features.
-      notices: lines for the user.
-    """
-
-    rows: int
-    columns: tuple[Column, ...]
-    notices: tuple[str, ...]
+    rows: int  # number of rows
+    columns: tuple[Column, ...]  # what became of the features
+    notices: tuple[str, ...]  # lines for the user
 
 
 def convert(
@@ -46,7 +40,8 @@ def convert(
     """Write the rows of a table of decisions, one each, to ``rows.parquet``.
 
     Decisions of the same episode and time stamp keep the order of the file: their
-    sequence numbers are microseconds apart.
+    sequence numbers are microseconds apart. UserError for a column that does not exist
+    or cannot be read as what it is, and for a folder of something else.
 
     Args:
       data: files or globs of CSV, Parquet or JSON lines.
@@ -54,11 +49,6 @@ def convert(
       settings: what the columns are.
       known: features of earlier rows, whose numbers are taken; a name that they do not
         have is no value. Empty for those of the settings.
-
-    Raises:
-      UserError: for a column that does not exist or cannot be read as what it is, for
-        tables that cannot be read, and for a folder of something else.
-      SaveError: if the output cannot be written.
     """
     settings, output = _checked(settings), Path(output).expanduser()
     _check_output(output)

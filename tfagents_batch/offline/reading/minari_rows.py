@@ -42,10 +42,7 @@ def rows(dataset: Any, mode: Mode) -> Iterator[dict[str, Any]]:
     Observations are flattened as by ``gymnasium.spaces.flatten``; the numbers are
     features 0, 1, and so on. Features of continuous actions follow them, so that no id
     occurs twice. A last step without a flag is truncated. Minari has no propensities.
-
-    Raises:
-      UserError: if the mode does not fit the space of actions, a space has no numbers,
-        or an episode does not fit the spaces.
+    UserError if the mode, a space or an episode does not fit.
     """
     space, observations = dataset.action_space, dataset.observation_space
     discrete = isinstance(space, spaces.Discrete)
@@ -90,14 +87,9 @@ def _flat(
 ) -> np.ndarray:
     """Return values of steps in the order of ``spaces.flatten``, ``[T, features]``.
 
-    HDF5 has the keys of a Dict in the order of the alphabet, so the space decides.
-
-    Args:
-      space: of one value.
-      values: stacked along the first axis; dicts and tuples of them for Dict and Tuple.
-      count: number of steps.
-      where: beginning of an error.
-      name: of the value in an error.
+    They are stacked along the first axis, in dicts and tuples for Dict and Tuple. HDF5
+    has the keys of a Dict in the order of the alphabet, so the space decides. Errors
+    begin with ``where`` and the name of the value.
     """
     parts: Any = None
     if isinstance(space, spaces.Dict):

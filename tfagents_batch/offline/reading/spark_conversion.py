@@ -25,16 +25,7 @@ def converted(
 ) -> str:
     """Return an expression of the type ``target``, see ``conversion.converted``.
 
-    Args:
-      value: expression of the column.
-      source: its ``DataType``.
-      target: a type of ``schema.types``.
-      column: name of the column, for errors.
-      flags: for lists of numbers, an expression of a list of flags; "" if all are
-        present.
-
-    Raises:
-      UserError: if no value of the source's type can be converted.
+    ``source`` is a ``DataType``, and ``flags`` what is ``present`` there.
     """
     kind, found = source.typeName(), ""
     if kind == "void":

@@ -11,7 +11,7 @@ import pyarrow
 from pyarrow import parquet
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline.reading import absent, contents, files, spark_engine
+from tfagents_batch.offline.reading import contents, files, spark_engine
 from tfagents_batch.offline.reading.contents import Content
 from tfagents_batch.offline.reading.dialect import SPARK
 from tfagents_batch.offline.reading.spark_conversion import converted, type_in_json
@@ -22,11 +22,7 @@ VIEW = "logged_rows"
 
 
 class SparkRows:
-    """Logged rows in Spark; a context manager. ``open_rows`` creates them.
-
-    Attributes:
-      engine, view, mode, extra_columns, files, notices: as of ``reader.LoggedRows``.
-    """
+    """Logged rows in Spark, as ``reader.LoggedRows``; ``open_rows`` creates them."""
 
     view = VIEW
 
@@ -78,16 +74,10 @@ def open_rows(
     *,
     extra_columns: Sequence[str] = (),
 ) -> SparkRows:
-    """Open logged rows in Spark.
+    """Open logged rows in a ``SparkSession``, see ``reader.open_rows``.
 
-    Args:
-      session: a ``SparkSession``.
-      data: a DataFrame; or a path, glob or folder of JSON lines or Parquet, or a list
-        of them; or an address of Parquet with ``://``.
-      mode, schema, extra_columns: as of ``reader.open_rows``.
-
-    Raises:
-      UserError: if there is no file, or a column has a type without a reading.
+    The data are a DataFrame; or a path, glob or folder of JSON lines or Parquet, or a
+    list of them; or an address of Parquet with ``://``.
     """
     if schema is not None:
         mode, extra_columns = schema.mode, schema.extra_columns
@@ -95,7 +85,7 @@ def open_rows(
     engine = SparkEngine(session)
     with engine.failing("rows cannot be read"):
         if spark_engine.is_frame(data):
-            parts = [_Part(data, "'<DataFrame>'")]
+            parts = [_SparkPart(data, "'<DataFrame>'")]
         else:
             parts, found = _read(session, data, mode, extra)
         selected = [_selected(part, mode, extra) for part in parts]
@@ -110,12 +100,12 @@ def open_rows(
                 some = typed.where(f"{SPARK.name(name)} IS NOT NULL")
                 return bool(some.limit(1).count())
 
-            notices += absent.notices(paths, mode, extra, has)
+            notices += files.absent_columns(paths, mode, extra, has)
         without = types(mode).keys() - columns
         return SparkRows(session, typed, mode, extra, found, notices, without)
 
 
-class _Part(NamedTuple):
+class _SparkPart(NamedTuple):
     """Rows that have the same columns."""
 
     frame: Any  # the rows
@@ -125,7 +115,7 @@ class _Part(NamedTuple):
 
 def _read(
     session: Any, data: Any, mode: Mode, extra: tuple[str, ...]
-) -> tuple[list[_Part], tuple[files.File, ...]]:
+) -> tuple[list[_SparkPart], tuple[files.File, ...]]:
     """Return the rows of files, those with the same columns together, and the files."""
     listed = [data] if isinstance(data, (str, Path)) else list(data)
     remote = [str(x) for x in listed if "://" in str(x)]
@@ -148,7 +138,7 @@ def _read(
     folder = "regexp_extract(_metadata.file_path, '/ds=([^/]+)/', 1)"
     folder = f"nullif(url_decode({folder}), '')" if is_divided else ""
     found = tuple(map(files.state, local))
-    return [_Part(frame, file, folder) for frame in frames], found
+    return [_SparkPart(frame, file, folder) for frame in frames], found
 
 
 def _columns(path: Path) -> str:
@@ -166,7 +156,7 @@ def _of_json(mode: Mode, extra: tuple[str, ...]) -> str:
     return ", ".join(f"{SPARK.name(name)} {kind}" for name, kind in columns.items())
 
 
-def _selected(part: _Part, mode: Mode, extra: tuple[str, ...]) -> Any:
+def _selected(part: _SparkPart, mode: Mode, extra: tuple[str, ...]) -> Any:
     """Return rows with all columns in their types."""
     found = []
     for name, kind in types(mode).items():
@@ -183,7 +173,7 @@ def _selected(part: _Part, mode: Mode, extra: tuple[str, ...]) -> Any:
     return part.frame.selectExpr(*found)
 
 
-def _converted(part: _Part, name: str, kind: str) -> str:
+def _converted(part: _SparkPart, name: str, kind: str) -> str:
     """Return the expression of a column in its type."""
     columns, value = part.frame.schema, SPARK.name(name)
     null = f"CAST(NULL AS {SPARK.type(kind)})"

@@ -29,7 +29,7 @@ MICROSECONDS = 1_000_000
 
 
 class SourceTable:
-    """Rows of files as a table of DuckDB.
+    """Rows of files as a table of DuckDB; UserError if one cannot be read.
 
     Args:
       connection: where the table is made.
@@ -39,9 +39,6 @@ class SourceTable:
 
     Attributes:
       columns: names of its columns.
-
-    Raises:
-      UserError: if there is no file, or one cannot be read.
     """
 
     def __init__(
@@ -66,11 +63,7 @@ class SourceTable:
             raise UserError(f"{self._label} has no rows; expected at least one")
 
     def run(self, query: str) -> list[tuple]:
-        """Return the result of a query.
-
-        Raises:
-          UserError: if DuckDB cannot run it, for example for a line that is no CSV.
-        """
+        """Return the result of a query; UserError for a line that is no CSV, say."""
         execute = self._connection.execute
         try:
             return interruptible(self._connection, lambda: execute(query).fetchall())
