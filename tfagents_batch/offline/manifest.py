@@ -164,7 +164,7 @@ def _hash(content: dict[str, Any]) -> str:
 def _described(path: Path) -> dict[str, Any]:
     """Return what a manifest says of a file: its name, size, rows and SHA-256."""
     facts = {"name": path.name, "bytes": path.stat().st_size}
-    return facts | {"rows": _rows(path), "sha256": _digest(path)}
+    return facts | {"rows": _rows(path), "sha256": publish.digest(path)}
 
 
 def check_parts(folder: Path, known: Mapping[str, Any]) -> None:
@@ -199,8 +199,9 @@ def _check(
     given = [x for x in zip(paths, hashes, strict=True) if x[1] is not None]
     pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     try:
-        for path, same in pool.map(lambda x: (x[0], _digest(x[0]) == x[1]), given):
-            if not same:
+        digests = pool.map(publish.digest, (path for path, _ in given))
+        for (path, expected), digest in zip(given, digests, strict=True):
+            if digest != expected:
                 raise UserError(f"{path} has changed: its SHA-256 differs; {_AGAIN}")
     finally:
         pool.shutdown(cancel_futures=True)
@@ -219,8 +220,3 @@ def _rows(path: Path) -> int:
         return parquet.read_metadata(path).num_rows
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise UserError(f"{path} is damaged ({first_line(error)}); {_AGAIN}") from None
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

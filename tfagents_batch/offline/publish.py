@@ -12,6 +12,7 @@ import ctypes
 import errno
 import fcntl
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -248,6 +249,12 @@ def read_json(path: str | Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UserError(f"{path} is {found!r:.80}; expected an object with keys")
     return found
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(text: str, path: str | Path) -> None:

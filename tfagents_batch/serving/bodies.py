@@ -18,22 +18,14 @@ from tfagents_batch.settings.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.
 _PER_DECISION = (
-    "mdp_id",
-    "sequence_number",
-    "possible_actions",
-    "episode_start",
-    "state",
+    *("mdp_id", "sequence_number", "possible_actions"),
+    *("episode_start", "state"),
 )
 _KEYS = {"observation", "observations", *_PER_DECISION}
 _KEYS_OF_A_LINE = {"observation", "possible_actions"}
 _FEEDBACK = {
-    "request_id",
-    "reward",
-    "terminated",
-    "truncated",
-    "metrics",
-    "final_observation",
-    "final_possible_actions",
+    *("request_id", "reward", "terminated", "truncated", "metrics"),
+    *("final_observation", "final_possible_actions"),
 }
 BATCH = 256  # lines of a run of the model
 _EXACT = 2**53  # from here on, floats have lost digits
@@ -68,13 +60,8 @@ def parse(body: bytes) -> dict[str, Any]:
 def decisions(body: bytes, reader: Reader) -> tuple[list[DecisionRequest], bool]:
     """Return the decisions of a request, and whether it asked for several.
 
-    Args:
-      body: JSON with "observation" or "observations"; other values belong to the
-        decision, or are lists with one for each.
-      reader: of observations.
-
-    Raises:
-      UserError: naming what was wrong and where.
+    The body is JSON with "observation" or "observations"; other values belong to the
+    decision, or are lists with one for each. UserError says what is wrong and where.
     """
     try:
         return _decisions(parse(body), reader)
@@ -83,11 +70,7 @@ def decisions(body: bytes, reader: Reader) -> tuple[list[DecisionRequest], bool]
 
 
 def feedback(body: bytes, reader: Reader) -> dict[str, Any]:
-    """Return a line of feedback: what is known of a decision afterwards.
-
-    Raises:
-      UserError: naming what was wrong and where.
-    """
+    """Return a line of feedback: what is known of a decision afterwards."""
     try:
         return _feedback(parse(body), reader)
     except RecursionError:
@@ -219,13 +202,9 @@ def _encodable(value: str, name: str) -> str:
 def predict(predictor: Predictor, lines: Iterable[bytes]) -> Iterator[str]:
     """Yield a line of JSON for each line: the greedy action, values, probabilities.
 
-    Args:
-      predictor: of an export that is not recurrent.
-      lines: ``{"observation": ...}`` as to ``/v1/predict`` of the server, with
-        ``possible_actions`` if the policy has an action mask.
-
-    Raises:
-      UserError: naming the line that is wrong, or for a recurrent policy.
+    Lines are ``{"observation": ...}`` as to ``/v1/predict`` of the server, with
+    ``possible_actions`` if the policy has an action mask. UserError names the line that
+    is wrong; also for a recurrent policy.
     """
     description = predictor.description
     if description.is_recurrent:

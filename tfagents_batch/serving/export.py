@@ -9,7 +9,6 @@ arrays by name that returns the outputs.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import os
@@ -110,13 +109,11 @@ def _names(config: Any) -> tuple[tuple[str, ...], tuple[int, ...], list[str]]:
 
 def _stays(recipe: Any) -> list[str]:
     """Return what changes observations outside of the export, a line each."""
-    found = [f"the wrapper {x}" for x in map(str, recipe.wrappers)]
+    parts = [f"the wrapper {x}" for x in map(str, recipe.wrappers)]
     if isinstance(recipe.env, str) and recipe.env.startswith(("ALE/", "envpool:")):
-        found.append(f"the preprocessing of {recipe.env}")
-    return [
-        f"{each} is not part of the export: give the model what it returns"
-        for each in found
-    ]
+        parts.append(f"the preprocessing of {recipe.env}")
+    end = "is not part of the export: give the model what it returns"
+    return [f"{part} {end}" for part in parts]
 
 
 def check_format(format: str) -> None:
@@ -138,19 +135,14 @@ def write(
 ) -> Export:
     """Write a policy to a folder, which appears, or is replaced, as a whole.
 
+    UserError if the folder is no earlier export, the policy cannot be exported, or
+    differs from its export; nothing is written then.
+
     Args:
-      policy: a trained policy.
-      spec: spaces of its environments.
-      step: environment steps of its training.
+      policy, spec, step, exploration: see ``Signature``.
       format: of the model.
       outdir: the folder; an earlier export there is replaced.
-      exploration: see ``Signature``.
       origin: where the policy is from.
-
-    Raises:
-      UserError: if the folder is something else, the policy cannot be exported, or
-        differs from its export; nothing is written then.
-      SaveError: if a file cannot be written.
     """
     target = Path(outdir).expanduser()
     _check_target(target)
@@ -237,13 +229,8 @@ def _described(field: Array) -> dict[str, Any]:
 
 def _hashes(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of all files, by their path in the folder."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(
-            path.read_bytes()
-        ).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): publish.digest(path) for path in paths}
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -48,11 +48,7 @@ def positional(
 
 
 def save(function: Function, specs: Specs, folder: Path) -> None:
-    """Write a SavedModel with the frozen function as ``serving_default``.
-
-    Raises:
-      SaveError: if a file cannot be written.
-    """
+    """Write a SavedModel with the frozen function as ``serving_default``."""
     call, outputs = positional(function, specs)
     constant, module = frozen(call), tf.Module()
 

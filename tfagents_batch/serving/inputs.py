@@ -23,10 +23,7 @@ Read = Callable[[Any, Arrays], None]
 class Structure:
     """Reader of values with the structure of the observation space.
 
-    Args:
-      description: of the export.
-      batch: whether values are batches. Of single decisions, the action mask may be
-        left out.
+    Values may be batches. Of single decisions, the action mask may be left out.
 
     Attributes:
       read: adds the arrays of a value to a dict, by input. It raises a UserError for
@@ -92,15 +89,14 @@ def memory(
 ) -> Arrays:
     """Return the inputs of a recurrent policy's memory.
 
+    UserError for a state of another export, or none where an episode goes on.
+
     Args:
       description: of the export.
       state: state of the answer before, or None.
       start: where an episode starts; one bool is for all rows. Without it, everywhere
         if ``state`` is None, else nowhere.
       count: rows of a batch; None for a single decision.
-
-    Raises:
-      UserError: for a state of another export, or none where an episode goes on.
     """
     inputs = description.with_role("state")
     (first,) = description.with_role("episode_start")
@@ -135,18 +131,11 @@ def to_array(
     batch: bool = False,
     bounds: space_rules.Bounds | None = None,
 ) -> np.ndarray:
-    """Return numbers as the array of an input.
+    """Return an array, a number or nested lists of numbers as the array of an input.
 
-    Args:
-      value: an array, a number or nested lists of numbers.
-      each: the input.
-      where: name of the value in errors.
-      batch: whether a first axis of any size is expected.
-      bounds: lowest and highest number.
-
-    Raises:
-      UserError: for another shape, other values than numbers, NaN and infinity, and
-        numbers that the dtype does not have, or outside the bounds.
+    UserError that names ``where`` for another shape, other values than numbers, NaN and
+    infinity, and numbers that the dtype does not have, or outside the bounds. A batch
+    has a first axis of any size.
     """
     try:
         array = np.asarray(value)

@@ -39,11 +39,7 @@ def load(path: Path) -> Run:
     """Return the function of a file."""
     interpreter = _interpreter()(str(path))
     signature = interpreter.get_signature_runner("serving_default")
-
-    def run(inputs):
-        return signature(**inputs)
-
-    return run
+    return lambda inputs: signature(**inputs)
 
 
 def _reason(error: Exception) -> str:

@@ -34,14 +34,7 @@ class DecisionRequest(NamedTuple):
 
 
 class Reader:
-    """Reader of observations for one export.
-
-    Args:
-      description: of the export.
-
-    Attributes:
-      description: as given.
-    """
+    """Reader of observations for the export of a ``description``."""
 
     def __init__(self, description: Description):
         self.description = description
@@ -63,16 +56,13 @@ class Reader:
         self._places |= {description.start + k: k for k in range(len(names))}
 
     def read(self, value: Any, possible_actions: Any = None) -> DecisionRequest:
-        """Return an observation as arrays.
+        """Return an observation as arrays; UserError says what is wrong and where.
 
         Args:
           value: JSON of the observation: a list, an object for a Dict, or an object of
             numbers by feature id; or of numbers and names by the name of a feature.
           possible_actions: names or numbers of the actions that can be taken; None
             allows those of the observation's mask, or all.
-
-        Raises:
-          UserError: naming what was wrong and where.
         """
         arrays: Arrays = {}
         features, missing, unknown = None, 0, 0
@@ -150,16 +140,16 @@ class Reader:
                 "one action"
             )
         places = set()
-        for each in possible:
+        for name in possible:
             # The number 1.0 is the key 1 of a dict, too.
-            known = isinstance(each, (str, int, float)) and not isinstance(each, bool)
-            if not known or each not in self._places:
+            known = isinstance(name, (str, int, float)) and not isinstance(name, bool)
+            if not known or name not in self._places:
                 names = {str(x) for x in self._places}
                 raise UserError(
-                    f"possible_actions has {text(each)}, which is no action; "
-                    f"{hint(str(each), names)}"
+                    f"possible_actions has {text(name)}, which is no action; "
+                    f"{hint(str(name), names)}"
                 )
-            places.add(self._places[each])
+            places.add(self._places[name])
         if self._mask is not None:
             found = np.zeros(self._mask.shape, self._mask.dtype)
             found[[*places]] = 1

@@ -20,6 +20,8 @@ CHUNK = 256  # rows of a call
 # Two actions are equally good if their scores differ by less than rounding does.
 _TIE, _MOST_TIES = 1e-6, 0.01  # and the largest share of such rows
 _LARGE = 1e9  # of a number without bounds
+_PROBABILITIES = "propensity", "probabilities"
+_OF_ACTION = "action", *_PROBABILITIES  # which a tie changes
 
 
 class Parity(NamedTuple):
@@ -47,12 +49,7 @@ class Parity(NamedTuple):
 
 
 def inputs(signature: Signature, observation: Any) -> Arrays:
-    """Return random inputs of a signature and extreme ones, in a random order.
-
-    Args:
-      signature: of the export.
-      observation: observation space.
-    """
+    """Return random inputs of a signature and extreme ones, in a random order."""
     generator = np.random.default_rng(0)
     leaves = spaces.leaves(observation)
     edges = [_edges(leaf) for leaf in leaves]
@@ -71,16 +68,7 @@ def inputs(signature: Signature, observation: Any) -> Arrays:
 
 
 def compare(signature: Signature, run: Run, given: Arrays) -> tuple[Parity, Arrays]:
-    """Compare an export with its policy.
-
-    Args:
-      signature: of the export, with the policy.
-      run: the loaded export.
-      given: its inputs.
-
-    Returns:
-      The result, and the policy's outputs.
-    """
+    """Return the comparison of a loaded export with its policy, and its outputs."""
     expected = _in_chunks(_reference(signature), given)
     found = _in_chunks(run, given)
     size = len(next(iter(given.values())))
@@ -97,20 +85,14 @@ def compare(signature: Signature, run: Run, given: Arrays) -> tuple[Parity, Arra
             problems.append(f"{name} is {_kind(wrong)}; expected {_kind(right)}")
             continue
         kept = slice(None) if name not in _OF_ACTION else ~ties
-        if name in _PROBABILITIES and not _between_0_and_1(wrong[ties]):
+        tied = wrong[ties]
+        possible = (tied >= 0) & (tied <= 1 + ABSOLUTE)  # False for NaN
+        if name in _PROBABILITIES and not possible.all():
             problems.append(f"{name} is not between 0 and 1 in all rows")
         difference, problem = _differ(name, wrong[kept], right[kept])
         differences[name] = difference
         problems += problem
     return Parity(size, differences, tuple(problems)), expected
-
-
-_PROBABILITIES = "propensity", "probabilities"
-_OF_ACTION = "action", *_PROBABILITIES  # which a tie changes
-
-
-def _between_0_and_1(x: np.ndarray) -> bool:
-    return bool(((x >= 0) & (x <= 1 + ABSOLUTE)).all())  # False for NaN
 
 
 def _differ(name: str, found: np.ndarray, right: np.ndarray) -> tuple[float, list[str]]:

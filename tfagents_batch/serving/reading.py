@@ -57,12 +57,8 @@ def directly(function: Callable, *arguments: Any) -> Any:
 def read(folder: str | Path, call: Call = directly) -> Description:
     """Return the description of an export, whose files are checked by their hashes.
 
-    Args:
-      folder: folder of the export.
-      call: calls what takes long and does not need Python's lock, see ``Models``.
-
-    Raises:
-      UserError: if the folder is no complete ONNX export.
+    UserError if the folder is no complete ONNX export. ``call`` calls what takes long
+    and does not need Python's lock, see ``Models``.
     """
     folder = Path(folder)
     data = _read_json(folder)
@@ -91,12 +87,8 @@ def read(folder: str | Path, call: Call = directly) -> Description:
 def parity_rows(description: Description) -> dict[str, np.ndarray]:
     """Return the stored inputs and outputs of the model, checked.
 
-    Returns:
-      Arrays with the same number of rows, at least 1, whose shapes and dtypes are those
-      of the description, by ``inputs/<name>`` and ``outputs/<name>``.
-
-    Raises:
-      UserError: if they are others.
+    They are arrays with the same number of rows, at least 1, whose shapes and dtypes
+    are those of the description, by ``inputs/<name>`` and ``outputs/<name>``.
     """
     folder = description.folder
     try:

@@ -44,13 +44,8 @@ class DecisionRows:
     """Rows of an export's decisions, as lines of JSON.
 
     A server writes thousands of rows a second that differ in a few values, so the text
-    is filled into a template, which takes a third of the time of an encoder.
-
-    Args:
-      description: of the export.
-
-    Raises:
-      UserError: if its decisions are no rows.
+    is filled into a template, which takes a third of the time of an encoder. UserError
+    if decisions of the export are no rows.
     """
 
     def __init__(self, description: Description):
@@ -139,7 +134,7 @@ class DecisionRows:
     ) -> list[str]:
         """Return numbers by id: those that were given, or all of the observation."""
         if decisions[0].features is not None:
-            return [_to_json(each.features) for each in decisions]
+            return [_to_json(decision.features) for decision in decisions]
         parts = [
             arrays[x.name].reshape(len(decisions), -1)
             for x in self._description.numbers
@@ -147,12 +142,12 @@ class DecisionRows:
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
         if joined.dtype == bool:
             joined = joined.astype(np.int8)
-        return [self._numbers % tuple(each) for each in joined.tolist()]
+        return [self._numbers % tuple(numbers) for numbers in joined.tolist()]
 
 
 def _template(ids: Iterable[int]) -> str:
     """Return a template of a JSON object of numbers by id."""
-    return "{" + ",".join(f'"{each}":%r' for each in ids) + "}"
+    return "{" + ",".join(f'"{i}":%r' for i in ids) + "}"
 
 
 def possible(description: Description, decision: DecisionRequest) -> list[str]:

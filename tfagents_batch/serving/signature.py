@@ -36,15 +36,11 @@ class Signature:
       step: environment steps of its training.
       exploration: probability of a decision that is drawn at random: uniformly from the
         possible actions if the policy explores by epsilon, else from the policy. For a
-        Box it is 0 or 1.
+        Box it is 0 or 1. UserError if it is not possible.
 
     Attributes:
-      inputs: the inputs, in order.
-      outputs: the outputs, in order.
+      inputs, outputs: arrays in order.
       mask: name of the input that says which actions are possible; None without one.
-
-    Raises:
-      UserError: if ``exploration`` is not possible.
     """
 
     def __init__(self, policy: Policy, spec: EnvSpec, step: int, exploration: float):
@@ -123,21 +119,16 @@ class Signature:
 
     def _noise(self) -> Array:
         space = self._spec.action_space
-        if self._is_box:
-            size, distribution = math.prod(space.shape), "normal"
-        else:  # one number decides whether the action is random, the others which
-            outputs = self._random_size()
-            size, distribution = 1 + outputs, "uniform"
-        return Array("noise", "noise", (size,), "float32", (), distribution)
-
-    def _random_size(self) -> int:
-        """Return the number of random numbers of an action that is not a Box."""
-        space = self._spec.action_space
         if isinstance(space, gs.Discrete):
-            return int(space.n)
-        if isinstance(space, gs.MultiDiscrete):
-            return int(np.sum(space.nvec))
-        return math.prod(space.shape)
+            size = int(space.n)
+        elif isinstance(space, gs.MultiDiscrete):
+            size = int(np.sum(space.nvec))
+        else:
+            size = math.prod(space.shape)
+        distribution = "normal"
+        if not self._is_box:  # one number decides whether the action is random
+            size, distribution = 1 + size, "uniform"
+        return Array("noise", "noise", (size,), "float32", (), distribution)
 
     def _decide(self, inputs: Tensors) -> Decision:
         leaves = [inputs[x.name] for x in self.inputs if x.role == "observation"]

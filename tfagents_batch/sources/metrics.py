@@ -21,11 +21,7 @@ def of_trajectory(
     """Return metrics of the episodes that ended, and of Box actions.
 
     TensorFlow environments have no counters, so their clipped actions are counted here.
-
-    Args:
-      trajectory: ``[T, B]``.
-      env: environment that was stepped.
-      info: columns of ``TimeStep.info`` to report, see ``episode_info_metrics``.
+    Columns of ``info`` are reported, see ``episode_info_metrics``.
     """
     found = episodes(trajectory) | episode_info_metrics(trajectory, info)
     if not hasattr(env, "metrics") and spaces.has_box(env.spec.action_space):
@@ -63,11 +59,8 @@ def episodes(trajectory: Trajectory) -> Metrics:
 def episode_info_metrics(trajectory: Trajectory, info: Sequence[str]) -> Metrics:
     """Return means of info values in the last step of the episodes that ended.
 
-    Args:
-      info: f32 columns of ``TimeStep.info``, NaN where an info has no value.
-
-    Returns:
-      ``episode/<name>_mean`` over the episodes with a value.
+    They are ``episode/<name>_mean`` over the episodes with a value, of f32 columns of
+    ``TimeStep.info``, NaN where an info has none.
     """
     steps = trajectory.steps
     ended = (steps.last & steps.valid)[1:]

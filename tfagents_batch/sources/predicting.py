@@ -63,11 +63,6 @@ def collector(
     return tf.function(body, jit_compile=compiled, autograph=False)
 
 
-def length(rollouts: Trajectory) -> int:
-    """Return the number of rollouts ``[K, T, n]``."""
-    return rollouts.steps.first.shape[0]
-
-
 def joiner(count: int) -> Callable[[Sequence[Trajectory]], Trajectory]:
     """Return a program that joins rollouts, ``count`` of them for each update."""
     return tf.function(functools.partial(_joined, count=count), autograph=False)
@@ -76,15 +71,11 @@ def joiner(count: int) -> Callable[[Sequence[Trajectory]], Trajectory]:
 def _joined(parts: Sequence[Trajectory], count: int) -> Trajectory:
     """Return the rollouts of updates, ``count`` of them side by side in each.
 
-    Args:
-      parts: rollouts ``[K, T, n]``.
-      count: divides their number N.
-
-    Returns:
-      ``[N / count, T, count * n]``.
+    Parts are N rollouts together, ``[K, T, n]``; they become
+    ``[N / count, T, count * n]``.
     """
     whole = nest.map(lambda *x: tf.concat(x, 0), *parts)
-    groups = nest.unfold(whole, length(whole) // count, count)
+    groups = nest.unfold(whole, nest.length(whole.steps.first) // count, count)
 
     def columns(x):  # [groups, count, T, n, ...]
         group, _, time, *_ = x.shape
@@ -112,8 +103,7 @@ class PredictorChoice:
 
     Args:
       config: checked ``queue_settings.QueueSettings``.
-      part: source of a predictor.
-      count: number of predictors.
+      part: source of one of ``count`` predictors.
       seed: seed of the search.
 
     Attributes:
@@ -208,7 +198,7 @@ class AutoTuner:
         seconds: float = 20.0,
         most_lag: float = 50.0,
     ):
-        self._values = {name: list(each) for name, each in values.items()}
+        self._values = {name: list(numbers) for name, numbers in values.items()}
         self._best = {name: self._values[name].index(start[name]) for name in values}
         self._random = np.random.default_rng(seed)
         self._seconds, self._most_lag = seconds, most_lag
@@ -222,7 +212,7 @@ class AutoTuner:
         places = self._candidate if self._on_candidate else self._best
         return {name: self._values[name][i] for name, i in places.items()}
 
-    def add(self, seconds: float, rows: int, updates: int, lag: float) -> None:
+    def add(self, seconds: float, rows: float, updates: float, lag: float) -> None:
         """Add updates to the window; a window that is over sets new numbers.
 
         Args:
@@ -268,7 +258,7 @@ class AutoTuner:
         Both directions of every number come in turn, with smaller steps after a turn in
         which nothing was kept.
         """
-        steps = {name: max(1, len(each) // 4) for name, each in self._values.items()}
+        steps = {name: max(1, len(x) // 4) for name, x in self._values.items()}
         while True:
             before = self.changed
             changes = [

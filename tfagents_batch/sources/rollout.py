@@ -39,11 +39,8 @@ class Rollout(tf.Module):
         info: Sequence[str] = (),
     ):
         super().__init__()
-        self.env = env
-        self.envs = (env,)
-        self.actor = actor
-        self.length = length
-        self.explore = explore
+        self.env, self.envs, self.actor = env, (env,), actor
+        self.length, self.explore = length, explore
         self.batch = env.spec.num_envs
         self._info = tuple(info)
         first = env.init(seed)

@@ -42,22 +42,17 @@ class Sampler(Protocol):
     """A tf.Module that draws stored transitions: ``Uniform`` or ``Prioritized``."""
 
     def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> DrawnTransitions:
-        """Draw N transitions.
+        """Draw N transitions by an int32 ``[]`` seed.
 
-        Args:
-          ring: the stored steps.
-          seed: int32 ``[]``.
-          step: i64 ``[]``, environment steps of the run, for schedules.
+        ``step`` is i64 ``[]``, environment steps of the run, for schedules.
         """
         ...
 
     def change(self, leaves: tf.Tensor, entered: tf.Tensor) -> None:
-        """Learn which transitions can be drawn from now on.
+        """Learn which transitions entered, and which (``entered`` is false) left.
 
-        Args:
-          leaves: int32 ``[n]``, env * rows + row of transitions that entered or left;
-            batch * rows for entries that change nothing.
-          entered: bool ``[n]``, false for those that left.
+        Leaves are env * rows + row, int32 ``[n]``; batch * rows for entries that change
+        nothing.
         """
         ...
 
@@ -75,11 +70,7 @@ class Sampler(Protocol):
 
 
 class Uniform(tf.Module):
-    """Sampler that draws every stored transition with the same probability.
-
-    Args:
-      batch_size: N, transitions of a sample.
-    """
+    """Sampler that draws N stored transitions with the same probability each."""
 
     def __init__(self, batch_size: int):
         super().__init__()
