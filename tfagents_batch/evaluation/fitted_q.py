@@ -97,11 +97,11 @@ class Fit(tf.Module):
         for first in range(0, steps, _CALL):
             count = min(_CALL, steps - first)
             say(f"fitting: step {first:,} of {steps:,}")
-            found = program(rows, tf.constant(first), tf.constant(count)).numpy()
-            self.losses.append(found)
-            if not np.isfinite(found).all():
+            losses = program(rows, tf.constant(first), tf.constant(count)).numpy()
+            self.losses.append(losses)
+            if not np.isfinite(losses).all():
                 raise UserError(
-                    f"the loss of fitted Q evaluation is {found.tolist()} after "
+                    f"the loss of fitted Q evaluation is {losses.tolist()} after "
                     f"{first + count} steps; expected finite rewards and features. "
                     "Normalize the features, or take a smaller --fit.learning_rate"
                 )

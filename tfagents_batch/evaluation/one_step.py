@@ -141,12 +141,12 @@ def model_error(sums: Decisions, drawn: Decisions, fitted: float) -> dict:
         "dm": lambda x: _mean(x.control, x),
         "switch_dr": lambda x: _mean(x.control - (x.switched - x.direct), x),
     }
-    found = {}
+    errors = {}
     for name, rest in rests.items():
         variance = rest(drawn).var(0)
         bias = np.maximum(rest(sums) ** 2 - variance, 0)
-        found[name] = np.sqrt(variance / fitted + bias)
-    return found
+        errors[name] = np.sqrt(variance / fitted + bias)
+    return errors
 
 
 def _mean(total: np.ndarray, sums: Decisions) -> np.ndarray:

@@ -61,6 +61,6 @@ def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> Non
         report = validate(rows, None, options)
         report.raise_for_errors()
         summary = timelines.build(rows, rows.find_schema(), timeline, target)
-    found = [f"{x.rule} ({x.count:,}): {x.text}" for x in report.warnings]
-    for text in (*found, *summary.notices):
+    findings = [f"{x.rule} ({x.count:,}): {x.text}" for x in report.warnings]
+    for text in (*findings, *summary.notices):
         warnings.warn(text, stacklevel=5)  # the caller of train_offline

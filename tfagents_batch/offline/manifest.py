@@ -33,7 +33,7 @@ def write(
 ) -> None:
     """Write the manifest of a folder with the parts of a partition, and more facts."""
     settings = configs.to_dict(config)
-    found = {
+    content = {
         "version": _VERSION,
         **facts,
         "parts": [_described(x) for x in sorted(folder.glob("part-*.parquet"))],
@@ -41,8 +41,8 @@ def write(
         "config": settings,
         "config_sha256": _hash(settings),
     }
-    found[_HASH] = _hash(found)
-    (folder / NAME).write_text(json.dumps(found, indent=2))
+    content[_HASH] = _hash(content)
+    (folder / NAME).write_text(json.dumps(content, indent=2))
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -51,8 +51,8 @@ def read(folder: Path) -> dict[str, Any]:
     try:
         if path.exists() and not path.is_file():
             raise ValueError("it is no file")  # a pipe might never end
-        found = json.loads(path.read_text())
-        version = found["version"]
+        content = json.loads(path.read_text())
+        version = content["version"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{folder} has no readable {NAME} ({error}); expected a partition that the "
@@ -63,19 +63,19 @@ def read(folder: Path) -> dict[str, Any]:
             f"{path} has version {version!r}; expected {_VERSION}. Run the timeline "
             "again"
         )
-    rest = {name: value for name, value in found.items() if name != _HASH}
-    is_whole = _HASH not in found or found[_HASH] == _hash(rest)
-    if not is_whole or not _has_form(found):
+    rest = {name: value for name, value in content.items() if name != _HASH}
+    is_whole = _HASH not in content or content[_HASH] == _hash(rest)
+    if not is_whole or not _has_form(content):
         raise UserError(
             f"{path} is damaged, or was changed; expected a manifest as the timeline "
             "has written it. Restore it from a copy, or make the timeline again"
         )
-    if found["config"].get("form", "rows") != "rows":  # from before 0.1.0
+    if content["config"].get("form", "rows") != "rows":  # from before 0.1.0
         raise UserError(
-            f"{path} has samples in the form {found['config']['form']}; expected one "
+            f"{path} has samples in the form {content['config']['form']}; expected one "
             "next row in each sample. Make the timeline again from the logged rows"
         )
-    return found
+    return content
 
 
 def check_target(folder: Path) -> None:
@@ -96,8 +96,8 @@ def check_target(folder: Path) -> None:
 def newest(output: Path) -> Path | None:
     """Return the last partition of a table; None if it has none."""
     # Also one without a manifest, which is damaged: an older one would be learned from.
-    found = [folder for folder in sorted(output.glob("ds=*")) if folder.is_dir()]
-    return found[-1] if found else None
+    folders = [folder for folder in sorted(output.glob("ds=*")) if folder.is_dir()]
+    return folders[-1] if folders else None
 
 
 def schema(folder: Path) -> Schema:
@@ -106,13 +106,13 @@ def schema(folder: Path) -> Schema:
 
 
 def check_change(
-    output: Path, found: Schema, config: TimelineConfig, features: bool
+    output: Path, new: Schema, config: TimelineConfig, features: bool
 ) -> None:
     """Refuse new samples that mean something else than those of the newest partition.
 
     Args:
       output: the table.
-      found: what the rows contain.
+      new: what the rows contain.
       config: settings.
       features: whether a specification of features is given.
     """
@@ -122,7 +122,7 @@ def check_change(
     content = read(folder)
     before, after = content["config"], configs.to_dict(config)
     known = Schema.from_dict(content["schema"])
-    changes = [known.difference(found)] if known != found else []
+    changes = [known.difference(new)] if known != new else []
     flags = []
     for name in OF_SAMPLES:
         if before.get(name) != after[name]:
@@ -173,7 +173,7 @@ def check_parts(folder: Path, known: Mapping[str, Any]) -> None:
     Manifests of earlier versions have no SHA-256. Then only the sizes of the files and
     the number of all rows are checked.
     """
-    found = []
+    states = []
     for part in known["parts"]:
         path = folder / part["name"]
         try:
@@ -185,8 +185,8 @@ def check_parts(folder: Path, known: Mapping[str, Any]) -> None:
                 f"{path} has {status.st_size:,} bytes; expected a file of "
                 f"{part['bytes']:,}, which the timeline wrote; {_AGAIN}"
             )
-        found.append((str(path), status.st_mtime_ns, status.st_ino))
-    _check(folder, tuple(found), json.dumps(known["parts"]), known["rows"])
+        states.append((str(path), status.st_mtime_ns, status.st_ino))
+    _check(folder, tuple(states), json.dumps(known["parts"]), known["rows"])
 
 
 @functools.lru_cache(maxsize=64)
@@ -196,18 +196,18 @@ def _check(
     """Check the contents of files; a file that has changed is another one here."""
     paths = [Path(path) for path, *_ in files]
     hashes = [part.get("sha256") for part in json.loads(parts)]
-    given = [x for x in zip(paths, hashes, strict=True) if x[1] is not None]
+    hashed = [x for x in zip(paths, hashes, strict=True) if x[1] is not None]
     pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     try:
-        digests = pool.map(publish.digest, (path for path, _ in given))
-        for (path, expected), digest in zip(given, digests, strict=True):
+        digests = pool.map(publish.digest, (path for path, _ in hashed))
+        for (path, expected), digest in zip(hashed, digests, strict=True):
             if digest != expected:
                 raise UserError(f"{path} has changed: its SHA-256 differs; {_AGAIN}")
     finally:
         pool.shutdown(cancel_futures=True)
-    if (found := sum(map(_rows, paths))) != rows:
+    if (count := sum(map(_rows, paths))) != rows:
         raise UserError(
-            f"{folder} has {found:,} rows; expected {rows:,}, which the timeline "
+            f"{folder} has {count:,} rows; expected {rows:,}, which the timeline "
             f"wrote; {_AGAIN}"
         )
 

@@ -136,9 +136,9 @@ def check_only(target: Path, names: Collection[str], writer: str, sign: str) -> 
         return
     others = {"a file"}
     if target.is_dir():
-        found = {x.name: x.is_file() and not x.is_symlink() for x in target.iterdir()}
-        ours = names if sign in found else ()
-        others = {x for x, is_file in found.items() if x not in ours or not is_file}
+        entries = {x.name: x.is_file() and not x.is_symlink() for x in target.iterdir()}
+        ours = names if sign in entries else ()
+        others = {x for x, is_file in entries.items() if x not in ours or not is_file}
     if others:
         raise UserError(
             f"{target} has {', '.join(sorted(others)[:3])}, which no {writer} wrote; "
@@ -243,12 +243,12 @@ def read_json(path: str | Path) -> dict[str, Any]:
         why = getattr(error, "strerror", None) or error
         raise UserError(f"{path} cannot be read: {why}") from None
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise UserError(f"{path} is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{path} is {found!r:.80}; expected an object with keys")
-    return found
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is {content!r:.80}; expected an object with keys")
+    return content
 
 
 def digest(path: Path) -> str:

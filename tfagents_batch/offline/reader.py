@@ -157,8 +157,8 @@ def open_rows(
             raise UserError(
                 f"the extra column {name!r} has the name of another column; rename it"
             )
-    found = staging.paths(data)
-    states = tuple(files.state(path) for path in found or ())
+    paths = staging.paths(data)
+    states = tuple(files.state(path) for path in paths or ())
     folder = Scratch()
     limits: dict[str, Any] = {"memory_limit": memory, "temp_directory": folder.name}
     limits |= {} if threads is None else {"threads": threads}
@@ -166,7 +166,7 @@ def open_rows(
     rows = LoggedRows(connection, folder, mode, extra, states)
     try:
         try:
-            source = data if found is None else found
+            source = data if paths is None else paths
             parts = staging.stage(connection, source, Path(folder.name), mode, extra)
             query, others = interruptible(
                 connection, lambda: staging.query(connection, parts, mode, extra)
@@ -177,11 +177,11 @@ def open_rows(
         finally:
             rows.check_unchanged()
         connection.execute("SET preserve_insertion_order=false")
-        if found is not None:
+        if paths is not None:
             rows.notices += files.notices(data)
             some = f"SELECT 1 FROM {VIEW} WHERE {{}} IS NOT NULL LIMIT 1"
             rows.notices += files.absent_columns(
-                found, mode, extra, lambda name: bool(rows.fetch(some.format(name)))
+                paths, mode, extra, lambda name: bool(rows.fetch(some.format(name)))
             )
         rows.unknown_columns = tuple(sorted(others - {ALIAS}))
         if ALIAS in others:

@@ -63,12 +63,12 @@ class ValidationReport:
 
     def to_json(self) -> str:
         """Return a list of objects with the attributes of the findings."""
-        found = [
-            dataclasses.asdict(each)
-            | {"examples": [example._asdict() for example in each.examples]}
-            for each in self.findings
+        content = [
+            dataclasses.asdict(finding)
+            | {"examples": [example._asdict() for example in finding.examples]}
+            for finding in self.findings
         ]
-        return json.dumps(found, indent=2)
+        return json.dumps(content, indent=2)
 
     def raise_for_errors(self) -> None:
         """Raise the table as a UserError if there are errors."""

@@ -67,12 +67,12 @@ def rules(
     No ``actions`` allow all names, and without ``weights`` of metrics the reward is not
     compared with their sum. The other arguments are as in ``validator.Options``.
     """
-    found = _missing(mode) + _numbers(mode) + _keys(mode)
+    all_rules = _missing(mode) + _numbers(mode) + _keys(mode)
     if mode != "continuous":
-        found += _possible_actions(mode)
+        all_rules += _possible_actions(mode)
     if mode == "discrete" and actions:
         known = enumeration(actions)
-        found.append(
+        all_rules.append(
             Rule(
                 "unknown_action",
                 f"(NOT {marker(mode)} AND {_unknown('action', known)}) OR "
@@ -84,8 +84,8 @@ def rules(
                 "final_possible_actions::VARCHAR)",
             )
         )
-    found += _propensities(mode, floor, with_propensities)
-    found += [
+    all_rules += _propensities(mode, floor, with_propensities)
+    all_rules += [
         Rule(
             "both_flags",
             "terminated AND truncated",
@@ -104,7 +104,7 @@ def rules(
     ]
     if weights:
         terms = weighted(DUCKDB, weights)
-        found.append(
+        all_rules.append(
             Rule(
                 "reward_of_metrics",
                 f"NOT {marker(mode)} AND abs(reward - ({terms})) > 1e-6",
@@ -113,7 +113,7 @@ def rules(
                 WARNING,
             )
         )
-    return found
+    return all_rules
 
 
 def _unknown(name: str, known: str) -> str:

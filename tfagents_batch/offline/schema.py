@@ -73,11 +73,14 @@ class Schema:
         return json.dumps(dataclasses.asdict(self), indent=2)
 
     @classmethod
-    def from_dict(cls, given: Any, where: str | Path = "this") -> Schema:
+    def from_dict(cls, content: Any, where: str | Path = "this") -> Schema:
         """Return the schema of what ``to_json`` wrote; UserError for anything else."""
         try:
             schema = cls(
-                **{k: tuple(x) if isinstance(x, list) else x for k, x in given.items()}
+                **{
+                    k: tuple(x) if isinstance(x, list) else x
+                    for k, x in content.items()
+                }
             )
         except (TypeError, AttributeError) as error:
             raise UserError(f"{where} is no schema of logged rows: {error}") from error

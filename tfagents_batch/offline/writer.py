@@ -152,18 +152,18 @@ def _value(name: str, value: Any) -> Any:
     if isinstance(value, (str, int, float)):  # most values, so the first test
         return value
     if isinstance(value, (dict, Mapping)):  # ``Mapping`` is a slow test
-        found = {_key(name, key): each for key, each in value.items()}
-        _check_unique(name, value, found)
-        return found
+        entries = {_key(name, key): item for key, item in value.items()}
+        _check_unique(name, value, entries)
+        return entries
     if name in _VECTORS and isinstance(value, (list, tuple, np.ndarray)):
-        return {str(key): each for key, each in enumerate(np.ravel(value).tolist())}
+        return {str(key): item for key, item in enumerate(np.ravel(value).tolist())}
     is_list = isinstance(value, (list, tuple))
     if name in _LISTS and (is_list or (isinstance(value, np.ndarray) and value.ndim)):
-        for each in value:
-            check_exact(name, each)
+        for item in value:
+            check_exact(name, item)
         is_list = True
     if is_list:
-        return [_value(f"an element of {name}", each) for each in value]
+        return [_value(f"an element of {name}", item) for item in value]
     if name in NAMES:
         check_exact(name, value)
     return value
@@ -190,10 +190,10 @@ def check_exact(what: str, value: Any) -> None:
         )
 
 
-def _check_unique(what: str, given: Mapping, found: Mapping[str, Any]) -> None:
-    if len(found) == len(given):
+def _check_unique(what: str, before: Mapping, after: Mapping[str, Any]) -> None:
+    if len(after) == len(before):
         return
-    forms = collections.Counter(_key(what, key) for key in given)
+    forms = collections.Counter(_key(what, key) for key in before)
     ((key, _),) = forms.most_common(1)
     raise ValueError(
         f"{what} has the key {key} in more than one form, such as text and number; "

@@ -44,17 +44,17 @@ def parse(body: bytes) -> dict[str, Any]:
             f"{_MOST_LISTS:,}: send several requests"
         )
     try:
-        found = json.loads(body.decode())
+        content = json.loads(body.decode())
     except ValueError as error:  # also for text that is not UTF-8
         raise UserError(f"the body is no JSON: {error}") from None
     except RecursionError:
         raise UserError(TOO_DEEP) from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise UserError(
-            f"the body is a {type(found).__name__}; expected a JSON object such as "
+            f"the body is a {type(content).__name__}; expected a JSON object such as "
             '{"observation": [0.1, 0.2]}'
         )
-    return found
+    return content
 
 
 def decisions(body: bytes, reader: Reader) -> tuple[list[DecisionRequest], bool]:
@@ -102,14 +102,14 @@ def _decisions(
                 f"{name} is no list of {len(observations)}; expected one for each of "
                 "the observations"
             )
-    found = []
+    requests = []
     for index, observation in enumerate(observations):
         one = {name: value[index] for name, value in lists.items()}
         try:
-            found.append(_decision(one | {"observation": observation}, reader))
+            requests.append(_decision(one | {"observation": observation}, reader))
         except UserError as error:
             raise UserError(f"observations[{index}]: {error}") from None
-    return found, True
+    return requests, True
 
 
 def _feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
@@ -136,18 +136,18 @@ def _feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
             for k, x in metrics.items()
         }
     if (final := body.get("final_observation")) is not None:
-        found = reader.read(final, body.get("final_possible_actions"))
-        line |= rows.final(reader.description, found)
+        observation = reader.read(final, body.get("final_possible_actions"))
+        line |= rows.final(reader.description, observation)
     elif body.get("final_possible_actions") is not None:
         raise UserError("final_possible_actions needs a final_observation")
     return line
 
 
 def _decision(body: dict[str, Any], reader: Reader) -> DecisionRequest:
-    found = reader.read(body["observation"], body.get("possible_actions"))
+    request = reader.read(body["observation"], body.get("possible_actions"))
     if reader.description.is_recurrent:
         asked = body.get("state"), _flag(body, "episode_start")
-        found.arrays.update(memory(reader.description, *asked))
+        request.arrays.update(memory(reader.description, *asked))
     elif body.get("state") is not None:
         raise UserError("state is given, but this policy has none; leave it out")
     mdp_id, number = body.get("mdp_id"), body.get("sequence_number")
@@ -162,7 +162,7 @@ def _decision(body: dict[str, Any], reader: Reader) -> DecisionRequest:
             )
         if mdp_id is None:
             raise UserError("sequence_number needs an mdp_id, the episode's name")
-    return found._replace(mdp_id=mdp_id, sequence_number=number)
+    return request._replace(mdp_id=mdp_id, sequence_number=number)
 
 
 def _check_keys(body: dict[str, Any], known: set[str]) -> None:

@@ -73,21 +73,21 @@ class Origin(NamedTuple):
     specification: Specification | None = None
 
 
-def origin_of(found: Trained) -> Origin:
+def origin_of(trained: Trained) -> Origin:
     """Return what is known of the origin of a run's policy."""
-    config, recipe = found.config, found.recipe
-    saved = runs.facts(found.run.folder)
+    config, recipe = trained.config, trained.recipe
+    saved = runs.facts(trained.run.folder)
     facts = {
-        "name": found.run.folder.name,
+        "name": trained.run.folder.name,
         "algorithm": config.algorithm,
         "env": recipe.describe() if recipe.env else None,
         "wrappers": list(map(str, recipe.wrappers)),
         "revision": (saved.get("checkout") or {}).get("commit"),
         "versions": runs.versions(),
-        runs.TRAINING_ROWS: runs.training_rows(found.run.folder),
+        runs.TRAINING_ROWS: runs.training_rows(trained.run.folder),
     }
     actions, features, notices = _names(config)
-    normalization = preprocessing.of_run(found.run.folder)
+    normalization = preprocessing.of_run(trained.run.folder)
     return Origin(
         facts,
         actions,
@@ -158,15 +158,15 @@ def write(
         console.doing(f"exporting to {format}"),
     ):
         name = module.write(signature.decide, signature.specs(), folder)
-        given = parity.inputs(signature, spec.observation_space)
-        result, expected = parity.compare(signature, module.load(folder / name), given)
+        rows = parity.inputs(signature, spec.observation_space)
+        result, expected = parity.compare(signature, module.load(folder / name), rows)
         if result.problems:
             raise UserError(
                 f"the {format} export differs from its policy, so it was removed: "
                 + "; ".join(result.problems)
             )
         _write_json(folder / PARITY, result.to_json())
-        kept = {f"inputs/{k}": x[:_KEPT] for k, x in given.items()}
+        kept = {f"inputs/{k}": x[:_KEPT] for k, x in rows.items()}
         kept |= {f"outputs/{k}": x[:_KEPT] for k, x in expected.items()}
         np.savez(folder / PARITY_ROWS, **kept)
         if origin.specification is not None:
@@ -219,12 +219,12 @@ def _interface(signature: Signature, spec: EnvSpec, origin: Origin) -> dict[str,
 
 
 def _described(field: Array) -> dict[str, Any]:
-    found = field._asdict() | {"shape": list(field.shape), "path": list(field.path)}
+    entry = field._asdict() | {"shape": list(field.shape), "path": list(field.path)}
     if field.role != "observation":
-        del found["path"]
+        del entry["path"]
     if not field.distribution:
-        del found["distribution"]
-    return found
+        del entry["distribution"]
+    return entry
 
 
 def _hashes(folder: Path) -> dict[str, str]:

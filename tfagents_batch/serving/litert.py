@@ -44,8 +44,8 @@ def load(path: Path) -> Run:
 
 def _reason(error: Exception) -> str:
     """Return what LiteRT lacks, from the converter's pages of text."""
-    found = re.findall(r"^\s*(tf\.\w+\(.*)$", str(error), re.MULTILINE)
-    lacks = "; ".join(dict.fromkeys(found)) or first_line(error)
+    operations = re.findall(r"^\s*(tf\.\w+\(.*)$", str(error), re.MULTILINE)
+    lacks = "; ".join(dict.fromkeys(operations)) or first_line(error)
     return (
         f"LiteRT cannot express this policy, it lacks {lacks}; use the format onnx or "
         "saved_model"

@@ -55,32 +55,32 @@ def inputs(signature: Signature, observation: Any) -> Arrays:
     edges = [_edges(leaf) for leaf in leaves]
     size = ROWS + max(map(len, edges))
     order = generator.permutation(size)
-    found = {}
+    arrays = {}
     for x in signature.inputs:
         if x.role == "observation":
-            leaf, extreme = leaves[len(found)], edges[len(found)]
+            leaf, extreme = leaves[len(arrays)], edges[len(arrays)]
             random = _random(leaf, size - len(extreme), generator)
             rows = np.concatenate([extreme, random]).astype(x.dtype)
         else:
             rows = _other(x, size, generator)
-        found[x.name] = rows[order]
-    return found
+        arrays[x.name] = rows[order]
+    return arrays
 
 
-def compare(signature: Signature, run: Run, given: Arrays) -> tuple[Parity, Arrays]:
+def compare(signature: Signature, run: Run, feeds: Arrays) -> tuple[Parity, Arrays]:
     """Return the comparison of a loaded export with its policy, and its outputs."""
-    expected = _in_chunks(_reference(signature), given)
-    found = _in_chunks(run, given)
-    size = len(next(iter(given.values())))
+    expected = _in_chunks(_reference(signature), feeds)
+    actual = _in_chunks(run, feeds)
+    size = len(next(iter(feeds.values())))
     differences: dict[str, float] = {}
     problems = []
     ties = np.zeros(size, bool)
     if "propensity" in expected:
-        ties = _ties(signature, given, expected["action"], found.get("action"))
+        ties = _ties(signature, feeds, expected["action"], actual.get("action"))
         if ties.mean() > _MOST_TIES:
             problems.append(f"action differs in {ties.sum()} rows, though by little")
     for name, right in expected.items():
-        wrong = found.get(name)
+        wrong = actual.get(name)
         if wrong is None or wrong.shape != right.shape or wrong.dtype != right.dtype:
             problems.append(f"{name} is {_kind(wrong)}; expected {_kind(right)}")
             continue
@@ -95,16 +95,18 @@ def compare(signature: Signature, run: Run, given: Arrays) -> tuple[Parity, Arra
     return Parity(size, differences, tuple(problems)), expected
 
 
-def _differ(name: str, found: np.ndarray, right: np.ndarray) -> tuple[float, list[str]]:
+def _differ(
+    name: str, actual: np.ndarray, right: np.ndarray
+) -> tuple[float, list[str]]:
     """Return the largest difference, and a line about it if it is too large."""
-    found, right = (x.reshape(len(x), -1).astype(np.float64) for x in (found, right))
+    actual, right = (x.reshape(len(x), -1).astype(np.float64) for x in (actual, right))
     if not right.size:
         return 0.0, []
     if np.isnan(right).any():
         row = int(np.isnan(right).any(-1).argmax())
         return float("nan"), [f"{name} of the policy is NaN in row {row}"]
     with np.errstate(invalid="ignore"):  # the difference of infinities
-        difference = np.where(found == right, 0.0, np.abs(found - right))
+        difference = np.where(actual == right, 0.0, np.abs(actual - right))
     size = np.where(np.isfinite(right), np.abs(right), 0.0).max(-1, keepdims=True)
     wrong = ~(difference <= np.maximum(ABSOLUTE, RELATIVE * size))  # also for NaN
     largest = float(np.nan_to_num(difference, nan=np.inf).max())
@@ -113,26 +115,26 @@ def _differ(name: str, found: np.ndarray, right: np.ndarray) -> tuple[float, lis
     row = int(wrong.any(-1).argmax())
     return largest, [
         f"{name} differs in {int(wrong.any(-1).sum())} of {len(right)} rows, by up to "
-        f"{largest:.3g}; row {row} is {found[row].tolist()}, expected "
+        f"{largest:.3g}; row {row} is {actual[row].tolist()}, expected "
         f"{right[row].tolist()}"
     ]
 
 
 def _ties(
-    signature: Signature, given: Arrays, right: np.ndarray, found: np.ndarray | None
+    signature: Signature, feeds: Arrays, right: np.ndarray, actual: np.ndarray | None
 ) -> np.ndarray:
     """Return where two different actions are equally good, bool ``[N]``."""
-    if found is None or found.shape != right.shape:
+    if actual is None or actual.shape != right.shape:
         return np.zeros(len(right), bool)
     score = tf.function(signature.score, reduce_retracing=True, autograph=False)
     one, other = (
         _in_chunks(
-            lambda x: {"score": score({k: x[k] for k in given}, x["chosen"]).numpy()},
-            {**given, "chosen": action},
+            lambda x: {"score": score({k: x[k] for k in feeds}, x["chosen"]).numpy()},
+            {**feeds, "chosen": action},
         )["score"]
-        for action in (right, found)
+        for action in (right, actual)
     )
-    different = (right != found).reshape(len(right), -1).any(-1)
+    different = (right != actual).reshape(len(right), -1).any(-1)
     return different & (np.abs(one - other) < _TIE + RELATIVE * np.abs(one))
 
 
@@ -141,16 +143,16 @@ def _reference(signature: Signature) -> Run:
     decide = tf.function(signature.decide, input_signature=specs, autograph=False)
 
     def run(rows):
-        found = decide({name: tf.constant(x) for name, x in rows.items()})
-        return {name: x.numpy() for name, x in found.items()}
+        outputs = decide({name: tf.constant(x) for name, x in rows.items()})
+        return {name: x.numpy() for name, x in outputs.items()}
 
     return run
 
 
-def _in_chunks(run: Callable[[Arrays], Arrays], given: Arrays) -> dict[str, np.ndarray]:
-    size = len(next(iter(given.values())))
+def _in_chunks(run: Callable[[Arrays], Arrays], feeds: Arrays) -> dict[str, np.ndarray]:
+    size = len(next(iter(feeds.values())))
     parts = [
-        run({name: x[first : first + CHUNK] for name, x in given.items()})
+        run({name: x[first : first + CHUNK] for name, x in feeds.items()})
         for first in range(0, size, CHUNK)
     ]
     return {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}

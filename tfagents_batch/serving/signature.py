@@ -60,10 +60,10 @@ class Signature:
         if exploration:
             self.inputs += (self._noise(),)
         traced = tf.function(self.decide, autograph=False)
-        found = traced.get_concrete_function(self.specs(batch=2)).structured_outputs
+        outputs = traced.get_concrete_function(self.specs(batch=2)).structured_outputs
         self.outputs = tuple(
             Array(name, re.sub(r"_\d+$", "", name), tuple(x.shape[1:]), x.dtype.name)
-            for name, x in found.items()
+            for name, x in outputs.items()
         )
 
     def specs(self, batch: int | None = None) -> dict[str, tf.TensorSpec]:
@@ -77,16 +77,16 @@ class Signature:
         """Return the outputs of inputs ``[N, ...]``, by name."""
         decision = self._decide(inputs)
         action = decision.action
-        found = {"action": self._inside(action)}
+        outputs = {"action": self._inside(action)}
         if self._is_box:
             if decision.log_density is not None:
                 # Where an action is clipped, the density is that of the sample.
-                found |= {"sample": action, "log_density": decision.log_density}
+                outputs |= {"sample": action, "log_density": decision.log_density}
         else:
-            found |= self._explored(decision, inputs.get("noise"))
-        found |= decision.values
+            outputs |= self._explored(decision, inputs.get("noise"))
+        outputs |= decision.values
         parts = enumerate(nest.flatten(decision.state))
-        return found | {f"next_state_{i}": x for i, x in parts}
+        return outputs | {f"next_state_{i}": x for i, x in parts}
 
     def score(self, inputs: Tensors, action: tf.Tensor) -> tf.Tensor:
         """Return how good a policy finds actions that are not a Box, f32 ``[N]``.
@@ -142,8 +142,8 @@ class Signature:
         step = TimeStep(observation, reward, first, false, false, {})
         memory: Nest = self._policy.memory(rows, explore)
         if state:
-            given = tf.nest.pack_sequence_as(memory, state)
-            memory = nest.where(first, memory, given)
+            before = tf.nest.pack_sequence_as(memory, state)
+            memory = nest.where(first, memory, before)
         noise = inputs.get("noise") if self._is_box else None
         now = tf.constant(self._step, tf.int64)
         return self._policy.decide(step, memory, now, noise)
@@ -169,14 +169,14 @@ class Signature:
         propensity = (1 - share) * same
         if share:
             propensity += share * tf.exp(random.log_prob(action))
-        found = {"action": action, "propensity": propensity}
+        outputs = {"action": action, "propensity": propensity}
         space = self._spec.action_space
         if isinstance(space, gs.Discrete):
             probabilities = (1 - share) * tf.one_hot(greedy - int(space.start), space.n)
             if share:
                 probabilities += share * random.probabilities()
-            found["probabilities"] = probabilities
-        return found
+            outputs["probabilities"] = probabilities
+        return outputs
 
     def _inside(self, action: tf.Tensor) -> tf.Tensor:
         """Return actions within the bounds of a Box."""
@@ -191,15 +191,15 @@ def _observations(spec: EnvSpec) -> list[Array]:
 
     They differ in more than the case of letters, which TensorFlow does not tell apart.
     """
-    found: dict[str, Array] = {}
+    fields: dict[str, Array] = {}
     for leaf in spaces.leaves(spec.observation_space):
         keys = "_".join(["observation", *map(str, leaf.path)])
         name = re.sub(r"\W", "_", keys, flags=re.ASCII)
-        while name.lower() in found:
+        while name.lower() in fields:
             name += "_"
         field = Array(name, "observation", leaf.shape, leaf.dtype, leaf.path)
-        found[name.lower()] = field
-    return list(found.values())
+        fields[name.lower()] = field
+    return list(fields.values())
 
 
 def _logistic(uniform: tf.Tensor) -> tf.Tensor:

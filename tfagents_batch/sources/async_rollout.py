@@ -153,8 +153,8 @@ class AsyncRollout(tf.Module):
         flying = tf.where(active, taken < length, newest.flying & (taken == 0))
         newest = _Newest(nest.gather(table, last), before, after, flying)
         self._state.assign((token, newest))
-        found = metrics.of_trajectory(trajectory, self.env, self._info)
-        return Collected.whole(trajectory, self.env.ok(token), found)
+        measured = metrics.of_trajectory(trajectory, self.env, self._info)
+        return Collected.whole(trajectory, self.env.ok(token), measured)
 
     def sample(self, collected: Collected, seed, step) -> Trajectory:
         """Return the collected trajectory."""

@@ -74,8 +74,8 @@ class Episodes(tf.Module):
         }
         trajectory = self._to_trajectory(rows, turns)
         ok = self.env.ok(env_state)
-        found = metrics.of_trajectory(trajectory, self.env, self._info)
-        return Collected.whole(trajectory, ok, counters | found)
+        measured = metrics.of_trajectory(trajectory, self.env, self._info)
+        return Collected.whole(trajectory, ok, counters | measured)
 
     def played(self, trajectory: Trajectory) -> int:
         """Return how many steps the batch made for a trajectory without failures."""

@@ -42,10 +42,10 @@ def collector(
         known = one.get_concrete_function(seed, step).structured_outputs
 
         def body(index, steps, totals, written):
-            found = one(seeds.update_seed(seed, index), step)
-            written = arrays.write(written, index, found.trajectory)
-            totals = metrics.merge(totals, found.metrics)
-            return index + 1, steps + found.steps, totals, written
+            collected = one(seeds.update_seed(seed, index), step)
+            written = arrays.write(written, index, collected.trajectory)
+            totals = metrics.merge(totals, collected.metrics)
+            return index + 1, steps + collected.steps, totals, written
 
         like = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), known.trajectory)
         start = tf.constant(0), tf.constant(0, tf.int64), metrics.start(known.metrics)
@@ -120,15 +120,19 @@ class PredictorChoice:
     @property
     def numbers(self) -> PredictorNumbers:
         """Numbers in use, with as many rollouts as the smallest update needs."""
-        found = PredictorNumbers(**self.tuner.numbers)
-        rows = [x for x in self.values["predict_batch"] if x <= found.agents]
-        most = max(rows, default=found.predict_batch)
-        found = found._replace(predict_batch=min(found.predict_batch, most))
+        numbers = PredictorNumbers(**self.tuner.numbers)
+        rows = [x for x in self.values["predict_batch"] if x <= numbers.agents]
+        most = max(rows, default=numbers.predict_batch)
+        numbers = numbers._replace(predict_batch=min(numbers.predict_batch, most))
         part, wanted = self._part, self._config.train_batch
-        rows = _least_rows(found.agents, found.predict_batch, part.size, part.length)
+        rows = _least_rows(
+            numbers.agents, numbers.predict_batch, part.size, part.length
+        )
         updates = self.values["rollouts_per_update"]
         least = min(x for x in updates if x * rows >= wanted)
-        return found._replace(rollouts_per_update=max(found.rollouts_per_update, least))
+        return numbers._replace(
+            rollouts_per_update=max(numbers.rollouts_per_update, least)
+        )
 
 
 def _choices(

@@ -251,10 +251,10 @@ class Predictors:
             calls += 1
             now = arrays.argument(self._step, tf.int64)
             try:
-                found = programs[rows](arrays.argument(seed), now)
+                collected = programs[rows](arrays.argument(seed), now)
             finally:
                 part.env.check()  # its failure says more than that of the program
-            trajectory, measured, steps = found
+            trajectory, measured, steps = collected
             if not untried:
                 self._warm.add(index)
             steps = int(steps)

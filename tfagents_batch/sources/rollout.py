@@ -101,8 +101,8 @@ class Rollout(tf.Module):
         )
         trajectory = Trajectory(steps, action, behavior, start)
         ok = self.env.ok(env_state)
-        found = metrics.of_trajectory(trajectory, self.env, self._info)
-        return Collected.whole(trajectory, ok, found)
+        measured = metrics.of_trajectory(trajectory, self.env, self._info)
+        return Collected.whole(trajectory, ok, measured)
 
     def played(self, trajectory: Trajectory) -> int:
         """Return how many steps the batch made for a trajectory."""

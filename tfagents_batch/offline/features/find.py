@@ -178,9 +178,9 @@ def mutual_information(values: np.ndarray, rewards: np.ndarray) -> float:
     joint = counts.reshape(-1, size) / len(x)
     apart = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
     used = joint > 0
-    found = np.sum(joint[used] * np.log2(joint[used] / apart[used]))
+    information = np.sum(joint[used] * np.log2(joint[used] / apart[used]))
     bias = (joint.shape[0] - 1) * (joint.shape[1] - 1) / (2 * len(x) * np.log(2))
-    return max(float(found - bias), 0.0)
+    return max(float(information - bias), 0.0)
 
 
 def _classes(x: np.ndarray) -> np.ndarray:

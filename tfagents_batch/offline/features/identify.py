@@ -54,23 +54,23 @@ class FeatureSettings:
     missing_as_zero: bool = option(False, "a missing feature counts as the value 0")
 
 
-def checked(given: FeatureSettings) -> FeatureSettings:
+def checked(settings: FeatureSettings) -> FeatureSettings:
     """Check the settings; ids in ``feature_overrides`` may be numbers."""
-    overrides = given.feature_overrides
+    overrides = settings.feature_overrides
     if isinstance(overrides, dict):
         overrides = {str(name): kind for name, kind in overrides.items()}
-    given = config.check(dataclasses.replace(given, feature_overrides=overrides))
+    settings = config.check(dataclasses.replace(settings, feature_overrides=overrides))
     for name in overrides:
         if not is_integer(name):
             raise UserError(
                 f"feature_overrides has {name!r}; expected ids of features, which are "
                 "whole numbers"
             )
-    default = () if given.default_override is None else (given.default_override,)
+    default = () if settings.default_override is None else (settings.default_override,)
     for kind in (*overrides.values(), *default):
         if kind not in TYPES:
             raise UserError(unknown("type of a feature", str(kind), TYPES))
-    return given
+    return settings
 
 
 class Facts(NamedTuple):
@@ -117,10 +117,10 @@ def identify(
             kind = "CONTINUOUS"
         else:
             kind, normality = _continuous(sample, settings)
-    found = _parameters(feature, kind, facts, sample, settings)
+    parameters = _parameters(feature, kind, facts, sample, settings)
     if kind in STANDARDIZED[VERSION]:
-        bounds |= _moments(found, facts, sample, settings)
-    return dataclasses.replace(found, **bounds), normality
+        bounds |= _moments(parameters, facts, sample, settings)
+    return dataclasses.replace(parameters, **bounds), normality
 
 
 def _simple(facts: Facts, settings: FeatureSettings) -> str | None:
@@ -147,7 +147,7 @@ def _continuous(sample: np.ndarray, settings: FeatureSettings) -> tuple[str, Nor
         low, high = _NEAR_ONE
         if _SMALLEST_STD < std < _LARGEST_STD and not low <= power <= high:
             k2_after = omnibus(after)
-    found = Normality(k2, k2_after)
+    normality = Normality(k2, k2_after)
     per_sample = settings.gate == "per_sample"
     # K^2 grows with n: with fixed limits, a type would depend on the number of rows.
     if per_sample:
@@ -155,10 +155,10 @@ def _continuous(sample: np.ndarray, settings: FeatureSettings) -> tuple[str, Nor
     else:
         near, far = k2_after <= 1000, k2 > 1000
     if near and k2 > _GAIN * k2_after:  # never for NaN
-        return "BOXCOX", found
+        return "BOXCOX", normality
     if far and not settings.skip_quantiles:
-        return "QUANTILE", found
-    return "CONTINUOUS", found
+        return "QUANTILE", normality
+    return "CONTINUOUS", normality
 
 
 def _parameters(
@@ -178,8 +178,8 @@ def _parameters(
     if kind == "QUANTILE":
         size = settings.quantile_size
         shares = np.arange(size + 1) / size
-        found = np.unique(np.quantile(sample, shares, method="inverted_cdf"))
-        return Feature(kind, quantiles=tuple(found.tolist()))
+        quantiles = np.unique(np.quantile(sample, shares, method="inverted_cdf"))
+        return Feature(kind, quantiles=tuple(quantiles.tolist()))
     if kind == "ENUM":
         if not (facts.whole and facts.values):
             raise _impossible(feature, kind, facts, "few whole numbers")

@@ -240,13 +240,13 @@ def _bounds(values: np.ndarray) -> tuple[float, float]:
     return max(low - more, values.min()), min(high + more, values.max())
 
 
-def svg(given: Bars, color: str, title: str) -> str:
+def svg(shown: Bars, color: str, title: str) -> str:
     """Return a plot of bars; a browser shows the title at the mouse."""
-    count = len(given.heights)
+    count = len(shown.heights)
     room = WIDTH / max(count, 4)  # one bar alone is not as wide as the plot
     gap = min(0.15 * room, 3)
     size = HEIGHT - _TOP - _BOTTOM
-    scaled = given.heights / max(given.heights.max(), 1e-12) * size
+    scaled = shown.heights / max(shown.heights.max(), 1e-12) * size
     left = (WIDTH - room * count) / 2
     path = "".join(
         f"M{left + k * room + gap / 2:.1f} {HEIGHT - _BOTTOM}v{-h:.1f}h{room - gap:.1f}"
@@ -258,13 +258,13 @@ def svg(given: Bars, color: str, title: str) -> str:
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'role="img"><title>{title}</title>'
         f'<path d="M0 {HEIGHT - _BOTTOM}.5h{WIDTH}" stroke="#c9ced6"/>'
-        f'<path d="{path}" fill="{color}"/>{_labels(given, left, room)}</svg>'
+        f'<path d="{path}" fill="{color}"/>{_labels(shown, left, room)}</svg>'
     )
 
 
-def _labels(given: Bars, left: float, room: float) -> str:
-    y, names = HEIGHT - 3, given.labels
-    if len(names) == len(given.heights):
+def _labels(shown: Bars, left: float, room: float) -> str:
+    y, names = HEIGHT - 3, shown.labels
+    if len(names) == len(shown.heights):
         widest = max(map(len, names))
         every = int(np.ceil(widest * 6 / room))  # a digit is about 6 pixels wide
         return "".join(

@@ -38,7 +38,7 @@ def facts(
     ((count,),) = rows.fetch(f"SELECT count(*) FROM {rows.view}")
     if not count:
         raise UserError("there are no rows; expected at least one")
-    found = rows.fetch(
+    features = rows.fetch(
         f"""
         SELECT id, count(*) FILTER (finite), min(v) FILTER (finite),
           max(v) FILTER (finite), approx_count_distinct(v) FILTER (finite),
@@ -48,7 +48,7 @@ def facts(
         """
     )
     most = max(listed, _FEW)
-    few = [row[0] for row in found if row[4] <= 1.2 * most or row[0] in always]
+    few = [row[0] for row in features if row[4] <= 1.2 * most or row[0] in always]
     values: dict[int, list[float]] = {}
     if few:
         lists = rows.fetch(
@@ -57,7 +57,7 @@ def facts(
         )
         values = dict(lists)
     result = {}
-    for i, present, low, high, distinct, whole, infinite in found:
+    for i, present, low, high, distinct, whole, infinite in features:
         known = values.get(i, [])
         distinct = len(known) if known else min(distinct, present)  # an estimate
         if len(known) > most and i not in always:
@@ -130,12 +130,12 @@ def _group(
       JOIN (VALUES {drawn}) AS shares(id, share) USING (id)
       WHERE finite AND u < share ORDER BY id, u
     """
-    found = interruptible(
+    fetched = interruptible(
         rows.connection, lambda: rows.connection.execute(query).fetchnumpy()
     )
     rows.check_unchanged()
-    columns = {name: np.ma.filled(x) for name, x in found.items() if name != "reward"}
-    reward = np.ma.filled(np.ma.asarray(found["reward"], np.float64), np.nan)
+    columns = {name: np.ma.filled(x) for name, x in fetched.items() if name != "reward"}
+    reward = np.ma.filled(np.ma.asarray(fetched["reward"], np.float64), np.nan)
     starts = np.searchsorted(columns["id"], [*ids, np.iinfo(np.int64).max])
     for i, first, last in zip(ids, starts, starts[1:], strict=False):
         part = slice(first, min(first + size, last))

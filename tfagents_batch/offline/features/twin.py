@@ -32,15 +32,15 @@ def normalize(
     Returns:
       f32 ``[B, layout.size]``; a missing feature is 0 in all of its columns.
     """
-    found = np.zeros([len(values), layout.size], np.float32)
+    normalized = np.zeros([len(values), layout.size], np.float32)
     rows = max(1, _CHUNK // max(layout.size, layout.inputs, 1))
     for first in range(0, len(values), rows):
         part = slice(first, first + rows)
         present = ~np.isnan(values[part])
         if presence is not None:
             present &= presence[part].astype(bool)
-        _normalize(layout, values[part], present, found[part])
-    return found
+        _normalize(layout, values[part], present, normalized[part])
+    return normalized
 
 
 def _normalize(
@@ -82,15 +82,15 @@ def inverse_action(features: Sequence[Feature], action: np.ndarray) -> np.ndarra
 
 
 def _quantile(x: np.ndarray, p: Mapping[str, np.ndarray]) -> np.ndarray:
-    found = np.empty_like(x)
+    shares = np.empty_like(x)
     for k, count in enumerate(p["count"].astype(int)):
         start, end, width = (p[name][k, :count] for name in ("start", "end", "width"))
         column = x[:, k]
         i = np.clip(np.searchsorted(start, column, "right") - 1, 0, count - 1)
         inside = (i + (column - start[i]) / width[i]) / count
         inside = np.where(column >= end[-1], 1.0, inside)
-        found[:, k] = np.where(column <= start[0], 0.0, inside)
-    return found
+        shares[:, k] = np.where(column <= start[0], 0.0, inside)
+    return shares
 
 
 _OPERATIONS = SimpleNamespace(

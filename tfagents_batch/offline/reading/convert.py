@@ -122,7 +122,7 @@ def _check_features(settings: ConvertSettings, known: Sequence[Column]) -> None:
 
 def _columns(table: SourceTable, settings: ConvertSettings) -> tuple[Column, ...]:
     """Return the features of a table, with the names that occur, sorted."""
-    found = []
+    columns = []
     for name in dict.fromkeys((*settings.features, *settings.categories)):
         is_category = name in settings.categories
         value = _value(table, Column(name, () if is_category else None))
@@ -135,7 +135,7 @@ def _columns(table: SourceTable, settings: ConvertSettings) -> tuple[Column, ...
                 "leave it out, or pass more rows"
             )
         if not is_category:
-            found.append(Column(name))
+            columns.append(Column(name))
             continue
         if distinct > settings.max_categories:
             raise UserError(
@@ -145,8 +145,8 @@ def _columns(table: SourceTable, settings: ConvertSettings) -> tuple[Column, ...
             )
         names = f"SELECT DISTINCT {value} FROM {table.name} WHERE {value} IS NOT NULL"
         names = table.run(f"{names} ORDER BY 1")
-        found.append(Column(name, tuple(x for (x,) in names)))
-    return tuple(found)
+        columns.append(Column(name, tuple(x for (x,) in names)))
+    return tuple(columns)
 
 
 def _value(table: SourceTable, column: Column) -> str:
@@ -189,29 +189,29 @@ def _store_decisions(
 ) -> None:
     """Store the decisions as ``decisions``."""
     row = identifier(ROW)
-    found = {"row": row, "action": table.text("action", settings.action)}
+    values = {"row": row, "action": table.text("action", settings.action)}
     if settings.id is not None:
-        found["request_id"] = table.text("id", settings.id)
-    own_id = found.get("request_id", f"{row}::VARCHAR")
+        values["request_id"] = table.text("id", settings.id)
+    own_id = values.get("request_id", f"{row}::VARCHAR")
     episode = settings.episode
-    found["mdp_id"] = own_id if episode is None else table.text("episode", episode)
-    found["time"], second = row, 1
+    values["mdp_id"] = own_id if episode is None else table.text("episode", episode)
+    values["time"], second = row, 1
     if settings.order is not None:
-        found["time"], second = table.time("order", settings.order)
-    found["ds"] = "'all'"
+        values["time"], second = table.time("order", settings.order)
+    values["ds"] = "'all'"
     if second == MICROSECONDS:
-        found["ds"] = f"strftime(make_timestamp({found['time']}), '%Y-%m-%d')"
-    found["state_features"] = _features(table, columns, notices)
+        values["ds"] = f"strftime(make_timestamp({values['time']}), '%Y-%m-%d')"
+    values["state_features"] = _features(table, columns, notices)
     if settings.probability is not None:
         column = settings.probability
-        found["action_probability"] = table.number("probability", column)
+        values["action_probability"] = table.number("probability", column)
     if settings.reward is not None and not settings.rewards:
-        found["reward"] = table.number("reward", settings.reward, needed=False)
+        values["reward"] = table.number("reward", settings.reward, needed=False)
     if settings.terminated is not None:
-        found["terminated"] = table.flag("terminated", settings.terminated)
+        values["terminated"] = table.flag("terminated", settings.terminated)
     elif episode is None:
-        found["terminated"] = "true"
-    parts = ", ".join(f"{value} AS {name}" for name, value in found.items())
+        values["terminated"] = "true"
+    parts = ", ".join(f"{value} AS {name}" for name, value in values.items())
     tie = "row_number() OVER (PARTITION BY mdp_id, time ORDER BY row) - 1"
     tie = tie if second == MICROSECONDS else "0"
     table.run(
@@ -237,24 +237,24 @@ def _store_rewards(
     later: SourceTable, settings: ConvertSettings, notices: list[str]
 ) -> None:
     """Store the sum of rewards of each decision, and which decisions are too young."""
-    found = {"amount": later.number("reward", settings.reward or "")}
+    values = {"amount": later.number("reward", settings.reward or "")}
     by_id, order = settings.reward_id is not None, settings.order
     if by_id:
-        found["request_id"] = later.text("reward_id", settings.reward_id)
+        values["request_id"] = later.text("reward_id", settings.reward_id)
     else:
         name = settings.reward_episode or settings.episode
-        found["mdp_id"] = later.text("reward_episode", name)
+        values["mdp_id"] = later.text("reward_episode", name)
     second = 1
     if not by_id or settings.window is not None:
         name = settings.reward_time or order
-        found["moment"], second = later.time("reward_time", name)
+        values["moment"], second = later.time("reward_time", name)
         ((is_stamp,),) = later.run("SELECT bool_and(ds <> 'all') FROM decisions")
         if is_stamp != (second == MICROSECONDS):
             raise UserError(
                 f"--order={order} and --reward_time={name}: one has time stamps, the "
                 "other one numbers; expected the same"
             )
-    parts = ", ".join(f"{value} AS {name}" for name, value in found.items())
+    parts = ", ".join(f"{value} AS {name}" for name, value in values.items())
     join = "LEFT JOIN decisions USING (request_id)"
     if not by_id:  # the last decision before it
         join = (

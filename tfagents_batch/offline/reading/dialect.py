@@ -117,18 +117,18 @@ class DuckDB:
         """Return a text of a value that is the same in all engines."""
         if kind.endswith("[]"):
             texts = self.each(value, "item", self.canonical("item", kind[:-2]))
-            found = f"'[' || array_to_string({texts}, ',') || ']'"
+            text = f"'[' || array_to_string({texts}, ',') || ']'"
         elif kind == "DOUBLE":  # decimal digits of a double differ between engines
-            found = f"replace(lower(printf('%a', {value})), 'p+', 'p')"
+            text = f"replace(lower(printf('%a', {value})), 'p+', 'p')"
         elif kind.startswith("MAP"):
             pairs = f"list_sort(map_entries({value}))"
             key = self.canonical("pair.key", kind[4:].partition(",")[0])
             item = self.canonical("pair.value", "DOUBLE")
             texts = self.each(pairs, "pair", f"{key} || ':' || {item}")
-            found = f"'{{' || array_to_string({texts}, ',') || '}}'"
+            text = f"'{{' || array_to_string({texts}, ',') || '}}'"
         else:
-            found = f"CAST({value} AS VARCHAR)"
-        return f"coalesce({found}, 'null')"
+            text = f"CAST({value} AS VARCHAR)"
+        return f"coalesce({text}, 'null')"
 
     def group(self, column: str) -> str:
         """Return a value that tells apart the groups of ``GROUP BY column``.
@@ -235,21 +235,21 @@ class Spark:
     def canonical(self, value: str, kind: str) -> str:
         if kind.endswith("[]"):
             texts = self.each(value, "item", self.canonical("item", kind[:-2]))
-            found = f"'[' || array_join({texts}, ',') || ']'"
+            text = f"'[' || array_join({texts}, ',') || ']'"
         elif kind == "DOUBLE":
             # Zeros are 0x0.0p0 here and 0x0p+0 in C; 1 is 0x1.0p0 and 0x1p+0.
-            found = f"lower(format_string('%a', {value}))"
-            found = f"replace(replace({found}, '.0p', 'p'), 'infinity', 'inf')"
-            found = f"CASE WHEN {value} IS NOT NULL THEN {found} END"
+            text = f"lower(format_string('%a', {value}))"
+            text = f"replace(replace({text}, '.0p', 'p'), 'infinity', 'inf')"
+            text = f"CASE WHEN {value} IS NOT NULL THEN {text} END"
         elif kind.startswith("MAP"):
             key = self.canonical("pair.key", kind[4:].partition(",")[0])
             item = self.canonical("pair.value", "DOUBLE")
             pairs = f"array_sort(map_entries({value}))"
             texts = self.each(pairs, "pair", f"{key} || ':' || {item}")
-            found = f"'{{' || array_join({texts}, ',') || '}}'"
+            text = f"'{{' || array_join({texts}, ',') || '}}'"
         else:
-            found = f"CAST({value} AS STRING)"
-        return f"coalesce({found}, 'null')"
+            text = f"CAST({value} AS STRING)"
+        return f"coalesce({text}, 'null')"
 
     def group(self, column: str) -> str:
         """Return the column: there is no number without sorting all groups."""

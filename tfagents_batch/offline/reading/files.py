@@ -80,16 +80,18 @@ def find(data: Any) -> list[Path] | None:
     """
     if (paths := _paths(data)) is None:
         return None
-    return list(dict.fromkeys(file for each in paths for file in _files(each)))
+    return list(dict.fromkeys(file for path in paths for file in _files(path)))
 
 
 def notices(data: Any) -> list[str]:
     """Return a line on the files of folders that are left out, if there are some."""
-    folders = [x for each in _paths(data) or () for x in _matches(each) if x.is_dir()]
-    found = [x for folder in folders for x in below(folder) if not kind(x)]
-    if not found:
+    folders = [x for path in _paths(data) or () for x in _matches(path) if x.is_dir()]
+    others = [x for folder in folders for x in below(folder) if not kind(x)]
+    if not others:
         return []
-    return [f"no files of rows, which are left out: {len(found):,}, such as {found[0]}"]
+    return [
+        f"no files of rows, which are left out: {len(others):,}, such as {others[0]}"
+    ]
 
 
 def below(folder: Path) -> list[Path]:
@@ -98,7 +100,7 @@ def below(folder: Path) -> list[Path]:
     Each folder is read once, by its own name rather than by that of a link. UserError
     if a link leads nowhere, a folder cannot be read, or rows are in no regular file.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     seen, waiting = set(), [str(folder)]
     while waiting:
         links = []
@@ -112,16 +114,16 @@ def below(folder: Path) -> list[Path]:
                 links += [
                     x for name in folders if os.path.islink(x := f"{here}/{name}")
                 ]
-                found += [Path(here, x) for x in names if not _is_hidden(Path(x))]
+                paths += [Path(here, x) for x in names if not _is_hidden(Path(x))]
         waiting = links
-    for path in found:
+    for path in paths:
         _check_link(path)
         if kind(path) and not path.is_file():
             raise UserError(
                 f"{path} is no regular file; remove it, or begin its name with an "
                 "underscore to leave it out"
             )
-    return sorted(found)
+    return sorted(paths)
 
 
 def kind(path: Path) -> str:
@@ -137,42 +139,42 @@ def _paths(data: Any) -> list[Path] | None:
     if isinstance(data, (str, Path)):
         data = [data]
     is_list = isinstance(data, (list, tuple)) and data
-    if not is_list or not all(isinstance(each, (str, Path)) for each in data):
+    if not is_list or not all(isinstance(path, (str, Path)) for path in data):
         return None
-    return [Path(each).expanduser() for each in data]
+    return [Path(path).expanduser() for path in data]
 
 
 def _matches(path: Path) -> list[Path]:
     """Return a path, or what it matches as a glob, without hidden folders."""
     if os.path.lexists(path):
         return [path]
-    found = sorted(Path(x) for x in glob.glob(str(path), recursive=True))
-    return [x for x in found if not (x.is_dir() and _is_hidden(Path(x.name)))]
+    paths = sorted(Path(x) for x in glob.glob(str(path), recursive=True))
+    return [x for x in paths if not (x.is_dir() and _is_hidden(Path(x.name)))]
 
 
 def _files(path: Path) -> list[Path]:
     """Return the files of a path, a glob or a folder."""
-    found = []
-    for each in _matches(path):
-        _check_link(each)
-        if each.is_dir():
-            found += [x for x in below(each) if kind(x)]
+    files = []
+    for match in _matches(path):
+        _check_link(match)
+        if match.is_dir():
+            files += [x for x in below(match) if kind(x)]
         else:
-            found.append(each)
-    if not found:
+            files.append(match)
+    if not files:
         what = "has no files of rows" if path.is_dir() else "does not exist"
         raise UserError(
             f"{path} {what}; expected a file, a folder or a glob of "
             f"{', '.join(JSON + PARQUET)} files"
         )
-    for file in found:
+    for file in files:
         if not kind(file):
             raise UserError(
                 f"{file} is no file of rows; expected one of {', '.join(JSON)} (also "
                 f"with {' or '.join(COMPRESSED)}) or {', '.join(PARQUET)}; of another "
                 "table, such as a CSV file, make rows by tfagents-batch convert"
             )
-    return found
+    return files
 
 
 def _check_link(path: Path) -> None:
@@ -208,7 +210,7 @@ def absent_columns(
     tables = [path for path in paths if kind(path) in PARQUET]
     columns = {path: _columns(path) for path in tables}
     _check_presence(columns)
-    found = []
+    lines = []
     for name in [*(types(mode).keys() - {*NEEDED}), *extra]:
         lack = [path for path in tables if name not in columns[path]]
         if not lack:
@@ -225,17 +227,17 @@ def absent_columns(
                 "another way; add the column, with NULL where it is not known, or read "
                 "the files apart"
             )
-        found.append(f"column {name} is missing in {some}; it is NULL there")
-    return sorted(found)
+        lines.append(f"column {name} is missing in {some}; it is NULL there")
+    return sorted(lines)
 
 
 def _check_presence(columns: Mapping[Path, set[str]]) -> None:
     """Refuse lists of numbers that have flags of presence in some files alone."""
-    for name in {x for found in columns.values() for x in found}:
+    for name in {x for names in columns.values() for x in names}:
         if not name.endswith(PRESENCE):
             continue
         of = name.removesuffix(PRESENCE)
-        lack = [x for x, found in columns.items() if of in found and name not in found]
+        lack = [x for x, names in columns.items() if of in names and name not in names]
         lack = [path for path in lack if _is_list(_schema(path), of)]
         if lack:
             raise UserError(

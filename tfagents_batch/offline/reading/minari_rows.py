@@ -98,13 +98,13 @@ def _flat(
         parts = enumerate(space.spaces)
     if parts is not None:
         try:
-            found = [(key, part, values[key]) for key, part in parts]
+            nested = [(key, part, values[key]) for key, part in parts]
         except (KeyError, IndexError, TypeError) as error:
             raise UserError(
                 f"{where}{name} lacks {error} of its space {space}; write the dataset "
                 "anew"
             ) from None
-        flat = [_flat(part, x, count, where, f"{name}[{k!r}]") for k, part, x in found]
+        flat = [_flat(part, x, count, where, f"{name}[{k!r}]") for k, part, x in nested]
         return np.concatenate(flat, axis=1)
     if not isinstance(space, _OF_NUMBERS):
         raise UserError(
@@ -142,6 +142,6 @@ def _one_hot(
             "whole number in its space"
         )
     starts = np.cumsum(sizes) - sizes
-    found = np.zeros((len(numbers), int(sizes.sum())))
-    np.put_along_axis(found, numbers.astype(np.int64) + starts, 1, axis=1)
-    return found
+    encoded = np.zeros((len(numbers), int(sizes.sum())))
+    np.put_along_axis(encoded, numbers.astype(np.int64) + starts, 1, axis=1)
+    return encoded

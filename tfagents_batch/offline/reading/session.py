@@ -84,9 +84,9 @@ def check_java() -> None:
     if command is None:
         raise UserError(f"{what}, and there is no java in PATH; {advice}")
     text = _output([command, "-version"], f"{what}, and {{}}; {advice}")
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    if not found or int(found[1]) < _JAVA:
-        version = f"Java {found[1]}" if found else "no version of Java"
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    if not match or int(match[1]) < _JAVA:
+        version = f"Java {match[1]}" if match else "no version of Java"
         raise UserError(f"{what}, but {command} is {version}; {advice}")
 
 

@@ -32,15 +32,15 @@ class SparkRows:
         frame: Any,
         mode: Mode,
         extra_columns: tuple[str, ...],
-        found: tuple[files.File, ...],
+        opened: tuple[files.File, ...],
         notices: list[str],
         absent: Collection[str],
     ):
-        kinds = {files.kind(file.path) for file in found}
+        kinds = {files.kind(file.path) for file in opened}
         in_columns = bool(kinds) and kinds <= {*files.PARQUET}
         self.engine = SparkEngine(session, in_columns)
         self.mode, self.extra_columns = mode, extra_columns
-        self.files, self.notices = found, notices
+        self.files, self.notices = opened, notices
         self._absent = frozenset(absent)
         frame.createOrReplaceTempView(VIEW)
 
@@ -81,19 +81,19 @@ def open_rows(
     """
     if schema is not None:
         mode, extra_columns = schema.mode, schema.extra_columns
-    extra, found = tuple(extra_columns), ()
+    extra, opened = tuple(extra_columns), ()
     engine = SparkEngine(session)
     with engine.failing("rows cannot be read"):
         if spark_engine.is_frame(data):
             parts = [_SparkPart(data, "'<DataFrame>'")]
         else:
-            parts, found = _read(session, data, mode, extra)
+            parts, opened = _read(session, data, mode, extra)
         selected = [_selected(part, mode, extra) for part in parts]
         typed = functools.reduce(lambda one, other: one.unionAll(other), selected)
         columns = {name for part in parts for name in part.frame.columns}
         notices = _notices(columns, mode, extra)
-        if found:
-            paths = [file.path for file in found]
+        if opened:
+            paths = [file.path for file in opened]
             notices += files.notices(data)
 
             def has(name: str) -> bool:
@@ -102,7 +102,7 @@ def open_rows(
 
             notices += files.absent_columns(paths, mode, extra, has)
         without = types(mode).keys() - columns
-        return SparkRows(session, typed, mode, extra, found, notices, without)
+        return SparkRows(session, typed, mode, extra, opened, notices, without)
 
 
 class _SparkPart(NamedTuple):
@@ -137,8 +137,8 @@ def _read(
     is_divided = bool(remote) or any("/ds=" in str(x.absolute()) for x in local)
     folder = "regexp_extract(_metadata.file_path, '/ds=([^/]+)/', 1)"
     folder = f"nullif(url_decode({folder}), '')" if is_divided else ""
-    found = tuple(map(files.state, local))
-    return [_SparkPart(frame, file, folder) for frame in frames], found
+    opened = tuple(map(files.state, local))
+    return [_SparkPart(frame, file, folder) for frame in frames], opened
 
 
 def _columns(path: Path) -> str:
@@ -158,19 +158,19 @@ def _of_json(mode: Mode, extra: tuple[str, ...]) -> str:
 
 def _selected(part: _SparkPart, mode: Mode, extra: tuple[str, ...]) -> Any:
     """Return rows with all columns in their types."""
-    found = []
+    columns = []
     for name, kind in types(mode).items():
         value = _converted(part, name, kind)
         if name == "action_probability" and ALIAS in part.frame.columns:
             value = f"coalesce({value}, {_converted(part, ALIAS, kind)})"
         if name == "ds" and part.folder:
             value = f"coalesce({part.folder}, {value})"
-        found.append(f"{value} AS {SPARK.name(name)}")
+        columns.append(f"{value} AS {SPARK.name(name)}")
     for name in extra:
         value = SPARK.name(name) if name in part.frame.columns else "NULL"
-        found.append(f"{value} AS {SPARK.name(name)}")
-    found += [f"{part.file} AS file", "CAST(NULL AS BIGINT) AS `row`"]
-    return part.frame.selectExpr(*found)
+        columns.append(f"{value} AS {SPARK.name(name)}")
+    columns += [f"{part.file} AS file", "CAST(NULL AS BIGINT) AS `row`"]
+    return part.frame.selectExpr(*columns)
 
 
 def _converted(part: _SparkPart, name: str, kind: str) -> str:

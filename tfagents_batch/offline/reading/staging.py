@@ -64,10 +64,10 @@ def stage(
     The connection keeps the order of insertion, and the folder is empty.
     """
     target = folder / "rows.parquet"
-    found = paths(data)
-    if found is not None:
-        parts = [StagedFile(str(x)) for x in found if files.kind(x) in files.PARQUET]
-        lines = [x for x in found if files.kind(x) in files.JSON]
+    listed = paths(data)
+    if listed is not None:
+        parts = [StagedFile(str(x)) for x in listed if files.kind(x) in files.PARQUET]
+        lines = [x for x in listed if files.kind(x) in files.JSON]
         if lines:
             _parse(connection, lines, target, mode, extra_columns)
             parts.append(StagedFile(str(target), parsed=True))
@@ -151,14 +151,16 @@ def parse(
         value, column = f"r.{identifier(name)}", identifier(name)
         if name == "action_probability":
             value = f"coalesce({value}, r.{ALIAS})"
-        found = converted(value, duckdb.type(raw[name]), type_, name)
+        expression = converted(value, duckdb.type(raw[name]), type_, name)
         if type_ == "VARCHAR":
-            found = name_of_json(value, f"json->{literal(name)}")
+            expression = name_of_json(value, f"json->{literal(name)}")
         if name in hive and raw[name] == "VARCHAR":  # as Parquet, the folder decides
             folder = _of_folder(name)
-            found, value = (f"coalesce({folder}, {x})" for x in (found, value))
+            expression, value = (
+                f"coalesce({folder}, {x})" for x in (expression, value)
+            )
         failures[name] = f"{column} IS NULL AND {value} IS NOT NULL", value
-        columns.append(f"{found} AS {column}")
+        columns.append(f"{expression} AS {column}")
     columns += [f"r.{identifier(name)}" for name in extra_columns]
     others = f"""
           CASE WHEN hash(json) % {1 if is_small else 100} = 0 THEN
@@ -239,12 +241,12 @@ def query(
 def _structures(connection: Any, parts: Sequence[StagedFile]) -> list[str]:
     """Return for each part a text that is the same for files with the same columns."""
     paths = list(dict.fromkeys(part.path for part in parts))
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT file_name, string_agg(concat(name, ' ', duckdb_type, num_children) "
         "ORDER BY column_id) "
         f"FROM parquet_schema({literals(paths)}) GROUP BY file_name"
     ).fetchall()
-    columns = dict(found)
+    columns = dict(rows)
     hive = re.compile(r"([^/=]+)=[^/]*/")
     return [columns[part.path] + str(hive.findall(part.path)) for part in parts]
 
@@ -271,19 +273,19 @@ def _converted(
             used.add(own + PRESENCE)
             flags = identifier(own + PRESENCE)
         try:
-            found = converted(value, columns[own], type_, own, flags)
+            expression = converted(value, columns[own], type_, own, flags)
         except UserError:
             if not _is_empty(connection, source, value):
                 raise
             selected.append(f"NULL::{type_} AS {identifier(name)}")
             continue
         if not is_safe(columns[own], type_):
-            failed = f"{value} IS NOT NULL AND ({found}) IS NULL"
+            failed = f"{value} IS NOT NULL AND ({expression}) IS NULL"
             failures[name] = failed, f"to_json({value})"
         if name == "action_probability" and {name, ALIAS} <= columns.keys():
             other = converted(ALIAS, columns[ALIAS], type_, ALIAS)
-            found = f"coalesce({found}, {other})"
-        selected.append(f"{found} AS {identifier(name)}")
+            expression = f"coalesce({expression}, {other})"
+        selected.append(f"{expression} AS {identifier(name)}")
     for name in extra_columns:
         value = identifier(name) if name in columns else "NULL"
         selected.append(f"{value} AS {identifier(name)}")

@@ -69,15 +69,15 @@ class Frames(NamedTuple):
     def consistent(self, steps: TimeStep) -> tf.Tensor:
         """Return bool ``[]``: whether all ``[k+1, B, ...]`` steps have such stacks."""
         opened, follows = opens(steps), ~steps.first[1:]
-        found = []
+        checks = []
         for x, axis in zip(nest.flatten(steps.observation), self.axes, strict=True):
             if axis is None:
                 continue
             frames = [self._frame(x, axis, i) for i in range(self.size)]
             for older, newer in itertools.pairwise(frames):
-                found.append(~opened | _equal(older, frames[-1]))
-                found.append(~follows | _equal(older[1:], newer[:-1]))
-        return tf.reduce_all(tf.stack([tf.reduce_all(x) for x in found]))
+                checks.append(~opened | _equal(older, frames[-1]))
+                checks.append(~follows | _equal(older[1:], newer[:-1]))
+        return tf.reduce_all(tf.stack([tf.reduce_all(x) for x in checks]))
 
     def _frame(self, x, axis: int | None, index: int):
         """Return frame ``index`` of ``[T, B, ...]``."""
@@ -94,8 +94,8 @@ class Frames(NamedTuple):
 
     def _map(self, function, observation: Nest) -> Nest:
         leaves = nest.flatten(observation)
-        found = [function(x, axis) for x, axis in zip(leaves, self.axes, strict=True)]
-        return tf.nest.pack_sequence_as(observation, found)
+        mapped = [function(x, axis) for x, axis in zip(leaves, self.axes, strict=True)]
+        return tf.nest.pack_sequence_as(observation, mapped)
 
 
 def find(observation: Nest, size: int | None) -> Frames | None:

@@ -112,8 +112,8 @@ def importance(
       valid: bool ``[N]``; the result is 0 where it is false.
     """
     scaled = tf.where(valid, weight / total * tf.cast(size, tf.float32), 1.0)
-    found = tf.where(valid, tf.pow(scaled, -beta), 0.0)
-    return tf.math.divide_no_nan(found, tf.reduce_max(found))
+    weights = tf.where(valid, tf.pow(scaled, -beta), 0.0)
+    return tf.math.divide_no_nan(weights, tf.reduce_max(weights))
 
 
 class SumTree(tf.Module):

@@ -131,9 +131,9 @@ def rejected(
     draws = tf.reshape(draws, [_TRIES, count])
     good = valid(draws) & (high > 0)
     tries = list(zip(tf.unstack(draws), tf.unstack(good), strict=True))
-    numbers, found = tries[-1]
+    numbers, is_found = tries[-1]
     for earlier, fine in reversed(tries[:-1]):
-        numbers, found = tf.where(fine, earlier, numbers), fine | found
+        numbers, is_found = tf.where(fine, earlier, numbers), fine | is_found
     # Not a slice: XLA would compile anew for each value of a seed that is an argument.
-    other = tf.gather(numbers, tf.argmax(found, output_type=tf.int32))
-    return tf.where(found, numbers, other), tf.fill([count], tf.reduce_any(found))
+    other = tf.gather(numbers, tf.argmax(is_found, output_type=tf.int32))
+    return tf.where(is_found, numbers, other), tf.fill([count], tf.reduce_any(is_found))
