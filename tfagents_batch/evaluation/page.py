@@ -178,20 +178,15 @@ class Line(NamedTuple):
 
 
 def intervals(lines: Sequence[Line], base: EstimateInterval, unit: str) -> str:
-    """Return a plot of estimates with their intervals, beside that of the log.
+    """Return a plot of estimates with their intervals, from top to bottom.
 
-    The axis holds the log and what decides; what reaches beyond it has an arrow.
-
-    Args:
-      lines: estimates, from top to bottom.
-      base: value of the log, drawn as a band.
-      unit: text below the axis.
+    The band is the ``base``, the value of the log. The axis, with ``unit`` below, holds
+    the log and what decides; what reaches beyond it has an arrow.
     """
     finite = [x for x in lines if np.isfinite([x.estimate.low, x.estimate.high]).all()]
-    first = [x.estimate for x in finite if x.decides] or [
-        x.estimate for x in finite[:1]
-    ]
-    ends = [y for x in (*first, base) for y in (x.low, x.high) if np.isfinite(y)]
+    first = [x for x in finite if x.decides] or finite[:1]
+    shown = [base, *(x.estimate for x in first)]
+    ends = [y for x in shown for y in (x.low, x.high) if np.isfinite(y)]
     ends = ends or [base.value, base.value + 1]
     room = max(max(ends) - min(ends), 1e-9) * 0.6
     low, high = min(ends) - room, max(ends) + room
@@ -267,9 +262,7 @@ def actions(logged: Mapping[str, float], served: Mapping[str, float]) -> str:
 def weights(counts: Sequence[int], title: str) -> str:
     """Return a histogram of weights on a logarithmic axis; weights of 0 stand apart.
 
-    Args:
-      counts: see ``totals.Totals``: of weights 0, then of the intervals of ``EDGES``.
-      title: text that a browser shows at the mouse.
+    Counts are those of weights 0, then of the intervals of ``totals.EDGES``.
     """
     height, width, left = 110, 455, 70
     shares = np.array(counts) / max(sum(counts), 1)

@@ -144,14 +144,12 @@ class Bootstrap:
     says. For many episodes this is drawing with replacement (Chamandy et al. 2012), and
     needs no memory of them. Draws do not depend on how episodes are cut into blocks.
     There are B = ``resamples`` of them.
-
-    Attributes:
-      sums: sums over all episodes, as a tuple of the type that was added; None before.
-      resampled: sums over resamples, ``[B, ...]``.
     """
 
     def __init__(self, resamples: int, seed: int):
         self._resamples, self._random = resamples, np.random.default_rng(seed)
+        # Over all episodes and over resamples [B, ...], as tuples of the type that was
+        # added; None before
         self.sums: Any = None
         self.resampled: Any = None
 

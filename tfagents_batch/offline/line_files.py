@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.offline import publish
 
 _COPIED = 1 << 20  # bytes at a time
 PART = ".part"  # suffix of a file that is being written; its name begins with a dot
@@ -209,11 +210,7 @@ def _recover(part: Path) -> int:
 def _publish(part: Path) -> None:
     """Give a file its final name, durably."""
     os.rename(part, part.with_name(part.name.removeprefix(".").removesuffix(PART)))
-    folder = os.open(part.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    publish.sync(part.parent)
 
 
 @contextlib.contextmanager

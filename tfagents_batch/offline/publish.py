@@ -79,7 +79,7 @@ def folder(target: Path, check: Check) -> Iterator[Path]:
             _sync_files(staged)
             check(target)
             replace(staged, target)
-            _sync(target.parent)
+            sync(target.parent)
 
 
 @contextlib.contextmanager
@@ -118,7 +118,7 @@ def file(path: Path, data: bytes) -> None:
             (staged / path.name).write_bytes(data)
             _sync_files(staged)
             (staged / path.name).replace(path)
-            _sync(path.parent)
+            sync(path.parent)
 
 
 def check_only(target: Path, names: Collection[str], writer: str, sign: str) -> None:
@@ -220,11 +220,11 @@ def _unlock(lock: int | None) -> None:
 def _sync_files(folder: Path) -> None:
     """Write the files of a folder, and its list of files, to the disk."""
     for path in folder.rglob("*"):
-        _sync(path)
-    _sync(folder)
+        sync(path)
+    sync(folder)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Wait until a file, or a folder's list of names, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

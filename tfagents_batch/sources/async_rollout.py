@@ -125,13 +125,13 @@ class AsyncRollout(tf.Module):
             place = tf.tensor_scatter_nd_update(place, tf.stack([now, env], -1), index)
             goes = now < tf.gather(limit, env)
             token = self._send(token, action, group, goes)
-            put = _scatter(env)
             written = arrays.write(written, t, _SentRow(timestep, action, behavior))
-            after, before = put(after, new), put(before, state)
+            after, before = _replaced(after, env, new), _replaced(before, env, state)
             return t + 1, token, after, before, taken, place, written
 
         rows = newest.row
-        empty = arrays.empty(most, nest.map(_like(count), rows))
+        like = nest.map(lambda x: tf.TensorSpec([count, *x.shape[1:]], x.dtype), rows)
+        empty = arrays.empty(most, like)
         place = tf.tile(tf.range(batch)[tf.newaxis], [length + 1, 1])
         taken = tf.zeros([batch], tf.int32)
         loop = tf.constant(0), token, newest.after, newest.before, taken, place, empty
@@ -234,22 +234,10 @@ class AsyncRollout(tf.Module):
         return Trajectory(steps, action, behavior, state)
 
 
-def _like(count: int):
-    """Return a function from tensors ``[n, ...]`` to specs of ``count`` rows."""
-    return lambda x: tf.TensorSpec([count, *x.shape[1:]], x.dtype)
-
-
-def _scatter(index: tf.Tensor):
-    """Return a function that replaces the rows ``index`` of every leaf."""
-
-    def put(all_rows: Nest, rows: Nest) -> Nest:
-        return nest.map(
-            lambda x, y: tf.tensor_scatter_nd_update(x, index[:, tf.newaxis], y),
-            all_rows,
-            rows,
-        )
-
-    return put
+def _replaced(every: Nest, index: tf.Tensor, rows: Nest) -> Nest:
+    """Return every leaf with other rows at ``index``."""
+    place = index[:, tf.newaxis]
+    return nest.map(lambda x, y: tf.tensor_scatter_nd_update(x, place, y), every, rows)
 
 
 def make_groups(

@@ -16,14 +16,11 @@ class Stopping(Exception):
 
 
 class BoundedQueue:
-    """Queue between threads whose content is bounded.
+    """Queue between threads; ``size`` is the sum of the sizes of its items.
 
     Args:
       capacity: largest sum of sizes; a single larger item fits if it is empty.
       stopping: once set, ``put`` and ``get`` raise ``Stopping``.
-
-    Attributes:
-      size: sum of the sizes of its items.
     """
 
     def __init__(self, capacity: int, stopping: threading.Event):

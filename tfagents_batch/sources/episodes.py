@@ -94,9 +94,8 @@ class Episodes(tf.Module):
     def _play(self, seed, now) -> tuple[Any, _Row, _Turns, tf.Tensor]:
         """Step until every environment has played its episodes.
 
-        Returns:
-          The environments' state, all rows ``[S, B, ...]`` (zeros if not needed), the
-          rows of the episodes, and int32 ``[]`` idle steps.
+        Return the environments' state, all rows ``[S, B, ...]`` (zeros if not needed),
+        the rows of the episodes, and int32 ``[]`` idle steps.
         """
         most = self._rounds * (self._length + 1)
         noise = self.actor.noise((most, self._batch), seed)

@@ -33,9 +33,8 @@ def of_trajectory(
 def episodes(trajectory: Trajectory) -> Metrics:
     """Return metrics of the episodes that ended in a trajectory.
 
-    Returns:
-      ``episode/count`` and ``env/masked``, the share of masked transitions. For return
-      and length, ``episode/return_mean``, ``.._min``, ``.._max`` and ``.._median``.
+    They are ``episode/count`` and ``env/masked``, the share of masked transitions; and
+    of return and length ``episode/return_mean``, ``.._min``, ``.._max``, ``.._median``.
     """
     steps = tf.nest.map_structure(lambda x: x[1:], trajectory.steps)
     ended = steps.last & steps.valid

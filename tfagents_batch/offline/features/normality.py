@@ -18,10 +18,7 @@ def omnibus(x: np.ndarray) -> float:
     """Return K^2 of D'Agostino and Pearson, the larger the less normal.
 
     It is the sum of the squared test statistics of skewness (D'Agostino 1970) and of
-    kurtosis (Anscombe and Glynn 1983).
-
-    Args:
-      x: ``[n]``, at least 20 numbers that are not all equal.
+    kurtosis (Anscombe and Glynn 1983), of at least 20 numbers that are not all equal.
     """
     n, d = len(x), np.asarray(x, np.float64)
     d = d - d.mean()
@@ -59,10 +56,9 @@ class BoxCox(NamedTuple):
 
 
 def box_cox(x: np.ndarray) -> BoxCox:
-    """Return the transform with the largest likelihood of a normal distribution.
+    """Return the transform of positive numbers, not all equal, that is most normal.
 
-    Args:
-      x: ``[n]``, positive numbers that are not all equal.
+    Its likelihood of a normal distribution is the largest.
     """
     logs = np.log(np.asarray(x, np.float64))
     power = _root(logs - logs.mean())

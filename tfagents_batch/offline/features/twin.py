@@ -22,15 +22,10 @@ _CHUNK = 1 << 22  # numbers that are normalized at once, to save memory
 def normalize(
     layout: FeatureLayout, values: np.ndarray, presence: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return normalized features, see ``docs/features.md`` for each type.
+    """Return normalized features, f32 ``[B, layout.size]``, see ``docs/features.md``.
 
-    Args:
-      layout: of the specification.
-      values: ``[B, F]``; NaN is missing.
-      presence: ``[B, F]``, 0 where a feature is missing; None where none is.
-
-    Returns:
-      f32 ``[B, layout.size]``; a missing feature is 0 in all of its columns.
+    Values are ``[B, F]``. A feature is missing where its value is NaN or its presence,
+    ``[B, F]``, is 0; it is 0 in all of its columns then.
     """
     normalized = np.zeros([len(values), layout.size], np.float32)
     rows = max(1, _CHUNK // max(layout.size, layout.inputs, 1))
@@ -68,11 +63,9 @@ def transformed(feature: Feature, values: np.ndarray) -> np.ndarray:
 
 
 def inverse_action(features: Sequence[Feature], action: np.ndarray) -> np.ndarray:
-    """Return raw actions of normalized ones, the inverse of CONTINUOUS_ACTION.
+    """Return raw actions of normalized ones ``[B, G]``, which are clipped to -1 and 1.
 
-    Args:
-      features: one for each number of an action.
-      action: ``[B, G]``, clipped to -1 and 1.
+    It is the inverse of CONTINUOUS_ACTION, one feature for each number of an action.
     """
     group = Group("CONTINUOUS_ACTION", np.arange(len(features)), (*features,), False)
     low, high = parameters(group).values()

@@ -64,13 +64,12 @@ def sorted_contents(rows: Iterable[tuple]) -> tuple[Content, ...]:
 
 
 def schema_of(
-    contents: Iterable[Content], mode: Mode, extra_columns: tuple[str, ...]
+    contents: tuple[Content, ...], mode: Mode, extra_columns: tuple[str, ...]
 ) -> Schema:
     """Return the schema of rows.
 
     Names of actions that are all integers are sorted as numbers, others as text.
     """
-    contents = tuple(contents)
 
     def names(*kinds: str) -> tuple:
         return tuple(sorted({x.name for x in contents if x.kind in kinds}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,9 +54,8 @@ def convert(
     settings, output = _checked(settings), Path(output).expanduser()
     _check_output(output)
     files.check_outside(output, map(Path, (*data, *settings.rewards)))
-    folder = Scratch()
-    limits = {"memory_limit": "2GB", "temp_directory": folder.name}
-    try:
+    with contextlib.closing(Scratch()) as scratch:
+        limits = {"memory_limit": "2GB", "temp_directory": scratch.name}
         with duckdb.connect(config=limits) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             table = SourceTable(connection, "given", data, settings.nulls)
@@ -75,8 +75,6 @@ def convert(
                 ((count,),) = table.run(f"SELECT count(*) FROM {target}")
                 summary = {"rows": count, "notices": notices}
                 (staged / SUMMARY).write_text(json.dumps(summary, indent=2))
-    finally:
-        folder.close()
     return Converted(count, columns, tuple(notices))
 
 

@@ -96,11 +96,8 @@ class DuckDB:
     def later(self, value: str, count: int, window: str, frame: str) -> str:
         """Return a value of the row that is ``count`` later, or else of the last row.
 
-        Args:
-          value: the column.
-          count: number of rows.
-          window: window of all rows in their order.
-          frame: the same from the current row to the ``count`` following ones.
+        The window has all rows in their order, and the frame those from the current row
+        to the ``count`` following ones.
         """
         del count, window
         return f"last_value({value}) OVER {frame}"
@@ -150,8 +147,7 @@ class DuckDB:
 class Spark:
     """Words of Spark in ANSI mode; methods without a text are as of ``DuckDB``.
 
-    Args:
-      one_partition: whether rows are grouped in one partition, by one thread.
+    Rows may be grouped in one partition, by one thread.
     """
 
     def __init__(self, one_partition: bool = False):

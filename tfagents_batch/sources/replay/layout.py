@@ -72,12 +72,8 @@ class RingLayout(NamedTuple):
     def targets(self, rows: tf.Tensor, use: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the stored indices to write for rows of every environment.
 
-        Args:
-          rows: int32 ``[n]``.
-          use: bool ``[n]``; rows where it is false go to the unused row.
-
-        Returns:
-          int32 ``[n * B]`` indices of the rows and of their mirrors.
+        They are int32 ``[n * B]`` indices of the rows, int32 ``[n]``, and of their
+        mirrors. Rows where ``use``, bool ``[n]``, is false go to the unused row.
         """
         rows = (rows % self.rows)[:, tf.newaxis]
         use = use[:, tf.newaxis]

@@ -116,16 +116,14 @@ def rejected(
 
     Each slot draws until its number is valid, so all valid numbers are equally likely;
     but ``_TRIES`` times at most, so that XLA knows the number of draws. A slot without
-    a valid number takes that of the first slot with one.
+    a valid number takes that of the first slot with one. Return int32 ``[N]``, and bool
+    ``[N]``: false if no valid number was found.
 
     Args:
       count: N, number of slots.
       key: int32 ``[2]``.
       high: int32 ``[]``; 0 makes every draw invalid.
       valid: from int32 ``[tries, N]`` numbers to bool ``[tries, N]``.
-
-    Returns:
-      int32 ``[N]``, and bool ``[N]``: false if no valid number was found.
     """
     draws = seeds.indices(_TRIES * count, key, tf.maximum(high, 1))
     draws = tf.reshape(draws, [_TRIES, count])
