@@ -247,7 +247,7 @@ class Predictors:
                 version = self._version
                 self._refresh[index]()
             call = calls * len(self.parts) + index
-            seed = seeds.iteration_seed(self._seed, call, "predict")
+            seed = int(seeds.iteration_seed(self._seed, call, "predict"))
             calls += 1
             now = arrays.argument(self._step, tf.int64)
             try:

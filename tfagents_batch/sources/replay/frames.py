@@ -15,7 +15,7 @@ once), and the masks of all transitions at them are false.
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -79,7 +79,7 @@ class Frames(NamedTuple):
                 checks.append(~follows | _equal(older[1:], newer[:-1]))
         return tf.reduce_all(tf.stack([tf.reduce_all(x) for x in checks]))
 
-    def _frame(self, x, axis: int | None, index: int):
+    def _frame(self, x: Any, axis: int | None, index: int) -> Any:
         """Return frame ``index`` of ``[T, B, ...]``."""
         if axis is None:
             return x
