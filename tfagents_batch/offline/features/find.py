@@ -44,7 +44,7 @@ class Suspicion(NamedTuple):
     text: str  # what was found and what to do
 
 
-class Found(NamedTuple):
+class FoundFeature(NamedTuple):
     """Result of the search for a feature's type."""
 
     id: int  # id of the feature
@@ -64,7 +64,7 @@ class Search:
 
     rows: int  # number of rows
     settings: FeatureSettings  # settings of the search
-    features: list[Found]  # what was found, by id
+    features: list[FoundFeature]  # what was found, by id
     problem: str  # why there is no specification, in one line; empty if there is one
 
     @functools.cached_property
@@ -82,7 +82,7 @@ class Search:
         return Specification(used, self.rows, settings.gate, settings.missing_as_zero)
 
     @property
-    def by_importance(self) -> list[Found]:
+    def by_importance(self) -> list[FoundFeature]:
         """The features, the most important one first; those left out at the end."""
         return sorted(
             self.features,
@@ -125,7 +125,7 @@ def find(rows: LoggedRows, settings: FeatureSettings | None = None) -> Search:
 
 def _found(
     i: int, facts: Facts, sample: statistics.FeatureSample, settings: FeatureSettings
-) -> Found:
+) -> FoundFeature:
     feature = normality = None
     shown = sample.values[:_SHOWN]
     normalized = np.zeros([0, 1], np.float32)
@@ -136,7 +136,9 @@ def _found(
     importance = facts.share * mutual_information(*sample) if len(shown) else 0.0
     least = settings.min_samples
     odd = tuple(suspicions(facts, feature, sample.values, normalized, least))
-    return Found(i, facts, feature, normality, importance, odd, shown, normalized)
+    return FoundFeature(
+        i, facts, feature, normality, importance, odd, shown, normalized
+    )
 
 
 def _problem(rows: LoggedRows, known: dict[int, Facts]) -> str:
@@ -199,7 +201,7 @@ def suspicions(
     normalized: np.ndarray,
     min_samples: int,
 ) -> Iterator[Suspicion]:
-    """Yield what is suspicious about a feature; arguments as in ``Found``."""
+    """Yield what is suspicious about a feature; arguments as in ``FoundFeature``."""
     if facts.infinite:
         text = f"{facts.infinite:,} values are infinite or beyond float32"
         yield Suspicion("infinite", f"{text}; correct the rows")

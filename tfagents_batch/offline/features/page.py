@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfagents_batch.features.specification import TYPES, Feature
-from tfagents_batch.offline.features.find import Found, Search
+from tfagents_batch.offline.features.find import FoundFeature, Search
 from tfagents_batch.offline.report import counted, number
 
 WIDTH, HEIGHT = 230, 84  # of a plot, in pixels
@@ -83,7 +83,7 @@ def page(search: Search, source: str) -> str:
 """
 
 
-def _explained(features: list[Found]) -> str:
+def _explained(features: list[FoundFeature]) -> str:
     if not _most(features):
         return (
             "No feature alone says anything about the reward of its row, which may be "
@@ -97,7 +97,7 @@ def _explained(features: list[Found]) -> str:
     )
 
 
-def _types(features: list[Found]) -> str:
+def _types(features: list[FoundFeature]) -> str:
     counts = collections.Counter(
         x.feature.feature_type for x in features if x.feature is not None
     )
@@ -114,7 +114,7 @@ def _types(features: list[Found]) -> str:
     return f'<div class="types">{"".join(parts)}</div>'
 
 
-def _suspicious(odd: list[Found]) -> str:
+def _suspicious(odd: list[FoundFeature]) -> str:
     if not odd:
         return '<p class="quiet">Nothing is suspicious.</p>'
     rows = sorted(
@@ -128,39 +128,39 @@ def _suspicious(odd: list[Found]) -> str:
     return f"<h2>Suspicious: {counted(len(odd), 'feature')}</h2>{lines}"
 
 
-def _row(found: Found, most: float) -> str:
+def _row(entry: FoundFeature, most: float) -> str:
     notes = "".join(
         f'<div class="note{" bad" if x.name == "infinite" else ""}">⚠ {x.name}</div>'
-        for x in found.suspicions
+        for x in entry.suspicions
     )
-    chip = "left out" if found.feature is None else _chip(found.feature.feature_type)
-    share = min(found.importance / most, 1.0) if most else 0.0
+    chip = "left out" if entry.feature is None else _chip(entry.feature.feature_type)
+    share = min(entry.importance / most, 1.0) if most else 0.0
     before = after = ""
-    if len(found.sample):
-        title = f"feature {found.id}, raw values"
-        before = svg(bars(found.sample), _BEFORE, title)
-    if found.feature is not None:
-        title = f"feature {found.id}, normalized values"
-        after = svg(_normalized(found, found.feature), _AFTER, title)
+    if len(entry.sample):
+        title = f"feature {entry.id}, raw values"
+        before = svg(bars(entry.sample), _BEFORE, title)
+    if entry.feature is not None:
+        title = f"feature {entry.id}, normalized values"
+        after = svg(_normalized(entry, entry.feature), _AFTER, title)
     return (
-        f'<tr id="f{found.id}"><td class="id"><b>{found.id}</b><br>{chip}{notes}'
-        f"<td>{found.importance:.3f} bits{_bar(share)}"
-        f"<td>{_percent(found.facts.share)}{_bar(found.facts.share)}"
-        f'<td>{before}<td>{after}<td class="small">{_parameters(found)}</tr>'
+        f'<tr id="f{entry.id}"><td class="id"><b>{entry.id}</b><br>{chip}{notes}'
+        f"<td>{entry.importance:.3f} bits{_bar(share)}"
+        f"<td>{_percent(entry.facts.share)}{_bar(entry.facts.share)}"
+        f'<td>{before}<td>{after}<td class="small">{_parameters(entry)}</tr>'
     )
 
 
-def _normalized(found: Found, feature: Feature) -> Bars:
+def _normalized(entry: FoundFeature, feature: Feature) -> Bars:
     if feature.feature_type != "ENUM":
         bounds = (0.0, 1.0) if feature.feature_type == "QUANTILE" else None
-        return bars(found.normalized[:, 0], bounds)
+        return bars(entry.normalized[:, 0], bounds)
     # The share of rows in which each column is 1.
     labels = tuple(f"={x}" for x in feature.possible_values or ())
-    return Bars(found.normalized.mean(0), labels)
+    return Bars(entry.normalized.mean(0), labels)
 
 
-def _parameters(found: Found) -> str:
-    facts, feature, why = found.facts, found.feature, found.normality
+def _parameters(entry: FoundFeature) -> str:
+    facts, feature, why = entry.facts, entry.feature, entry.normality
     lines = []
     if facts.present > facts.infinite or not facts.infinite:
         lines.append(f"{number(facts.minimum)} to {number(facts.maximum)}")
@@ -181,7 +181,7 @@ def _parameters(found: Found) -> str:
     return "<br>".join(lines)
 
 
-def _most(features: list[Found]) -> float:
+def _most(features: list[FoundFeature]) -> float:
     """Return the largest importance, as shown."""
     return round(max((x.importance for x in features), default=0.0), 3)
 
