@@ -200,9 +200,8 @@ class Served:
             padded = np.concatenate([x, x[:1].repeat(_ROWS - size, 0)])  # one shape
             inputs[field.name] = tf.constant(padded.astype(field.dtype))
         probabilities = self._decide(inputs)["probabilities"].numpy()[:size]
-        return np.append(probabilities, np.zeros([size, 1], probabilities.dtype), 1)[
-            :, self._places
-        ]
+        none = np.zeros([size, 1], probabilities.dtype)  # of other actions
+        return np.hstack([probabilities, none])[:, self._places]
 
 
 class Function:
@@ -231,10 +230,8 @@ class Function:
                 f"{self.name} returned the shape {list(probabilities.shape)}; expected "
                 f"a probability of every action, {list(mask.shape)}"
             )
-        if not (
-            (probabilities >= 0).all()
-            and np.allclose(probabilities.sum(1), 1, atol=1e-4)
-        ):
+        sums_are_1 = np.allclose(probabilities.sum(1), 1, atol=1e-4)
+        if not (sums_are_1 and (probabilities >= 0).all()):
             raise UserError(
                 f"{self.name} returned numbers that are no probabilities; expected "
                 "numbers that are at least 0 and whose sum is 1 in every row, also "

@@ -211,16 +211,12 @@ def values(rows: ReportedRows, assessment: Assessment, names: Sequence[str]) -> 
         return {}
     possible = rows.columns.get("mask", np.ones_like(assessment.q, bool))
     known = rows.returns[np.isfinite(rows.returns)]
-    return (
-        ({"value/logged": _mean(known)} if len(known) else {})
-        | {"value/model_logged_action": _mean(_of_logged(assessment.q, rows))}
-        | (_means("value/model", names, assessment.q, possible) if names else {})
-        | (
-            _means("value_std/model", names, assessment.q, possible, np.std)
-            if names
-            else {}
-        )
-    )
+    metrics: Metrics = {"value/logged": _mean(known)} if len(known) else {}
+    metrics["value/model_logged_action"] = _mean(_of_logged(assessment.q, rows))
+    if names:
+        metrics |= _means("value/model", names, assessment.q, possible)
+        metrics |= _means("value_std/model", names, assessment.q, possible, np.std)
+    return metrics
 
 
 def actions(
@@ -261,9 +257,8 @@ def gain(rows: ReportedRows, assessment: Assessment) -> Metrics:
     """
     known = np.isfinite(rows.returns) & np.isfinite(rows.propensity)
     returns, propensity = rows.returns[known], rows.propensity[known]
-    weight = (
-        _of_logged(assessment.probability, rows)[known].astype(np.float64) / propensity
-    )
+    probability = _of_logged(assessment.probability, rows)[known]
+    weight = probability.astype(np.float64) / propensity
     if not weight.any():
         return {}
     mean = np.average(returns, weights=weight)

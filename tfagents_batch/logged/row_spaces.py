@@ -85,10 +85,8 @@ def _actions(timeline: Partition) -> int:
 
 
 def _check_bounds(space: gym.spaces.Box, timeline: Partition) -> None:
-    logged, names = (
-        table_reader.action_bounds(timeline),
-        timeline.schema.action_features,
-    )
+    logged = table_reader.action_bounds(timeline)
+    names = timeline.schema.action_features
     bounds = zip(names, *logged, space.low.flat, space.high.flat, strict=True)
     for name, low, high, least, most in bounds:
         # The environment may have rounded its bounds.

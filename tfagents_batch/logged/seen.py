@@ -61,12 +61,8 @@ def of_timeline(timeline: Partition) -> dict[str, Any]:
     of_training = f"FILTER (WHERE split = '{TRAIN}')"
     bounds = (f"{x}(mdp_key) {of_training}" for x in ("min", "max"))
     low, high = (int(x or 0) for x in table_reader.facts(timeline, *bounds))
-    return Seen(
-        timeline.fingerprint,
-        salt if hashed else None,
-        Keys(low, high),
-        reported(timeline),
-    )._asdict()
+    salt, trained = salt if hashed else None, Keys(low, high)
+    return Seen(timeline.fingerprint, salt, trained, reported(timeline))._asdict()
 
 
 def from_dict(record: Mapping[str, Any], where: str) -> Seen:

@@ -76,11 +76,9 @@ class Schema:
     def from_dict(cls, content: Any, where: str | Path = "this") -> Schema:
         """Return the schema of what ``to_json`` wrote; UserError for anything else."""
         try:
+            pairs = content.items()
             schema = cls(
-                **{
-                    k: tuple(x) if isinstance(x, list) else x
-                    for k, x in content.items()
-                }
+                **{k: tuple(x) if isinstance(x, list) else x for k, x in pairs}
             )
         except (TypeError, AttributeError) as error:
             raise UserError(f"{where} is no schema of logged rows: {error}") from error

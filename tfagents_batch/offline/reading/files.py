@@ -89,9 +89,8 @@ def notices(data: Any) -> list[str]:
     others = [x for folder in folders for x in below(folder) if not kind(x)]
     if not others:
         return []
-    return [
-        f"no files of rows, which are left out: {len(others):,}, such as {others[0]}"
-    ]
+    text = "no files of rows, which are left out"
+    return [f"{text}: {len(others):,}, such as {others[0]}"]
 
 
 def below(folder: Path) -> list[Path]:
