@@ -73,8 +73,8 @@ def evaluation(
         }
         share = fitted.episodes / episodes
         for estimator, error in one_step.model_error(*step, share).items():
-            estimate_ = of_steps[estimator]
-            of_steps[estimator] = _with_fit_error(estimate_, few * error, seed)
+            numbers = of_steps[estimator]
+            of_steps[estimator] = _with_fit_error(numbers, few * error, seed)
     diagnostics = _diagnostics(timeline, fitted, totals)
     return OfflineEvaluation(
         name,

@@ -92,7 +92,7 @@ class QueueSettings:
         return self.rollouts_per_call or (8 if compiled else 1)
 
     def waits_for(self, num_envs: int, workers: int) -> int:
-        """Return how many of a predictor's environments are selected for at once."""
+        """Return for how many environments a predictor selects actions at once."""
         if self.predict_batch is not None:
             return self.predict_batch
         size = num_envs // max(workers, 1)

@@ -56,9 +56,9 @@ class BoxCox(NamedTuple):
 
 
 def box_cox(x: np.ndarray) -> BoxCox:
-    """Return the transform of positive numbers, not all equal, that is most normal.
+    """Return the transform with the largest likelihood of a normal distribution.
 
-    Its likelihood of a normal distribution is the largest.
+    The numbers are positive and not all equal.
     """
     logs = np.log(np.asarray(x, np.float64))
     power = _root(logs - logs.mean())

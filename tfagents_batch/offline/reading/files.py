@@ -199,7 +199,7 @@ def absent_columns(
     extra: Sequence[str],
     has: Callable[[str], bool],
 ) -> list[str]:
-    """Return a line on each column that some Parquet files of these files lack.
+    """Return a line on each column that some of the Parquet files lack.
 
     Columns that every row needs are left to the check of the rows. UserError if some
     lack a flag of ends that others have, or rows of JSON: their episodes would end in

@@ -162,7 +162,7 @@ def check_capacity(capacity: int, batch_size: int, sizes: RingLayout) -> None:
 
 
 def check_memory(size: int, placement: Placement = HOST) -> None:
-    """Refuse a replay of so many bytes that the device that updates cannot hold it."""
+    """Refuse a replay of ``size`` bytes that the device that updates cannot hold."""
     on_host = placement.name == "cpu"
     available = machine.available_bytes() if on_host else placement.free_bytes
     if available is None or size <= PART * available:

@@ -150,7 +150,7 @@ class Replay(tf.Module):
         return metrics | self._sampler.metrics(size)
 
     def check(self) -> None:
-        """Refuse observations that were no stacks, outside of a graph."""
+        """Raise a UserError if observations were no stacks; not for use in a graph."""
         if not self._stacked.numpy():
             raise UserError(
                 f"stack is {self.config.stack}, but observations are not stacks of the "

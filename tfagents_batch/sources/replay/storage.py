@@ -64,7 +64,7 @@ class Storage(tf.Module):
 
 
 def row_bytes(like: tf.Variable | tf.TensorSpec, axis: int = 1) -> int:
-    """Return the bytes of a row, behind some axes, on the device in force."""
+    """Return the bytes of a row behind ``axis`` axes, on the device in force."""
     return like.shape[axis:].num_elements() * state.kept(like.dtype).size
 
 
