@@ -195,7 +195,7 @@ class AsyncRollout(tf.Module):
         self, token, action: Nest, group: tf.Tensor, goes: tf.Tensor
     ) -> tf.Tensor:
         """Send actions ``[k, ...]`` to those groups that go on, bool ``[k]``."""
-        count, size = nest.length(group), self.size
+        count, size = nest.static_size(group), self.size
         goes = tf.reshape(goes, [count, size])[:, 0]  # all of a group do, or none
 
         def one(i, token):

@@ -207,7 +207,7 @@ def _advance(
     turns: _Turns, t: int | tf.Tensor, timestep: TimeStep, length: int
 ) -> _Turns:
     """Update the turns with row ``t``."""
-    rounds = nest.length(turns.end)
+    rounds = nest.static_size(turns.end)
     opens = timestep.first & timestep.valid
     earliest = (t + length) // (length + 1)  # first turn that may start at row t
     number = tf.where(opens, tf.maximum(turns.number + 1, earliest), turns.number)
@@ -223,5 +223,5 @@ def _advance(
 
 def _wanted(turns: _Turns, t: tf.Tensor, length: int) -> tf.Tensor:
     """Return bool ``[B]``: true if an environment may still finish an episode."""
-    last = nest.length(turns.end) - 1
+    last = nest.static_size(turns.end) - 1
     return turns.playing | ((turns.number < last) & (t < last * (length + 1)))

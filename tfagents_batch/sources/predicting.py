@@ -75,7 +75,7 @@ def _joined(parts: Sequence[Trajectory], count: int) -> Trajectory:
     ``[N / count, T, count * n]``.
     """
     whole = nest.map(lambda *x: tf.concat(x, 0), *parts)
-    groups = nest.unfold(whole, nest.length(whole.steps.first) // count, count)
+    groups = nest.unfold(whole, nest.static_size(whole.steps.first) // count, count)
 
     def columns(x):  # [groups, count, T, n, ...]
         group, _, time, *_ = x.shape

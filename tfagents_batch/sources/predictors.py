@@ -143,7 +143,7 @@ class Predictors:
         for part in parts:
             merged.add(metrics.to_host(part.metrics))
         steps = sum(part.steps for part in parts)
-        updates = nest.length(trajectory.steps.first)
+        updates = nest.static_size(trajectory.steps.first)
         lag = sum((self._version - part.version) * part.steps for part in parts)
         self._counts.add(rows=steps, updates=updates, lag=lag)
         return Collected(steps, True, updates, merged.totals, trajectory)
@@ -259,7 +259,7 @@ class Predictors:
                 self._warm.add(index)
             steps = int(steps)
             if steps:
-                number = nest.length(trajectory.steps.first)
+                number = nest.static_size(trajectory.steps.first)
                 item = PredictorRollouts(trajectory, number, measured, steps, version)
                 waited = self._queue.put(item, steps, part.env.check)
                 self._counts.add(steps=steps, waited=waited)

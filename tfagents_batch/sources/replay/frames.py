@@ -50,7 +50,7 @@ class Frames(NamedTuple):
         """
         opened = opens(steps)
         before = self.size - 1
-        window = nest.length(opened) - before
+        window = nest.static_size(opened) - before
 
         def leaf(x, axis):
             if axis is None:
@@ -181,7 +181,7 @@ def mark(steps: TimeStep, state: Break, stack: int) -> tuple[TimeStep, Break]:
       stack: frames of an observation, 1 if frames are not stacked.
     """
     opened, missing = opens(steps), state.missing
-    size = nest.length(opened)
+    size = nest.static_size(opened)
     failed = []
     for t in range(min(size, stack - 1)):
         missing = tf.where(opened[t], 0, missing)

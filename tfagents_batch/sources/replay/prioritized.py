@@ -188,5 +188,5 @@ def _children(level: tf.Variable, index: tf.Tensor) -> tf.Tensor:
 
 def _prefix(x: tf.Tensor) -> tf.Tensor:
     """Return f32 ``[N, n]`` sums of ``[N, n]`` up to each entry, that one included."""
-    before = np.tri(nest.length(x, -1), dtype=np.float32)
+    before = np.tri(nest.static_size(x, -1), dtype=np.float32)
     return tf.reduce_sum(x[:, tf.newaxis] * before, -1)

@@ -58,7 +58,7 @@ class Replay(tf.Module):
                 "the policy is recurrent; recurrent networks cannot be trained from a "
                 "replay; use a network without memory, or an on-policy algorithm"
             )
-        batch = nest.length(like.steps.first, 1)
+        batch = nest.static_size(like.steps.first, 1)
         sizes = layout.ring(config, batch, wanted.length)
         layout.check_capacity(config.capacity, wanted.batch_size, sizes)
         stacks = frames.find(like.steps.observation, config.stack)
