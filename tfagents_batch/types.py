@@ -133,9 +133,9 @@ class Collected(NamedTuple):
         otherwise ``()``.
     """
 
-    steps: tf.Tensor
-    ok: tf.Tensor
-    updates: tf.Tensor
+    steps: tf.Tensor | int  # numbers of a HostSource are Python's
+    ok: tf.Tensor | bool
+    updates: tf.Tensor | int
     metrics: dict[str, tf.Tensor]
     trajectory: Any = ()  # a Trajectory, or nothing
 

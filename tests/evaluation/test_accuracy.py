@@ -6,7 +6,7 @@ import pytest
 from tests.evaluation import grid
 from tests.learning import gridworld
 from tfagents_batch.evaluation import estimators
-from tfagents_batch.evaluation.episodes import EpisodeRows, pad
+from tfagents_batch.evaluation.logged_rows import EpisodeRows, pad
 from tfagents_batch.evaluation.totals import Bootstrap
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies
 
 from tfagents_batch.evaluation import estimators
-from tfagents_batch.evaluation.episodes import EpisodeRows, pad, parts
+from tfagents_batch.evaluation.logged_rows import EpisodeRows, pad, parts
 from tfagents_batch.evaluation.totals import Bootstrap
 
 # (ratio, reward, q, v) of the steps of two episodes that end.

@@ -18,7 +18,7 @@ from tfagents_batch.evaluation import (
     summary,
     totals,
 )
-from tfagents_batch.evaluation.settings import EvaluationSettings, FitSettings
+from tfagents_batch.evaluation.fitting import EvaluationSettings, FitSettings
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline import TimelineConfig, build
@@ -181,7 +181,7 @@ def test_episodes_that_were_cut_off_count_what_would_have_followed(tmp_path):
     for name in ("fqe", "sdr", "wsdr", "magic"):
         value = result.estimates[name]["reward"].value.value
         assert value == pytest.approx(0.94 / 0.05, rel=0.01), name
-    assert rules.decide(result, rules.Rules()).verdict == "do not deploy"
+    assert rules.decide(result, rules.DeployRules()).verdict == "do not deploy"
 
 
 def test_a_late_goal_is_not_reached_by_the_log(tmp_path):
@@ -213,7 +213,7 @@ def test_a_policy_of_which_nothing_was_logged_cannot_be_told(log):
     found = judged(log, policy, TABULAR)
     assert found.diagnostics.effective == 0
     assert found.diagnostics.reach == pytest.approx(1, abs=1e-6)
-    decision = rules.decide(found, rules.Rules())
+    decision = rules.decide(found, rules.DeployRules())
     assert decision.verdict == "cannot tell"
     assert "No episode" in found.warnings[0]
     json.dumps(found.to_dict(), allow_nan=False)
@@ -241,7 +241,7 @@ def test_rewards_of_0_cannot_be_told(tmp_path):
     )
     result = judged(found, candidate(found, 0.3), TABULAR)
     assert result.estimates["wsdr"]["reward"].ratio is None
-    assert rules.decide(result, rules.Rules()).verdict == "cannot tell"
+    assert rules.decide(result, rules.DeployRules()).verdict == "cannot tell"
 
 
 def test_negative_rewards_have_a_ratio_and_a_difference(tmp_path):
@@ -252,7 +252,7 @@ def test_negative_rewards_have_a_ratio_and_a_difference(tmp_path):
     each = result.estimates["fqe"]["reward"]
     assert each.value.value < 0 and each.difference.value > 0
     assert 0 < each.ratio.value < 1
-    assert rules.decide(result, rules.Rules()).verdict == "deploy"
+    assert rules.decide(result, rules.DeployRules()).verdict == "deploy"
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_networks_are_as_accurate_as_the_log_allows(tmp_path, logged, evaluated)
         error = [abs(rewards(result)[x] / grid.value(policy) - 1) for x in names]
         errors.append(error)
         reach.append(result.diagnostics.reach)
-        verdicts.append(rules.decide(result, rules.Rules()).verdict)
+        verdicts.append(rules.decide(result, rules.DeployRules()).verdict)
     print(logged, evaluated, np.round(np.mean(errors, 0), 4), np.mean(reach))
     if logged >= 0.4:
         assert np.mean(errors, 0).max() <= 0.05

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tfagents_batch.evaluation import fitted_q
-from tfagents_batch.evaluation.settings import EvaluationSettings, FitSettings
-from tfagents_batch.evaluation.values import FitSample
+from tfagents_batch.evaluation.fitting import EvaluationSettings, FitSample, FitSettings
 
 
 def imitated(rows, chance, steps):

@@ -8,8 +8,8 @@ import pytest
 
 from tests.evaluation import worlds
 from tfagents_batch.evaluation import evaluate, rules
+from tfagents_batch.evaluation.fitting import EvaluationSettings
 from tfagents_batch.evaluation.logged_rows import EVERY, Judges
-from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.logged import seen
 from tfagents_batch.offline import table_reader
 
@@ -23,7 +23,7 @@ def decided(found, policy, seed, judges=EVERY, **settings):
     given = dataclasses.replace(SETTINGS, seed=seed, **settings)
     candidate = worlds.Policy(policy, found.schema.actions)
     result = evaluate.evaluate(found, candidate, given, None, judges=judges)
-    return rules.decide(result, rules.Rules()).verdict, result
+    return rules.decide(result, rules.DeployRules()).verdict, result
 
 
 def lucky(world, folder, seed):
@@ -63,7 +63,7 @@ def test_a_policy_that_goes_where_the_log_never_goes_is_not_deployed(tmp_path):
     found = world.table(tmp_path, 1000, 0, **shares)
     verdict, result = decided(found, policy, 0)
     assert verdict == "cannot tell"
-    blind = rules.decide(result, rules.Rules(most_rare=1))
+    blind = rules.decide(result, rules.DeployRules(most_rare=1))
     assert (blind.verdict, blind.estimator) == ("deploy", "wsdr")
 
 

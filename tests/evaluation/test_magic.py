@@ -7,7 +7,7 @@ from hypothesis import strategies
 
 from tests.evaluation.test_estimators import rows
 from tfagents_batch.evaluation import estimators
-from tfagents_batch.evaluation.episodes import pad
+from tfagents_batch.evaluation.logged_rows import pad
 from tfagents_batch.evaluation.totals import Bootstrap
 
 

@@ -14,7 +14,7 @@ from tfagents_batch.evaluation.result import (
     EstimateInterval,
     OfflineEvaluation,
 )
-from tfagents_batch.evaluation.rules import Rules
+from tfagents_batch.evaluation.rules import DeployRules
 
 DIAGNOSTICS = Diagnostics(
     rows=10_000,
@@ -173,14 +173,14 @@ def evaluation(
     ],
 )
 def test_verdict_and_reason(given, limits, verdict, reason):
-    found = rules.decide(evaluation(**given), config.replace(Rules(), limits))
+    found = rules.decide(evaluation(**given), config.replace(DeployRules(), limits))
     assert found.verdict == verdict
     assert reason in found.reason
 
 
 def test_enough_weights_let_weighted_doubly_robust_decide():
-    assert rules.decide(evaluation(), Rules()).estimator == "wsdr"
-    few = rules.decide(evaluation(effective_least=9.0), Rules())
+    assert rules.decide(evaluation(), DeployRules()).estimator == "wsdr"
+    few = rules.decide(evaluation(effective_least=9.0), DeployRules())
     assert few.estimator == "fqe"
 
 
@@ -212,7 +212,7 @@ def test_a_wrong_rule_is_one_line(tmp_path, limits, message):
 def test_names_are_checked_without_a_file():
     for limits in ({"guards": {"clicks": [0, 1]}}, {"most_actions": {"sent": 0.5}}):
         with pytest.raises(UserError, match=r"names (clicks|sent); expected names"):
-            rules.decide(evaluation(), Rules(**limits))
+            rules.decide(evaluation(), DeployRules(**limits))
 
 
 @pytest.mark.parametrize("text", ["[]", "{", None])
@@ -226,7 +226,7 @@ def test_a_file_that_has_no_rules_is_one_line(tmp_path, text):
 
 def test_the_page_says_the_verdict_and_escapes_names():
     given = evaluation(value=float("nan"))
-    text = page.page(given, rules.decide(given, Rules()))
+    text = page.page(given, rules.decide(given, DeployRules()))
     assert "Cannot tell" in text
     assert "policy &lt;b&gt;" in text
     assert "not defined" in text
@@ -237,14 +237,14 @@ def test_the_page_says_which_policy_was_judged():
     given = evaluation()
     facts = {"step": 3000, "exploration": 0.2}
     given = dataclasses.replace(given, facts=facts)
-    text = page.page(given, rules.decide(given, Rules()))
+    text = page.page(given, rules.decide(given, DeployRules()))
     assert "checkpoint of step 3,000, with 20% random decisions" in text
-    text = page.page(evaluation(), rules.decide(given, Rules()))  # of a function
+    text = page.page(evaluation(), rules.decide(given, DeployRules()))  # of a function
     assert "checkpoint" not in text
 
 
 def test_the_estimators_of_one_decision_have_their_own_names():
-    text = page.page(evaluation(), rules.decide(evaluation(), Rules()))
+    text = page.page(evaluation(), rules.decide(evaluation(), DeployRules()))
     episodes, decisions = text.split("Reward of one decision")
     assert ">episodes</text>" in episodes and ">IPS</text>" in decisions
     assert ">episodes</text>" not in decisions

@@ -16,7 +16,7 @@ from tfagents_batch.logged.table_settings import TableSettings
 from tfagents_batch.offline import manifest, table_reader, timeline
 from tfagents_batch.offline.features import specification, twin
 from tfagents_batch.offline.features.find import find
-from tfagents_batch.offline.features.settings import FeatureSettings
+from tfagents_batch.offline.features.identify import FeatureSettings
 from tfagents_batch.offline.reader import open_rows
 from tfagents_batch.offline.timeline_config import TimelineConfig
 from tfagents_batch.scripts import collect

@@ -182,7 +182,7 @@ def _judged(run, table, **settings):
     """Return the decision about a run, and the evaluation, by means of cells."""
     given = {"values": "tabular", "resamples": 100} | settings
     found = tfb.evaluate_offline(run, table.folder, settings=given)
-    return rules.decide(found, rules.Rules()), found
+    return rules.decide(found, rules.DeployRules()), found
 
 
 def _rule(decision, name):

@@ -36,13 +36,7 @@ class CellModel(NamedTuple):
 
 
 def find(states: np.ndarray, actions: int, seed: int = 0) -> Cells:
-    """Return cells of states.
-
-    Args:
-      states: f ``[N, F]``, normalized.
-      actions: number of actions.
-      seed: seed of the centers.
-    """
+    """Return cells of normalized states, f ``[N, F]``; ``actions`` is their number."""
     most = max(MOST_PAIRS // actions, 1)
     states = np.ascontiguousarray(states, np.float64) + 0.0  # one sign of 0
     keys = _keys(states)
@@ -60,13 +54,13 @@ def find(states: np.ndarray, actions: int, seed: int = 0) -> Cells:
 def number(cells: Cells, states: np.ndarray) -> np.ndarray:
     """Return the cell of each state, int ``[N]``: the nearest center's."""
     states = np.asarray(states, np.float64)
-    found = np.empty(len(states), np.int64)
+    nearest = np.empty(len(states), np.int64)
     norm = (cells.centers**2).sum(1)
     size = max(2**22 // cells.number, 1)
     for i in range(0, len(states), size):
         part = states[i : i + size]
-        found[i : i + size] = (norm - 2 * part @ cells.centers.T).argmin(1)
-    return found
+        nearest[i : i + size] = (norm - 2 * part @ cells.centers.T).argmin(1)
+    return nearest
 
 
 def model(
@@ -107,34 +101,32 @@ def model(
 
 
 def starts(cells: Cells, first: np.ndarray, policy: np.ndarray) -> np.ndarray:
-    """Return the share of each pair at the start of episodes, f64 ``[C A]``.
+    """Return the share of each pair at the start of n episodes, f64 ``[C A]``.
 
-    Args:
-      cells: the cells.
-      first: int ``[n]``, cells of the first states of n episodes.
-      policy: f ``[n, A]``, pi_e(a | s) there.
+    ``first`` are the cells of the first states, int ``[n]``, and ``policy`` is
+    pi_e(a | s) there, f ``[n, A]``.
     """
-    found = np.zeros([cells.number, policy.shape[1]])
-    np.add.at(found, first, policy)
-    return found.ravel() / len(first)
+    total = np.zeros([cells.number, policy.shape[1]])
+    np.add.at(total, first, policy)
+    return total.ravel() / len(first)
 
 
-def values(given: CellModel) -> np.ndarray:
+def values(model: CellModel) -> np.ndarray:
     """Return Q of the evaluated policy in the model, ``[C, A, M]``.
 
     An action without rows has the mean value of the actions of its cell that have rows,
     each counted once, and 0 where the cell has none.
     """
-    seen = given.rows > 0
+    seen = model.rows > 0
     share = seen / np.maximum(seen.sum(1, keepdims=True), 1)
 
     def filled(x: np.ndarray) -> np.ndarray:
-        by_cell = x.reshape(*given.rows.shape, -1)
+        by_cell = x.reshape(*seen.shape, -1)
         mean = np.einsum("ca,cam->cm", share, by_cell)[:, np.newaxis]
         return np.where(seen[..., np.newaxis], by_cell, mean).reshape(x.shape)
 
-    found = np.linalg.solve(_less(filled(given.moves)), filled(given.reward))
-    return found.reshape(*given.rows.shape, -1)
+    q = np.linalg.solve(_less(filled(model.moves)), filled(model.reward))
+    return q.reshape(*seen.shape, -1)
 
 
 def logged_values(
@@ -144,12 +136,7 @@ def logged_values(
     factor: np.ndarray,
     reward: np.ndarray,
 ) -> np.ndarray:
-    """Return values of the logging policy in the model, f64 ``[C, M]``.
-
-    Args:
-      count: number of cells.
-      cell, after, factor, reward: see ``model``.
-    """
+    """Return values of the logging policy, f64 ``[C, M]``, see ``model``."""
     known = np.maximum(np.bincount(cell, minlength=count), 1)[:, np.newaxis]
     moves = np.bincount(cell * count + after, factor, count * count)
     total = np.stack([np.bincount(cell, x, count) for x in reward.T], 1)
@@ -157,44 +144,40 @@ def logged_values(
 
 
 def noise(
-    given: CellModel, cell: np.ndarray, action: np.ndarray, error: np.ndarray
+    model: CellModel, cell: np.ndarray, action: np.ndarray, error: np.ndarray
 ) -> np.ndarray:
-    """Return the mean squared error of each pair, f64 ``[C, A, M]``.
+    """Return the mean of the squared ``error`` of each pair, f64 ``[C, A, M]``.
 
-    Args:
-      given: the model.
-      cell, action: int ``[N]``.
-      error: f64 ``[N, M]``, r + discount v' - q.
+    Rows are in ``cell`` and have ``action``, int ``[N]``, and an error f64 ``[N, M]``.
     """
-    size = given.rows.size
-    pair = cell * given.rows.shape[1] + action
+    size = model.rows.size
+    pair = cell * model.rows.shape[1] + action
     rows = np.maximum(np.bincount(pair, minlength=size), 1)
-    found = [np.bincount(pair, x**2, size) / rows for x in error.T]
-    return np.stack(found, 1).reshape(*given.rows.shape, -1)
+    means = [np.bincount(pair, x**2, size) / rows for x in error.T]
+    return np.stack(means, 1).reshape(*model.rows.shape, -1)
 
 
-def reach(given: CellModel, start: np.ndarray) -> float:
+def reach(model: CellModel, start: np.ndarray) -> float:
     """Return the discounted chance that the policy ever takes an unsupported decision.
 
     That is one with less than ``SUPPORT`` rows. U(s, a) = 1 if it is unsupported, else
     the mean of the discount times sum_a pi_e(a | s') U(s', a). For ``start`` see
     ``starts``.
     """
-    unsupported = given.rows.ravel() < SUPPORT
-    moves = np.where(unsupported[:, np.newaxis], 0.0, given.moves)
-    found = np.linalg.solve(_less(moves), unsupported.astype(np.float64))
-    return float(start @ found)
+    unsupported = model.rows.ravel() < SUPPORT
+    moves = np.where(unsupported[:, np.newaxis], 0.0, model.moves)
+    chance = np.linalg.solve(_less(moves), unsupported.astype(np.float64))
+    return float(start @ chance)
 
 
-def occupancy(given: CellModel, start: np.ndarray) -> np.ndarray:
+def occupancy(model: CellModel, start: np.ndarray) -> np.ndarray:
     """Return the discounted number of visits of the policy per row, ``[C, A]``.
 
     It is the ratio by which a row of a pair counts in the value of the policy, times
     the number of rows (Liu et al. 2018; here from the model).
     """
-    visits = np.linalg.solve(_less(given.moves.T), start)
-    found = visits / np.maximum(given.rows.ravel(), 1)
-    return found.reshape(given.rows.shape)
+    visits = np.linalg.solve(_less(model.moves.T), start)
+    return visits.reshape(model.rows.shape) / np.maximum(model.rows, 1)
 
 
 def _less(moves: np.ndarray) -> np.ndarray:
@@ -220,11 +203,10 @@ def _centers(sample: np.ndarray, count: int, random: np.random.Generator):
         weight = distance / total if total else None
         chosen.append(sample[random.choice(len(sample), p=weight)])
         distance = np.minimum(distance, ((sample - chosen[-1]) ** 2).sum(1))
-    found = Cells(count, False, np.array(chosen))
+    centers = np.array(chosen)
     for _ in range(_ROUNDS):
-        nearest = number(found, sample)
+        nearest = number(Cells(count, False, centers), sample)
         size = np.bincount(nearest, minlength=count)[:, np.newaxis]
         total = np.stack([np.bincount(nearest, x, count) for x in sample.T], 1)
-        moved = np.where(size, total / np.maximum(size, 1), found.centers)
-        found = found._replace(centers=moved)
-    return found.centers
+        centers = np.where(size, total / np.maximum(size, 1), centers)
+    return centers

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfagents_batch.evaluation.episodes import PaddedEpisodes
+from tfagents_batch.evaluation.logged_rows import PaddedEpisodes
 
 BLENDS = 25  # of MAGIC, at most
 _INTERVAL = (5, 95)  # percentiles of resamples between which no bias is assumed
@@ -39,31 +39,29 @@ class Terms(NamedTuple):
     closing: np.ndarray
 
 
-def terms(given: PaddedEpisodes, cap: float = np.inf) -> Terms:
+def terms(episodes: PaddedEpisodes, cap: float = np.inf) -> Terms:
     """Return what each episode adds.
 
-    Args:
-      given: the episodes.
-      cap: largest weight; larger ones count as this (Ionides 2008). It bounds the
-        variance. Doubly robust estimates stay unbiased if Q is right.
+    Weights above ``cap`` count as this (Ionides 2008). It bounds the variance. Doubly
+    robust estimates stay unbiased if Q is right.
     """
-    weight = np.minimum(given.weight, cap)[..., np.newaxis]
-    discount = given.discount[..., np.newaxis]
-    after = np.arange(given.v.shape[1]) == given.length[:, np.newaxis]
-    after &= given.cut[:, np.newaxis]
-    end = np.where(after[..., np.newaxis], given.v, 0.0)
-    reward, closed = discount[:, :-1] * given.reward, discount * end
-    error = reward - discount[:, :-1] * given.q
+    weight = np.minimum(episodes.weight, cap)[..., np.newaxis]
+    discount = episodes.discount[..., np.newaxis]
+    after = np.arange(episodes.v.shape[1]) == episodes.length[:, np.newaxis]
+    after &= episodes.cut[:, np.newaxis]
+    end = np.where(after[..., np.newaxis], episodes.v, 0.0)
+    reward, closed = discount[:, :-1] * episodes.reward, discount * end
+    error = reward - discount[:, :-1] * episodes.q
     returned = reward.sum(1)
     # An episode that was cut off ends with the value of its last state: that of pi_e,
     # or of the logging policy in the return of the log.
     ips = weight[:, -1] * (returned + closed.sum(1))
     decision, control = weight[:, 1:] * reward, weight[:, 1:] * error
-    model, closing = weight * discount * given.v, weight * closed
+    model, closing = weight * discount * episodes.v, weight * closed
     return Terms(
-        np.ones(len(given.length)),
-        returned + discount[:, -1] * given.closing,
-        given.v[:, 0],
+        np.ones(len(episodes.length)),
+        returned + discount[:, -1] * episodes.closing,
+        episodes.v[:, 0],
         ips,
         decision.sum(1) + closing.sum(1),
         control.sum(1) + model.sum(1),
@@ -149,16 +147,11 @@ def _mean(total: np.ndarray, sums: Terms) -> np.ndarray:
 
 
 def magic(sums: Terms, resampled: Terms, resamples: int = 200):
-    """Return MAGIC's estimate, and those of resamples.
+    """Return MAGIC's estimate, and those of at most ``resamples`` resamples.
 
     It is the best blend of importance weights and a model (Thomas and Brunskill 2016,
-    section 6). The covariance of the blends is that of the resamples. The bias of a
-    blend is its distance from the 90 % interval of weighted doubly robust.
-
-    Args:
-      sums: sums over all episodes.
-      resampled: sums over resamples of the episodes, ``[B, ...]``.
-      resamples: number of resamples whose estimate is returned, at most.
+    section 6). The covariance of the blends is that of the resamples ``[B, ...]``. The
+    bias of a blend is its distance from the 90 % interval of weighted doubly robust.
 
     Returns:
       The estimate ``[M]``, those of resamples ``[B', M]``, and the shares in the blend
@@ -172,11 +165,11 @@ def magic(sums: Terms, resampled: Terms, resamples: int = 200):
     if known.sum() < 2 or not np.isfinite(whole).all():  # all weights are 0
         unknown = np.full(whole.shape[-1], np.nan)
         return unknown, np.zeros([0, len(unknown)]), np.stack([unknown, unknown])
-    found, others, shares = [], [], []
+    estimates, others, shares = [], [], []
     for metric in range(whole.shape[-1]):
-        all_, each = whole[:, metric], drawn[..., metric]
-        covariance = np.cov(each[known], rowvar=False)
-        low, high = np.percentile(each[known, -1], _INTERVAL) - all_[-1]
+        all_, parts = whole[:, metric], drawn[..., metric]
+        covariance = np.cov(parts[known], rowvar=False)
+        low, high = np.percentile(parts[known, -1], _INTERVAL) - all_[-1]
 
         def blend(g, covariance=covariance, low=low, high=high):
             far = g - g[-1]
@@ -184,21 +177,19 @@ def magic(sums: Terms, resampled: Terms, resamples: int = 200):
             return smallest(covariance + np.outer(bias, bias))
 
         share = blend(all_)
-        found.append(share @ all_)
+        estimates.append(share @ all_)
         shares.append(share[[0, -1]])
-        pairs = zip(each[:resamples], known, strict=False)
+        pairs = zip(parts[:resamples], known, strict=False)
         others.append([blend(g) @ g if fine else np.nan for g, fine in pairs])
-    return np.array(found), np.array(others).T, np.array(shares).T
+    return np.array(estimates), np.array(others).T, np.array(shares).T
 
 
 def smallest(matrix: np.ndarray) -> np.ndarray:
     """Return x >= 0 with sum 1 that makes x' A x smallest, f64 ``[K]``.
 
-    Args:
-      matrix: A, positive semidefinite, f64 ``[K, K]``.
-
-    An active-set method: a coordinate that would become negative is left out, and the
-    one that lowers the value most comes back, until none does.
+    A is positive semidefinite, f64 ``[K, K]``. An active-set method: a coordinate that
+    would become negative is left out, and the one that lowers the value most comes
+    back, until none does.
     """
     size = len(matrix)
     scale = np.trace(matrix) / size

@@ -15,9 +15,9 @@ from tfagents_batch.evaluation import (
     one_step,
     summary,
 )
-from tfagents_batch.evaluation.episodes import EpisodeRows, pad, parts
 from tfagents_batch.evaluation.fitting import (
     Candidate,
+    EvaluationSettings,
     Fitted,
     Networks,
     Normalize,
@@ -27,9 +27,15 @@ from tfagents_batch.evaluation.fitting import (
     predicted,
     rewards,
 )
-from tfagents_batch.evaluation.logged_rows import EVERY, Judges, RowsExtent
+from tfagents_batch.evaluation.logged_rows import (
+    EVERY,
+    EpisodeRows,
+    Judges,
+    RowsExtent,
+    pad,
+    parts,
+)
 from tfagents_batch.evaluation.result import OfflineEvaluation
-from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.evaluation.totals import LEAST, Bootstrap, Judged, Totals
 from tfagents_batch.offline.table_reader import Columns, Partition
 
@@ -39,7 +45,7 @@ _LONGEST = 5_000  # rows of an episode, times the number of metrics
 
 
 def evaluate(
-    found: Partition,
+    timeline: Partition,
     candidate: Candidate,
     settings: EvaluationSettings,
     networks: Networks,
@@ -53,7 +59,7 @@ def evaluate(
     not allow an evaluation.
 
     Args:
-      found: timeline with one reward in each sample.
+      timeline: timeline with one reward in each sample.
       candidate: the policy.
       settings: settings.
       networks: fits networks to rows, see ``fitted_q.Fit``.
@@ -62,17 +68,17 @@ def evaluate(
       say: called with a line when a part begins.
       judges: rows that judge the policy, of the rows for evaluation.
     """
-    extent = check(found, settings, judges)
+    extent = check(timeline, settings, judges)
     say(f"fitting values of {candidate.name} by {settings.fit.steps:,} steps")
-    fitted = fit(found, candidate, settings, networks, normalize, judges)
+    fitted = fit(timeline, candidate, settings, networks, normalize, judges)
     say(f"reading {extent.rows:,} rows of {extent.episodes:,} episodes")
     totals = Totals()
     sequences = Bootstrap(settings.resamples, settings.seed)
     decisions = Bootstrap(settings.resamples, settings.seed)
     threshold = None
-    factor = _largest_factor(found, extent)
-    for span in logged_rows.spans(found, judges.where, _BLOCK_ROWS):
-        columns, gaps = logged_rows.read(found, span)
+    factor = _largest_factor(timeline, extent)
+    for span in logged_rows.spans(timeline, judges.where, _BLOCK_ROWS):
+        columns, gaps = logged_rows.read(timeline, span)
         totals.add(gaps=gaps)
         if not len(columns["reward"]):
             continue
@@ -92,12 +98,12 @@ def evaluate(
             totals.add_episodes(padded, settings.cap)
     if sequences.sums is None:
         raise UserError(
-            f"{found.folder} has no whole episode for evaluation; rows are missing in "
-            "all of them"
+            f"{timeline.folder} has no whole episode for evaluation; rows are missing "
+            "in all of them"
         )
     say("resampling")
     sums = totals, sequences, decisions
-    return summary.evaluation(found, candidate.name, settings, fitted, *sums, judges)
+    return summary.evaluation(timeline, candidate.name, settings, fitted, *sums, judges)
 
 
 def _judged(
@@ -139,43 +145,43 @@ def _judged(
 
 
 def check(
-    found: Partition, settings: EvaluationSettings, judges: Judges = EVERY
+    timeline: Partition, settings: EvaluationSettings, judges: Judges = EVERY
 ) -> RowsExtent:
     """Return what a timeline contains; UserError if it allows no evaluation."""
-    logged_rows.check(found)
-    extent = logged_rows.extent(found, judges.where)
-    every = logged_rows.extent(found, EVERY.where).episodes
+    logged_rows.check(timeline)
+    extent = logged_rows.extent(timeline, judges.where)
+    every = logged_rows.extent(timeline, EVERY.where).episodes
     if not extent.rows and every:
         raise UserError(
             f"training has seen all {every:,} episodes for evaluation in "
-            f"{found.folder}, so none can judge its policy; log more episodes, or make "
-            "the timeline again with a larger --eval_share and train on it"
+            f"{timeline.folder}, so none can judge its policy; log more episodes, or "
+            "make the timeline again with a larger --eval_share and train on it"
         )
     if not extent.rows:
         raise UserError(
-            f"{found.folder} has no rows for evaluation; make the timeline again with "
-            "a larger --eval_share"
+            f"{timeline.folder} has no rows for evaluation; make the timeline again "
+            "with a larger --eval_share"
         )
     missing = extent.rows - extent.propensities
     if settings.propensities == "logged" and missing:
         raise UserError(
-            f"{missing:,} of {extent.rows:,} rows for evaluation in {found.folder} "
+            f"{missing:,} of {extent.rows:,} rows for evaluation in {timeline.folder} "
             "have no action_probability; log it, or pass --propensities=estimated to "
             "estimate it from the logged actions"
         )
-    longest = _LONGEST // (1 + len(found.schema.metrics))
+    longest = _LONGEST // (1 + len(timeline.schema.metrics))
     if extent.longest > longest:
         raise UserError(
-            f"an episode in {found.folder} has {extent.longest:,} rows; expected at "
+            f"an episode in {timeline.folder} has {extent.longest:,} rows; expected at "
             f"most {longest:,}, or fewer metrics. Make the timeline again with "
             "--max_length_percentile or --time_window_limit"
         )
     return extent
 
 
-def _largest_factor(found: Partition, extent: RowsExtent) -> float:
+def _largest_factor(timeline: Partition, extent: RowsExtent) -> float:
     """Return the sum of the discounts of the longest episode."""
-    config = found.manifest["config"]
+    config = timeline.manifest["config"]
     if config["discount"] != "step" or config["gamma"] == 1.0:
         return float(extent.longest)
     return 1 / (1 - config["gamma"])

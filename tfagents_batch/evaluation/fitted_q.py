@@ -18,8 +18,12 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
-from tfagents_batch.evaluation.settings import EvaluationSettings, FitSettings
-from tfagents_batch.evaluation.values import FitSample, Predictions
+from tfagents_batch.evaluation.fitting import (
+    EvaluationSettings,
+    FitSample,
+    FitSettings,
+    Predictions,
+)
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.nn.optimizer import Optimizer, TargetNetwork
 from tfagents_batch.training.log import console
@@ -29,34 +33,31 @@ _ROWS = 8192  # of a prediction
 
 
 class Fit(tf.Module):
-    """Networks of K folds, fitted to rows; a ``values.Values``.
+    """Networks of K folds, fitted to rows; a ``fitting.Values``.
+
+    Its ``losses`` are means of each call of the program, ``[calls, 4]``: of values,
+    values of the logging policy, rewards and the logging policy. UserError if a loss is
+    not finite.
 
     Args:
       rows: the rows.
       folds: number of rows of each fold, K >= 2; or empty: one network sees all rows.
-      given: settings, with those of the fit.
-
-    Raises:
-      UserError: if a loss is not finite.
-
-    Attributes:
-      losses: mean loss of each call of the program: ``[calls, 4]`` of values, values of
-        the logging policy, rewards and the logging policy.
+      evaluation: settings, with those of the fit.
     """
 
     def __init__(
-        self, rows: FitSample, folds: tuple[int, ...], given: EvaluationSettings
+        self, rows: FitSample, folds: tuple[int, ...], evaluation: EvaluationSettings
     ):
         super().__init__()
-        self._folds, self._settings, self._seed = folds, given.fit, given.seed
-        settings = given.fit
+        self._settings = settings = evaluation.fit
+        self._folds, self._seed = folds, evaluation.seed
         count, (_, width) = max(len(folds), 1), rows.state.shape
         self._actions, self._heads = rows.mask.shape[1], rows.reward.shape[1]
         self._scale = _scale(rows)
         scaled = rows._replace(reward=(rows.reward / self._scale).astype(np.float32))
         self._size = len(rows.action)
         both = self._actions * self._heads
-        keras.utils.set_random_seed(given.seed)
+        keras.utils.set_random_seed(evaluation.seed)
         outputs = both, self._heads, both, self._actions
         # Of values, values of the logging policy, next rewards, the logging policy.
         nets = [_network(settings, count, width, units) for units in outputs]
@@ -76,7 +77,7 @@ class Fit(tf.Module):
             self._train(FitSample(*(tf.constant(x) for x in scaled)), say)
 
     def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
-        """Return predictions of what has not seen a fold, see ``values.Values``."""
+        """Return predictions of what has not seen a fold, see ``fitting.Values``."""
         parts = []
         for first in range(0, len(state), _ROWS):
             part = state[first : first + _ROWS], mask[first : first + _ROWS]
@@ -96,11 +97,11 @@ class Fit(tf.Module):
         for first in range(0, steps, _CALL):
             count = min(_CALL, steps - first)
             say(f"fitting: step {first:,} of {steps:,}")
-            found = program(rows, tf.constant(first), tf.constant(count)).numpy()
-            self.losses.append(found)
-            if not np.isfinite(found).all():
+            losses = program(rows, tf.constant(first), tf.constant(count)).numpy()
+            self.losses.append(losses)
+            if not np.isfinite(losses).all():
                 raise UserError(
-                    f"the loss of fitted Q evaluation is {found.tolist()} after "
+                    f"the loss of fitted Q evaluation is {losses.tolist()} after "
                     f"{first + count} steps; expected finite rewards and features. "
                     "Normalize the features, or take a smaller --fit.learning_rate"
                 )

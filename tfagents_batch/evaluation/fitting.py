@@ -1,18 +1,19 @@
-"""Values that are fitted to rows which are not judged by them."""
+"""Settings of an evaluation, and values fitted to rows which are not judged by them."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from tfagents_batch import config
+from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation import cells, logged_rows
 from tfagents_batch.evaluation.cells import Cells
 from tfagents_batch.evaluation.logged_rows import EVERY, Judges
-from tfagents_batch.evaluation.settings import EvaluationSettings
-from tfagents_batch.evaluation.values import FitSample, Predictions, Tabular, Values
 from tfagents_batch.offline.table_reader import TRAIN, Columns, Partition
 
 _ERRORS = 200_000  # rows whose errors are measured, at most
@@ -20,6 +21,50 @@ _ERRORS = 200_000  # rows whose errors are measured, at most
 _LARGE = 1.5
 
 Normalize = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class FitSettings:
+    """Settings of fitted Q evaluation by networks."""
+
+    steps: int = option(10_000, "gradient steps", least=1)
+    batch_size: int = option(512, "rows of a step, of each fold", least=1)
+    hidden: tuple[int, ...] = option((64, 64), "units of the hidden layers", least=1)
+    learning_rate: float = number(
+        3e-3, "learning rate at the start; it falls linearly to 0", above=0
+    )
+    target_tau: float = number(0.05, "step of the target network", above=0, most=1)
+    rows: int = option(1_000_000, "rows to fit, at most", least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationSettings:
+    """Settings of an evaluation."""
+
+    folds: int = option(
+        2,
+        "parts of the rows that judge, each judged by values that have not seen it; 0: "
+        "by values of the rows for training, which must not have made the policy",
+        least=0,
+        most=10,
+    )
+    values: Literal["neural", "tabular"] = option(
+        "neural",
+        "fitted Q evaluation by networks, or by means of equal or similar states",
+    )
+    propensities: Literal["logged", "estimated"] = option(
+        "logged", "those of the log, or estimated from its actions"
+    )
+    cap: float = number(
+        100.0, "largest importance weight; larger ones count as this", least=1
+    )
+    resamples: int = option(1000, "resamples of the bootstrap", least=100)
+    seed: int = option(0, "seed of networks, batches and resamples", least=0)
+    fit: FitSettings = option(FitSettings(), "fitted Q evaluation")
+
+    def check(self) -> EvaluationSettings:
+        """Return the checked settings; UserError for a setting that is invalid."""
+        return config.check(self)
 
 
 class Candidate(Protocol):
@@ -33,6 +78,44 @@ class Candidate(Protocol):
         Args:
           columns: see ``offline.table_reader.read``; missing features are NaN.
           part: "" for the states of decisions, "next_" for those after them.
+        """
+        ...
+
+
+class FitSample(NamedTuple):
+    """Rows to fit, in the order of their folds."""
+
+    # state, after: f32 [N, F], normalized states and next states
+    state: np.ndarray
+    after: np.ndarray
+    action: np.ndarray  # int32 [N]
+    mask: np.ndarray  # bool [N, A], actions that were possible
+    policy: np.ndarray  # f32 [N, A], pi_e(a | s')
+    discount: np.ndarray  # f32 [N], 0 after a terminal row
+    reward: np.ndarray  # f32 [N, M]
+
+
+class Predictions(NamedTuple):
+    """Predictions in N states."""
+
+    # q, reward: f64 [N, A, M], value and next reward of every action
+    q: np.ndarray
+    reward: np.ndarray
+    behavior: np.ndarray  # f [N, A], the logging policy
+    logged: np.ndarray  # f64 [N, M], value of the logging policy
+
+
+class Values(Protocol):
+    """Values that were fitted to rows, in folds."""
+
+    # Losses of the steps of the fit, one row for each call of a program, that of Q
+    # first; or empty
+    losses: list[np.ndarray]
+
+    def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
+        """Return what was fitted to all rows but those of a fold; 0 without folds.
+
+        ``state`` is f32 ``[N, F]``, normalized, and ``mask`` bool ``[N, A]``.
         """
         ...
 
@@ -55,7 +138,7 @@ class Fitted(NamedTuple):
 
 
 def fit(
-    found: Partition,
+    timeline: Partition,
     candidate: Candidate,
     settings: EvaluationSettings,
     networks: Networks,
@@ -67,16 +150,16 @@ def fit(
     UserError if there are no rows to which values could be fitted.
     """
     where = judges.where if settings.folds else f"split = '{TRAIN}'"
-    spans = logged_rows.spans(found, where, settings.fit.rows)
+    spans = logged_rows.spans(timeline, where, settings.fit.rows)
     if not spans:
         raise UserError(
-            f"{found.folder} has no rows for training, to which values could be "
+            f"{timeline.folder} has no rows for training, to which values could be "
             "fitted; leave --folds out to fit them to parts of the rows for evaluation"
         )
-    columns, _ = logged_rows.read(found, spans[0])
+    columns, _ = logged_rows.read(timeline, spans[0])
     if not len(columns["reward"]):
         raise UserError(
-            f"{found.folder} has no whole episode to which values could be fitted; "
+            f"{timeline.folder} has no whole episode to which values could be fitted; "
             "rows are missing in all of them"
         )
     fold = folds(columns, settings)
@@ -99,7 +182,7 @@ def fit(
         sizes = tuple(map(int, np.bincount(fold, minlength=settings.folds)))
     if sizes and max(sizes) == len(fold):
         raise UserError(
-            f"all episodes for evaluation in {found.folder} are in one fold; "
+            f"all episodes for evaluation in {timeline.folder} are in one fold; "
             "cross-fitting needs at least two. Log more episodes"
         )
     first = columns["ordinal"] == 1
@@ -137,12 +220,9 @@ def inputs(normalize: Normalize | None, states: np.ndarray) -> Normalize:
     """Return a normalization to numbers that are not far from 0.
 
     Fitted Q evaluation diverges on large inputs. Columns that are large after
-    ``normalize`` are standardized as in these rows: log odds of specifications of
-    version 1, and raw features.
-
-    Args:
-      normalize: see ``evaluate.evaluate``; None standardizes all columns, missing is 0.
-      states: ``[N, F]``.
+    ``normalize`` are standardized as in these ``states [N, F]``: log odds of
+    specifications of version 1, and raw features. None standardizes all columns, and
+    missing is 0.
     """
     first = normalize or np.nan_to_num
     seen = first(states).astype(np.float64)
@@ -168,9 +248,9 @@ def predicted(
         return values.predict(state, mask, int(numbers[0]))
     index = [np.flatnonzero(fold == k) for k in numbers]
     pairs = zip(index, numbers, strict=True)
-    found = [values.predict(state[i], mask[i], int(k)) for i, k in pairs]
+    parts = [values.predict(state[i], mask[i], int(k)) for i, k in pairs]
     back = np.argsort(np.concatenate(index))
-    return Predictions(*(np.concatenate(x)[back] for x in zip(*found, strict=True)))
+    return Predictions(*(np.concatenate(x)[back] for x in zip(*parts, strict=True)))
 
 
 def folds(columns: Columns, settings: EvaluationSettings) -> np.ndarray:
@@ -183,3 +263,54 @@ def rewards(columns: Columns) -> np.ndarray:
     reward = columns["reward"].astype(np.float64)[:, np.newaxis]
     others = columns.get("metrics")
     return reward if others is None else np.hstack([reward, others])
+
+
+class Tabular:
+    """Values of cells, of K folds; some ``Values``; see ``cells``.
+
+    Args:
+      rows: the rows.
+      folds: number of rows of each fold, K >= 2; or empty: values of all rows.
+      grouped: the cells.
+      cell, after: int ``[N]``, cells of the states and next states.
+    """
+
+    def __init__(
+        self,
+        rows: FitSample,
+        folds: tuple[int, ...],
+        grouped: Cells,
+        cell: np.ndarray,
+        after: np.ndarray,
+    ):
+        self._cells = grouped
+        self.losses: list[np.ndarray] = []  # there are no steps
+        self._folds: list[Predictions] = []
+        sizes = folds or (0,)
+        for end, size in zip(np.cumsum(sizes), sizes, strict=True):
+            kept = np.r_[0 : end - size, end : len(cell)]
+            part = FitSample(*(x[kept] for x in rows))
+            self._folds.append(_predictions(part, grouped, cell[kept], after[kept]))
+
+    def predict(self, state: np.ndarray, mask: np.ndarray, fold: int) -> Predictions:
+        """Return predictions of what has not seen a fold, see ``Values``."""
+        cell = cells.number(self._cells, state)
+        q, reward, behavior, logged = (x[cell] for x in self._folds[fold])
+        behavior = np.where(mask, behavior, 0)
+        total = behavior.sum(1, keepdims=True)
+        behavior = np.where(total > 0, behavior / np.maximum(total, 1e-12), 0)
+        return Predictions(q, reward, behavior, logged)
+
+
+def _predictions(
+    rows: FitSample, grouped: Cells, cell: np.ndarray, after: np.ndarray
+) -> Predictions:
+    """Return the values of all cells."""
+    followed = rows.discount, rows.reward
+    model = cells.model(grouped, cell, rows.action, after, rows.policy, *followed)
+    reward = model.reward.reshape(*model.rows.shape, -1)
+    logged = cells.logged_values(grouped.number, cell, after, *followed)
+    # Few rows of a cell do not tell that an action is never taken there: all cells
+    # count as one row.
+    behavior = model.rows + model.rows.sum(0) / model.rows.sum()
+    return Predictions(cells.values(model), reward, behavior, logged)

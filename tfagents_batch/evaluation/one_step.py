@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfagents_batch.evaluation.episodes import starts
+from tfagents_batch.evaluation.logged_rows import starts
 
 CANDIDATES = 21  # thresholds that ``thresholds`` compares
 
@@ -74,11 +74,8 @@ def thresholds(
 
     It is the one with the smallest estimated mean squared error: the variance of the
     mean, and the square of max |r| mean(rho 1[rho > threshold]), which bounds the bias
-    (Wang et al. 2017, arXiv 1612.01205).
-
-    Args:
-      reward, weight, model_logged, model_expected: some rows, see ``decisions``.
-      count: number of all rows.
+    (Wang et al. 2017, arXiv 1612.01205). It is estimated from some of ``count`` rows,
+    see ``decisions``.
     """
     rho = weight[:, np.newaxis]
     control = rho * (reward - model_logged)
@@ -136,23 +133,20 @@ def model_error(sums: Decisions, drawn: Decisions, fitted: float) -> dict:
     """Return standard errors of estimates by the fit of their model, ``[M]`` each.
 
     The mean of rho (r - R(s, a)), over the decisions for which an estimate uses the
-    model alone, is 0 for a right model. Its variance over the episodes is that of the
-    model's part if the model was fitted to as many; what is more is a bias.
-
-    Args:
-      sums, drawn: sums over all episodes, and over resamples ``[B, ...]``.
-      fitted: episodes that the model was fitted to, as a share of those in the sums.
+    model alone, is 0 for a right model. Its variance over the episodes, by resamples
+    ``[B, ...]``, is that of the model's part if the model was fitted to as many; what
+    is more is a bias. It was fitted to a share ``fitted`` of as many episodes.
     """
     rests = {
         "dm": lambda x: _mean(x.control, x),
         "switch_dr": lambda x: _mean(x.control - (x.switched - x.direct), x),
     }
-    found = {}
+    errors = {}
     for name, rest in rests.items():
         variance = rest(drawn).var(0)
         bias = np.maximum(rest(sums) ** 2 - variance, 0)
-        found[name] = np.sqrt(variance / fitted + bias)
-    return found
+        errors[name] = np.sqrt(variance / fitted + bias)
+    return errors
 
 
 def _mean(total: np.ndarray, sums: Decisions) -> np.ndarray:

@@ -63,56 +63,56 @@ svg text{font:12px system-ui,sans-serif;fill:#374151}
 """
 
 
-def page(given: OfflineEvaluation, decision: DeployDecision) -> str:
+def page(result: OfflineEvaluation, decision: DeployDecision) -> str:
     """Return the page of an evaluation and what the rules say of it."""
-    name, data = html.escape(given.policy), html.escape(given.data)
+    name, data = html.escape(result.policy), html.escape(result.data)
     warnings = "".join(
-        f'<div class="warning">{html.escape(x)}</div>' for x in given.warnings
+        f'<div class="warning">{html.escape(x)}</div>' for x in result.warnings
     )
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{name}: {decision.verdict}</title>
 <style>{_STYLE}</style><main>
 <h1>{name}</h1>
-<p class="quiet">evaluated on {given.diagnostics.rows:,} rows of
-{given.diagnostics.episodes:,} episodes in {data}{_origin(given)}</p>
+<p class="quiet">evaluated on {result.diagnostics.rows:,} rows of
+{result.diagnostics.episodes:,} episodes in {data}{_origin(result)}</p>
 <div class="verdict" style="background:{_COLORS[decision.verdict]}">
 <b>{decision.verdict[0].upper()}{decision.verdict[1:]}</b>
 {html.escape(decision.reason)}</div>
 {warnings}
-{_values(given, decision)}
+{_values(result, decision)}
 <h2>Rules</h2>{_rules(decision)}
-{_trust(given.diagnostics)}
-{_actions(given.diagnostics)}
-{_one_step(given)}
+{_trust(result.diagnostics)}
+{_actions(result.diagnostics)}
+{_one_step(result)}
 </main></html>
 """
 
 
-def _origin(given: OfflineEvaluation) -> str:
+def _origin(result: OfflineEvaluation) -> str:
     """Return the checkpoint of a run, and how it explores; nothing of a function."""
-    step = given.facts.get("step")
+    step = result.facts.get("step")
     if step is None:
         return ""
-    share = given.facts["exploration"]
+    share = result.facts["exploration"]
     return f"; checkpoint of step {step:,}, with {100 * share:.3g}% random decisions"
 
 
-def _values(given: OfflineEvaluation, decision: DeployDecision) -> str:
+def _values(result: OfflineEvaluation, decision: DeployDecision) -> str:
     parts = [
         "<h2>What an episode is worth</h2><p>Discounted sum over an episode. Lines are "
         "95 % intervals; the gray band is the log itself. The bold line decides. "
         "Estimators that use a model of values and weights (doubly robust, MAGIC) are "
         "right if one of the two is; those by weights alone vary most.</p>"
     ]
-    for metric in given.metrics:
+    for metric in result.metrics:
         lines = [
-            Line(_NAMES[x], given.estimates[x][metric].value, x == decision.estimator)
+            Line(_NAMES[x], result.estimates[x][metric].value, x == decision.estimator)
             for x in _NAMES
-            if x in given.estimates
+            if x in result.estimates
         ]
-        base = given.logged[metric]
+        base = result.logged[metric]
         unit = f"{html.escape(metric)} per episode (log: {number(base.value)})"
-        if len(given.metrics) > 1:
+        if len(result.metrics) > 1:
             parts.append(f"<h3>{html.escape(metric)}</h3>")
         parts.append(intervals(lines, base, unit))
     return "".join(parts)
@@ -129,40 +129,40 @@ def _rules(decision: DeployDecision) -> str:
     return f"<table>{''.join(rows)}</table>"
 
 
-def _trust(found: Diagnostics) -> str:
-    cells = "states" if found.exact_cells else "groups of similar states"
+def _trust(diagnostics: Diagnostics) -> str:
+    cells = "states" if diagnostics.exact_cells else "groups of similar states"
     return f"""<h2>How much the log knows of this policy</h2>
 <p>A weight is the probability of the policy's actions divided by that of the logging
 policy. Near 1, both act alike. A red bar at 0 are episodes that the policy would never
 produce; bars far to the right are few episodes that stand for many.</p>
 <div class="side"><div><h3>Weights of decisions</h3>
-{weights(found.ratios, "weights of decisions")}</div>
+{weights(diagnostics.ratios, "weights of decisions")}</div>
 <div><h3>Weights of episodes</h3>
-{weights(found.weights, "weights of episodes")}</div></div>
+{weights(diagnostics.weights, "weights of episodes")}</div></div>
 <table>
-<tr><td>effective episodes<td>{found.effective:,.1f} of {found.episodes:,}
-<tr><td>largest weight<td>{found.largest_share:.1%} of the sum of all weights
-<tr><td>weights above the cap<td>in {found.capped:.1%} of the episodes
-<tr><td>reach<td>{found.reach:.2%} chance of a decision that was logged less than 5
-times, by {found.cells:,} {cells}
-<tr><td>values were fitted to<td>{found.fitted_rows:,} rows of
-{found.fitted_episodes:,} episodes
-<tr><td>episodes that were cut off<td>{found.cut:.1%}
+<tr><td>effective episodes<td>{diagnostics.effective:,.1f} of {diagnostics.episodes:,}
+<tr><td>largest weight<td>{diagnostics.largest_share:.1%} of the sum of all weights
+<tr><td>weights above the cap<td>in {diagnostics.capped:.1%} of the episodes
+<tr><td>reach<td>{diagnostics.reach:.2%} chance of a decision that was logged less than
+5 times, by {diagnostics.cells:,} {cells}
+<tr><td>values were fitted to<td>{diagnostics.fitted_rows:,} rows of
+{diagnostics.fitted_episodes:,} episodes
+<tr><td>episodes that were cut off<td>{diagnostics.cut:.1%}
 </table>"""
 
 
-def _actions(found: Diagnostics) -> str:
+def _actions(diagnostics: Diagnostics) -> str:
     return f"""<h2>Actions in the logged states</h2>
 <p class="key"><i style="background:#98a1b0"></i>log<i style="background:#2563c9"></i>
-policy; they differ by {found.variation:.1%} (total variation)</p>
-{actions(found.logged, found.served)}"""
+policy; they differ by {diagnostics.variation:.1%} (total variation)</p>
+{actions(diagnostics.logged, diagnostics.served)}"""
 
 
-def _one_step(given: OfflineEvaluation) -> str:
+def _one_step(result: OfflineEvaluation) -> str:
     lines = [
-        Line(_ONE_STEP[x], rows["reward"].value) for x, rows in given.one_step.items()
+        Line(_ONE_STEP[x], rows["reward"].value) for x, rows in result.one_step.items()
     ]
-    base = given.logged_step["reward"]
+    base = result.logged_step["reward"]
     return f"""<h2>Reward of one decision</h2>
 <p>These estimates change one decision and leave the rest of the episode as it was. They
 are no values of the policy, unless an episode is one decision.</p>
@@ -170,26 +170,23 @@ are no values of the policy, unless an episode is one decision.</p>
 
 
 class Line(NamedTuple):
-    """Line of a plot of intervals: ``name``, ``given`` and whether it ``decides``."""
+    """Line of a plot of intervals."""
 
     name: str
-    given: EstimateInterval
-    decides: bool = False
+    estimate: EstimateInterval
+    decides: bool = False  # True for the estimate that decides
 
 
 def intervals(lines: Sequence[Line], base: EstimateInterval, unit: str) -> str:
-    """Return a plot of estimates with their intervals, beside that of the log.
+    """Return a plot of estimates with their intervals, from top to bottom.
 
-    The axis holds the log and what decides; what reaches beyond it has an arrow.
-
-    Args:
-      lines: estimates, from top to bottom.
-      base: value of the log, drawn as a band.
-      unit: text below the axis.
+    The band is the ``base``, the value of the log. The axis, with ``unit`` below, holds
+    the log and what decides; what reaches beyond it has an arrow.
     """
-    finite = [x for x in lines if np.isfinite([x.given.low, x.given.high]).all()]
-    first = [x.given for x in finite if x.decides] or [x.given for x in finite[:1]]
-    ends = [y for x in (*first, base) for y in (x.low, x.high) if np.isfinite(y)]
+    finite = [x for x in lines if np.isfinite([x.estimate.low, x.estimate.high]).all()]
+    first = [x for x in finite if x.decides] or finite[:1]
+    shown = [base, *(x.estimate for x in first)]
+    ends = [y for x in shown for y in (x.low, x.high) if np.isfinite(y)]
     ends = ends or [base.value, base.value + 1]
     room = max(max(ends) - min(ends), 1e-9) * 0.6
     low, high = min(ends) - room, max(ends) + room
@@ -212,22 +209,22 @@ def _interval(line: Line, index: int, at, low: float, high: float) -> str:
     y = _ROW * index + _ROW / 2
     color = _BLUE if line.decides else "#64748b"
     name = _text(_LEFT - 12, y + 4, html.escape(line.name), "end", line.decides)
-    given = line.given
-    if not np.isfinite([given.low, given.high, given.value]).all():
+    shown = line.estimate
+    if not np.isfinite([shown.low, shown.high, shown.value]).all():
         return name + _text(_LEFT, y + 4, "not defined")
-    value = _text(_WIDTH - _RIGHT + 12, y + 4, number(given.value), bold=line.decides)
+    value = _text(_WIDTH - _RIGHT + 12, y + 4, number(shown.value), bold=line.decides)
     ends = ""
     for end, beyond, mark in (
-        (given.low, given.low < low, "l7 -5v10z"),
-        (given.high, given.high > high, "l-7 -5v10z"),
+        (shown.low, shown.low < low, "l7 -5v10z"),
+        (shown.high, shown.high > high, "l-7 -5v10z"),
     ):
         if beyond:
             ends += f'<path d="M{at(end):.1f} {y}{mark}" fill="{color}"/>'
     dot = ""
-    if low <= given.value <= high:
-        dot = f'<circle cx="{at(given.value):.1f}" cy="{y}" r="4.5" fill="{color}"/>'
+    if low <= shown.value <= high:
+        dot = f'<circle cx="{at(shown.value):.1f}" cy="{y}" r="4.5" fill="{color}"/>'
     return (
-        f'{name}{value}<path d="M{at(given.low):.1f} {y}H{at(given.high):.1f}" '
+        f'{name}{value}<path d="M{at(shown.low):.1f} {y}H{at(shown.high):.1f}" '
         f'stroke="{color}" stroke-width="{3 if line.decides else 2}"/>{ends}{dot}'
     )
 
@@ -265,9 +262,7 @@ def actions(logged: Mapping[str, float], served: Mapping[str, float]) -> str:
 def weights(counts: Sequence[int], title: str) -> str:
     """Return a histogram of weights on a logarithmic axis; weights of 0 stand apart.
 
-    Args:
-      counts: see ``totals.Totals``: of weights 0, then of the intervals of ``EDGES``.
-      title: text that a browser shows at the mouse.
+    Counts are those of weights 0, then of the intervals of ``totals.EDGES``.
     """
     height, width, left = 110, 455, 70
     shares = np.array(counts) / max(sum(counts), 1)

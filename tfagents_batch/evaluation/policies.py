@@ -17,16 +17,16 @@ from tfagents_batch import config
 from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation import evaluate, fitted_q
 from tfagents_batch.evaluation.evaluate import Candidate, Normalize
+from tfagents_batch.evaluation.fitting import EvaluationSettings
 from tfagents_batch.evaluation.logged_rows import EVERY, Judges
 from tfagents_batch.evaluation.result import OfflineEvaluation
-from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.features.layout import layout
 from tfagents_batch.logged import seen, table_settings
 from tfagents_batch.logged.table import MASK, PRESENCE, STATE
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.table_reader import Columns, Partition
-from tfagents_batch.serving.export import origin_of
+from tfagents_batch.serving.export import Origin, origin_of
 from tfagents_batch.serving.signature import Signature
 from tfagents_batch.training import playing
 from tfagents_batch.training.run_folder import runs
@@ -78,19 +78,18 @@ def opened(
     checkpoint: str | int,
     settings: EvaluationSettings,
 ) -> Iterator[Callable[[Callable[[str], Any]], OfflineEvaluation]]:
-    """Open and check all that an evaluation needs; yield what evaluates, with ``say``.
-
-    For arguments and errors see ``evaluate_offline``.
-    """
-    found = table_reader.partition(data)
-    judges = _judges(policy, found)
-    evaluate.check(found, settings, judges)
-    normalize = _normalize(found)
-    with _candidate(policy, found, exploration, checkpoint) as candidate:
+    """Open what ``evaluate_offline`` needs, and check it; yield what evaluates."""
+    timeline = table_reader.partition(data)
+    judges = _judges(policy, timeline)
+    evaluate.check(timeline, settings, judges)
+    normalize = _normalize(timeline)
+    with _candidate(policy, timeline, exploration, checkpoint) as candidate:
 
         def evaluated(say: Callable[[str], Any]) -> OfflineEvaluation:
             fits = fitted_q.Fit, normalize
-            result = evaluate.evaluate(found, candidate, settings, *fits, say, judges)
+            result = evaluate.evaluate(
+                timeline, candidate, settings, *fits, say, judges
+            )
             step = getattr(candidate, "step", None)
             facts = {"exploration": exploration, "step": step, **result.facts}
             return dataclasses.replace(result, facts=facts)
@@ -100,7 +99,7 @@ def opened(
 
 @contextlib.contextmanager
 def _candidate(
-    policy: Any, found: Partition, exploration: float, checkpoint: str | int
+    policy: Any, timeline: Partition, exploration: float, checkpoint: str | int
 ) -> Iterator[Candidate]:
     folder = _folder(policy)
     if folder is None:
@@ -110,8 +109,7 @@ def _candidate(
     origin, name = origin_of(run), run.run.folder.name
     with playing.loaded(run, run.spec) as (agent, step):
         signature = Signature(agent.policy, run.spec, step, exploration)
-        names = origin.actions, origin.features
-        yield Served(signature, run.spec, found, *names, name, step)
+        yield Served(signature, run.spec, timeline, origin, name, step)
 
 
 def _folder(policy: Any) -> str | os.PathLike[str] | None:
@@ -120,24 +118,24 @@ def _folder(policy: Any) -> str | os.PathLike[str] | None:
     return folder if isinstance(folder, (str, os.PathLike)) else None
 
 
-def _judges(policy: Any, found: Partition) -> Judges:
+def _judges(policy: Any, timeline: Partition) -> Judges:
     """Return the rows for evaluation that the training of a policy has not seen."""
-    folder = _folder(policy)
+    folder, where = _folder(policy), None
     if folder is None:
         return EVERY
     run = runs.open_run(folder).folder
     records = runs.training_rows(run)
-    if not isinstance(records, list) or None in records:
-        return EVERY._replace(origin="unknown")
-    where = seen.unseen(found, [seen.from_dict(x, f"{run}/run.json") for x in records])
+    if isinstance(records, list) and None not in records:
+        trainings = [seen.from_dict(x, f"{run}/run.json") for x in records]
+        where = seen.unseen(timeline, trainings)
     if where is None:
         return EVERY._replace(origin="unknown")
     return Judges(where, "unseen" if records else "no rows")
 
 
-def _normalize(found: Partition) -> Normalize | None:
+def _normalize(timeline: Partition) -> Normalize | None:
     """Return the normalization of the table's features, or None."""
-    known = table_settings.newest(found.folder).preprocessing()
+    known = table_settings.newest(timeline.folder).preprocessing()
     if known is None:
         return None
     return functools.partial(twin.normalize, layout(*known))
@@ -146,32 +144,28 @@ def _normalize(found: Partition) -> Normalize | None:
 class Served:
     """Probabilities of the actions of an exported policy, an ``evaluate.Candidate``.
 
+    UserError if the policy cannot decide on these rows.
+
     Args:
       signature: the function of the export.
       spec: spaces of the policy's environments.
       found: the rows.
-      actions: names of the policy's actions, in order; empty for their numbers.
-      features: ids of its features, in order; empty for 0, 1, and so on.
-      name: name for reports.
-      step: step of the checkpoint, for reports.
-
-    Raises:
-      UserError: if the policy cannot decide on these rows.
+      origin: names of the policy's actions and ids of its features.
+      name, step: of the run and its checkpoint, for reports.
     """
 
     def __init__(
         self,
         signature: Signature,
         spec: EnvSpec,
-        found: Partition,
-        actions: Sequence[str],
-        features: Sequence[int],
+        timeline: Partition,
+        origin: Origin,
         name: str,
         step: int,
     ):
         self.name, self.step = name, step
-        self._places, self._own = _places(spec, found, actions)
-        self._columns = _columns(spec, found, features)
+        self._places, self._own = _places(spec, timeline, origin.actions)
+        self._columns = _columns(spec, timeline, origin.features)
         if any(x.role == "state" for x in signature.inputs):
             raise UserError(
                 "the policy has a memory of earlier decisions; a policy that decides "
@@ -183,11 +177,11 @@ class Served:
     def probabilities(self, columns: Columns, part: str) -> np.ndarray:
         """Return the probabilities of the log's actions, f32 ``[N, A]``."""
         size = len(columns["reward"])
-        found = [
+        blocks = [
             self._block({k: x[i : i + _ROWS] for k, x in columns.items()}, part)
             for i in range(0, size, _ROWS)
         ]
-        return np.concatenate(found) if found else np.zeros([0, len(self._places)])
+        return np.concatenate(blocks) if blocks else np.zeros([0, len(self._places)])
 
     def _block(self, columns: Columns, part: str) -> np.ndarray:
         size = len(columns["reward"])
@@ -197,26 +191,21 @@ class Served:
             PRESENCE: ~np.isnan(raw),
             MASK: columns[f"{part}mask"][:, self._own],
         }
-        given = {}
+        inputs = {}
         for field in self._inputs:
             # Probabilities do not depend on the noise that would draw an action.
             x = np.zeros([size, *field.shape])
             if field.role == "observation":
                 x = parts[field.path[0] if field.path else STATE]
             padded = np.concatenate([x, x[:1].repeat(_ROWS - size, 0)])  # one shape
-            given[field.name] = tf.constant(padded.astype(field.dtype))
-        found = self._decide(given)["probabilities"].numpy()[:size]
-        return np.append(found, np.zeros([size, 1], found.dtype), 1)[:, self._places]
+            inputs[field.name] = tf.constant(padded.astype(field.dtype))
+        probabilities = self._decide(inputs)["probabilities"].numpy()[:size]
+        none = np.zeros([size, 1], probabilities.dtype)  # of other actions
+        return np.hstack([probabilities, none])[:, self._places]
 
 
 class Function:
-    """Probabilities that a function returns, an ``evaluate.Candidate``.
-
-    Args:
-      function: from states f32 ``[N, F]``, NaN where a feature is missing, and flags
-        bool ``[N, A]`` of possible actions to probabilities ``[N, A]``, in the order of
-        the ids and names in the table's manifest.
-    """
+    """Probabilities of a function of the user's, an ``evaluate.Candidate``."""
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], np.ndarray]):
         self.name = getattr(function, "__name__", "function")
@@ -228,35 +217,36 @@ class Function:
         mask = mask | ~mask.any(1, keepdims=True)  # after the end nothing is possible
         # Nothing follows terminal rows, so no decision is asked for there.
         used = ~columns["terminated"] if part else np.ones(len(mask), bool)
-        found = mask / mask.sum(1, keepdims=True)
+        probabilities = mask / mask.sum(1, keepdims=True)
         if used.any():
-            found[used] = self._asked(columns[f"{part}state"][used], mask[used])
-        return found
+            probabilities[used] = self._asked(columns[f"{part}state"][used], mask[used])
+        return probabilities
 
     def _asked(self, state: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return what the function says, checked."""
-        found = np.asarray(self._function(state, mask), np.float64)
-        if found.shape != mask.shape:
+        probabilities = np.asarray(self._function(state, mask), np.float64)
+        if probabilities.shape != mask.shape:
             raise UserError(
-                f"{self.name} returned the shape {list(found.shape)}; expected a "
-                f"probability of every action, {list(mask.shape)}"
+                f"{self.name} returned the shape {list(probabilities.shape)}; expected "
+                f"a probability of every action, {list(mask.shape)}"
             )
-        if not ((found >= 0).all() and np.allclose(found.sum(1), 1, atol=1e-4)):
+        sums_are_1 = np.allclose(probabilities.sum(1), 1, atol=1e-4)
+        if not (sums_are_1 and (probabilities >= 0).all()):
             raise UserError(
                 f"{self.name} returned numbers that are no probabilities; expected "
                 "numbers that are at least 0 and whose sum is 1 in every row, also "
                 "where features are missing (NaN)"
             )
-        if (found * ~mask).any():
+        if (probabilities * ~mask).any():
             raise UserError(
                 f"{self.name} returned a probability above 0 for an action that was "
                 "not possible; expected 0 there"
             )
-        return found
+        return probabilities
 
 
 def _places(
-    spec: EnvSpec, found: Partition, actions: Sequence[str]
+    spec: EnvSpec, timeline: Partition, actions: Sequence[str]
 ) -> tuple[list[int], list[int]]:
     """Return the policy's number of each action of the log, -1 if it has none, and the
     log's number of each action of the policy."""
@@ -266,18 +256,19 @@ def _places(
             f"the policy's action space is {space}; expected Discrete actions"
         )
     names = list(actions) or [str(space.start + i) for i in range(int(space.n))]
-    logged = list(found.schema.actions)
+    logged = list(timeline.schema.actions)
     if unknown := [x for x in names if x not in logged]:
         raise UserError(
-            f"the policy can take {', '.join(unknown)}, which no row of {found.folder} "
-            f"has; the actions there are {', '.join(logged)}. Nothing is known of what "
-            "follows other actions; log decisions with all of them"
+            f"the policy can take {', '.join(unknown)}, which no row of "
+            f"{timeline.folder} has; the actions there are {', '.join(logged)}. "
+            "Nothing is known of what follows other actions; log decisions with all of "
+            "them"
         )
     places = [names.index(x) if x in names else -1 for x in logged]
     return places, [logged.index(x) for x in names]
 
 
-def _columns(spec: EnvSpec, found: Partition, features: Sequence[int]) -> list[int]:
+def _columns(spec: EnvSpec, timeline: Partition, features: Sequence[int]) -> list[int]:
     """Return the column of each of the policy's features."""
     space = spec.observation_space
     parts = space.spaces if isinstance(space, gym.spaces.Dict) else {STATE: space}
@@ -289,10 +280,11 @@ def _columns(spec: EnvSpec, found: Partition, features: Sequence[int]) -> list[i
             "features, with or without a mask of actions"
         )
     ids = list(features) or list(range(shape[0]))
-    logged = list(found.schema.features)
+    logged = list(timeline.schema.features)
     if unknown := [str(x) for x in ids if x not in logged]:
         raise UserError(
             f"the policy uses the features {', '.join(unknown)}, which no row of "
-            f"{found.folder} has; evaluate it on rows with the features of its training"
+            f"{timeline.folder} has; evaluate it on rows with the features of its "
+            "training"
         )
     return [logged.index(x) for x in ids]

@@ -17,7 +17,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation.result import Estimate, OfflineEvaluation
 
 Verdict = Literal["deploy", "do not deploy", "cannot tell"]
-State = Literal["passed", "failed", "unknown"]
+RulingState = Literal["passed", "failed", "unknown"]
 EXITS: dict[Verdict, int] = {"deploy": 0, "do not deploy": 1, "cannot tell": 3}
 _FEW = 10  # effective episodes below which a weighted estimate is chance
 _SAME = 1e-9  # standard error of a difference, below which there is none
@@ -27,7 +27,7 @@ _MOST_ERROR = 0.5  # of fitted values, as a part of the size of returns
 
 
 @dataclasses.dataclass(frozen=True)
-class Rules:
+class DeployRules:
     """Limits of the rules."""
 
     uplift: float = option(
@@ -65,7 +65,7 @@ class Rules:
         "episode, null for no bound",
     )
 
-    def check(self) -> Rules:
+    def check(self) -> DeployRules:
         """Return the checked rules; UserError for a rule that is invalid."""
         checked = config.check(self, "rules.")
         for name, x in checked.most_actions.items():
@@ -85,18 +85,11 @@ class Rules:
 
 
 class Ruling(NamedTuple):
-    """Statement of a rule.
+    """Statement of a rule."""
 
-    Attributes:
-      rule: its name.
-      state: "passed", "failed" (the policy is not wanted) or "unknown" (nothing can be
-        said).
-      text: the reason, one sentence.
-    """
-
-    rule: str
-    state: State
-    text: str
+    rule: str  # name of the rule
+    state: RulingState  # "failed": unwanted; "unknown": nothing can be said
+    text: str  # the reason, one sentence
 
 
 class DeployDecision(NamedTuple):
@@ -113,7 +106,7 @@ class DeployDecision(NamedTuple):
         return {**self._asdict(), "findings": findings}
 
 
-def read(path: str | os.PathLike[str]) -> Rules:
+def read(path: str | os.PathLike[str]) -> DeployRules:
     """Return the rules of a JSON file; UserError if it cannot be read."""
     try:
         content = json.loads(Path(path).read_text())
@@ -121,10 +114,12 @@ def read(path: str | os.PathLike[str]) -> Rules:
         raise UserError(f"the rules {path} cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise UserError(f"the rules {path} are no JSON object")
-    return config.replace(Rules(), content, "rules.").check()
+    return config.replace(DeployRules(), content, "rules.").check()
 
 
-def check_names(rules: Rules, actions: Sequence[str], metrics: Sequence[str]) -> None:
+def check_names(
+    rules: DeployRules, actions: Sequence[str], metrics: Sequence[str]
+) -> None:
     """Check that rules name only actions and metrics of the rows; UserError if not."""
     for rule, known in (("most_actions", actions), ("guards", metrics)):
         if unknown := sorted(set(getattr(rules, rule)) - set(known)):
@@ -134,35 +129,30 @@ def check_names(rules: Rules, actions: Sequence[str], metrics: Sequence[str]) ->
             )
 
 
-def decide(given: OfflineEvaluation, rules: Rules) -> DeployDecision:
+def decide(result: OfflineEvaluation, rules: DeployRules) -> DeployDecision:
     """Apply the rules.
 
     A policy that breaks a limit of its actions is not deployed. Where values cannot be
     trusted, or are neither surely good enough nor surely too bad, nothing can be told.
     Else a policy is not deployed whose value is too small, or whose metrics break a
-    limit.
-
-    Args:
-      given: the evaluation.
-      rules: checked limits, see ``read``; UserError if they name actions or metrics
-        that the evaluation does not have.
+    limit. UserError if rules name actions or metrics that the evaluation does not have.
     """
-    check_names(rules, tuple(given.diagnostics.served), given.metrics)
+    check_names(rules, tuple(result.diagnostics.served), result.metrics)
     estimator = rules.estimator
     if estimator == "auto":
-        estimator = "wsdr" if _enough(given, rules) else "fqe"
+        estimator = "wsdr" if _enough(result, rules) else "fqe"
     other = "wsdr" if estimator == "fqe" else "fqe"  # which has to agree
-    limits = tuple(_actions(given, rules))
-    value = _value(given, rules, estimator)
-    judges = _judges(given)
-    trust = [judges, *_overlap(given, rules, estimator), *_fit(given)]
-    if value.state == _value(given, rules, other).state == "failed":
+    limits = tuple(_actions(result, rules))
+    value = _value(result, rules, estimator)
+    judges = _judges(result)
+    trust = [judges, *_overlap(result, rules, estimator), *_fit(result)]
+    if value.state == _value(result, rules, other).state == "failed":
         both = f"{estimator.upper()} and {other.upper()} both say that it is too small."
         trust.append(Ruling("two estimators", "passed", both))
     else:
-        trust.append(_agreement(given, rules, estimator, other))
-    findings = (*trust, value, *_guards(given, rules, estimator), *limits)
-    steps: tuple[tuple[Verdict, State, Sequence[Ruling]], ...] = (
+        trust.append(_agreement(result, rules, estimator, other))
+    findings = (*trust, value, *_guards(result, rules, estimator), *limits)
+    steps: tuple[tuple[Verdict, RulingState, Sequence[Ruling]], ...] = (
         ("do not deploy", "failed", limits),
         ("cannot tell", "unknown", findings),
         ("do not deploy", "failed", findings),
@@ -174,19 +164,19 @@ def decide(given: OfflineEvaluation, rules: Rules) -> DeployDecision:
     raise AssertionError("the value has a state")
 
 
-def _needed(given: OfflineEvaluation, rules: Rules) -> float:
-    share = rules.least_effective_share * given.diagnostics.episodes
+def _needed(result: OfflineEvaluation, rules: DeployRules) -> float:
+    share = rules.least_effective_share * result.diagnostics.episodes
     return max(rules.least_effective, share)
 
 
-def _enough(given: OfflineEvaluation, rules: Rules) -> bool:
-    return given.diagnostics.effective_least >= _needed(given, rules)
+def _enough(result: OfflineEvaluation, rules: DeployRules) -> bool:
+    return result.diagnostics.effective_least >= _needed(result, rules)
 
 
-def _judges(given: OfflineEvaluation) -> Ruling:
+def _judges(result: OfflineEvaluation) -> Ruling:
     """Return whether the policy cannot have been made from the rows that judge it."""
-    episodes = f"{given.diagnostics.episodes:,} episodes for evaluation judge it"
-    lucky = given.values_from == "rows for training"
+    episodes = f"{result.diagnostics.episodes:,} episodes for evaluation judge it"
+    lucky = result.values_from == "rows for training"
     text = {
         "unseen": "which its training has not seen.",
         "no rows": "and its training saw no logged rows.",
@@ -194,31 +184,31 @@ def _judges(given: OfflineEvaluation) -> Ruling:
         "unknown": "but its training may have seen them: the run does not say which "
         "rows it saw, or they have another --salt. Train it again with this version, "
         "on a timeline with the same --salt.",
-    }[given.judged_by]
-    if lucky and given.judged_by in ("unseen", "stated"):
+    }[result.judged_by]
+    if lucky and result.judged_by in ("unseen", "stated"):
         text += (
             " But values are fitted to the rows for training, from which the policy "
             "may have been made, so they share its luck. Leave --folds out."
         )
-    fits = given.judged_by == "no rows" or not (lucky or given.judged_by == "unknown")
+    fits = result.judged_by == "no rows" or not (lucky or result.judged_by == "unknown")
     return _trust("rows that judge", fits, f"{episodes}, {text}")
 
 
 def _overlap(
-    given: OfflineEvaluation, rules: Rules, estimator: str
+    result: OfflineEvaluation, rules: DeployRules, estimator: str
 ) -> Iterator[Ruling]:
     """Yield whether the log has enough of what the policy does."""
-    found = given.diagnostics
-    enough = _enough(given, rules)
+    diagnostics = result.diagnostics
+    enough = _enough(result, rules)
     yield _trust(
         "episodes",
-        found.episodes >= _FEW,
-        f"There are {found.episodes:,} episodes for evaluation; at least {_FEW} are "
-        "needed for an interval.",
+        diagnostics.episodes >= _FEW,
+        f"There are {diagnostics.episodes:,} episodes for evaluation; at least {_FEW} "
+        "are needed for an interval.",
     )
     text = (
-        f"The log is worth {found.effective_least:,.1f} episodes of this policy "
-        f"(effective sample size; {_needed(given, rules):,.0f} are needed for "
+        f"The log is worth {diagnostics.effective_least:,.1f} episodes of this policy "
+        f"(effective sample size; {_needed(result, rules):,.0f} are needed for "
         "estimates by weights)"
     )
     weightless = estimator == "fqe" and not enough
@@ -226,55 +216,57 @@ def _overlap(
     yield _trust("effective episodes", enough or weightless, text)
     # Known weights tell it of each decision, and not only of groups of similar states,
     # of which some have few rows however much the log explores.
-    if estimator == "fqe" or given.propensities != "logged":
+    if estimator == "fqe" or result.propensities != "logged":
         yield _trust(
             "reach",
-            found.reach <= rules.most_reach,
-            f"The chance that the policy ever takes a decision that was logged less "
-            f"than 5 times is {found.reach:.1%}; at most {rules.most_reach:.1%} is "
-            "allowed. More episodes that judge, or more random decisions in the log, "
-            "lower this.",
+            diagnostics.reach <= rules.most_reach,
+            "The chance that the policy ever takes a decision that was logged less "
+            f"than 5 times is {diagnostics.reach:.1%}; at most {rules.most_reach:.1%} "
+            "is allowed. More episodes that judge, or more random decisions in the "
+            "log, lower this.",
         )
     yield _trust(
         "rare decisions",
-        found.rare <= rules.most_rare,
-        f"The log takes {found.rare:.1%} of the policy's decisions with a probability "
-        f"below 1 %; at most {rules.most_rare:.1%} is allowed.",
+        diagnostics.rare <= rules.most_rare,
+        f"The log takes {diagnostics.rare:.1%} of the policy's decisions with a "
+        f"probability below 1 %; at most {rules.most_rare:.1%} is allowed.",
     )
     if enough:
-        away = abs(found.mean_weight - 1)
+        away = abs(diagnostics.mean_weight - 1)
         yield _trust(
             "mean weight",
             # Propensities of a policy that is judged by its own log are rounded.
-            away <= _SURE * found.mean_weight_error + 1e-3,
-            f"Weights have the mean {found.mean_weight:.3f} +- "
-            f"{found.mean_weight_error:.3f}; it is 1 if propensities are right.",
+            away <= _SURE * diagnostics.mean_weight_error + 1e-3,
+            f"Weights have the mean {diagnostics.mean_weight:.3f} +- "
+            f"{diagnostics.mean_weight_error:.3f}; it is 1 if propensities are right.",
         )
-    if given.propensities == "logged":
+    if result.propensities == "logged":
         yield _trust(
             "propensities",
-            found.surprise - _SURE * found.surprise_error <= 1e-3,
-            f"A model of the logged actions is better than the logged propensities by "
-            f"{found.surprise:+.3f} +- {found.surprise_error:.3f} nats per decision; "
-            "above 0, they are not those of the logging policy.",
+            diagnostics.surprise - _SURE * diagnostics.surprise_error <= 1e-3,
+            "A model of the logged actions is better than the logged propensities by "
+            f"{diagnostics.surprise:+.3f} +- {diagnostics.surprise_error:.3f} nats "
+            "per decision; above 0, they are not those of the logging policy.",
         )
 
 
-def _fit(given: OfflineEvaluation) -> Iterator[Ruling]:
+def _fit(result: OfflineEvaluation) -> Iterator[Ruling]:
     """Yield whether the fitted values make sense."""
-    found, logged = given.diagnostics, given.logged["reward"]
+    diagnostics, logged = result.diagnostics, result.logged["reward"]
     # Root mean square of logged returns. FQE's own value says nothing if it diverged.
-    size = float(np.hypot(logged.value, logged.std_error * np.sqrt(found.episodes)))
+    size = float(
+        np.hypot(logged.value, logged.std_error * np.sqrt(diagnostics.episodes))
+    )
     yield _trust(
         "range of values",
-        found.outside <= 0.01,
-        f"{found.outside:.1%} of the fitted values are beyond what the rewards of the "
-        "log make possible; at most 1.0% is allowed.",
+        diagnostics.outside <= 0.01,
+        f"{diagnostics.outside:.1%} of the fitted values are beyond what the rewards "
+        "of the log make possible; at most 1.0% is allowed.",
     )
-    error = found.fit_bias_error
+    error = diagnostics.fit_bias_error
     text = (
         f"By the errors of fitted values in the log, FQE is off by "
-        f"{-found.fit_bias:+.2g} +- {error:.2g}"
+        f"{-diagnostics.fit_bias:+.2g} +- {error:.2g}"
     )
     if known := error <= _MOST_ERROR * size:  # false for NaN
         text += ". More --fit.steps, or --folds=5, lower this."
@@ -284,20 +276,22 @@ def _fit(given: OfflineEvaluation) -> Iterator[Ruling]:
             "diverged. Make the timeline with --features, or take a smaller "
             "--fit.learning_rate."
         )
-    unbiased = abs(found.fit_bias) <= _SURE * error + 0.02 * size
+    unbiased = abs(diagnostics.fit_bias) <= _SURE * error + 0.02 * size
     yield _trust("errors of values", known and unbiased, text)
-    rose = "rose" if found.rising else "did not rise"
-    yield _trust("fit", not found.rising, f"The loss of the fit {rose} at the end.")
+    rose = "rose" if diagnostics.rising else "did not rise"
+    yield _trust(
+        "fit", not diagnostics.rising, f"The loss of the fit {rose} at the end."
+    )
 
 
 def _agreement(
-    given: OfflineEvaluation, rules: Rules, estimator: str, other: str
+    result: OfflineEvaluation, rules: DeployRules, estimator: str, other: str
 ) -> Ruling:
     """Return whether an estimator of another kind says the same."""
-    if estimator == "fqe" and given.diagnostics.effective_least < _FEW:
+    if estimator == "fqe" and result.diagnostics.effective_least < _FEW:
         text = f"Weights of fewer than {_FEW} effective episodes say nothing of FQE."
         return _trust("two estimators", True, text)
-    values = [given.estimates[x]["reward"].value for x in (estimator, other)]
+    values = [result.estimates[x]["reward"].value for x in (estimator, other)]
     error = float(np.hypot(*(x.std_error for x in values)))
     apart = abs(values[0].value - values[1].value)
     text = (
@@ -309,24 +303,27 @@ def _agreement(
     return _trust("two estimators", agree, f"{text}.")
 
 
-def _value(given: OfflineEvaluation, rules: Rules, estimator: str) -> Ruling:
+def _value(result: OfflineEvaluation, rules: DeployRules, estimator: str) -> Ruling:
     """Return whether the policy is worth more than the log."""
-    found, base = given.estimates[estimator]["reward"], given.logged["reward"].value
-    text, needed = _value_text(found, base), "At least the log's value"
-    if found.ratio is not None and found.ratio.value > 0 and base > 0:
-        low, high, limit = found.ratio.least, found.ratio.most, 1 + rules.uplift
+    estimate, base = (
+        result.estimates[estimator]["reward"],
+        result.logged["reward"].value,
+    )
+    text, needed = _value_text(estimate, base), "At least the log's value"
+    if estimate.ratio is not None and estimate.ratio.value > 0 and base > 0:
+        low, high, limit = estimate.ratio.least, estimate.ratio.most, 1 + rules.uplift
         if rules.uplift:
             needed = f"{limit:.3g} times the log's value"
     else:
-        low, high = found.difference.least, found.difference.most
+        low, high = estimate.difference.least, estimate.difference.most
         if limit := rules.uplift * abs(base):
             needed = f"{limit:.3g} more than the log's value"
-    state: State = "unknown"
+    state: RulingState = "unknown"
     if not np.isfinite([low, high]).all():
         text = "The value could not be estimated."
-    elif _is_own(given):
+    elif _is_own(result):
         text += " This log is the policy's own: nothing is to be decided."
-    elif not found.difference.std_error > _SAME * max(1.0, abs(base)):
+    elif not estimate.difference.std_error > _SAME * max(1.0, abs(base)):
         text += " It is that of the log: rewards are equal, or both act alike."
     elif low >= limit:
         state = "passed"
@@ -337,35 +334,35 @@ def _value(given: OfflineEvaluation, rules: Rules, estimator: str) -> Ruling:
     return Ruling("value", state, text)
 
 
-def _is_own(given: OfflineEvaluation) -> bool:
+def _is_own(result: OfflineEvaluation) -> bool:
     """Return whether the policy acts as the log does: all weights are 1."""
-    found = given.diagnostics
-    alike = found.effective_least > (1 - _ALIKE) * found.episodes
-    return alike and abs(found.mean_weight - 1) < _ALIKE
+    diagnostics = result.diagnostics
+    alike = diagnostics.effective_least > (1 - _ALIKE) * diagnostics.episodes
+    return alike and abs(diagnostics.mean_weight - 1) < _ALIKE
 
 
-def _value_text(found: Estimate, base: float) -> str:
-    bounds = found.difference if found.ratio is None else found.ratio
+def _value_text(estimate: Estimate, base: float) -> str:
+    bounds = estimate.difference if estimate.ratio is None else estimate.ratio
     text = f"{bounds.value:.3f} times the log's {base:.3g}"
-    if found.ratio is None:
+    if estimate.ratio is None:
         text = f"{bounds.value:+.3g} beside the log's {base:.3g}"
     return (
-        f"An episode of the policy is worth {found.value.value:.4g}, {text} (95 % "
+        f"An episode of the policy is worth {estimate.value.value:.4g}, {text} (95 % "
         f"interval {bounds.low:.3f} to {bounds.high:.3f})."
     )
 
 
-def _actions(given: OfflineEvaluation, rules: Rules) -> Iterator[Ruling]:
-    found, most = given.diagnostics, rules.most_variation
+def _actions(result: OfflineEvaluation, rules: DeployRules) -> Iterator[Ruling]:
+    diagnostics, most = result.diagnostics, rules.most_variation
     if most < 1:
         yield Ruling(
             "change of actions",
-            "failed" if found.variation > most else "passed",
-            f"The shares of actions differ from the log's by {found.variation:.1%}; at "
-            f"most {most:.1%} is allowed.",
+            "failed" if diagnostics.variation > most else "passed",
+            "The shares of actions differ from the log's by "
+            f"{diagnostics.variation:.1%}; at most {most:.1%} is allowed.",
         )
     for name, most in rules.most_actions.items():
-        share = found.served[name]
+        share = diagnostics.served[name]
         yield Ruling(
             f"share of {name}",
             "failed" if share > most else "passed",
@@ -374,20 +371,22 @@ def _actions(given: OfflineEvaluation, rules: Rules) -> Iterator[Ruling]:
         )
 
 
-def _guards(given: OfflineEvaluation, rules: Rules, estimator: str) -> Iterator[Ruling]:
+def _guards(
+    result: OfflineEvaluation, rules: DeployRules, estimator: str
+) -> Iterator[Ruling]:
     for name, (low, high) in rules.guards.items():
-        found = given.estimates[estimator][name].value
+        value = result.estimates[estimator][name].value
         least = -np.inf if low is None else low
         most = np.inf if high is None else high
-        apart = found.low > most or found.high < least
-        state: State = "failed" if apart else "unknown"
-        if least <= found.low and found.high <= most:
+        apart = value.low > most or value.high < least
+        state: RulingState = "failed" if apart else "unknown"
+        if least <= value.low and value.high <= most:
             state = "passed"
         yield Ruling(
             f"guard {name}",
             state,
-            f"An episode has {found.value:.4g} of {name} (95 % interval "
-            f"{found.low:.4g} to {found.high:.4g}); from {least:g} to {most:g} is "
+            f"An episode has {value.value:.4g} of {name} (95 % interval "
+            f"{value.low:.4g} to {value.high:.4g}); from {least:g} to {most:g} is "
             "allowed.",
         )
 

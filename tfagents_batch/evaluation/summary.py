@@ -7,7 +7,7 @@ import numpy as np
 from tfagents_batch import config
 from tfagents_batch.evaluation import cells, estimators, one_step
 from tfagents_batch.evaluation.estimators import Terms, magic
-from tfagents_batch.evaluation.fitting import Fitted
+from tfagents_batch.evaluation.fitting import EvaluationSettings, Fitted
 from tfagents_batch.evaluation.logged_rows import Judges
 from tfagents_batch.evaluation.result import (
     Diagnostics,
@@ -16,7 +16,6 @@ from tfagents_batch.evaluation.result import (
     estimate,
     interval,
 )
-from tfagents_batch.evaluation.settings import EvaluationSettings
 from tfagents_batch.evaluation.totals import Bootstrap, Totals
 from tfagents_batch.offline.table_reader import Partition
 
@@ -33,7 +32,7 @@ def squares(terms: Terms) -> np.ndarray:
 
 
 def evaluation(
-    found: Partition,
+    timeline: Partition,
     name: str,
     settings: EvaluationSettings,
     fitted: Fitted,
@@ -43,7 +42,7 @@ def evaluation(
     judges: Judges,
 ) -> OfflineEvaluation:
     """Return the result, see ``result.OfflineEvaluation``."""
-    metrics = "reward", *found.schema.metrics
+    metrics = "reward", *timeline.schema.metrics
     sums, drawn = sequences.sums, sequences.resampled
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # Rows of an episode are alike, so no interval is one of more than the episodes.
@@ -52,12 +51,13 @@ def evaluation(
         logged = _wider((estimators.logged(sums), estimators.logged(drawn)), few)
         factors = dict.fromkeys(_WEIGHTED, weighted)
         estimates = {
-            each: _wider((rule(sums), rule(drawn)), factors.get(each, few))
-            for each, rule in estimators.ESTIMATORS.items()
+            estimator: _wider((rule(sums), rule(drawn)), factors.get(estimator, few))
+            for estimator, rule in estimators.ESTIMATORS.items()
         }
         errors = _formula_errors(sums, totals)
-        for each in ("sdr", "wsdr"):
-            estimates[each] = _with_error(estimates[each], weighted * errors[each])
+        for estimator in ("sdr", "wsdr"):
+            error = weighted * errors[estimator]
+            estimates[estimator] = _with_error(estimates[estimator], error)
         fit_error, seed = few * totals.fit_error(fitted.episodes), settings.seed
         estimates["fqe"] = _with_fit_error(estimates["fqe"], fit_error, seed)
         *blend, (model, weight) = magic(sums, drawn)
@@ -68,17 +68,18 @@ def evaluation(
         weighted = _student(min(totals.effective_decisions(), episodes))
         factors = dict.fromkeys(_WEIGHTED_STEPS, weighted)
         of_steps = {
-            each: _wider([rule(x) for x in step], factors.get(each, few))
-            for each, rule in one_step.ESTIMATORS.items()
+            estimator: _wider([rule(x) for x in step], factors.get(estimator, few))
+            for estimator, rule in one_step.ESTIMATORS.items()
         }
         share = fitted.episodes / episodes
-        for each, error in one_step.model_error(*step, share).items():
-            of_steps[each] = _with_fit_error(of_steps[each], few * error, seed)
-    diagnostics = _diagnostics(found, fitted, totals)
+        for estimator, error in one_step.model_error(*step, share).items():
+            numbers = of_steps[estimator]
+            of_steps[estimator] = _with_fit_error(numbers, few * error, seed)
+    diagnostics = _diagnostics(timeline, fitted, totals)
     return OfflineEvaluation(
         name,
-        str(found.folder),
-        {"fingerprint": found.fingerprint, "settings": config.to_dict(settings)},
+        str(timeline.folder),
+        {"fingerprint": timeline.fingerprint, "settings": config.to_dict(settings)},
         _intervals(logged, metrics),
         _by_metric(estimates, logged, metrics, errors),
         _by_metric(of_steps, logged_step, metrics, {}),
@@ -92,7 +93,7 @@ def evaluation(
     )
 
 
-def _with_error(given, error: np.ndarray):
+def _with_error(numbers, error: np.ndarray):
     """Return an estimate whose resamples vary by a standard error.
 
     Resamples of a few episodes with large weights vary too little, because what is rare
@@ -100,10 +101,10 @@ def _with_error(given, error: np.ndarray):
     all rows. In a grid where the log was worth 9 episodes, intervals of resamples had
     the true value in 76 of 100 logs, and these in 92.
     """
-    value, drawn = given
+    value, drawn = numbers
     known = drawn[np.isfinite(drawn).all(1)]
     if not len(known):
-        return given
+        return numbers
     scale = error / known.std(0)
     scale = np.where(np.isfinite(scale), scale, 1.0)
     return value, value + (drawn - value) * scale
@@ -119,22 +120,22 @@ def _student(effective: float) -> float:
     z, v = 1.959964, max(effective - 1, 3.0)
     powers = z, z**3, z**5, z**7
     terms = ((1, 1), 4), ((3, 16, 5), 96), ((-15, 17, 19, 3), 384)
-    found = z + sum(
+    quantile = z + sum(
         np.dot(factors, powers[: len(factors)]) / divisor / v**k
         for k, (factors, divisor) in enumerate(terms, 1)
     )
-    return float(found / z)
+    return float(quantile / z)
 
 
-def _wider(given, factor: float):
+def _wider(numbers, factor: float):
     """Return an estimate whose resamples vary more by a factor."""
-    value, drawn = given
+    value, drawn = numbers
     return value, value + (drawn - value) * factor
 
 
-def _with_fit_error(given, error: np.ndarray, seed: int):
+def _with_fit_error(numbers, error: np.ndarray, seed: int):
     """Return an estimate by a model; its resamples also vary as the fit does."""
-    value, drawn = given
+    value, drawn = numbers
     noise = np.random.default_rng(seed).standard_normal(drawn.shape)
     return value, drawn + error * noise
 
@@ -151,25 +152,25 @@ def _formula_errors(sums: Terms, totals: Totals) -> dict[str, np.ndarray]:
     variance = np.maximum(totals["squares"] / n - means**2, 0) / n
     first, noise = variance[0], totals["noise"]
     weight = sums.weight[1:, np.newaxis]
-    found = dict(zip(_SUMMED[1:], np.sqrt(variance[1:]), strict=True))
-    found["sdr"] = np.sqrt(first + (noise / n**2).sum(0))
-    found["wsdr"] = np.sqrt(first + (noise / weight**2).sum(0))
-    return found
+    errors = dict(zip(_SUMMED[1:], np.sqrt(variance[1:]), strict=True))
+    errors["sdr"] = np.sqrt(first + (noise / n**2).sum(0))
+    errors["wsdr"] = np.sqrt(first + (noise / weight**2).sum(0))
+    return errors
 
 
-def _intervals(given, metrics):
-    value, drawn = given
+def _intervals(numbers, metrics):
+    value, drawn = numbers
     return {m: interval(value[i], drawn[:, i]) for i, m in enumerate(metrics)}
 
 
 def _by_metric(
-    given, logged, metrics, errors: dict[str, np.ndarray]
+    numbers, logged, metrics, errors: dict[str, np.ndarray]
 ) -> dict[str, dict[str, Estimate]]:
-    found: dict[str, dict[str, Estimate]] = {}
+    estimates: dict[str, dict[str, Estimate]] = {}
     base, base_drawn = logged
-    for name, (value, drawn) in given.items():
+    for name, (value, drawn) in numbers.items():
         size = len(drawn)  # MAGIC has fewer resamples
-        found[name] = {
+        estimates[name] = {
             m: estimate(
                 float(value[i]),
                 drawn[:, i],
@@ -179,10 +180,10 @@ def _by_metric(
             )
             for i, m in enumerate(metrics)
         }
-    return found
+    return estimates
 
 
-def _diagnostics(found: Partition, fitted: Fitted, totals: Totals) -> Diagnostics:
+def _diagnostics(timeline: Partition, fitted: Fitted, totals: Totals) -> Diagnostics:
     rows, episodes = float(totals["rows"]), float(totals["episodes"])
     effective, effective_least = totals.effective()
     mean_weight, mean_weight_error = totals.mean_weight()
@@ -195,7 +196,7 @@ def _diagnostics(found: Partition, fitted: Fitted, totals: Totals) -> Diagnostic
     losses = np.array([x[0] for x in fitted.values.losses])
     third = max(len(losses) // 3, 1)
     middle = losses[third:-third] if len(losses) > 2 * third else losses[:-third]
-    names = found.schema.actions
+    names = timeline.schema.actions
     logged, served = (map(float, totals[x] / rows) for x in ("logged", "served"))
     return Diagnostics(
         rows=int(rows),
@@ -227,34 +228,39 @@ def _diagnostics(found: Partition, fitted: Fitted, totals: Totals) -> Diagnostic
     )
 
 
-def _warnings(given: Diagnostics, settings: EvaluationSettings) -> list[str]:
-    found = []
+def _warnings(diagnostics: Diagnostics, settings: EvaluationSettings) -> list[str]:
+    warnings = []
     if settings.propensities == "estimated":
-        found.append(
+        warnings.append(
             "Propensities are estimated from the logged actions, not logged; estimates "
             "are wrong where the logging policy knew more than the features."
         )
-    if given.gaps:
-        found.append(f"{given.gaps:,} episodes are left out: rows are missing in them.")
-    if given.cut:
-        found.append(
-            f"{given.cut:.1%} of the episodes were cut off. What would have followed "
-            "is the fitted value of their last state, for the policy and for the log."
+    if diagnostics.gaps:
+        warnings.append(
+            f"{diagnostics.gaps:,} episodes are left out: rows are missing in them."
         )
-    if not given.effective:
-        found.append("No episode was logged that this policy could have produced.")
-    elif given.effective_least < _ENOUGH:
-        found.append(
-            f"The log is worth {given.effective_least:,.1f} episodes of this policy "
-            "(effective sample size). Intervals of estimates by weights alone "
+    if diagnostics.cut:
+        warnings.append(
+            f"{diagnostics.cut:.1%} of the episodes were cut off. What would have "
+            "followed is the fitted value of their last state, for the policy and for "
+            "the log."
+        )
+    if not diagnostics.effective:
+        warnings.append("No episode was logged that this policy could have produced.")
+    elif diagnostics.effective_least < _ENOUGH:
+        warnings.append(
+            f"The log is worth {diagnostics.effective_least:,.1f} episodes of this "
+            "policy (effective sample size). Intervals of estimates by weights alone "
             f"({', '.join(_WEIGHTED)}) are too narrow then: they have the true value "
             "less often than in 95 of 100 logs, with few effective episodes far less."
         )
-    weighted = settings.propensities == "logged" and given.effective_least >= _ENOUGH
-    if given.reach > 0.05 and not weighted:
-        found.append(
+    weighted = (
+        settings.propensities == "logged" and diagnostics.effective_least >= _ENOUGH
+    )
+    if diagnostics.reach > 0.05 and not weighted:
+        warnings.append(
             f"The policy takes a decision that was logged less than {cells.SUPPORT} "
-            f"times with a chance of {given.reach:.1%} in an episode; nothing is known "
-            "of what follows."
+            f"times with a chance of {diagnostics.reach:.1%} in an episode; nothing is "
+            "known of what follows."
         )
-    return found
+    return warnings

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch.evaluation.episodes import PaddedEpisodes, starts
+from tfagents_batch.evaluation.logged_rows import PaddedEpisodes, starts
 
 LEAST = 1e-3  # probability of an action by the imitator
 # Of weights, as powers of 10; in the first and last bin also what lies beyond.
@@ -36,42 +36,42 @@ class Totals:
     def __getitem__(self, name: str) -> np.ndarray:
         return self._sums[name]
 
-    def add_rows(self, given: Judged, episode: np.ndarray) -> None:
+    def add_rows(self, rows: Judged, episode: np.ndarray) -> None:
         """Add rows of whole episodes; ``episode`` i64 ``[N]`` has their keys."""
-        actions = given.policy.shape[1]
-        imitated = given.behavior[np.arange(len(given.action)), given.action]
-        surprise = np.log(np.maximum(imitated, LEAST)) - np.log(given.propensity)
+        actions = rows.policy.shape[1]
+        imitated = rows.behavior[np.arange(len(rows.action)), rows.action]
+        surprise = np.log(np.maximum(imitated, LEAST)) - np.log(rows.propensity)
         first = starts(episode)
         surprise = np.add.reduceat(surprise, first)
-        influence = np.add.reduceat(given.visits[:, np.newaxis] * given.error, first)
+        influence = np.add.reduceat(rows.visits[:, np.newaxis] * rows.error, first)
         self.add(
-            rows=len(given.action),
-            logged=np.bincount(given.action, minlength=actions),
-            served=given.policy.sum(0),
-            rare=(given.policy * (given.behavior < 0.01)).sum(),
+            rows=len(rows.action),
+            logged=np.bincount(rows.action, minlength=actions),
+            served=rows.policy.sum(0),
+            rare=(rows.policy * (rows.behavior < 0.01)).sum(),
             surprise=surprise.sum(),
             surprise_squared=(surprise**2).sum(),
             influence=influence.sum(0),
             influence_squared=(influence**2).sum(0),
-            ratios=_histogram(given.ratio),
-            ratio=given.ratio.sum(),
-            ratio_squared=(given.ratio**2).sum(),
+            ratios=_histogram(rows.ratio),
+            ratio=rows.ratio.sum(),
+            ratio_squared=(rows.ratio**2).sum(),
         )
 
-    def add_episodes(self, given: PaddedEpisodes, cap: float) -> None:
+    def add_episodes(self, episodes: PaddedEpisodes, cap: float) -> None:
         """Add padded episodes."""
-        weight = given.weight
+        weight = episodes.weight
         last = weight[:, -1]
-        scale = given.discount[:, :-1] * np.minimum(weight, cap)[:, 1:]
+        scale = episodes.discount[:, :-1] * np.minimum(weight, cap)[:, 1:]
         with np.errstate(over="ignore"):
             self.add(
                 episodes=len(last),
-                cut=given.cut.sum(),
+                cut=episodes.cut.sum(),
                 weight=weight.sum(0),
                 weight_squared=(weight**2).sum(0),
                 capped=(weight > cap).any(1).sum(),
                 weights=_histogram(last),
-                noise=((scale**2)[..., np.newaxis] * given.noise).sum(0),
+                noise=((scale**2)[..., np.newaxis] * episodes.noise).sum(0),
             )
         self.largest = max(self.largest, float(last.max()))
 
@@ -108,21 +108,18 @@ class Totals:
         return mean, np.sqrt(variance / float(self["episodes"]))
 
     def fit_error(self, fitted: int) -> np.ndarray:
-        """Return the standard error of FQE by what it was fitted to, ``[M]``.
+        """Return the standard error of FQE by the ``fitted`` episodes, ``[M]``.
 
         That is the chance of the fitted episodes, and the bias as far as it is more
         than chance: networks approximate, and unlogged actions have no values.
-
-        Args:
-          fitted: number of episodes that it was fitted to.
         """
         mean, variance = self._influence()
         bias = np.maximum(mean**2 - variance / float(self["episodes"]), 0)
         return np.sqrt(variance / max(fitted, 1) + bias)
 
-    def add(self, **given: np.ndarray | float) -> None:
+    def add(self, **numbers: np.ndarray | float) -> None:
         """Add numbers to sums, by name."""
-        for name, value in given.items():
+        for name, value in numbers.items():
             before = self._sums.get(name, 0)
             self._sums[name] = before + np.asarray(value, np.float64)
 
@@ -146,28 +143,23 @@ class Bootstrap:
     In a resample, an episode is counted as often as a Poisson variable with mean 1
     says. For many episodes this is drawing with replacement (Chamandy et al. 2012), and
     needs no memory of them. Draws do not depend on how episodes are cut into blocks.
-
-    Args:
-      resamples: number of resamples, B.
-      seed: seed of the draws.
-
-    Attributes:
-      sums: sums over all episodes, as a tuple of the type that was added; None before.
-      resampled: sums over resamples, ``[B, ...]``.
+    There are B = ``resamples`` of them.
     """
 
     def __init__(self, resamples: int, seed: int):
         self._resamples, self._random = resamples, np.random.default_rng(seed)
+        # Over all episodes and over resamples [B, ...], as tuples of the type that was
+        # added; None before
         self.sums: Any = None
         self.resampled: Any = None
 
-    def add(self, given: Any) -> None:
+    def add(self, terms: Any) -> None:
         """Add the terms of n episodes, a named tuple of arrays ``[n, ...]``."""
-        kind = type(given)
-        counts = self._random.poisson(1.0, (len(given[0]), self._resamples)).T
+        kind = type(terms)
+        counts = self._random.poisson(1.0, (len(terms[0]), self._resamples)).T
         counts = counts.astype(np.float64)
-        sums = kind(*(x.sum(0) for x in given))
-        resampled = kind(*(_times(counts, x) for x in given))
+        sums = kind(*(x.sum(0) for x in terms))
+        resampled = kind(*(_times(counts, x) for x in terms))
         if self.sums is not None:
             sums = kind(*map(np.add, self.sums, sums))
             resampled = kind(*map(np.add, self.resampled, resampled))

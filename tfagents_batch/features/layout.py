@@ -62,20 +62,19 @@ class FeatureLayout(NamedTuple):
         return len(self.names)
 
 
-def layout(given: Specification, ids: Sequence[int] | None = None) -> FeatureLayout:
+def layout(
+    specification: Specification, ids: Sequence[int] | None = None
+) -> FeatureLayout:
     """Return the layout of a specification.
 
     Args:
-      given: the specification.
+      specification: UserError if it has a feature that is no raw column.
       ids: id of each raw column; None for those of the specification. Columns that it
         does not have are left out.
-
-    Raises:
-      UserError: if the specification has a feature that is no raw column.
     """
-    ids = given.ids if ids is None else ids
+    ids = specification.ids if ids is None else ids
     place = {feature: k for k, feature in enumerate(ids)}
-    if lost := [i for i in given.ids if i not in place]:
+    if lost := [i for i in specification.ids if i not in place]:
         raise UserError(
             f"the specification has the features {some(lost)}, which the rows do not "
             f"have; they have {some(ids)}. Run tfagents-batch features on these rows, "
@@ -83,31 +82,30 @@ def layout(given: Specification, ids: Sequence[int] | None = None) -> FeatureLay
         )
     groups, names = [], []
     for kind in TYPES:
-        found = {i: x for i, x in given.features.items() if x.feature_type == kind}
-        if not found:
+        features = {
+            i: x for i, x in specification.features.items() if x.feature_type == kind
+        }
+        if not features:
             continue
-        index = np.array([place[i] for i in found], np.int64)
-        standardized = kind in STANDARDIZED[given.version]
-        groups.append(Group(kind, index, tuple(found.values()), standardized))
-        for i, feature in found.items():
+        index = np.array([place[i] for i in features], np.int64)
+        standardized = kind in STANDARDIZED[specification.version]
+        groups.append(Group(kind, index, tuple(features.values()), standardized))
+        for i, feature in features.items():
             values = feature.possible_values or ()
             names += [f"{i}={x}" for x in values] if kind == "ENUM" else [str(i)]
-    return FeatureLayout(len(ids), tuple(groups), tuple(names), given.missing_as_zero)
+    return FeatureLayout(
+        len(ids), tuple(groups), tuple(names), specification.missing_as_zero
+    )
 
 
 class Intervals(NamedTuple):
-    """Intervals between quantiles, f64 ``[G, M]``, M the largest number of them.
+    """Intervals between quantiles, f64 ``[G, M]``, M the largest number of them."""
 
-    Attributes:
-      start, end: bounds; further intervals of a feature are beyond all numbers.
-      width: what a place in the interval is divided by.
-      count: f64 ``[G]``, number of intervals of each feature.
-    """
-
+    # start, end: bounds; further intervals of a feature are beyond all numbers
     start: np.ndarray
     end: np.ndarray
-    width: np.ndarray
-    # Checkpoints have this name.
+    width: np.ndarray  # what a place in the interval is divided by
+    # f64 [G], number of intervals of each feature; checkpoints have this name
     count: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
@@ -133,15 +131,15 @@ def parameters(group: Group) -> dict[str, np.ndarray]:
     Those of QUANTILE are ``Intervals``.
     """
     kind, _, features, standardized = group
-    found: dict[str, np.ndarray] = {}
+    by_name: dict[str, np.ndarray] = {}
     if kind == "ENUM":
-        values = [each.possible_values or () for each in features]
-        found["value"] = np.concatenate(values).astype(np.float64)
+        values = [feature.possible_values or () for feature in features]
+        by_name["value"] = np.concatenate(values).astype(np.float64)
     if kind == "QUANTILE":
-        found = intervals(features)._asdict()
+        by_name = intervals(features)._asdict()
     names = dict(_PARAMETERS.get(kind, {}))
     names |= {"mean": "mean", "stddev": "stddev"} if standardized else {}
-    return found | {
+    return by_name | {
         ours: np.array([getattr(x, name) for x in features], np.float64)
         for ours, name in names.items()
     }

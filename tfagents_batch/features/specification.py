@@ -85,52 +85,49 @@ class Specification:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def to_dict(given: Specification) -> dict[str, Any]:
+def to_dict(specification: Specification) -> dict[str, Any]:
     """Return the content of a specification's file; None in a feature is null.
 
     Names are left out where there are none, as files had none once, and their hash.
     """
-    features = {str(i): dataclasses.asdict(x) for i, x in given.features.items()}
+    features = {
+        str(i): dataclasses.asdict(x) for i, x in specification.features.items()
+    }
     for entry in features.values():
         for name in NAMES:
             if entry[name] is None:
                 del entry[name]
     return {
-        "version": given.version,
-        "n": given.n,
-        "gate": given.gate,
-        "missing_as_zero": given.missing_as_zero,
+        "version": specification.version,
+        "n": specification.n,
+        "gate": specification.gate,
+        "missing_as_zero": specification.missing_as_zero,
         "features": features,
     }
 
 
-def from_dict(given: Any, where: str = "the specification") -> Specification:
-    """Return the specification of a file's content.
+def from_dict(content: Any, where: str = "the specification") -> Specification:
+    """Return the specification of a file's content, see ``to_dict``.
 
-    Args:
-      given: result of ``to_dict``, as JSON gives it.
-      where: name of the origin in errors.
-
-    Raises:
-      UserError: for an unknown key, another version, or parameters that a type lacks
-        or cannot use.
+    UserError for an unknown key, another version, or parameters that a type lacks or
+    cannot use; ``where`` names the origin.
     """
     kinds = {"n": int, "gate": str, "missing_as_zero": bool}
-    given = _object(given, where, ("version", "features", *kinds))
-    version = given.get("version")
+    content = _object(content, where, ("version", "features", *kinds))
+    version = content.get("version")
     if type(version) is not int or version not in STANDARDIZED:
         raise UserError(
             f"{where} has version {version!r}; expected "
             f"{' or '.join(map(str, STANDARDIZED))}: run tfagents-batch features again"
         )
-    others = {name: given[name] for name in kinds if name in given}
+    others = {name: content[name] for name in kinds if name in content}
     for name, value in others.items():
         if type(value) is not kinds[name]:
             raise UserError(
                 f"{where}: {name} is {value!r}; expected {kinds[name].__name__}"
             )
     features = {}
-    for name, entry in _object(given.get("features"), f"{where}: features").items():
+    for name, entry in _object(content.get("features"), f"{where}: features").items():
         if not _WHOLE.fullmatch(name):
             raise UserError(
                 f"{where}: {name!r} is no id of a feature; expected a whole number"
@@ -144,26 +141,26 @@ def from_dict(given: Any, where: str = "the specification") -> Specification:
     return Specification(dict(sorted(features.items())), **others, version=version)
 
 
-def _feature(given: Any, version: int, where: str) -> Feature:
+def _feature(entry: Any, version: int, where: str) -> Feature:
     """Return the feature of an entry of a file of a version, checked."""
-    given = _object(given, where, [x.name for x in dataclasses.fields(Feature)])
-    kind = given.get("feature_type")
+    entry = _object(entry, where, [x.name for x in dataclasses.fields(Feature)])
+    kind = entry.get("feature_type")
     if kind not in TYPES:
         raise UserError(f"{where}: {unknown('feature_type', str(kind), TYPES)}")
-    found = {
+    parameters = {
         name: _parameter(value, f"{where}: {name}", name in _LISTS)
-        for name, value in given.items()
+        for name, value in entry.items()
         if name not in ("feature_type", *NAMES) and value is not None
     }
-    found |= _names(given, where)
-    values = found.get("possible_values", ())
+    parameters |= _names(entry, where)
+    values = parameters.get("possible_values", ())
     if any(x != int(x) for x in values):
         raise UserError(
             f"{where}: possible_values is {list(values)}; expected whole numbers"
         )
     if values:
-        found["possible_values"] = tuple(map(int, values))
-    feature = Feature(kind, **found)
+        parameters["possible_values"] = tuple(map(int, values))
+    feature = Feature(kind, **parameters)
     moments = ("mean", "stddev") if kind in STANDARDIZED[version] else ()
     for name in (*_NEEDED.get(kind, ()), *moments):
         is_right, expected = _LIMITS.get(name, (lambda x: True, "a number"))
@@ -181,9 +178,9 @@ def _feature(given: Any, version: int, where: str) -> Feature:
     return feature
 
 
-def _names(given: dict[str, Any], where: str) -> dict[str, Any]:
+def _names(entry: dict[str, Any], where: str) -> dict[str, Any]:
     """Return the names of a feature and of its values, if it has some."""
-    name, categories = (given.get(x) for x in NAMES)
+    name, categories = (entry.get(x) for x in NAMES)
     if name is None and categories is None:
         return {}
     if not isinstance(name, str) or not name or _WHOLE.fullmatch(name):
@@ -212,9 +209,9 @@ def _parameter(value: Any, where: str, is_list: bool) -> Any:
     return tuple(map(float, value)) if is_list else float(value)
 
 
-def to_text(given: Specification) -> str:
+def to_text(specification: Specification) -> str:
     """Return a specification as JSON, with a line for each feature."""
-    content = to_dict(given)
+    content = to_dict(specification)
     features = content.pop("features")
     head = [f"  {json.dumps(k)}: {json.dumps(x)}," for k, x in content.items()]
     lines = [f"    {json.dumps(i)}: {json.dumps(x)}" for i, x in features.items()]
@@ -223,15 +220,15 @@ def to_text(given: Specification) -> str:
 
 
 def _object(
-    given: Any, where: str, known: Collection[str] | None = None
+    content: Any, where: str, known: Collection[str] | None = None
 ) -> dict[str, Any]:
     """Return an object of JSON, checked; ``known`` are its keys, None for any."""
-    if not isinstance(given, dict):
-        raise UserError(f"{where} is {given!r:.80}; expected an object with keys")
-    for key in given:
+    if not isinstance(content, dict):
+        raise UserError(f"{where} is {content!r:.80}; expected an object with keys")
+    for key in content:
         if known is not None and key not in known:
             raise UserError(unknown(f"key of {where}", key, known))
-    return given
+    return content
 
 
 def _is_number(value: Any) -> bool:

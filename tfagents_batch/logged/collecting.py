@@ -111,15 +111,14 @@ def of_policy(
 ) -> Decide:
     """Return a trained policy that explores as at the end of its training.
 
+    UserError if it has a memory.
+
     Args:
-      policy: without memory.
+      policy: the policy.
       spec: spec of the environments.
       trained: steps that it was trained for, which exploration depends on.
       epsilon: probability of an action that is uniform instead.
       seed: seed of the actions.
-
-    Raises:
-      UserError: if the policy has a memory.
     """
     if nest.flatten(policy.memory(1, True)):
         raise UserError(

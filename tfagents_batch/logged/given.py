@@ -23,17 +23,15 @@ def table(
 ) -> Iterator[Any]:
     """Yield the folder of a timeline: a path as it is, anything else after writing it.
 
+    UserError if the rows have errors, see ``validator.validate``. Its warnings, and the
+    notices of ``timeline.build``, are warnings here.
+
     Args:
       data: folder of a timeline; or logged rows: a DataFrame of Spark, or what
         ``reader.open_rows`` takes.
       mode: kind of actions of rows, see ``Schema``.
       settings: settings of ``TimelineConfig``.
       folder: folder of the table; None for a temporary one, removed at the end.
-
-    Raises:
-      UserError: if the rows have errors, see ``validator.validate``.
-
-    Its warnings, and the notices of ``timeline.build``, are warnings here.
     """
     if data is None or isinstance(data, (str, os.PathLike)):
         yield data
@@ -41,8 +39,7 @@ def table(
     from tfagents_batch.offline.publish import Scratch
 
     timeline = config.replace(TimelineConfig(), dict(settings or {}), "timeline.")
-    with contextlib.ExitStack() as stack:
-        scratch = stack.enter_context(contextlib.closing(Scratch()))
+    with contextlib.closing(Scratch()) as scratch:
         target = Path(folder or Path(scratch.name, "table")).expanduser()
         _write(data, mode, timeline, target)
         yield target
@@ -64,6 +61,6 @@ def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> Non
         report = validate(rows, None, options)
         report.raise_for_errors()
         summary = timelines.build(rows, rows.find_schema(), timeline, target)
-    found = [f"{each.rule} ({each.count:,}): {each.text}" for each in report.warnings]
-    for text in (*found, *summary.notices):
+    findings = [f"{x.rule} ({x.count:,}): {x.text}" for x in report.warnings]
+    for text in (*findings, *summary.notices):
         warnings.warn(text, stacklevel=5)  # the caller of train_offline

@@ -37,17 +37,11 @@ class ReportedRows(NamedTuple):
 
 
 class RowsReport(NamedTuple):
-    """Result of a report.
+    """Result of a report."""
 
-    Attributes:
-      values: metrics by name.
-      score: what is better in a checkpoint, see ``_score``. NaN if it is unknown.
-      measure: what the score is, in words.
-    """
-
-    values: Metrics
-    score: float
-    measure: str = "score (actions/gain - actions/gain_error)"
+    values: Metrics  # metrics by name
+    score: float  # what is better in a checkpoint, see _score; NaN if it is unknown
+    measure: str = "score (actions/gain - actions/gain_error)"  # what the score is
     mean_return = math.nan  # there are no episodes
 
     def metrics(self) -> Metrics:
@@ -87,30 +81,30 @@ class Reporter:
         metrics: Metrics = {}
         last = None
         for tag, rows in self._rows.items():
-            found = self._assessed(rows.columns, stop)
-            if found is None:
+            assessment = self._assessed(rows.columns, stop)
+            if assessment is None:
                 return None
             log_density = np.zeros(0)
             if not self._names:
-                rows, found, log_density = of_box(rows, found)
-            metrics |= td_loss(tag, rows, found, self._names)
-            last = rows, found, log_density
+                rows, assessment, log_density = of_box(rows, assessment)
+            metrics |= td_loss(tag, rows, assessment, self._names)
+            last = rows, assessment, log_density
         assert last is not None  # there are rows
-        rows, found, log_density = last
-        metrics |= values(rows, found, self._names)
-        metrics |= mc_loss(rows, found)
+        rows, assessment, log_density = last
+        metrics |= values(rows, assessment, self._names)
+        metrics |= mc_loss(rows, assessment)
         if self._names:
-            metrics |= actions(rows, found, self._names, self._target)
-            metrics |= gain(rows, found)
+            metrics |= actions(rows, assessment, self._names, self._target)
+            metrics |= gain(rows, assessment)
         elif log_density.size:
             metrics["actions/log_density"] = float(np.mean(log_density, dtype=float))
         if KEPT not in self._rows:
             return RowsReport(metrics, math.nan)
-        if found.q.size:
+        if assessment.q.size:
             return RowsReport(metrics, _score(metrics))
         # Without values, what imitates the logged actions best is better.
         if self._names:
-            score = probability_of_logged(rows, found)
+            score = _mean(_of_logged(assessment.probability, rows))
             return RowsReport(metrics, score, "mean probability of logged actions")
         score = metrics["actions/log_density"]
         return RowsReport(metrics, score, "mean log density of logged actions")
@@ -135,8 +129,8 @@ class Reporter:
         }
         with self._placement.updating():
             tensors = {k: tf.convert_to_tensor(x) for k, x in padded.items()}
-            found = self._assess(table.trajectory(tensors))
-        return [np.asarray(x)[:size] for x in found]
+            assessment = self._assess(table.trajectory(tensors))
+        return [np.asarray(x)[:size] for x in assessment]
 
 
 def _score(metrics: Metrics) -> float:
@@ -154,7 +148,7 @@ def _score(metrics: Metrics) -> float:
 
 
 def of_box(
-    rows: ReportedRows, found: BoxAssessment
+    rows: ReportedRows, assessment: BoxAssessment
 ) -> tuple[ReportedRows, Assessment, np.ndarray]:
     """Return rows with Box actions as rows of one action, which has no name.
 
@@ -165,26 +159,26 @@ def of_box(
     unknown = np.full(len(number), np.nan, np.float32)
     columns = {**rows.columns, "action": number}
     one = rows._replace(columns=columns, propensity=unknown)
-    q = found.q[:, np.newaxis] if found.q.size else found.q
-    return one, Assessment(q, found.target, np.zeros(0)), found.log_density
+    q = assessment.q[:, np.newaxis] if assessment.q.size else assessment.q
+    return one, Assessment(q, assessment.target, np.zeros(0)), assessment.log_density
 
 
 def td_loss(
-    tag: str, rows: ReportedRows, found: Assessment, names: Sequence[str]
+    tag: str, rows: ReportedRows, assessment: Assessment, names: Sequence[str]
 ) -> Metrics:
     """Return squared TD errors: all, and their means by action and by time to the end.
 
     Args:
-      tag: first part of the names.
+      tag: first part of the names of metrics.
       rows: the rows.
-      found: assessment of the rows, as arrays; empty arrays instead of ``()``.
+      assessment: assessment of the rows, as arrays; empty arrays instead of ``()``.
       names: names of the actions.
     """
-    known = ~np.isnan(found.target)
+    known = ~np.isnan(assessment.target)
     if not known.any():
         return {}
     action, steps = rows.columns["action"][known], rows.steps_to_end[known]
-    loss = (found.target - _of_logged(found.q, rows))[known] ** 2
+    loss = (assessment.target - _of_logged(assessment.q, rows))[known] ** 2
     bucket = np.frexp(steps)[1] - 1  # floor(log2(steps)), and -1 for 0
     buckets = [_bucket(i) for i in range(bucket.max() + 1)]
     parts = (
@@ -194,12 +188,12 @@ def td_loss(
     return {tag: loss, f"{tag}/mean": _mean(loss)} | parts[0] | parts[1]
 
 
-def mc_loss(rows: ReportedRows, found: Assessment) -> Metrics:
+def mc_loss(rows: ReportedRows, assessment: Assessment) -> Metrics:
     """Return differences between values of logged actions and logged returns."""
     known = np.isfinite(rows.returns)
-    if not found.q.size or not known.any():
+    if not assessment.q.size or not known.any():
         return {}
-    error = (_of_logged(found.q, rows) - rows.returns)[known]
+    error = (_of_logged(assessment.q, rows) - rows.returns)[known]
     return {
         "mc_loss": np.abs(error),
         "mc_loss/mean": _mean(np.abs(error)),
@@ -208,44 +202,42 @@ def mc_loss(rows: ReportedRows, found: Assessment) -> Metrics:
     }
 
 
-def values(rows: ReportedRows, found: Assessment, names: Sequence[str]) -> Metrics:
+def values(rows: ReportedRows, assessment: Assessment, names: Sequence[str]) -> Metrics:
     """Return logged returns, and values of the actions that were possible.
 
     Without names of actions, as of a Box, there are only those of logged actions.
     """
-    if not found.q.size:
+    if not assessment.q.size:
         return {}
-    possible = rows.columns.get("mask", np.ones_like(found.q, bool))
+    possible = rows.columns.get("mask", np.ones_like(assessment.q, bool))
     known = rows.returns[np.isfinite(rows.returns)]
-    return (
-        ({"value/logged": _mean(known)} if len(known) else {})
-        | {"value/model_logged_action": _mean(_of_logged(found.q, rows))}
-        | (_means("value/model", names, found.q, possible) if names else {})
-        | (_means("value_std/model", names, found.q, possible, np.std) if names else {})
-    )
+    metrics: Metrics = {"value/logged": _mean(known)} if len(known) else {}
+    metrics["value/model_logged_action"] = _mean(_of_logged(assessment.q, rows))
+    if names:
+        metrics |= _means("value/model", names, assessment.q, possible)
+        metrics |= _means("value_std/model", names, assessment.q, possible, np.std)
+    return metrics
 
 
 def actions(
     rows: ReportedRows,
-    found: Assessment,
+    assessment: Assessment,
     names: Sequence[str],
     target: Mapping[str, float] | None = None,
 ) -> Metrics:
     """Return how often actions were and would be taken, and their logged rewards.
 
-    Args:
-      rows, found, names: see ``td_loss``.
-      target: share that each action should have, 0 if not named; None for none.
+    Arguments as of ``td_loss``; ``target`` is the share that each action should have.
     """
     logged = _one_hot(rows.columns["action"], len(names))
-    greedy = _one_hot(found.probability.argmax(-1), len(names))
+    greedy = _one_hot(assessment.probability.argmax(-1), len(names))
     every = np.ones_like(logged)
     known = logged & np.isfinite(rows.propensity)[:, np.newaxis]
     metrics = (
         _means("actions/logged", names, logged, every)
         | _means("actions/model", names, greedy, every)
         | _means("propensities/logged", names, rows.propensity, known)
-        | _means("propensities/model", names, found.probability, every)
+        | _means("propensities/model", names, assessment.probability, every)
         | _means("reward/logged", names, rows.columns["reward"], logged)
     )
     if target:
@@ -254,7 +246,7 @@ def actions(
     return metrics
 
 
-def gain(rows: ReportedRows, found: Assessment) -> Metrics:
+def gain(rows: ReportedRows, assessment: Assessment) -> Metrics:
     """Return how much larger returns are if the learned policy decides once.
 
     It is sum_i w_i G_i / sum_i w_i - mean G over rows with known return G and
@@ -265,7 +257,8 @@ def gain(rows: ReportedRows, found: Assessment) -> Metrics:
     """
     known = np.isfinite(rows.returns) & np.isfinite(rows.propensity)
     returns, propensity = rows.returns[known], rows.propensity[known]
-    weight = _of_logged(found.probability, rows)[known].astype(np.float64) / propensity
+    probability = _of_logged(assessment.probability, rows)[known]
+    weight = probability.astype(np.float64) / propensity
     if not weight.any():
         return {}
     mean = np.average(returns, weights=weight)
@@ -274,11 +267,6 @@ def gain(rows: ReportedRows, found: Assessment) -> Metrics:
         "actions/gain": float(mean - returns.mean()),
         "actions/gain_error": float(error),
     }
-
-
-def probability_of_logged(rows: ReportedRows, found: Assessment) -> float:
-    """Return the mean probability of logged actions under the learned policy."""
-    return _mean(_of_logged(found.probability, rows))
 
 
 def _means(
@@ -290,19 +278,14 @@ def _means(
 ) -> Metrics:
     """Return the mean of each column that has entries, or another statistic.
 
-    Args:
-      tag: first part of the names.
-      names: names of the columns, the last part.
-      x: ``[N, A]``, or ``[N]`` for equal columns.
-      where: bool ``[N, A]``, entries that count.
-      statistic: reduces an axis, like ``np.mean``.
+    ``x`` is ``[N, A]``, or ``[N]`` for equal columns; ``where``, bool ``[N, A]``, says
+    which entries count. Names of metrics are ``<tag>/<name of the column>``.
     """
     x = np.broadcast_to(x if x.ndim == 2 else x[:, np.newaxis], where.shape)
-    metrics = {}
-    for i in np.flatnonzero(where.any(0)):
-        found = statistic(x[where[:, i], i], dtype=np.float64)
-        metrics[f"{tag}/{names[i]}"] = float(found)
-    return metrics
+    return {
+        f"{tag}/{names[i]}": float(statistic(x[where[:, i], i], dtype=np.float64))
+        for i in np.flatnonzero(where.any(0))
+    }
 
 
 def _mean(x: np.ndarray) -> float:

@@ -14,20 +14,20 @@ from tfagents_batch.offline.table_reader import Partition
 from tfagents_batch.types import EnvSpec
 
 
-def is_masked(found: Partition) -> bool:
+def is_masked(timeline: Partition) -> bool:
     """Return whether observations say which actions are possible."""
-    return found.schema.mode != "continuous" and table_reader.masked(found)
+    return timeline.schema.mode != "continuous" and table_reader.masked(timeline)
 
 
-def observation_space(found: Partition, presence: bool = False) -> gym.Space:
+def observation_space(timeline: Partition, presence: bool = False) -> gym.Space:
     """Return the space of raw observations, with flags of presence or without."""
-    schema, count = found.schema, len(found.schema.features)
+    schema, count = timeline.schema, len(timeline.schema.features)
     parts: dict[str, gym.Space] = {}
     parts[STATE] = gym.spaces.Box(-np.inf, np.inf, (count,), np.float32)
     if presence:
         parts[PRESENCE] = gym.spaces.Box(0, 1, (count,), np.int8)
-    if is_masked(found):
-        size = _actions(found)
+    if is_masked(timeline):
+        size = _actions(timeline)
         if schema.mode == "parametric":
             shape = size, len(schema.action_features)
             parts[FEATURES] = gym.spaces.Box(-np.inf, np.inf, shape, np.float32)
@@ -35,22 +35,22 @@ def observation_space(found: Partition, presence: bool = False) -> gym.Space:
     return gym.spaces.Dict(parts) if len(parts) > 1 else parts[STATE]
 
 
-def action_space(found: Partition) -> gym.Space:
+def action_space(timeline: Partition) -> gym.Space:
     """Return the space of the logged actions; UserError if a part never changes."""
-    if found.schema.mode != "continuous":
-        return gym.spaces.Discrete(_actions(found))
-    low, high = table_reader.action_bounds(found)
-    names = zip(found.schema.action_features, low, high, strict=True)
+    if timeline.schema.mode != "continuous":
+        return gym.spaces.Discrete(_actions(timeline))
+    low, high = table_reader.action_bounds(timeline)
+    names = zip(timeline.schema.action_features, low, high, strict=True)
     if constant := [f"{name} (always {x})" for name, x, y in names if x == y]:
         raise UserError(
-            f"features of actions are constant in the rows of {found.folder}: "
+            f"features of actions are constant in the rows of {timeline.folder}: "
             f"{', '.join(constant)}; leave them out of the column action, and make "
             "the timeline again"
         )
     return gym.spaces.Box(low, high, dtype=np.float32)
 
 
-def fitting(env: EnvSpec, rows: EnvSpec, found: Partition) -> EnvSpec:
+def fitting(env: EnvSpec, rows: EnvSpec, timeline: Partition) -> EnvSpec:
     """Return the spec of an environment; UserError if rows cannot be its steps."""
     observation, action = env.observation_space, env.action_space
     same = spaces.alike(action, rows.action_space)
@@ -61,38 +61,39 @@ def fitting(env: EnvSpec, rows: EnvSpec, found: Partition) -> EnvSpec:
     if not (same and spaces.alike(observation, rows.observation_space)):
         raise UserError(
             f"the environment has {observation} and {action}, but the rows in "
-            f"{found.folder} have {rows.observation_space} and {rows.action_space}; "
+            f"{timeline.folder} have {rows.observation_space} and {rows.action_space}; "
             "pass the environment that was logged, or none"
         )
     if isinstance(action, gym.spaces.Box):
-        _check_bounds(action, found)
-    names = found.schema.actions
+        _check_bounds(action, timeline)
+    names = timeline.schema.actions
     for i, name in enumerate(names):
         if is_integer(name) and name != str(i):
             raise UserError(
-                f"action {i} of the rows in {found.folder} is named {name!r}, but the "
-                f"environment would take it for its action {i}; expected the names 0 "
-                f"to {len(names) - 1} in this order, or no numbers. Make the timeline "
-                "again with a --schema that has all actions in order"
+                f"action {i} of the rows in {timeline.folder} is named {name!r}, but "
+                f"the environment would take it for its action {i}; expected the names "
+                f"0 to {len(names) - 1} in this order, or no numbers. Make the "
+                "timeline again with a --schema that has all actions in order"
             )
     return EnvSpec(1, observation, action, {}, env.max_episode_steps)
 
 
-def _actions(found: Partition) -> int:
-    if found.schema.mode == "parametric":
-        return table_reader.most_candidates(found)
-    return len(found.schema.actions)
+def _actions(timeline: Partition) -> int:
+    if timeline.schema.mode == "parametric":
+        return table_reader.most_candidates(timeline)
+    return len(timeline.schema.actions)
 
 
-def _check_bounds(space: gym.spaces.Box, found: Partition) -> None:
-    logged, names = table_reader.action_bounds(found), found.schema.action_features
+def _check_bounds(space: gym.spaces.Box, timeline: Partition) -> None:
+    logged = table_reader.action_bounds(timeline)
+    names = timeline.schema.action_features
     bounds = zip(names, *logged, space.low.flat, space.high.flat, strict=True)
     for name, low, high, least, most in bounds:
         # The environment may have rounded its bounds.
         if low < least - 1e-6 * abs(least) or high > most + 1e-6 * abs(most):
             raise UserError(
-                f"feature {name} of the actions in {found.folder} is from {low:g} to "
-                f"{high:g}, but the environment takes actions from {least:g} to "
+                f"feature {name} of the actions in {timeline.folder} is from {low:g} "
+                f"to {high:g}, but the environment takes actions from {least:g} to "
                 f"{most:g}; pass the environment that was logged, or log the actions "
                 "that it took"
             )

@@ -43,40 +43,39 @@ class Seen(NamedTuple):
     reported: Keys | None
 
 
-def reported(found: Partition) -> Keys | None:
+def reported(timeline: Partition) -> Keys | None:
     """Return the keys of the lower half of the episodes for evaluation, or None."""
     of_evaluation = f"FILTER (WHERE split = '{EVALUATE}')"
     bounds = "min(mdp_key)", "quantile_disc(DISTINCT mdp_key, 0.5)"
-    low, high = table_reader.facts(found, *(f"{x} {of_evaluation}" for x in bounds))
+    low, high = table_reader.facts(timeline, *(f"{x} {of_evaluation}" for x in bounds))
     return None if low is None else Keys(int(low), int(high))
 
 
-def of_timeline(found: Partition) -> dict[str, Any]:
+def of_timeline(timeline: Partition) -> dict[str, Any]:
     """Return what training on a timeline sees, as JSON can hold it."""
-    salt = found.manifest["config"]["salt"]
+    salt = timeline.manifest["config"]["salt"]
     key = key_of_episode(TimelineConfig(salt=salt))
     # Samples that another program made may have keys of their own.
-    some = f"(SELECT mdp_key, mdp_id FROM {found.table} LIMIT {_CHECKED})"
-    (hashed,) = table_reader.facts_of(found, some, f"bool_and(mdp_key = {key})")
+    some = f"(SELECT mdp_key, mdp_id FROM {timeline.table} LIMIT {_CHECKED})"
+    (hashed,) = table_reader.facts_of(timeline, some, f"bool_and(mdp_key = {key})")
     of_training = f"FILTER (WHERE split = '{TRAIN}')"
     bounds = (f"{x}(mdp_key) {of_training}" for x in ("min", "max"))
-    low, high = (int(x or 0) for x in table_reader.facts(found, *bounds))
-    return Seen(
-        found.fingerprint, salt if hashed else None, Keys(low, high), reported(found)
-    )._asdict()
+    low, high = (int(x or 0) for x in table_reader.facts(timeline, *bounds))
+    salt, trained = salt if hashed else None, Keys(low, high)
+    return Seen(timeline.fingerprint, salt, trained, reported(timeline))._asdict()
 
 
-def from_dict(given: Mapping[str, Any], where: str) -> Seen:
+def from_dict(record: Mapping[str, Any], where: str) -> Seen:
     """Return what ``of_timeline`` has written; UserError if it is something else."""
     try:
         ranges = [
-            None if given[x] is None else Keys(*map(int, given[x]))
+            None if record[x] is None else Keys(*map(int, record[x]))
             for x in ("trained", "reported")
         ]
-        salt = given["salt"]
+        salt = record["salt"]
         if not isinstance(salt, str | None) or ranges[0] is None:
             raise TypeError("no ranges of keys")
-        return Seen(str(given["fingerprint"]), salt, *ranges)
+        return Seen(str(record["fingerprint"]), salt, *ranges)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(
             f"{where} has training_rows that cannot be read ({error!r}); expected what "
@@ -84,20 +83,16 @@ def from_dict(given: Mapping[str, Any], where: str) -> Seen:
         ) from None
 
 
-def unseen(found: Partition, runs: Sequence[Seen]) -> str | None:
+def unseen(timeline: Partition, runs: Sequence[Seen]) -> str | None:
     """Return the SQL condition of rows for evaluation that no training has seen.
 
-    Args:
-      found: the timeline whose rows judge.
-      runs: what was seen by each training that the policy went through.
-
-    Returns:
-      None if it is not known which rows these are.
+    None if it is not known which these are. ``runs`` are what was seen by each training
+    that the policy went through.
     """
     terms = [f"split = '{EVALUATE}'"]
-    salt = of_timeline(found)["salt"]
+    salt = of_timeline(timeline)["salt"]
     for run in runs:
-        if run.fingerprint != found.fingerprint:
+        if run.fingerprint != timeline.fingerprint:
             if salt is None or run.salt != salt:
                 return None
             terms.append(f"NOT ({run.trained.sql})")

@@ -70,10 +70,10 @@ class RowTable(tf.Module):
     def __init__(self, blocks: Iterator[Columns], sizes: Sizes):
         super().__init__()
         self._sizes = lambda: sizes  # tf.Module rewraps the containers it holds
-        whole = len(sizes.blocks) == 1  # then it needs no copy
-        joined = (
-            next(blocks) if whole else table_reader.joined(blocks, sum(sizes.blocks))
-        )
+        if len(sizes.blocks) == 1:
+            joined = next(blocks)  # without a copy
+        else:
+            joined = table_reader.joined(blocks, sum(sizes.blocks))
         self._names = tuple(joined)
         self._dtypes = [tf.as_dtype(x.dtype) for x in joined.values()]
         self._columns = [state.variable(_tensor(x)) for x in joined.values()]
@@ -92,12 +92,8 @@ class RowTable(tf.Module):
         index = draw(sizes, seed, block)
         first = tf.constant(np.cumsum([0, *sizes.blocks[:-1]]), tf.int32)
         index += first[block]
-        rows = {
-            name: tf.cast(tf.gather(x, index), dtype)
-            for name, x, dtype in zip(
-                self._names, self._columns, self._dtypes, strict=True
-            )
-        }
+        columns = zip(self._names, self._columns, self._dtypes, strict=True)
+        rows = {name: tf.cast(tf.gather(x, index), kind) for name, x, kind in columns}
         return trajectory(rows)
 
     def feedback(self, priority: tf.Tensor) -> None:
@@ -198,12 +194,7 @@ def _tensor(column: np.ndarray) -> tf.Tensor:
 
 
 def place(sizes: Sizes, step: Any) -> TablePlace:
-    """Return the place of an update.
-
-    Args:
-      sizes: sizes of the table.
-      step: i64 ``[]``, updates before it.
-    """
+    """Return the place of an update; ``step`` is i64 ``[]``, the updates before it."""
     if len(sizes.blocks) == 1:
         return TablePlace(tf.constant(0), tf.constant(_ENDLESS, tf.int64))
     step, rows = tf.cast(step, tf.int64), tf.constant(sizes.blocks, tf.int64)
@@ -227,10 +218,7 @@ def _row(sizes: Sizes, step: tf.Tensor) -> tf.Tensor:
 def draw(sizes: Sizes, seed: Any, block: Any) -> tf.Tensor:
     """Draw the rows of an update, int32 ``[batch_size]``, positions in its block.
 
-    Args:
-      sizes: sizes of the table.
-      seed: int32 ``[]``, of the update.
-      block: int32 ``[]``, number of the block.
+    The seed, of the update, and the number of the block are int32 ``[]``.
     """
     rows = tf.constant(sizes.blocks, tf.int32)[block]
     return seeds.indices(sizes.batch_size, seeds.key(seed, "table"), rows)
@@ -243,12 +231,7 @@ def _order(count: int, turn: tf.Tensor) -> tf.Tensor:
 
 
 def used(columns: Columns, masked: bool) -> Columns:
-    """Return the columns that a trajectory is made of.
-
-    Args:
-      columns: from ``offline.table_reader.read``.
-      masked: whether observations say which actions are possible.
-    """
+    """Return the columns of a trajectory, with masks of actions if it is ``masked``."""
     names = _USED if masked else set(_USED) - {"mask"}
     return {k: x for k, x in columns.items() if k.removeprefix("next_") in names}
 

@@ -77,13 +77,13 @@ class TableSettings:
 
     @property
     def streams(self) -> bool:
-        """Whether rows stay in their files."""
+        """True if rows stay in their files."""
         if self.stream is not None:
             return self.stream
-        found, known = self._partition, self.preprocessing()
+        timeline, known = self._partition, self.preprocessing()
         columns = None if known is None else layout(*known).size
-        size = found.rows * table_reader.row_bytes(found.schema, columns)
-        return _is_large(found.folder, size)
+        size = timeline.rows * table_reader.row_bytes(timeline.schema, columns)
+        return _is_large(timeline.folder, size)
 
     @property
     def _partition(self) -> Partition:
@@ -108,19 +108,20 @@ class TableSettings:
 
         UserError if it cannot be read, or has features that the rows do not have.
         """
-        found, path = self._partition, self.features
-        expected = found.manifest.get("features_sha256")
+        timeline, path = self._partition, self.features
+        expected = timeline.manifest.get("features_sha256")
         if not path and expected is None:
             return None
-        given = specification.read(path or found.folder / FEATURES_FILE)
-        if not path and given.sha256 != expected:
+        features = specification.read(path or timeline.folder / FEATURES_FILE)
+        if not path and features.sha256 != expected:
             raise UserError(
-                f"{found.folder / FEATURES_FILE} has the hash {given.sha256[:12]}..., "
-                f"but the timeline was made with {str(expected)[:12]}...: it was "
-                "changed; make the timeline again, or pass the file as --table.features"
+                f"{timeline.folder / FEATURES_FILE} has the hash "
+                f"{features.sha256[:12]}..., but the timeline was made with "
+                f"{str(expected)[:12]}...: it was changed; make the timeline again, or "
+                "pass the file as --table.features"
             )
-        layout(given, found.schema.features)  # which checks the ids
-        return given, found.schema.features
+        layout(features, timeline.schema.features)  # which checks the ids
+        return features, timeline.schema.features
 
     def check(self, run: Any) -> Self:
         """Return the checked settings, see ``experience.Experience``."""
@@ -147,26 +148,26 @@ class TableSettings:
         _refuse(run, run.settings.accepts()[self.kind].meaningless)
         return checked
 
-    def _check_rows(self, run: Any, found: Partition) -> None:
+    def _check_rows(self, run: Any, timeline: Partition) -> None:
         gamma = run.settings.accepts()[self.kind].gamma
-        known = found.manifest["config"]
+        known = timeline.manifest["config"]
         if gamma is not None and gamma != known["gamma"]:
             raise UserError(
-                f"gamma is {gamma}, but the timeline {found.folder} was made with "
+                f"gamma is {gamma}, but the timeline {timeline.folder} was made with "
                 f"{known['gamma']}; set --algorithm.gamma={known['gamma']}, or make "
                 "the timeline again"
             )
         if self.boosts and known["n_step"] > 1:
             raise UserError(
                 f"table.boosts would change only the first of the {known['n_step']} "
-                f"rewards of a sample in {found.folder}; make the timeline with "
+                f"rewards of a sample in {timeline.folder}; make the timeline with "
                 "--custom_reward, or with --n_step=1"
             )
         for name in ("boosts", "target_action_distribution"):
-            if unknown := sorted({*getattr(self, name)} - {*found.schema.actions}):
+            if unknown := sorted({*getattr(self, name)} - {*timeline.schema.actions}):
                 raise UserError(
                     f"table.{name} names {', '.join(unknown)}; expected names of "
-                    f"actions, which are {', '.join(found.schema.actions) or 'none'}"
+                    f"actions, which are {', '.join(timeline.schema.actions) or 'none'}"
                 )
 
     def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
@@ -174,17 +175,17 @@ class TableSettings:
 
         UserError if the environment's spaces do not fit the rows.
         """
-        found = self._partition
-        self._check_rows(run, found)
-        action = row_spaces.action_space(found)
+        timeline = self._partition
+        self._check_rows(run, timeline)
+        action = row_spaces.action_space(timeline)
         if recipe.env:
             env = recipe.make(1, **({"num_workers": 0} if recipe.has_workers else {}))
             if recipe.creates:
                 env.close()
-            spec = EnvSpec(1, row_spaces.observation_space(found), action, {})
-            return (), row_spaces.fitting(env.spec, spec, found)
+            spec = EnvSpec(1, row_spaces.observation_space(timeline), action, {})
+            return (), row_spaces.fitting(env.spec, spec, timeline)
         presence = self.preprocessing() is not None
-        observation = row_spaces.observation_space(found, presence)
+        observation = row_spaces.observation_space(timeline, presence)
         return (), EnvSpec(1, observation, action, {})
 
     def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
@@ -202,22 +203,24 @@ class TableSettings:
     ) -> RowTable | TableStream:
         """Read the rows, or begin to, see ``experience.Experience``."""
         del envs, seed
-        found = self._partition
-        every = table_reader.blocks(found, self.block_rows)
-        rows = ((block, table_reader.training_rows(found, block)) for block in every)
+        timeline = self._partition
+        every = table_reader.blocks(timeline, self.block_rows)
+        rows = ((block, table_reader.training_rows(timeline, block)) for block in every)
         counts = {block: count for block, count in rows if count}
         if not counts:
             raise UserError(
-                f"{found.folder} has no row for training; make the timeline again with "
-                "a larger --train_share"
+                f"{timeline.folder} has no row for training; make the timeline again "
+                "with a larger --train_share"
             )
         batch = algorithm.config.accepts()[self.kind].batch_size
         blocks, sizes = list(counts), Sizes(tuple(counts.values()), batch)
-        masked = row_spaces.is_masked(found)
-        prepared, missing = self._preparation(found)
+        masked = row_spaces.is_masked(timeline)
+        prepared, missing = self._preparation(timeline)
 
         def read(number: int) -> Columns:
-            raw = table_reader.read(found, blocks[number], missing, table_reader.TRAIN)
+            raw = table_reader.read(
+                timeline, blocks[number], missing, table_reader.TRAIN
+            )
             return used(prepared(raw), masked)
 
         if self.streams:
@@ -232,36 +235,36 @@ class TableSettings:
         checkpoint is chosen by them; see ``seen``. As many rows for training have TD
         errors, too.
         """
-        found = self._partition
-        half = seen.reported(found)
+        timeline = self._partition
+        half = seen.reported(timeline)
         last = None if half is None else half.high
-        kept = self._reported(found, table_reader.EVALUATE, _REPORTED, last)
+        kept = self._reported(timeline, table_reader.EVALUATE, _REPORTED, last)
         size = len(kept.returns)
-        trained = self._reported(found, table_reader.TRAIN, size or _REPORTED)
+        trained = self._reported(timeline, table_reader.TRAIN, size or _REPORTED)
         rows = {TRAINED: trained, KEPT: kept}
         rows = {tag: x for tag, x in rows.items() if len(x.returns)}
-        names = found.schema.actions
-        if found.schema.mode == "parametric":
-            names = map(str, range(table_reader.most_candidates(found)))
+        names = timeline.schema.actions
+        if timeline.schema.mode == "parametric":
+            names = map(str, range(table_reader.most_candidates(timeline)))
         target = self.target_action_distribution
         return Reporter(algorithm, rows, tuple(names), placement, target)
 
     def _reported(
-        self, found: Partition, split: str, most: int, last_key: int | None = None
+        self, timeline: Partition, split: str, most: int, last_key: int | None = None
     ) -> ReportedRows:
         """Return the first rows of a split with what is known of each."""
-        prepared, missing = self._preparation(found)
-        columns = table_reader.of_split(found, split, most, missing, last_key)
+        prepared, missing = self._preparation(timeline)
+        columns = table_reader.of_split(timeline, split, most, missing, last_key)
         columns = prepared(columns)
         return ReportedRows(
-            used(columns, row_spaces.is_masked(found)),
+            used(columns, row_spaces.is_masked(timeline)),
             columns["propensity"],
             table_reader.returns(columns),
             table_reader.steps_to_end(columns),
         )
 
     def _preparation(
-        self, found: Partition
+        self, timeline: Partition
     ) -> tuple[Callable[[Columns], Columns], float]:
         """Return a function that adds boosts to rewards and normalizes states.
 
@@ -269,7 +272,7 @@ class TableSettings:
         """
         known = self.preprocessing()
         places = None if known is None else layout(*known)
-        boosts = [self.boosts.get(name, 0.0) for name in found.schema.actions]
+        boosts = [self.boosts.get(name, 0.0) for name in timeline.schema.actions]
 
         def prepared(columns: Columns) -> Columns:
             if self.boosts:
@@ -296,11 +299,11 @@ def newest(data: str | os.PathLike[str] | None) -> TableSettings:
 
 def replaced(settings: TableSettings, changes: dict[str, Any]) -> TableSettings:
     """Return changed settings, with absolute paths, see ``newest``."""
-    found = config.replace(settings, changes, "table.")
-    if not found.features:
-        return found
-    path = str(Path(found.features).expanduser().absolute())
-    return dataclasses.replace(found, features=path)
+    changed = config.replace(settings, changes, "table.")
+    if not changed.features:
+        return changed
+    path = str(Path(changed.features).expanduser().absolute())
+    return dataclasses.replace(changed, features=path)
 
 
 @functools.lru_cache(maxsize=64)  # rows in memory leave less of it for the next answer

@@ -20,14 +20,14 @@ def joined(columns: Sequence[Any]) -> np.ndarray:
 
 def contained(column: Any, count: int) -> np.ndarray:
     """Return which numbers below ``count`` are in each list, bool ``[N, count]``."""
-    found, start = np.zeros([len(column), count], bool), 0
+    contains, start = np.zeros([len(column), count], bool), 0
     for chunk in column.chunks:
         rows = np.repeat(np.arange(len(chunk)), chunk.value_lengths().fill_null(0))
         values = chunk.flatten()
         known = values.is_valid().to_numpy(zero_copy_only=False)
-        found[start + rows[known], values.drop_null()] = True
+        contains[start + rows[known], values.drop_null()] = True
         start += len(chunk)
-    return found
+    return contains
 
 
 def padded(columns: Sequence[Any]) -> np.ndarray:
@@ -38,11 +38,11 @@ def padded(columns: Sequence[Any]) -> np.ndarray:
     lists = [column.combine_chunks() for column in columns]
     lengths = np.asarray(lists[0].value_lengths().fill_null(0))
     most = max(int(lengths.max(initial=0)), 1)
-    found = np.full([len(lengths), most, len(columns)], np.nan, np.float32)
+    numbers = np.full([len(lengths), most, len(columns)], np.nan, np.float32)
     used = np.arange(most) < lengths[:, np.newaxis]
-    for i, each in enumerate(lists):
-        found[..., i][used] = np.asarray(each.flatten())
-    return found
+    for i, values in enumerate(lists):
+        numbers[..., i][used] = np.asarray(values.flatten())
+    return numbers
 
 
 def dense(column: Any, ids: Sequence[int], missing: float = 0.0) -> np.ndarray:
@@ -56,28 +56,28 @@ def dense(column: Any, ids: Sequence[int], missing: float = 0.0) -> np.ndarray:
       ids: the keys, ascending.
       missing: value where the key, or its value, is not there.
     """
-    found = np.full([len(column), len(ids)], missing, np.float32)
+    numbers = np.full([len(column), len(ids)], missing, np.float32)
     keys, start = np.asarray(ids, np.int64), 0
     for chunk in column.chunks if len(ids) else ():
         # The offsets of NULL are those of an empty map; a slice keeps all values.
         offsets = np.asarray(chunk.offsets)
         used = slice(offsets[0], offsets[-1])
-        given = np.asarray(chunk.keys)[used]
+        present = np.asarray(chunk.keys)[used]
         values = chunk.items.to_numpy(zero_copy_only=False)[used]
         rows = np.repeat(np.arange(len(chunk)), np.diff(offsets))
-        place = np.minimum(np.searchsorted(keys, given), len(keys) - 1)
-        known = keys[place] == given
+        place = np.minimum(np.searchsorted(keys, present), len(keys) - 1)
+        known = keys[place] == present
         if chunk.items.null_count:
             known &= chunk.items.is_valid().to_numpy(zero_copy_only=False)[used]
-        found[start + rows[known], place[known]] = _narrow(values[known])
+        numbers[start + rows[known], place[known]] = _narrow(values[known])
         start += len(chunk)
-    return found
+    return numbers
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
-        found = values.astype(np.float32)
-    beyond = np.isinf(found) & np.isfinite(values)
+        narrow = values.astype(np.float32)
+    beyond = np.isinf(narrow) & np.isfinite(values)
     if beyond.any():
         raise OverflowError(repr(values[beyond][0]))
-    return found
+    return narrow

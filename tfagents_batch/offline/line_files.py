@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tfagents_batch.errors import SaveError, UserError
+from tfagents_batch.offline import publish
 
 _COPIED = 1 << 20  # bytes at a time
 PART = ".part"  # suffix of a file that is being written; its name begins with a dot
@@ -27,20 +28,17 @@ class LineFiles:
     is complete is sure to survive a power failure.
 
     A folder that was removed or moved is made again for the next file. ``check``
-    notices that this happened to the current file, and opens another one.
+    notices that this happened to the current file, and opens another one. Each method
+    raises a SaveError if the folder cannot be written.
 
     Args:
       folder: folder of the files, created if it does not exist; several processes of
         this machine may write there.
-      prefix: beginning of the names of the files.
+      prefix: beginning of the names of the files; UserError if it is hidden.
       lines_per_file, bytes_per_file: size at which a file is complete.
 
     Attributes:
       recovered: number of lines of files that a killed process left behind.
-
-    Raises:
-      UserError: if an argument is wrong.
-      SaveError: if the folder cannot be written.
     """
 
     def __init__(
@@ -64,10 +62,7 @@ class LineFiles:
             )
 
     def write(self, lines: Sequence[str]) -> None:
-        """Write lines, all or none of them, to the same file.
-
-        SaveError if the disk is full, for example; UserError after ``close``.
-        """
+        """Write lines, all or none, to the same file; UserError after ``close``."""
         text = "".join(f"{line}\n" for line in lines).encode()
         with self._lock, _reported(self.folder):
             if self._closed:
@@ -83,17 +78,11 @@ class LineFiles:
                 self._complete()
 
     def check(self) -> str | None:
-        """Look whether the current file is still in its folder; else open another one.
+        """Open another file if the current one is gone; return what happened, or None.
 
         The lines of a file that was removed are written again. Those of one that was
-        moved stay in it: the next object for its new folder completes it.
-
-        Returns:
-          What happened; None if the file is in its place.
-
-        Raises:
-          SaveError: if no file can be opened. ``write`` fails as well then, until one
-            can be.
+        moved stay in it: the next object for its new folder completes it. If no file
+        can be opened, ``write`` fails as well, until one can be.
         """
         with self._lock, _reported(self.folder):
             if self._part is None or _is_at(self._part, self._descriptor):
@@ -221,11 +210,7 @@ def _recover(part: Path) -> int:
 def _publish(part: Path) -> None:
     """Give a file its final name, durably."""
     os.rename(part, part.with_name(part.name.removeprefix(".").removesuffix(PART)))
-    folder = os.open(part.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    publish.sync(part.parent)
 
 
 @contextlib.contextmanager

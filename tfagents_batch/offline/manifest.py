@@ -33,7 +33,7 @@ def write(
 ) -> None:
     """Write the manifest of a folder with the parts of a partition, and more facts."""
     settings = configs.to_dict(config)
-    found = {
+    content = {
         "version": _VERSION,
         **facts,
         "parts": [_described(x) for x in sorted(folder.glob("part-*.parquet"))],
@@ -41,22 +41,18 @@ def write(
         "config": settings,
         "config_sha256": _hash(settings),
     }
-    found[_HASH] = _hash(found)
-    (folder / NAME).write_text(json.dumps(found, indent=2))
+    content[_HASH] = _hash(content)
+    (folder / NAME).write_text(json.dumps(content, indent=2))
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a folder.
-
-    Raises:
-      UserError: if it is missing, damaged, or of another version or form.
-    """
+    """Return the manifest of a folder; UserError if it is not one of this version."""
     path = folder / NAME
     try:
         if path.exists() and not path.is_file():
             raise ValueError("it is no file")  # a pipe might never end
-        found = json.loads(path.read_text())
-        version = found["version"]
+        content = json.loads(path.read_text())
+        version = content["version"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{folder} has no readable {NAME} ({error}); expected a partition that the "
@@ -67,27 +63,23 @@ def read(folder: Path) -> dict[str, Any]:
             f"{path} has version {version!r}; expected {_VERSION}. Run the timeline "
             "again"
         )
-    rest = {name: value for name, value in found.items() if name != _HASH}
-    is_whole = _HASH not in found or found[_HASH] == _hash(rest)
-    if not is_whole or not _has_form(found):
+    rest = {name: value for name, value in content.items() if name != _HASH}
+    is_whole = _HASH not in content or content[_HASH] == _hash(rest)
+    if not is_whole or not _has_form(content):
         raise UserError(
             f"{path} is damaged, or was changed; expected a manifest as the timeline "
             "has written it. Restore it from a copy, or make the timeline again"
         )
-    if found["config"].get("form", "rows") != "rows":  # from before 0.1.0
+    if content["config"].get("form", "rows") != "rows":  # from before 0.1.0
         raise UserError(
-            f"{path} has samples in the form {found['config']['form']}; expected one "
+            f"{path} has samples in the form {content['config']['form']}; expected one "
             "next row in each sample. Make the timeline again from the logged rows"
         )
-    return found
+    return content
 
 
 def check_target(folder: Path) -> None:
-    """Check that a folder does not exist, or is a partition and nothing else.
-
-    Raises:
-      UserError: otherwise: files that the timeline did not write would be lost.
-    """
+    """Refuse a folder with other files than a timeline's, which would be lost."""
     if not os.path.lexists(folder):
         return
     try:
@@ -104,8 +96,8 @@ def check_target(folder: Path) -> None:
 def newest(output: Path) -> Path | None:
     """Return the last partition of a table; None if it has none."""
     # Also one without a manifest, which is damaged: an older one would be learned from.
-    found = [folder for folder in sorted(output.glob("ds=*")) if folder.is_dir()]
-    return found[-1] if found else None
+    folders = [folder for folder in sorted(output.glob("ds=*")) if folder.is_dir()]
+    return folders[-1] if folders else None
 
 
 def schema(folder: Path) -> Schema:
@@ -114,25 +106,23 @@ def schema(folder: Path) -> Schema:
 
 
 def check_change(
-    output: Path, found: Schema, config: TimelineConfig, features: bool
+    output: Path, new: Schema, config: TimelineConfig, features: bool
 ) -> None:
-    """Check that new samples mean the same as those of the newest partition.
+    """Refuse new samples that mean something else than those of the newest partition.
 
     Args:
       output: the table.
-      found: what the rows contain.
+      new: what the rows contain.
       config: settings.
       features: whether a specification of features is given.
-
-    Raises:
-      UserError: with the differences.
     """
     folder = newest(output)
     if folder is None or config.on_change == "accept":
         return
     content = read(folder)
     before, after = content["config"], configs.to_dict(config)
-    changes = [schema(folder).difference(found)] if schema(folder) != found else []
+    known = Schema.from_dict(content["schema"])
+    changes = [known.difference(new)] if known != new else []
     flags = []
     for name in OF_SAMPLES:
         if before.get(name) != after[name]:
@@ -149,11 +139,18 @@ def check_change(
         )
 
 
-def _has_form(found: dict[str, Any]) -> bool:
+def _has_form(content: dict[str, Any]) -> bool:
     """Return whether a manifest has what readers need."""
-    is_known = all(isinstance(found.get(name), x) for name, x in _NEEDED.items())
     return (
-        is_known and _are_valid(found["parts"]) and found["config"].keys() >= _SETTINGS
+        all(isinstance(content.get(name), x) for name, x in _NEEDED.items())
+        and content["config"].keys() >= _SETTINGS
+        and all(
+            isinstance(part, dict)
+            and isinstance(part.get("bytes"), int)
+            and isinstance(part.get("name"), str)
+            and _PART.fullmatch(part["name"])
+            for part in content["parts"]
+        )
     )
 
 
@@ -166,25 +163,17 @@ def _hash(content: dict[str, Any]) -> str:
 
 def _described(path: Path) -> dict[str, Any]:
     """Return what a manifest says of a file: its name, size, rows and SHA-256."""
-    size = path.stat().st_size
-    return {
-        "name": path.name,
-        "bytes": size,
-        "rows": _rows(path),
-        "sha256": _digest(path),
-    }
+    facts = {"name": path.name, "bytes": path.stat().st_size}
+    return facts | {"rows": _rows(path), "sha256": publish.digest(path)}
 
 
 def check_parts(folder: Path, known: Mapping[str, Any]) -> None:
-    """Check the files of a partition against its manifest, once in a process.
+    """Refuse files that are missing or were changed; their contents are read once.
 
     Manifests of earlier versions have no SHA-256. Then only the sizes of the files and
     the number of all rows are checked.
-
-    Raises:
-      UserError: if a file is missing or was changed.
     """
-    found = []
+    states = []
     for part in known["parts"]:
         path = folder / part["name"]
         try:
@@ -196,8 +185,8 @@ def check_parts(folder: Path, known: Mapping[str, Any]) -> None:
                 f"{path} has {status.st_size:,} bytes; expected a file of "
                 f"{part['bytes']:,}, which the timeline wrote; {_AGAIN}"
             )
-        found.append((str(path), status.st_mtime_ns, status.st_ino))
-    _check(folder, tuple(found), json.dumps(known["parts"]), known["rows"])
+        states.append((str(path), status.st_mtime_ns, status.st_ino))
+    _check(folder, tuple(states), json.dumps(known["parts"]), known["rows"])
 
 
 @functools.lru_cache(maxsize=64)
@@ -207,30 +196,20 @@ def _check(
     """Check the contents of files; a file that has changed is another one here."""
     paths = [Path(path) for path, *_ in files]
     hashes = [part.get("sha256") for part in json.loads(parts)]
-    given = [x for x in zip(paths, hashes, strict=True) if x[1] is not None]
+    hashed = [x for x in zip(paths, hashes, strict=True) if x[1] is not None]
     pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     try:
-        for path, same in pool.map(lambda x: (x[0], _digest(x[0]) == x[1]), given):
-            if not same:
+        digests = pool.map(publish.digest, (path for path, _ in hashed))
+        for (path, expected), digest in zip(hashed, digests, strict=True):
+            if digest != expected:
                 raise UserError(f"{path} has changed: its SHA-256 differs; {_AGAIN}")
     finally:
         pool.shutdown(cancel_futures=True)
-    if (found := sum(map(_rows, paths))) != rows:
+    if (count := sum(map(_rows, paths))) != rows:
         raise UserError(
-            f"{folder} has {found:,} rows; expected {rows:,}, which the timeline "
+            f"{folder} has {count:,} rows; expected {rows:,}, which the timeline "
             f"wrote; {_AGAIN}"
         )
-
-
-def _are_valid(parts: Any) -> bool:
-    """Return whether a manifest's list of parts has the form that we write."""
-    return isinstance(parts, list) and all(
-        isinstance(part, dict)
-        and isinstance(part.get("bytes"), int)
-        and isinstance(part.get("name"), str)
-        and _PART.fullmatch(part["name"])
-        for part in parts
-    )
 
 
 def _rows(path: Path) -> int:
@@ -241,8 +220,3 @@ def _rows(path: Path) -> int:
         return parquet.read_metadata(path).num_rows
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise UserError(f"{path} is damaged ({first_line(error)}); {_AGAIN}") from None
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,6 +12,7 @@ import ctypes
 import errno
 import fcntl
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -40,23 +41,22 @@ def partition(output: Path, ds: str) -> Path:
 
 @contextlib.contextmanager
 def staging(target: Path, check: Check) -> Iterator[Path]:
-    """Yield an empty folder beside a partition that replaces it at the end.
+    """Yield an empty folder that replaces a partition at the end, see ``folder``.
 
-    If the block raises, or the process is killed in it, ``target`` is unchanged. What
-    killed processes left in the table is removed.
-
-    Args:
-      target: the partition.
-      check: see ``folder``.
-
-    Raises:
-      UserError: if another process is writing to the same table.
-      SaveError: if a file cannot be written.
+    What killed processes left in the table is removed. UserError if another process is
+    writing to the same table.
     """
     output = target.parent
     with saving(output):
         output.mkdir(parents=True, exist_ok=True)
-        with _only_writer(output):
+        with (output / _LOCK).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"another process is writing to {output}; wait for it, or pass "
+                    "another --output"
+                ) from None
             _tidy(output, "ds=.+")
             with folder(target, check) as staged:
                 yield staged
@@ -66,15 +66,10 @@ def staging(target: Path, check: Check) -> Iterator[Path]:
 def folder(target: Path, check: Check) -> Iterator[Path]:
     """Yield an empty folder that replaces ``target`` at the end.
 
-    If the block raises, or the process is killed in it, ``target`` is unchanged.
-
-    Args:
-      target: the folder.
-      check: called with ``target`` directly before it is replaced; raises a UserError
-        if it has what would be lost. Others may have written there in the meantime.
-
-    Raises:
-      SaveError: if a file cannot be written.
+    If the block raises, or the process is killed in it, ``target`` is unchanged. It
+    raises a SaveError if a file cannot be written. ``check`` is called with ``target``
+    directly before it is replaced, as others may have written there in the meantime; it
+    raises a UserError if the folder has what would be lost.
     """
     target = target.absolute()  # "." has no name
     with saving(target):
@@ -84,7 +79,7 @@ def folder(target: Path, check: Check) -> Iterator[Path]:
             _sync_files(staged)
             check(target)
             replace(staged, target)
-            _sync(target.parent)
+            sync(target.parent)
 
 
 @contextlib.contextmanager
@@ -112,8 +107,7 @@ def temporary(parent: Path, name: str) -> Iterator[Path]:
 def file(path: Path, data: bytes) -> None:
     """Write a file as a whole; a device or a pipe is written to.
 
-    Raises:
-      SaveError: if it cannot be written; an earlier file is unchanged then.
+    SaveError if it cannot be written; an earlier file is unchanged then.
     """
     with saving(path):
         if path.exists() and not path.is_file():
@@ -124,20 +118,17 @@ def file(path: Path, data: bytes) -> None:
             (staged / path.name).write_bytes(data)
             _sync_files(staged)
             (staged / path.name).replace(path)
-            _sync(path.parent)
+            sync(path.parent)
 
 
 def check_only(target: Path, names: Collection[str], writer: str, sign: str) -> None:
-    """Check that a folder is missing, or has no other files than those of a writer.
+    """Refuse to replace a folder with other files than those of a writer.
 
     Args:
-      target: the folder.
+      target: the folder; it may be missing.
       names: of the writer's files; of links and folders none is.
       writer: what writes them, for the error.
       sign: file without which no other one is the writer's.
-
-    Raises:
-      UserError: otherwise: to replace the folder would remove what is not the writer's.
     """
     if target.is_symlink():
         raise UserError(f"{target} is a link; pass the folder that it leads to")
@@ -145,9 +136,9 @@ def check_only(target: Path, names: Collection[str], writer: str, sign: str) -> 
         return
     others = {"a file"}
     if target.is_dir():
-        found = {x.name: x.is_file() and not x.is_symlink() for x in target.iterdir()}
-        ours = names if sign in found else ()
-        others = {x for x, is_file in found.items() if x not in ours or not is_file}
+        entries = {x.name: x.is_file() and not x.is_symlink() for x in target.iterdir()}
+        ours = names if sign in entries else ()
+        others = {x for x, is_file in entries.items() if x not in ours or not is_file}
     if others:
         raise UserError(
             f"{target} has {', '.join(sorted(others)[:3])}, which no {writer} wrote; "
@@ -185,26 +176,10 @@ def _swap(one: Path, other: Path) -> bool:
     raise OSError(number, os.strerror(number), str(one), None, str(other))
 
 
-@contextlib.contextmanager
-def _only_writer(output: Path) -> Iterator[None]:
-    """Hold the lock of a table; the system releases it if the process is killed."""
-    with (output / ".lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"another process is writing to {output}; wait for it, or pass another "
-                "--output"
-            ) from None
-        yield
-
-
 def _tidy(parent: Path, name: str) -> None:
-    """Remove what killed processes left, and finish what they were replacing.
+    """Remove what killed processes left in a folder, and finish what they replaced.
 
-    Args:
-      parent: folder of what was replaced.
-      name: pattern of its names.
+    ``name`` is the pattern of the names of what was replaced.
     """
     ours = re.compile(rf"\.({name})-[0-9a-f]{{8}}(\{_NEW}|\{_OLD})")
     for left in sorted(parent.iterdir()):
@@ -245,11 +220,11 @@ def _unlock(lock: int | None) -> None:
 def _sync_files(folder: Path) -> None:
     """Write the files of a folder, and its list of files, to the disk."""
     for path in folder.rglob("*"):
-        _sync(path)
-    _sync(folder)
+        sync(path)
+    sync(folder)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Wait until a file, or a folder's list of names, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -259,11 +234,7 @@ def _sync(path: Path) -> None:
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
-    """Return the object of a JSON file, compressed if its name ends in ``.gz``.
-
-    Raises:
-      UserError: if it cannot be read, or is no JSON, or no object.
-    """
+    """Return the object of a JSON file, compressed if its name ends in ``.gz``."""
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -272,12 +243,18 @@ def read_json(path: str | Path) -> dict[str, Any]:
         why = getattr(error, "strerror", None) or error
         raise UserError(f"{path} cannot be read: {why}") from None
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise UserError(f"{path} is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise UserError(f"{path} is {found!r:.80}; expected an object with keys")
-    return found
+    if not isinstance(content, dict):
+        raise UserError(f"{path} is {content!r:.80}; expected an object with keys")
+    return content
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(text: str, path: str | Path) -> None:
@@ -287,11 +264,7 @@ def write_text(text: str, path: str | Path) -> None:
 
 
 class Scratch:
-    """Temporary folder, locked by this process.
-
-    Attributes:
-      name: its path.
-    """
+    """Temporary folder with the path ``name``, locked by this process."""
 
     def __init__(self):
         remove_abandoned()

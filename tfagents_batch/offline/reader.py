@@ -18,7 +18,7 @@ try:
     import duckdb
 
     from tfagents_batch.offline.publish import Scratch
-    from tfagents_batch.offline.reading import absent, files, staging, view
+    from tfagents_batch.offline.reading import files, staging
     from tfagents_batch.offline.reading.duckdb_engine import DuckDBEngine, interruptible
 except ImportError as error:
     raise UserError(
@@ -73,8 +73,7 @@ class LoggedRows:
     def fetch(self, query: str) -> list[tuple]:
         """Return the result of a query.
 
-        Raises:
-          UserError: if a file cannot be read, or changed meanwhile.
+        UserError if a file cannot be read, or changed meanwhile.
         """
         try:
             return interruptible(
@@ -85,11 +84,7 @@ class LoggedRows:
             raise UserError(f"rows cannot be read: {_line(error)}") from error
 
     def write(self, query: str, path: Path) -> None:
-        """Write the result of a query to a Parquet file.
-
-        Raises:
-          OSError: if it cannot be written.
-        """
+        """Write the result of a query to a Parquet file; OSError if that fails."""
         copy = f"COPY ({query}) TO {literal(str(path))} (FORMAT parquet)"
         try:
             self.fetch(copy)
@@ -99,11 +94,7 @@ class LoggedRows:
             raise
 
     def check_unchanged(self) -> None:
-        """Check that all files are as they were when they were opened.
-
-        Raises:
-          UserError: if a file has another size or time of modification, or is gone.
-        """
+        """Raise a UserError if a file has changed since it was opened."""
         files.check_unchanged(self.files)
 
     @functools.cached_property
@@ -162,12 +153,12 @@ def open_rows(
         mode, extra_columns = schema.mode, schema.extra_columns
     extra = tuple(extra_columns)
     for name in extra:
-        if name in view.ADDED or name in types(mode):
+        if name in staging.ADDED or name in types(mode):
             raise UserError(
                 f"the extra column {name!r} has the name of another column; rename it"
             )
-    found = staging.paths(data)
-    states = tuple(files.state(path) for path in found or ())
+    paths = staging.paths(data)
+    states = tuple(files.state(path) for path in paths or ())
     folder = Scratch()
     limits: dict[str, Any] = {"memory_limit": memory, "temp_directory": folder.name}
     limits |= {} if threads is None else {"threads": threads}
@@ -175,10 +166,10 @@ def open_rows(
     rows = LoggedRows(connection, folder, mode, extra, states)
     try:
         try:
-            source = data if found is None else found
+            source = data if paths is None else paths
             parts = staging.stage(connection, source, Path(folder.name), mode, extra)
             query, others = interruptible(
-                connection, lambda: view.query(connection, parts, mode, extra)
+                connection, lambda: staging.query(connection, parts, mode, extra)
             )
             connection.execute(f"CREATE VIEW {VIEW} AS {query}")
         except duckdb.Error as error:
@@ -186,11 +177,11 @@ def open_rows(
         finally:
             rows.check_unchanged()
         connection.execute("SET preserve_insertion_order=false")
-        if found is not None:
+        if paths is not None:
             rows.notices += files.notices(data)
             some = f"SELECT 1 FROM {VIEW} WHERE {{}} IS NOT NULL LIMIT 1"
-            rows.notices += absent.notices(
-                found, mode, extra, lambda name: bool(rows.fetch(some.format(name)))
+            rows.notices += files.absent_columns(
+                paths, mode, extra, lambda name: bool(rows.fetch(some.format(name)))
             )
         rows.unknown_columns = tuple(sorted(others - {ALIAS}))
         if ALIAS in others:

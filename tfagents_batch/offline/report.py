@@ -13,67 +13,47 @@ _LONGEST = 120  # characters of a value in the table
 
 
 class Example(NamedTuple):
-    """Row where a rule was broken; without a place if the rule is about the whole set.
+    """Row where a rule was broken; without a place if the rule is about all rows."""
 
-    Attributes:
-      file: path of the file, or the kind of data in memory.
-      row: number of the row in the file, counted from 1; lines without text do not
-        count.
-      value: the value, as text.
-    """
-
-    file: str | None
-    row: int | None
-    value: str | None
+    file: str | None  # path of the file, or the kind of data in memory
+    row: int | None  # its number in the file, from 1, without lines that have no text
+    value: str | None  # the value, as text
 
 
 @dataclasses.dataclass(frozen=True)
 class Violation:
-    """A broken rule.
+    """A broken rule."""
 
-    Attributes:
-      rule: name of the rule.
-      severity: "error" or "warning".
-      count: number of rows, or of names such as ids of features.
-      text: what is wrong, what was expected and what to do.
-      examples: at most three.
-    """
-
-    rule: str
-    severity: str
-    count: int
-    text: str
-    examples: tuple[Example, ...] = ()
+    rule: str  # name of the rule
+    severity: str  # "error" or "warning"
+    count: int  # number of rows, or of names such as ids of features
+    text: str  # what is wrong, what was expected and what to do
+    examples: tuple[Example, ...] = ()  # at most three
 
 
 @dataclasses.dataclass(frozen=True)
 class ValidationReport:
-    """Result of ``validator.validate``.
+    """Result of ``validator.validate``."""
 
-    Attributes:
-      rows: number of rows.
-      findings: errors, then warnings, in the order of the rules.
-    """
-
-    rows: int
-    findings: tuple[Violation, ...]
+    rows: int  # number of rows
+    findings: tuple[Violation, ...]  # errors, then warnings, in the order of the rules
 
     @property
     def errors(self) -> tuple[Violation, ...]:
         """Findings with which nothing is published."""
-        return tuple(each for each in self.findings if each.severity == ERROR)
+        return tuple(x for x in self.findings if x.severity == ERROR)
 
     @property
     def warnings(self) -> tuple[Violation, ...]:
         """Findings that may be intended."""
-        return tuple(each for each in self.findings if each.severity == WARNING)
+        return tuple(x for x in self.findings if x.severity == WARNING)
 
     def table(self) -> str:
         """Return the findings with their examples, and how many there are."""
         lines = []
-        for each in self.findings:
-            lines.append(f"{each.severity} {each.rule} ({each.count:,}): {each.text}")
-            for file, row, value in each.examples:
+        for x in self.findings:
+            lines.append(f"{x.severity} {x.rule} ({x.count:,}): {x.text}")
+            for file, row, value in x.examples:
                 place = "" if file is None else f"{file}, row {row:,}: "
                 lines.append(f"    {place}{_short(value)}")
         errors = counted(len(self.errors), ERROR)
@@ -83,12 +63,12 @@ class ValidationReport:
 
     def to_json(self) -> str:
         """Return a list of objects with the attributes of the findings."""
-        found = [
-            dataclasses.asdict(each)
-            | {"examples": [example._asdict() for example in each.examples]}
-            for each in self.findings
+        content = [
+            dataclasses.asdict(finding)
+            | {"examples": [example._asdict() for example in finding.examples]}
+            for finding in self.findings
         ]
-        return json.dumps(found, indent=2)
+        return json.dumps(content, indent=2)
 
     def raise_for_errors(self) -> None:
         """Raise the table as a UserError if there are errors."""

@@ -30,16 +30,17 @@ _ALWAYS = ("ds", "mdp_id", "sequence_number")
 _LARGEST = 3.4028234663852886e38  # largest number of float32, which agents compute in
 IN_ORDER = f"BETWEEN {-LARGEST_NUMBER} AND {LARGEST_NUMBER}"  # of sequence_number
 _OF_DECISIONS = ("state_features", "action", "reward")
+_LISTS = ("possible_actions", "final_possible_actions")
 
 
 class Rule(NamedTuple):
     """Rule of single rows."""
 
     name: str  # name of the rule
-    severity: str  # "error" or "warning"
     condition: str  # SQL of whether a row breaks it
-    value: str  # SQL of the value to show
     text: str  # what is wrong, what was expected and what to do
+    value: str = "NULL::VARCHAR"  # SQL of the value to show
+    severity: str = ERROR
     unless_all: bool = False  # True if the rule is fulfilled when all rows break it
 
 
@@ -66,55 +67,53 @@ def rules(
     No ``actions`` allow all names, and without ``weights`` of metrics the reward is not
     compared with their sum. The other arguments are as in ``validator.Options``.
     """
-    found = _missing(mode) + _numbers(mode) + _keys(mode)
+    all_rules = _missing(mode) + _numbers(mode) + _keys(mode)
     if mode != "continuous":
-        found += _possible_actions(mode)
+        all_rules += _possible_actions(mode)
     if mode == "discrete" and actions:
         known = enumeration(actions)
-        found.append(
+        all_rules.append(
             Rule(
                 "unknown_action",
-                ERROR,
                 f"(NOT {marker(mode)} AND {_unknown('action', known)}) OR "
                 f"{_some_unknown('possible_actions', known)} OR "
                 f"{_some_unknown('final_possible_actions', known)}",
-                "concat(action::VARCHAR, ' of ', possible_actions::VARCHAR, ' then ', "
-                "final_possible_actions::VARCHAR)",
                 f"an action is none of {', '.join(actions)}; correct the rows, or add "
                 "it to the schema",
+                "concat(action::VARCHAR, ' of ', possible_actions::VARCHAR, ' then ', "
+                "final_possible_actions::VARCHAR)",
             )
         )
-    found += _propensities(mode, floor, with_propensities)
-    found += [
+    all_rules += _propensities(mode, floor, with_propensities)
+    all_rules += [
         Rule(
             "both_flags",
-            ERROR,
             "terminated AND truncated",
-            "'terminated and truncated'",
             "terminated and truncated are both true; a row has at most one of them",
+            "'terminated and truncated'",
         ),
         Rule(
             "marker_reward",
-            WARNING,
             f"{marker(mode)} AND (reward <> 0 OR "
             "len(list_filter(map_values(metrics), lambda v: v <> 0)) > 0)",
-            "concat('reward ', reward, ', metrics ', metrics::VARCHAR)",
             "an end marker has a reward or metrics, and they are lost; log them in the "
             "last row before it",
+            "concat('reward ', reward, ', metrics ', metrics::VARCHAR)",
+            WARNING,
         ),
     ]
     if weights:
         terms = weighted(DUCKDB, weights)
-        found.append(
+        all_rules.append(
             Rule(
                 "reward_of_metrics",
-                WARNING,
                 f"NOT {marker(mode)} AND abs(reward - ({terms})) > 1e-6",
-                f"concat('reward ', reward, ', metrics give ', {terms})",
                 "the reward is not the weighted sum of the metrics",
+                f"concat('reward ', reward, ', metrics give ', {terms})",
+                WARNING,
             )
         )
-    return found
+    return all_rules
 
 
 def _unknown(name: str, known: str) -> str:
@@ -132,9 +131,7 @@ def _missing(mode: Mode) -> list[Rule]:
     return [
         Rule(
             f"missing_{name}",
-            ERROR,
             _is_missing(name) + (decision if name in _OF_DECISIONS else ""),
-            "NULL::VARCHAR",
             f"{name} is missing; every decision needs it",
         )
         for name in _ALWAYS + _OF_DECISIONS
@@ -157,54 +154,49 @@ def _beyond(value: str) -> str:
     return f"NOT abs({value}) <= {_LARGEST!r}"  # NaN is above all numbers
 
 
+def _maps(mode: Mode) -> tuple[str, ...]:
+    """Return the columns of maps."""
+    actions = () if mode == "discrete" else ("action",)
+    return "state_features", "final_state_features", "metrics", *actions
+
+
 def _numbers(mode: Mode) -> list[Rule]:
-    maps = ["state_features", "final_state_features", "metrics"]
-    if mode != "discrete":
-        maps.append("action")
-    conditions = {name: _bad(f"map_values({name})") for name in maps}
-    lists = ("possible_actions", "final_possible_actions")
-    for name in lists if mode == "parametric" else ():
+    conditions = {name: _bad(f"map_values({name})") for name in _maps(mode)}
+    for name in _LISTS if mode == "parametric" else ():
         values = f"flatten(list_transform({name}, lambda a: map_values(a)))"
         conditions[name] = _bad(values)
     conditions |= {name: _beyond(name) for name in ("reward", "action_log_density")}
     return [
         Rule(
             f"number_in_{name}",
-            ERROR,
             condition,
-            f"{name}::VARCHAR",
             f"a number in {name} is NULL, NaN, infinite or beyond float32; expected "
             "finite numbers: leave out what is not known",
+            f"{name}::VARCHAR",
         )
         for name, condition in conditions.items()
     ] + [
         Rule(
             "large_sequence_number",
-            ERROR,
             f"sequence_number NOT {IN_ORDER}",
-            "sequence_number::VARCHAR",
             "sequence_number is beyond 2^62; expected smaller numbers, such as a time "
             "in nanoseconds",
+            "sequence_number::VARCHAR",
         )
     ]
 
 
 def _keys(mode: Mode) -> list[Rule]:
-    maps = ["state_features", "final_state_features", "metrics"]
-    if mode != "discrete":
-        maps.append("action")
-    conditions = {name: _is_repeated(name) for name in maps}
-    for name in ("possible_actions", "final_possible_actions"):
-        if mode == "parametric":
-            some = f"list_filter({name}, lambda a: {_is_repeated('a')})"
-            conditions[name] = f"len({some}) > 0"
+    conditions = {name: _is_repeated(name) for name in _maps(mode)}
+    for name in _LISTS if mode == "parametric" else ():
+        some = f"list_filter({name}, lambda a: {_is_repeated('a')})"
+        conditions[name] = f"len({some}) > 0"
     return [
         Rule(
             f"repeated_key_in_{name}",
-            ERROR,
             condition,
-            f"{name}::VARCHAR",
             f"a map in {name} has a key twice; expected each once",
+            f"{name}::VARCHAR",
         )
         for name, condition in conditions.items()
     ]
@@ -226,31 +218,26 @@ def _possible_actions(mode: Mode) -> list[Rule]:
     return [
         Rule(
             "impossible_action",
-            ERROR,
             f"{decision} AND NOT list_contains({possible}, {action})",
-            "concat(action::VARCHAR, ' of ', possible_actions::VARCHAR)",
             "the action is not among possible_actions; log all actions that the policy "
             "could take",
+            "concat(action::VARCHAR, ' of ', possible_actions::VARCHAR)",
         ),
         Rule(
             "repeated_possible_action",
-            ERROR,
             f"list_unique({possible}) <> len(possible_actions)",
-            "possible_actions::VARCHAR",
             "possible_actions has an entry twice or NULL; expected each action once",
+            "possible_actions::VARCHAR",
         ),
         Rule(
             "missing_final_possible_action",
-            ERROR,
             "len(list_filter(final_possible_actions, lambda a: a IS NULL)) > 0",
-            "final_possible_actions::VARCHAR",
             "final_possible_actions has NULL; expected actions only",
+            "final_possible_actions::VARCHAR",
         ),
         Rule(
             "missing_possible_actions",
-            ERROR,
             _is_missing("possible_actions"),
-            "NULL::VARCHAR",
             "possible_actions is missing, but other rows have it; log it in every row",
             unless_all=True,
         ),
@@ -265,25 +252,23 @@ def _propensities(mode: Mode, floor: float, needed: bool) -> list[Rule]:
     return [
         Rule(
             "propensity",
-            ERROR,
             f"{decision} AND NOT (action_probability > 0 AND action_probability <= 1)",
-            "action_probability::VARCHAR",
             "action_probability is not above 0 and at most 1; expected the probability "
             "with which the whole logging policy takes the action",
+            "action_probability::VARCHAR",
         ),
         Rule(
             "missing_propensity",
-            ERROR if needed else WARNING,
             missing,
-            "NULL::VARCHAR",
             "action_probability is missing; a policy cannot be evaluated on these rows",
+            severity=ERROR if needed else WARNING,
         ),
         Rule(
             "small_propensity",
-            WARNING,
             f"{decision} AND action_probability > 0 AND action_probability < {floor!r}",
-            "action_probability::VARCHAR",
             f"action_probability is below {floor:g}; estimates of a policy's value "
             "will be noisy",
+            "action_probability::VARCHAR",
+            WARNING,
         ),
     ]

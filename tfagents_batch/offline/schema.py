@@ -57,39 +57,28 @@ _LISTS = "possible_actions", "final_possible_actions"  # not of continuous actio
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
-    """Contents of rows.
+    """Contents of rows."""
 
-    Attributes:
-      mode: "discrete" for actions with names, "parametric" for actions with features,
-        "continuous" for vectors of numbers.
-      actions: names of all actions in the order of their numbers; discrete only.
-      features: ids of state features, ascending.
-      action_features: ids of the features of an action, ascending; not discrete.
-      metrics: names of the parts of the reward, sorted.
-      extra_columns: names of further columns, which are kept.
-    """
-
+    # "discrete" for actions with names, "parametric" for actions with features,
+    # "continuous" for vectors of numbers
     mode: Mode = "discrete"
-    actions: tuple[str, ...] = ()
-    features: tuple[int, ...] = ()
-    action_features: tuple[int, ...] = ()
-    metrics: tuple[str, ...] = ()
-    extra_columns: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()  # names in the order of their numbers; discrete only
+    features: tuple[int, ...] = ()  # ids of state features, ascending
+    action_features: tuple[int, ...] = ()  # ids of an action's, ascending; not discrete
+    metrics: tuple[str, ...] = ()  # names of the parts of the reward, sorted
+    extra_columns: tuple[str, ...] = ()  # names of further columns, which are kept
 
     def to_json(self) -> str:
         """Return the text of a file that ``read`` reads."""
         return json.dumps(dataclasses.asdict(self), indent=2)
 
     @classmethod
-    def from_dict(cls, given: Any, where: str | Path = "this") -> Schema:
-        """Return the schema of what ``to_json`` has written, as JSON gives it.
-
-        Raises:
-          UserError: if it is something else.
-        """
+    def from_dict(cls, content: Any, where: str | Path = "this") -> Schema:
+        """Return the schema of what ``to_json`` wrote; UserError for anything else."""
         try:
+            pairs = content.items()
             schema = cls(
-                **{k: tuple(x) if isinstance(x, list) else x for k, x in given.items()}
+                **{k: tuple(x) if isinstance(x, list) else x for k, x in pairs}
             )
         except (TypeError, AttributeError) as error:
             raise UserError(f"{where} is no schema of logged rows: {error}") from error
@@ -104,16 +93,16 @@ class Schema:
         """Return one line on what differs in another schema; empty if nothing does."""
         parts = []
         for field in dataclasses.fields(self):
-            mine, its = getattr(self, field.name), getattr(other, field.name)
-            if mine == its:
+            before, after = getattr(self, field.name), getattr(other, field.name)
+            if before == after:
                 continue
-            if not isinstance(mine, tuple):
-                parts.append(f"{field.name} {mine} became {its}")
-            elif set(mine) == set(its):
+            if not isinstance(before, tuple):
+                parts.append(f"{field.name} {before} became {after}")
+            elif set(before) == set(after):
                 parts.append(f"{field.name} have another order")
             else:
-                gone = ", ".join(map(str, sorted(set(mine) - set(its))))
-                came = ", ".join(map(str, sorted(set(its) - set(mine))))
+                gone = ", ".join(map(str, sorted(set(before) - set(after))))
+                came = ", ".join(map(str, sorted(set(after) - set(before))))
                 parts.append(
                     field.name
                     + (f" lost {gone}" if gone else "")
@@ -141,8 +130,8 @@ def is_integer(name: str) -> bool:
 
 def types(mode: Mode) -> Mapping[str, str]:
     """Return the columns that have a meaning in a mode, with their DuckDB types."""
-    found: dict[str, Any] = {}
-    for name, kind in _TYPES.items():
-        if mode != "continuous" or name not in _LISTS:
-            found[name] = kind.format(action=ACTION[mode])
-    return found
+    return {
+        name: kind.format(action=ACTION[mode])
+        for name, kind in _TYPES.items()
+        if mode != "continuous" or name not in _LISTS
+    }

@@ -23,11 +23,7 @@ _ALIGNMENT = 64  # bytes
 _BATCH = 2**24  # numbers of possible actions that are there at a time
 _BY_TIME = "ORDER BY mdp_key, sequence_number_ordinal"
 UNKNOWN = -1  # number of a next action that was not taken
-_POSSIBLE = {"mask": "possible_actions", "next_mask": "possible_next_actions"}
-_CANDIDATES = {
-    "candidates": "possible_actions",
-    "next_candidates": "possible_next_actions",
-}
+_POSSIBLE = {"": "possible_actions", "next_": "possible_next_actions"}
 
 Columns = dict[str, np.ndarray]
 
@@ -64,21 +60,20 @@ class Partition(NamedTuple):
 def partition(folder: str | Path) -> Partition:
     """Return the newest partition of a table, or the one that the folder is.
 
-    Raises:
-      UserError: if there is none, it has no samples, or a file was changed.
+    UserError if there is none, it has no samples, or a file was changed.
     """
     folder = Path(folder)
-    found = folder if (folder / manifest.NAME).exists() else manifest.newest(folder)
-    if found is None:
+    newest = folder if (folder / manifest.NAME).exists() else manifest.newest(folder)
+    if newest is None:
         raise UserError(
             f"{folder} has no timeline; expected a folder that "
             "tfagents-batch timeline has written, with ds=... in it"
         )
-    known = manifest.read(found)
+    known = manifest.read(newest)
     if not known["rows"]:
-        raise UserError(f"{found} has 0 samples; expected at least one")
-    manifest.check_parts(found, known)
-    return Partition(found, Schema.from_dict(known["schema"]), known)
+        raise UserError(f"{newest} has 0 samples; expected at least one")
+    manifest.check_parts(newest, known)
+    return Partition(newest, Schema.from_dict(known["schema"]), known)
 
 
 def row_bytes(schema: Schema, columns: int | None = None) -> int:
@@ -95,13 +90,13 @@ class Block(NamedTuple):
     rows: int  # number of rows
 
 
-def blocks(found: Partition, most: int) -> list[Block]:
+def blocks(timeline: Partition, most: int) -> list[Block]:
     """Return all rows as blocks of at most ``most`` rows, or of one row group."""
     from pyarrow import parquet
 
     done: list[Block] = []
-    for path in found.files:
-        with _reading(found):
+    for path in timeline.files:
+        with _reading(timeline):
             metadata = parquet.read_metadata(path)
         for i in range(metadata.num_row_groups):
             new = Block(((path, i),), metadata.row_group(i).num_rows)
@@ -113,7 +108,7 @@ def blocks(found: Partition, most: int) -> list[Block]:
 
 
 def read(
-    found: Partition,
+    timeline: Partition,
     block: Block | None = None,
     missing: float = 0.0,
     split: str | None = None,
@@ -121,7 +116,7 @@ def read(
     """Return rows as numbers.
 
     Args:
-      found: the partition.
+      timeline: the partition.
       block: rows to read, from ``blocks``; None for all.
       missing: value of a feature of a state that is missing, 0 or NaN.
       split: ``TRAIN`` or ``EVALUATE`` for only these rows; None for both.
@@ -137,12 +132,12 @@ def read(
       Continuous: f32 ``action`` and ``next_action`` ``[N, G]``.
     """
     where = "" if split is None else f" WHERE split = '{split}'"
-    with _reading(found):
+    with _reading(timeline):
         if block is None:
-            return _select(found, found.table + where, missing=missing)
+            return _select(timeline, timeline.table + where, missing=missing)
         # One row group at a time: as Arrow, rows take several times the memory.
         parts = (
-            _select(found, f"rows{where}", _groups(Block((group,), 0)), missing)
+            _select(timeline, f"rows{where}", _groups(Block((group,), 0)), missing)
             for group in block.groups
         )
         return joined(parts, block.rows)
@@ -159,24 +154,22 @@ def room(shape: Sequence[int], dtype: Any) -> np.ndarray:
 def joined(parts: Iterator[Columns], most: int) -> Columns:
     """Return parts one after the other; only one of them is in memory beside it.
 
-    Args:
-      parts: columns of at most ``most`` rows together, at least one part.
-      most: number of rows for which there is room.
+    There is at least one part; together they have at most ``most`` rows.
     """
-    found: Columns = {}
+    columns: Columns = {}
     rows = 0
     for part in parts:
         end = rows + len(part["reward"])
         for name, column in part.items():
-            if name not in found:
-                found[name] = room([most, *column.shape[1:]], column.dtype)
-            found[name][rows:end] = column
+            if name not in columns:
+                columns[name] = room([most, *column.shape[1:]], column.dtype)
+            columns[name][rows:end] = column
         rows = end
-    return {name: column[:rows] for name, column in found.items()}
+    return {name: column[:rows] for name, column in columns.items()}
 
 
 def _select(
-    found: Partition,
+    timeline: Partition,
     origin: str,
     rows: Any = None,
     missing: float = 0.0,
@@ -185,7 +178,7 @@ def _select(
     """Return the columns of rows that SQL names, or of a table of Arrow."""
     import duckdb
 
-    schema, size = found.schema, len(found.schema.actions)
+    schema, size = timeline.schema, len(timeline.schema.actions)
     numbers, sets, maps = _numbers(schema), _sets(schema), _maps(schema)
     parts = _candidates(schema)
     if metrics and schema.metrics:
@@ -213,12 +206,12 @@ def _select(
         join = arrow.joined if name == "metrics" else arrow.padded
         columns[name] = join(arrays)
     if schema.mode == "parametric":
-        return _numbered(columns, most_candidates(found))
+        return _numbered(columns, most_candidates(timeline))
     return columns
 
 
 @contextlib.contextmanager
-def _reading(found: Partition) -> Iterator[None]:
+def _reading(timeline: Partition) -> Iterator[None]:
     """Turn errors of reading a partition into UserErrors."""
     import duckdb
     import pyarrow
@@ -229,19 +222,19 @@ def _reading(found: Partition) -> Iterator[None]:
         raise
     except (duckdb.ConversionException, OverflowError) as error:
         raise UserError(
-            f"a number of {found.folder} is beyond float32 ({first_line(error)}); make "
-            "the timeline again with smaller numbers: see its --custom_reward"
+            f"a number of {timeline.folder} is beyond float32 ({first_line(error)}); "
+            "make the timeline again with smaller numbers: see its --custom_reward"
         ) from error
     except (OSError, duckdb.Error, pyarrow.ArrowException) as error:
-        if lost := [path for path in found.files if not Path(path).exists()]:
+        if lost := [path for path in timeline.files if not Path(path).exists()]:
             raise UserError(
                 f"{lost[0]} is gone: the timeline was made again while it was read. "
                 "Start again to learn from the new rows, and write others to another "
                 "--output"
             ) from error
         raise UserError(
-            f"the rows of {found.folder} cannot be read ({first_line(error)}); restore "
-            "its files from a copy, or make the timeline again"
+            f"the rows of {timeline.folder} cannot be read ({first_line(error)}); "
+            "restore its files from a copy, or make the timeline again"
         ) from error
 
 
@@ -286,7 +279,8 @@ def _sets(schema: Schema) -> dict[str, str]:
     # The cast finds a name by its hash: the work does not grow with their number.
     kind = f"{enumeration(schema.actions)}[]"
     return {
-        part: f"list_transform(TRY_CAST({column} AS {kind}), lambda x: enum_code(x))"
+        f"{part}mask": f"list_transform(TRY_CAST({column} AS {kind}), "
+        "lambda x: enum_code(x))"
         for part, column in _POSSIBLE.items()
     }
 
@@ -297,17 +291,19 @@ def _candidates(schema: Schema) -> dict[str, list[str]]:
         return {}
     numbers = [_number("x", i) for i in schema.action_features]
     return {
-        part: [f"list_transform({column}, lambda x: {number})" for number in numbers]
-        for part, column in _CANDIDATES.items()
+        f"{part}candidates": [
+            f"list_transform({column}, lambda x: {number})" for number in numbers
+        ]
+        for part, column in _POSSIBLE.items()
     }
 
 
 def _maps(schema: Schema) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return the columns of maps that become vectors, with their keys, by name."""
-    found = {x: (f"{x}_features", schema.features) for x in ("state", "next_state")}
+    maps = {x: (f"{x}_features", schema.features) for x in ("state", "next_state")}
     if schema.mode != "discrete":
-        found |= {x: (x, schema.action_features) for x in ("action", "next_action")}
-    return found
+        maps |= {x: (x, schema.action_features) for x in ("action", "next_action")}
+    return maps
 
 
 def _number(column: str, feature: int) -> str:
@@ -316,17 +312,17 @@ def _number(column: str, feature: int) -> str:
 
 def _numbered(columns: Columns, most: int) -> Columns:
     """Return the columns of parametric rows, with actions as numbers of candidates."""
-    found = dict(columns)
+    numbered = dict(columns)
     for part in ("", "next_"):
         rows = columns[f"{part}candidates"]
         more = [(0, 0), (0, most - rows.shape[1]), (0, 0)]
         rows = np.pad(rows, more, constant_values=np.nan)
         same = (rows == columns[f"{part}action"][:, np.newaxis]).all(-1)
         number = np.where(same.any(-1), same.argmax(-1), UNKNOWN)
-        found[f"{part}action"] = number.astype(np.int32)
-        found[f"{part}mask"] = ~np.isnan(rows[..., 0])
-        found[f"{part}candidates"] = np.nan_to_num(rows)
-    return found
+        numbered[f"{part}action"] = number.astype(np.int32)
+        numbered[f"{part}mask"] = ~np.isnan(rows[..., 0])
+        numbered[f"{part}candidates"] = np.nan_to_num(rows)
+    return numbered
 
 
 def returns(columns: Columns) -> np.ndarray:
@@ -337,16 +333,16 @@ def returns(columns: Columns) -> np.ndarray:
     """
     size, last = len(columns["reward"]), columns["terminated"]
     end, unknown = size, size + 1  # two more rows, with returns 0 and NaN
-    found = np.concatenate([columns["reward"], [0.0, np.nan]])
+    total = np.concatenate([columns["reward"], [0.0, np.nan]])
     factor = np.concatenate([np.where(last, 0.0, columns["discount"]), [0.0, 0.0]])
     after = np.where(last, end, _following(columns, unknown))
     after = np.concatenate([after, [end, unknown]])
     # Each round doubles the number of rows in a sum.
     while (after < size).any():
-        found = found + factor * found[after]
+        total = total + factor * total[after]
         factor = factor * factor[after]
         after = after[after]
-    return (found + factor * found[after])[:size]
+    return (total + factor * total[after])[:size]
 
 
 def _following(columns: Columns, missing: int) -> np.ndarray:
@@ -374,7 +370,7 @@ def steps_to_end(columns: Columns) -> np.ndarray:
 
 
 def of_split(
-    found: Partition,
+    timeline: Partition,
     split: str,
     most: int,
     missing: float = 0.0,
@@ -382,85 +378,71 @@ def of_split(
 ) -> Columns:
     """Return the first ``most`` rows of a split in the order of episodes and time.
 
-    Args:
-      found, split, missing: see ``read``.
-      most: number of rows, at most.
-      last_key: largest key of an episode; None for any.
+    Other arguments as of ``read``; ``last_key`` is the largest key, None for any.
     """
     where, limit = f"WHERE split = '{split}'", f"LIMIT {int(most)}"
     if last_key is not None:
         where += f" AND mdp_key <= {int(last_key)}"
     # Whole rows are sorted only up to the last of these episodes, to save memory.
-    first = f"SELECT mdp_key FROM {found.table} {where} ORDER BY mdp_key {limit}"
+    first = f"SELECT mdp_key FROM {timeline.table} {where} ORDER BY mdp_key {limit}"
     where += f" AND mdp_key <= (SELECT max(mdp_key) FROM ({first}))"
-    origin = f"{found.table} {where} {_BY_TIME} {limit}"
-    with _reading(found):
-        return _select(found, origin, missing=missing)
+    origin = f"{timeline.table} {where} {_BY_TIME} {limit}"
+    with _reading(timeline):
+        return _select(timeline, origin, missing=missing)
 
 
-def episodes(found: Partition, where: str, missing: float = 0.0) -> Columns:
-    """Return rows in the order of episodes and time, see ``read``.
+def episodes(timeline: Partition, where: str, missing: float = 0.0) -> Columns:
+    """Return rows of an SQL condition in the order of episodes and time, see ``read``.
 
     Rows also have f32 ``metrics`` ``[N, M]`` if the schema has metrics; a metric that a
     row does not have is 0.
-
-    Args:
-      found: the partition.
-      where: SQL condition of the rows.
-      missing: as of ``read``.
     """
-    origin = f"{found.table} WHERE {where} {_BY_TIME}"
-    with _reading(found):
-        return _select(found, origin, missing=missing, metrics=True)
+    origin = f"{timeline.table} WHERE {where} {_BY_TIME}"
+    with _reading(timeline):
+        return _select(timeline, origin, missing=missing, metrics=True)
 
 
-def training_rows(found: Partition, block: Block) -> int:
+def training_rows(timeline: Partition, block: Block) -> int:
     """Return the number of rows of a block that are for training."""
     import pyarrow.compute as compute
 
-    with _reading(found):
+    with _reading(timeline):
         split = _groups(block, ["split"]).column("split")
     return int(compute.sum(compute.equal(split, TRAIN)).as_py() or 0)
 
 
-def masked(found: Partition) -> bool:
+def masked(timeline: Partition) -> bool:
     """Return whether some actions of discrete rows were not possible."""
-    if found.schema.mode == "parametric":
+    if timeline.schema.mode == "parametric":
         return True
-    size = len(found.schema.actions)
+    size = len(timeline.schema.actions)
     after = "CASE WHEN not_terminal THEN len(possible_next_actions) END"
     sql = f"min(least(len(possible_actions), {after})) < {size}"
-    return bool(facts(found, sql)[0])
+    return bool(facts(timeline, sql)[0])
 
 
-def most_candidates(found: Partition) -> int:
+def most_candidates(timeline: Partition) -> int:
     """Return the largest number of actions that parametric rows choose from."""
-    most = [f"max(len({column}))" for column in _CANDIDATES.values()]
-    return max(x or 0 for x in facts(found, *most))
+    most = [f"max(len({column}))" for column in _POSSIBLE.values()]
+    return max(x or 0 for x in facts(timeline, *most))
 
 
-def action_bounds(found: Partition) -> tuple[np.ndarray, np.ndarray]:
+def action_bounds(timeline: Partition) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and the largest logged numbers of continuous actions."""
-    numbers = [_number("action", i) for i in found.schema.action_features]
+    numbers = [_number("action", i) for i in timeline.schema.action_features]
     both = [f"{rule}({x})" for rule in ("min", "max") for x in numbers]
-    low, high = np.reshape(np.array(facts(found, *both), np.float32), [2, -1])
+    low, high = np.reshape(np.array(facts(timeline, *both), np.float32), [2, -1])
     return low, high
 
 
-def facts(found: Partition, *sql: str) -> tuple:
+def facts(timeline: Partition, *sql: str) -> tuple:
     """Return values that are computed over all rows, once in a process."""
-    return facts_of(found, found.table, *sql)
+    return facts_of(timeline, timeline.table, *sql)
 
 
-def facts_of(found: Partition, rows: str, *sql: str) -> tuple:
-    """Return values that are computed over rows of a partition, once in a process.
-
-    Args:
-      found: the partition.
-      rows: SQL of the rows.
-      *sql: SQL of the values.
-    """
-    with _reading(found):
+def facts_of(timeline: Partition, rows: str, *sql: str) -> tuple:
+    """Return values by SQL over rows of a partition, which SQL names, too."""
+    with _reading(timeline):
         return _computed(rows, *sql)
 
 

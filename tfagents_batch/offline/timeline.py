@@ -49,25 +49,15 @@ Progress = Callable[[float, str], None]
 
 @dataclasses.dataclass(frozen=True)
 class TimelineSummary:
-    """Counts of a timeline that was written.
+    """Counts of a timeline that was written."""
 
-    Attributes:
-      folder: the partition.
-      read: rows that were read.
-      dropped: how many of them are no sample, by reason.
-      samples: samples that were written.
-      episodes: episodes with a sample.
-      terminals: episodes of these with a sample whose next state is terminal.
-      notices: what the user should know, a line each.
-    """
-
-    folder: Path
-    read: int
-    dropped: dict[str, int]
-    samples: int
-    episodes: int
-    terminals: int
-    notices: tuple[str, ...] = ()
+    folder: Path  # folder of the partition
+    read: int  # rows that were read
+    dropped: dict[str, int]  # how many of them are no sample, by reason
+    samples: int  # samples that were written
+    episodes: int  # episodes with a sample
+    terminals: int  # episodes of these with a sample whose next state is terminal
+    notices: tuple[str, ...] = ()  # what the user should know, a line each
 
     def text(self) -> str:
         """Return the summary as lines."""
@@ -225,21 +215,21 @@ class _Work:
         }
         late = self._read - sum(dropped.values()) - samples
         dropped["after time_window_limit"] = late
-        found = [*self._rows.notices, *self._notices, *self._about_endings(*endings)]
-        found += self._about_beginnings(*beginnings)
+        notices = [*self._rows.notices, *self._notices, *self._about_endings(*endings)]
+        notices += self._about_beginnings(*beginnings)
         if parts:
-            found.append(
+            notices.append(
                 f"episodes for evaluation that began before start_ds "
                 f"{self.config.start_ds}: {parts:,}; they are left out, because their "
                 "rewards until then are not read"
             )
         if samples and not terminals:
-            found.append(
+            notices.append(
                 "no episode has a terminal state: right for a task that continues, "
                 "wrong for one that ends"
             )
         return TimelineSummary(
-            *(target, self._read, dropped, samples, episodes, terminals, tuple(found))
+            *(target, self._read, dropped, samples, episodes, terminals, tuple(notices))
         )
 
     def _about_endings(self, flagged: int, ended: int, later: int) -> Iterator[str]:
@@ -308,8 +298,8 @@ class _Work:
             self._engine.table(ROWS, texts.without_duplicates())
             (left,) = self._row(f"SELECT count(*) FROM {ROWS}")
             self._duplicates = self._read - left
-        given = Generator(self._schema, self._given, self._engine.dialect)
-        self._engine.table(EPISODES, given.episodes(self._rows.view))
+        generator = Generator(self._schema, self._given, self._engine.dialect)
+        self._engine.table(EPISODES, generator.episodes(self._rows.view))
         check_rows(self._engine, self._schema, self.config)
         self._find_longest()
 
@@ -328,8 +318,8 @@ class _Work:
         if share is None:
             return
         percentile = self._engine.dialect.percentile("length", share)
-        (found,) = self._row(f"SELECT {percentile} FROM {EPISODES} WHERE length > 0")
-        longest = round(found, 6)  # engines differ in the last digit
+        (length,) = self._row(f"SELECT {percentile} FROM {EPISODES} WHERE length > 0")
+        longest = round(length, 6)  # engines differ in the last digit
         longer, all_ = self._row(
             f"SELECT count(*) FILTER (WHERE length > {longest!r}), count(*) "
             f"FROM {EPISODES} WHERE length > 0"
@@ -362,5 +352,5 @@ class _Work:
         return Generator(self._schema, self.config, self._engine.dialect)
 
     def _row(self, query: str) -> tuple[Any, ...]:
-        (found,) = self._engine.fetch(query)
-        return found
+        (row,) = self._engine.fetch(query)
+        return row

@@ -75,8 +75,8 @@ def check_rows(engine: Engine, schema: Schema, config: TimelineConfig) -> None:
         ] = " OR ".join(some)
     joined = f"FROM {ROWS} r LEFT JOIN {EPISODES} e ON r.mdp_id = e.mdp_id"
     counts = ", ".join(f"count(*) FILTER (WHERE {x})" for x in faults.values())
-    (found,) = engine.fetch(f"SELECT {counts} {joined}")
-    for count, (text, condition) in zip(found, faults.items(), strict=True):
+    (numbers,) = engine.fetch(f"SELECT {counts} {joined}")
+    for count, (text, condition) in zip(numbers, faults.items(), strict=True):
         if count:
             _refuse(engine, count, text, f"{joined} WHERE {condition}")
     if config.on_duplicate == "error":
@@ -120,20 +120,16 @@ def _refuse(engine: Engine, count: int, text: str, where: str) -> None:
 
 
 def check_samples(engine: Engine, query: str) -> None:
-    """Run ``validation_sql`` on the samples that are about to be published.
-
-    Raises:
-      UserError: unless the result is one row in which everything is true.
-    """
+    """Run ``validation_sql`` on samples; UserError unless one row is all true."""
     for name, view in _PLACEHOLDERS.items():
         query = query.replace(name, view)
     try:
         with engine.failing("validation_sql cannot be run"):
-            found = engine.fetch(query)
+            rows = engine.fetch(query)
     except UserError as error:
         raise UserError(f"{error}; nothing is published") from None
-    if len(found) != 1 or not all(cell is True for cell in found[0]):
-        shown = ", ".join(map(str, found[:3])) or "no row"
+    if len(rows) != 1 or not all(cell is True for cell in rows[0]):
+        shown = ", ".join(map(str, rows[:3])) or "no row"
         raise UserError(
             f"validation_sql returned {shown}; expected one row in which all is true. "
             "Nothing is published"

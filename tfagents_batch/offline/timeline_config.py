@@ -83,28 +83,28 @@ _WITHOUT_EFFECT = {
 }
 
 
-def checked(given: TimelineConfig) -> TimelineConfig:
+def checked(settings: TimelineConfig) -> TimelineConfig:
     """Check the settings, also against each other, and convert them to their types."""
-    given = config.check(given)
-    if given.start_ds and given.end_ds and given.start_ds > given.end_ds:
+    settings = config.check(settings)
+    if settings.start_ds and settings.end_ds and settings.start_ds > settings.end_ds:
         raise UserError(
-            f"start_ds is {given.start_ds} and end_ds is {given.end_ds}; expected "
-            "start_ds at or before end_ds (they are compared as text)"
+            f"start_ds is {settings.start_ds} and end_ds is {settings.end_ds}; "
+            "expected start_ds at or before end_ds (they are compared as text)"
         )
-    if given.train_share + given.eval_share > 1 + 1e-9:
+    if settings.train_share + settings.eval_share > 1 + 1e-9:
         raise UserError(
-            f"train_share is {given.train_share} and eval_share is "
-            f"{given.eval_share}; expected a sum of at most 1, because no episode may "
-            "be in both"
+            f"train_share is {settings.train_share} and eval_share is "
+            f"{settings.eval_share}; expected a sum of at most 1, because no episode "
+            "may be in both"
         )
-    if given.custom_reward is not None and given.metric_weights is not None:
+    if settings.custom_reward is not None and settings.metric_weights is not None:
         raise UserError(
             "custom_reward and metric_weights are both given; pass only one of them"
         )
-    for name, weight in (given.metric_weights or {}).items():
+    for name, weight in (settings.metric_weights or {}).items():
         if isinstance(weight, bool) or not isinstance(weight, (int, float)):
             raise UserError(f"metric_weights.{name} is {weight!r}; expected a number")
-    return given
+    return settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,49 +138,46 @@ class FromHorizon:
     notices: tuple[str, ...]  # one line for each key without an effect here
 
 
-def from_horizon(given: Mapping[str, Any]) -> FromHorizon:
+def from_horizon(content: Mapping[str, Any]) -> FromHorizon:
     """Read a configuration of Horizon, of its version of 2019 or of its last one.
 
-    Args:
-      given: keys and values, also inside "timeline" and "query" as in Horizon's files.
-
-    Raises:
-      UserError: for an unknown key, or a value that is not supported.
+    Keys may be inside "timeline" and "query" as in Horizon's files. UserError for an
+    unknown key, or a value that is not supported.
     """
-    keys = _flat(given)
+    keys = _flat(content)
     unused = {key: why for key, why in _WITHOUT_EFFECT.items() if key in keys}
     used = {key: value for key, value in keys.items() if key not in unused}
     known = {field.name for field in dataclasses.fields(_Horizon)} | {*_WITHOUT_EFFECT}
     for key in used.keys() - known:
         raise UserError(unknown("key of Horizon", key, known))
-    found = config.check(config.replace(_Horizon(), used))
-    if others := set(found.rewardColumns) - _REWARDS:
+    horizon = config.check(config.replace(_Horizon(), used))
+    if others := set(horizon.rewardColumns) - _REWARDS:
         raise UserError(
             f"rewardColumns has {', '.join(sorted(others))}; expected reward and "
             "metrics, the only columns of rewards that the timeline sums"
         )
-    evaluated = 0.0 if found.evalTableName is None else 0.2
+    evaluated = 0.0 if horizon.evalTableName is None else 0.2
     settings = {
-        "last_row": "horizon_keep" if found.addTerminalStateRow else "drop",
-        "train_share": found.tableSample / 100 * (1 - evaluated),
-        "eval_share": found.tableSample / 100 * evaluated,
+        "last_row": "horizon_keep" if horizon.addTerminalStateRow else "drop",
+        "train_share": horizon.tableSample / 100 * (1 - evaluated),
+        "eval_share": horizon.tableSample / 100 * evaluated,
         **{name: keys[key] for key, name in _SETTINGS.items() if key in keys},
     }
     return FromHorizon(
         checked(config.replace(TimelineConfig(), settings)),
-        {True: "discrete", False: "parametric", None: None}[found.actionDiscrete],
-        found.actions,
-        found.extraFeatureColumns,
+        {True: "discrete", False: "parametric", None: None}[horizon.actionDiscrete],
+        horizon.actions,
+        horizon.extraFeatureColumns,
         tuple(f"{key} has no effect: {why}" for key, why in unused.items()),
     )
 
 
-def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of "timeline" and "query" beside those outside."""
-    found = {k: v for k, v in given.items() if k not in ("timeline", "query")}
+    keys = {k: v for k, v in content.items() if k not in ("timeline", "query")}
     for part in ("timeline", "query"):
-        inner = given.get(part, {})
+        inner = content.get(part, {})
         if not isinstance(inner, Mapping):
             raise UserError(f"{part} is {inner!r}; expected an object of settings")
-        found |= inner
-    return found
+        keys |= inner
+    return keys

@@ -120,12 +120,10 @@ FROM {INPUT}"""
         """Return a query of each episode: its key, split, length, bounds and ending.
 
         The ending is "marker", "terminal", "known" (not terminal, but the state after
-        the last row is known), "kept" (see ``horizon_keep``) or "open".
-
-        Args:
-          view: all rows. An episode with rows after ``end_ds`` is not at its end. One
-            for evaluation with rows before ``start_ds`` has no split: its value would
-            be that of a part.
+        the last row is known), "kept" (see ``horizon_keep``) or "open". The view has
+        all rows. An episode with rows after ``end_ds`` is not at its end. One for
+        evaluation with rows before ``start_ds`` has no split: its value would be that
+        of a part.
         """
         continues, after = self._beyond(view, "later", ">", self.config.end_ds)
         is_part, before = self._beyond(view, "earlier", "<", self.config.start_ds)
@@ -187,11 +185,7 @@ LEFT JOIN (
         )
 
     def samples(self, max_length: float | None = None) -> str:
-        """Return a query of the samples in a shuffled order.
-
-        Args:
-          max_length: length of the longest episodes to keep; None keeps all.
-        """
+        """Return a query of the samples, shuffled, of episodes up to a length."""
         keep = ""
         if max_length is not None:
             keep = f" AND length <= {self.dialect.number(max_length)}"
@@ -220,11 +214,11 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
         final = f"coalesce(r.final_state_features, {self._no_features})"
         end = {"state_features": final, "action": self._no_action}
         if self._has_choices:
-            given = "r.final_possible_actions"
+            last = "r.final_possible_actions"
             end["possible_actions"] = f"""CASE
       WHEN e.ending = 'terminal' THEN {self._no_actions}
-      WHEN {self.dialect.is_empty(given)} OR {given} IS NULL THEN {self._all_actions}
-      ELSE {given} END"""
+      WHEN {self.dialect.is_empty(last)} OR {last} IS NULL THEN {self._all_actions}
+      ELSE {last} END"""
         names, name = [*self._carried(), *_OF_SAMPLE], self.dialect.name
         episode = ", ".join(f"e.{x}" for x in _OF_EPISODE)
         later = f"CASE WHEN e.ending = 'known' THEN {self.config.time_unit} ELSE 0 END"
@@ -242,19 +236,19 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
         """Return a query that adds a row's place, and what it needs of later rows."""
         n, place = self.config.n_step, "row_number() OVER by_time"
         ends = "CASE WHEN ending IN ('open', 'kept') THEN 0 ELSE 1 END"
-        found = {
+        columns = {
             "ordinal": place,
             "steps": f"least({n}, length + {ends} - {place})",
         }
         for name in (*self._carried(), "sequence_number"):
-            found[_next(name)] = self.dialect.later(
+            columns[_next(name)] = self.dialect.later(
                 self.dialect.name(name), n, "by_time", "until_next"
             )
         if n > 1:
             for name in ("reward", "metrics", "sequence_number"):
-                found[f"frame_{name}"] = self.dialect.frame(name, "rewarded")
+                columns[f"frame_{name}"] = self.dialect.frame(name, "rewarded")
         return f"""  SELECT *,
-    {self._listed(found, "    ")}
+    {self._listed(columns, "    ")}
   FROM joined
   WINDOW
     by_time AS ({_ORDER}),
@@ -271,9 +265,9 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
 
     def _columns(self) -> dict[str, str]:
         """Return the expression of each column of a sample."""
-        found = self._sums()
+        expressions = self._sums()
         beyond = "steps = 0 OR (ordinal + steps > length AND ending <> 'known')"
-        found |= {
+        expressions |= {
             "sequence_number_ordinal": "CAST(ordinal AS BIGINT)",
             "time_since_first": "sequence_number - first",
             "step": "CAST(greatest(steps, 1) AS BIGINT)",
@@ -292,28 +286,28 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
             names += ["possible_actions", "possible_next_actions"]
         for extra in self.schema.extra_columns:
             names += [extra, _next(extra)]
-        return {name: found.get(name, self.dialect.name(name)) for name in names}
+        return {name: expressions.get(name, self.dialect.name(name)) for name in names}
 
     def _sums(self) -> dict[str, str]:
         """Return the columns that are discounted sums, or values of the next row."""
-        found, time = {}, "next_sequence_number - sequence_number"
+        columns, time = {}, "next_sequence_number - sequence_number"
         if self.config.last_row == "horizon_keep":  # samples without a next row
             for name, absent in self._carried().items():
                 value = self.dialect.name(_next(name))
-                found[_next(name)] = self._if_next(value, absent)
+                columns[_next(name)] = self._if_next(value, absent)
             time = self._if_next(time, "0")
-        found["time_diff"] = time
-        found["metrics"] = f"coalesce(metrics, {self.dialect.map([], [], METRICS)})"
+        columns["time_diff"] = time
+        columns["metrics"] = f"coalesce(metrics, {self.dialect.map([], [], METRICS)})"
         if self.config.n_step > 1:
-            found["reward"] = self._sum(self.dialect.at("frame_reward", "i"))
+            columns["reward"] = self._sum(self.dialect.at("frame_reward", "i"))
             names = [*map(self.dialect.text, self.schema.metrics)]
-            each = self.dialect.at("frame_metrics", "i")
-            values = (self.dialect.lookup(each, x) for x in names)
+            metrics = self.dialect.at("frame_metrics", "i")
+            values = (self.dialect.lookup(metrics, x) for x in names)
             sums = [self._sum(f"coalesce({value}, 0)") for value in values]
-            found["metrics"] = self.dialect.map(names, sums, METRICS)
+            columns["metrics"] = self.dialect.map(names, sums, METRICS)
         exponent = time if self.config.discount == "time" else "steps"
-        found["discount"] = power(exponent, self.config, self.dialect)
-        return found
+        columns["discount"] = power(exponent, self.config, self.dialect)
+        return columns
 
     def _if_next(self, value: str, otherwise: str) -> str:
         return f"CASE WHEN steps > 0 THEN {value} ELSE {otherwise} END"
@@ -335,10 +329,10 @@ WHERE NOT is_end AND (steps > 0 OR ending = 'kept'){within}
 
     def _carried(self) -> dict[str, str]:
         """Return what a sample has of its next row, and what stands for none."""
-        found = {"state_features": self._no_features, "action": self._no_action}
+        absent = {"state_features": self._no_features, "action": self._no_action}
         if self._has_choices:
-            found["possible_actions"] = self._no_actions
-        return found | dict.fromkeys(self.schema.extra_columns, "NULL")
+            absent["possible_actions"] = self._no_actions
+        return absent | dict.fromkeys(self.schema.extra_columns, "NULL")
 
     # ---- constants of a mode
 

@@ -79,37 +79,36 @@ def validate(
 ) -> ValidationReport:
     """Check rows.
 
+    UserError if an option is wrong, or a file cannot be read or changed meanwhile.
+
     Args:
       rows: result of ``reader.open_rows``.
       schema: expected schema: actions and features that it lacks are errors; None for
         that of the rows.
       options: see ``Options``.
-
-    Raises:
-      UserError: if an option is wrong, or a file cannot be read or changed meanwhile.
     """
     options = config.check(options or Options())
     for name in options.errors:
         if name not in WARNINGS:
             raise UserError(unknown("rule", name, WARNINGS))
-    count, found = _single(rows, schema, options)
-    found += _unknown_columns(rows)
+    count, findings = _single(rows, schema, options)
+    findings += _unknown_columns(rows)
     if count:
-        found += _order(rows, options) + _names(rows, options) + _two_forms(rows)
+        findings += _order(rows, options) + _names(rows, options) + _two_forms(rows)
     else:
         text = "there are no rows; expected at least one"
-        found.append(Violation("empty", ERROR, 1, text))
+        findings.append(Violation("empty", ERROR, 1, text))
     if schema is None:
-        found += final_names(rows)
+        findings += final_names(rows)
     else:
-        found += _difference(schema, rows.find_schema())
+        findings += _difference(schema, rows.find_schema())
     rows.check_unchanged()
-    found = [
+    findings = [
         dataclasses.replace(x, severity=ERROR) if x.rule in options.errors else x
-        for x in found
+        for x in findings
     ]
     return ValidationReport(
-        count, tuple(sorted(found, key=lambda x: x.severity != ERROR))
+        count, tuple(sorted(findings, key=lambda x: x.severity != ERROR))
     )
 
 
@@ -128,7 +127,7 @@ def _single(
     ((count, unread, *numbers),) = rows.fetch(
         f"SELECT count(*), count(unread), {counts} FROM {rows.view}"
     )
-    found = _unread(rows) if unread else []
+    findings = _unread(rows) if unread else []
     failed = [
         (rule, number)
         for rule, number in zip(broken, numbers, strict=True)
@@ -137,11 +136,11 @@ def _single(
     if failed:
         shown = (f"{_examples(x.value)} FILTER ({x.condition})" for x, _ in failed)
         (examples,) = rows.fetch(f"SELECT {', '.join(shown)} FROM {rows.view}")
-        found += [
+        findings += [
             Violation(rule.name, rule.severity, number, rule.text, _shown(some))
             for (rule, number), some in zip(failed, examples, strict=True)
         ]
-    return count, found
+    return count, findings
 
 
 def _unread(rows: LoggedRows) -> list[Violation]:
@@ -157,7 +156,7 @@ def _unread(rows: LoggedRows) -> list[Violation]:
         GROUP BY ALL ORDER BY ALL
         """
     )
-    found = []
+    findings = []
     for name, is_key, count, some in groups:
         if not name:
             rule, text = "not_json", "a line is no JSON object; expected one row a line"
@@ -167,8 +166,8 @@ def _unread(rows: LoggedRows) -> list[Violation]:
         else:
             rule = "wrong_type"
             text = f"{name} cannot be read; expected {_EXPECTED[known[name]]}"
-        found.append(Violation(rule, ERROR, count, text, _shown(some)))
-    return found
+        findings.append(Violation(rule, ERROR, count, text, _shown(some)))
+    return findings
 
 
 def _order(rows: LoggedRows, options: Options) -> list[Violation]:
@@ -221,44 +220,44 @@ def _order(rows: LoggedRows, options: Options) -> list[Violation]:
         "sequence_gap": "sequence_number leaves out a number, though most rows follow "
         "the one before; rows may be lost",
     }
-    found = []
+    findings = []
     for name, count, some in zip(conditions, values[::2], values[1::2], strict=True):
         rare = name in ("clock_backwards", "sequence_gap")
         if not count or (rare and count > _EXCEPTIONS * steps):
             continue
         is_error = name == "early_end" or (name, chosen) == ("duplicate_key", "error")
         severity = ERROR if is_error else WARNING
-        found.append(Violation(name, severity, count, texts[name], _shown(some)))
+        findings.append(Violation(name, severity, count, texts[name], _shown(some)))
     if not terminals and not options.continuing_task:
         text = (
             "no row has terminated and there is no end marker, so nothing is known "
             "to end; log them, unless the task never ends (continuing_task)"
         )
-        found.append(Violation("no_terminal", WARNING, 1, text))
-    return found
+        findings.append(Violation("no_terminal", WARNING, 1, text))
+    return findings
 
 
 def _names(rows: LoggedRows, options: Options) -> list[Violation]:
     """Return the findings on ids of features and names of actions."""
     counts = {
-        kind: {each.name: each.times for each in rows.contents if each.kind == kind}
+        kind: {x.name: x.times for x in rows.contents if x.kind == kind}
         for kind in ("feature", "action_feature", "action")
     }
     features, of_actions = counts["feature"], counts["action_feature"]
     shared = sorted(features.keys() & of_actions.keys())
     text = "features of states and of actions share ids; give them different ids"
-    found = _of_names("shared_feature", ERROR, shared, text)
+    findings = _of_names("shared_feature", ERROR, shared, text)
     ids = [*features, *of_actions]
     if len(ids) > options.max_features:
         text = f"there are more than {options.max_features:,} ids of features"
-        found += _of_names("too_many_features", ERROR, ids, text)
+        findings += _of_names("too_many_features", ERROR, ids, text)
     few = [x for x, count in features.items() if count < options.rare_feature]
     text = f"a feature is present in less than {options.rare_feature} rows"
-    found += _of_names("rare_feature", WARNING, few, text)
+    findings += _of_names("rare_feature", WARNING, few, text)
     total = sum(counts["action"].values())
     most = [x for x, n in counts["action"].items() if n > options.common_action * total]
     text = f"more than {options.common_action:.1%} of the rows have one action"
-    return found + _of_names("common_action", WARNING, most, text)
+    return findings + _of_names("common_action", WARNING, most, text)
 
 
 def _of_names(rule: str, severity: str, names: Sequence, text: str) -> list[Violation]:
@@ -282,8 +281,8 @@ def _two_forms(rows: LoggedRows) -> list[Violation]:
     )
     if rows.fetch(f"SELECT 1 FROM {candidates} LIMIT 1"):  # the rest costs more
         both = f"split_part(name, '.', 1) IN (SELECT mdp_id FROM {rows.view})"
-        found = rows.fetch(f"SELECT name FROM {candidates} WHERE {both}")
-        names |= {name for (name,) in found}
+        floats = rows.fetch(f"SELECT name FROM {candidates} WHERE {both}")
+        names |= {name for (name,) in floats}
     text = (
         "a name of an episode or an action occurs as a whole number too, such as 7.0 "
         "and 7; they count as different: write each in one form"
@@ -316,15 +315,15 @@ def _unknown_columns(rows: LoggedRows) -> list[Violation]:
     return _of_names("unknown_column", ERROR, names, text)
 
 
-def _difference(expected: Schema, found: Schema) -> list[Violation]:
+def _difference(expected: Schema, schema: Schema) -> list[Violation]:
     """Return a finding if rows have another schema: an error if they have more."""
-    if set(found.actions) <= set(expected.actions):
-        found = dataclasses.replace(found, actions=expected.actions)
-    text = expected.difference(found)
+    if set(schema.actions) <= set(expected.actions):
+        schema = dataclasses.replace(schema, actions=expected.actions)
+    text = expected.difference(schema)
     if not text:
         return []
     more = any(
-        set(getattr(found, name)) - set(getattr(expected, name))
+        set(getattr(schema, name)) - set(getattr(expected, name))
         for name in ("actions", "features", "action_features", "metrics")
     )
     text = f"the rows have another schema than expected: {text}"
@@ -338,4 +337,4 @@ def _examples(value: str) -> str:
 
 
 def _shown(examples: Sequence[Mapping]) -> tuple[Example, ...]:
-    return tuple(Example(**each) for each in examples)
+    return tuple(Example(**x) for x in examples)

@@ -43,7 +43,7 @@ class RowLogger:
     """Logger of rows; a context manager that several threads may use.
 
     Files appear when they are complete, and rows of a killed process survive, see
-    ``line_files.LineFiles``.
+    ``line_files.LineFiles``. SaveError if the folder cannot be written.
 
     Args:
       folder: folder of the files, created if it does not exist; several loggers, also
@@ -55,10 +55,6 @@ class RowLogger:
 
     Attributes:
       recovered: number of rows of files that a killed logger left behind.
-
-    Raises:
-      UserError: if an argument is wrong.
-      SaveError: if the folder cannot be written.
     """
 
     def __init__(
@@ -134,15 +130,9 @@ def to_line(row: Mapping[str, Any], finite: bool = False) -> str:
     """Return a row as JSON without a line break.
 
     Numbers, times and arrays of NumPy are allowed. A vector of features becomes a map
-    whose ids are 0, 1, and so on.
-
-    Args:
-      row: values by column.
-      finite: refuse NaN and infinity, which are not part of JSON.
-
-    Raises:
-      UserError: if the row is no mapping, has a value that JSON does not have, a key
-        in two forms such as 0 and "0", or a name that a short float may have changed.
+    whose ids are 0, 1, and so on. UserError if the row is no mapping, has a value that
+    JSON does not have (if ``finite``, also NaN and infinity), a key in two forms such
+    as 0 and "0", or a name that a short float may have changed.
     """
     if not isinstance(row, Mapping):
         raise UserError(
@@ -162,18 +152,18 @@ def _value(name: str, value: Any) -> Any:
     if isinstance(value, (str, int, float)):  # most values, so the first test
         return value
     if isinstance(value, (dict, Mapping)):  # ``Mapping`` is a slow test
-        found = {_key(name, key): each for key, each in value.items()}
-        _check_unique(name, value, found)
-        return found
+        entries = {_key(name, key): item for key, item in value.items()}
+        _check_unique(name, value, entries)
+        return entries
     if name in _VECTORS and isinstance(value, (list, tuple, np.ndarray)):
-        return {str(key): each for key, each in enumerate(np.ravel(value).tolist())}
+        return {str(key): item for key, item in enumerate(np.ravel(value).tolist())}
     is_list = isinstance(value, (list, tuple))
     if name in _LISTS and (is_list or (isinstance(value, np.ndarray) and value.ndim)):
-        for each in value:
-            check_exact(name, each)
+        for item in value:
+            check_exact(name, item)
         is_list = True
     if is_list:
-        return [_value(f"an element of {name}", each) for each in value]
+        return [_value(f"an element of {name}", item) for item in value]
     if name in NAMES:
         check_exact(name, value)
     return value
@@ -200,10 +190,10 @@ def check_exact(what: str, value: Any) -> None:
         )
 
 
-def _check_unique(what: str, given: Mapping, found: Mapping[str, Any]) -> None:
-    if len(found) == len(given):
+def _check_unique(what: str, before: Mapping, after: Mapping[str, Any]) -> None:
+    if len(after) == len(before):
         return
-    forms = collections.Counter(_key(what, key) for key in given)
+    forms = collections.Counter(_key(what, key) for key in before)
     ((key, _),) = forms.most_common(1)
     raise ValueError(
         f"{what} has the key {key} in more than one form, such as text and number; "

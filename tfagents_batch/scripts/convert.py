@@ -12,7 +12,7 @@ from pathlib import Path
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.features import specification
-from tfagents_batch.offline.features.settings import FeatureSettings
+from tfagents_batch.offline.features.identify import FeatureSettings
 from tfagents_batch.offline.features.specification import Specification
 from tfagents_batch.offline.reading.convert_settings import Column, ConvertSettings
 from tfagents_batch.scripts import command_line

@@ -14,7 +14,7 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError, saving
 from tfagents_batch.evaluation import rules as gate
-from tfagents_batch.evaluation.settings import EvaluationSettings
+from tfagents_batch.evaluation.fitting import EvaluationSettings
 from tfagents_batch.offline import publish, table_reader
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import console
@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
     for name in ("logdir", "data"):
         if not getattr(command, name):
             raise UserError(f"--{name} is not given; pass --{name}=<folder>")
-    limits = gate.read(command.rules) if command.rules else gate.Rules()
+    limits = gate.read(command.rules) if command.rules else gate.DeployRules()
     folder = Path(command.output).expanduser()
     _check_output(folder)
     known = table_reader.partition(command.data).schema

@@ -14,7 +14,7 @@ from tfagents_batch.features.layout import some
 from tfagents_batch.features.specification import TYPES
 from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
-from tfagents_batch.offline.features.settings import FeatureSettings
+from tfagents_batch.offline.features.identify import FeatureSettings
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import console

@@ -19,22 +19,14 @@ from tfagents_batch.settings.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.
 _PER_DECISION = (
-    "mdp_id",
-    "sequence_number",
-    "possible_actions",
-    "episode_start",
-    "state",
+    *("mdp_id", "sequence_number", "possible_actions"),
+    *("episode_start", "state"),
 )
 _KEYS = {"observation", "observations", *_PER_DECISION}
 _KEYS_OF_A_LINE = {"observation", "possible_actions"}
 _FEEDBACK = {
-    "request_id",
-    "reward",
-    "terminated",
-    "truncated",
-    "metrics",
-    "final_observation",
-    "final_possible_actions",
+    *("request_id", "reward", "terminated", "truncated", "metrics"),
+    *("final_observation", "final_possible_actions"),
 }
 BATCH = 256  # lines of a run of the model
 _EXACT = 2**53  # from here on, floats have lost digits
@@ -53,29 +45,24 @@ def parse(body: bytes) -> dict[str, Any]:
             f"{_MOST_LISTS:,}: send several requests"
         )
     try:
-        found = orjson.loads(body)
+        content = orjson.loads(body)
     except orjson.JSONDecodeError as error:  # also for text that is not UTF-8
         nan = b"NaN" in body or b"Infinity" in body  # which json.dumps of Python writes
         advice = "; JSON has no NaN and no Infinity" if nan else ""
         raise UserError(f"the body is no JSON: {error}{advice}") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise UserError(
-            f"the body is a {type(found).__name__}; expected a JSON object such as "
+            f"the body is a {type(content).__name__}; expected a JSON object such as "
             '{"observation": [0.1, 0.2]}'
         )
-    return found
+    return content
 
 
 def decisions(body: bytes, reader: Reader) -> tuple[list[DecisionRequest], bool]:
     """Return the decisions of a request, and whether it asked for several.
 
-    Args:
-      body: JSON with "observation" or "observations"; other values belong to the
-        decision, or are lists with one for each.
-      reader: of observations.
-
-    Raises:
-      UserError: naming what was wrong and where.
+    The body is JSON with "observation" or "observations"; other values belong to the
+    decision, or are lists with one for each. UserError says what is wrong and where.
     """
     try:
         return _decisions(parse(body), reader)
@@ -84,11 +71,7 @@ def decisions(body: bytes, reader: Reader) -> tuple[list[DecisionRequest], bool]
 
 
 def feedback(body: bytes, reader: Reader) -> dict[str, Any]:
-    """Return a line of feedback: what is known of a decision afterwards.
-
-    Raises:
-      UserError: naming what was wrong and where.
-    """
+    """Return a line of feedback: what is known of a decision afterwards."""
     try:
         return _feedback(parse(body), reader)
     except RecursionError:
@@ -120,14 +103,14 @@ def _decisions(
                 f"{name} is no list of {len(observations)}; expected one for each of "
                 "the observations"
             )
-    found = []
+    requests = []
     for index, observation in enumerate(observations):
         one = {name: value[index] for name, value in lists.items()}
         try:
-            found.append(_decision(one | {"observation": observation}, reader))
+            requests.append(_decision(one | {"observation": observation}, reader))
         except UserError as error:
             raise UserError(f"observations[{index}]: {error}") from None
-    return found, True
+    return requests, True
 
 
 def _feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
@@ -152,18 +135,18 @@ def _feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
             for name, x in metrics.items()
         }
     if (final := body.get("final_observation")) is not None:
-        found = reader.read(final, body.get("final_possible_actions"))
-        line |= rows.final(reader.description, found)
+        observation = reader.read(final, body.get("final_possible_actions"))
+        line |= rows.final(reader.description, observation)
     elif body.get("final_possible_actions") is not None:
         raise UserError("final_possible_actions needs a final_observation")
     return line
 
 
 def _decision(body: dict[str, Any], reader: Reader) -> DecisionRequest:
-    found = reader.read(body["observation"], body.get("possible_actions"))
+    request = reader.read(body["observation"], body.get("possible_actions"))
     if reader.description.is_recurrent:
         asked = body.get("state"), _flag(body, "episode_start")
-        found.arrays.update(memory(reader.description, *asked))
+        request.arrays.update(memory(reader.description, *asked))
     elif body.get("state") is not None:
         raise UserError("state is given, but this policy has none; leave it out")
     mdp_id, number = body.get("mdp_id"), body.get("sequence_number")
@@ -178,7 +161,7 @@ def _decision(body: dict[str, Any], reader: Reader) -> DecisionRequest:
             )
         if mdp_id is None:
             raise UserError("sequence_number needs an mdp_id, the episode's name")
-    return found._replace(mdp_id=mdp_id, sequence_number=number)
+    return request._replace(mdp_id=mdp_id, sequence_number=number)
 
 
 def _check_keys(body: dict[str, Any], known: set[str]) -> None:
@@ -207,13 +190,9 @@ def _text(value: Any, name: str) -> str:
 def predict(predictor: Predictor, lines: Iterable[bytes]) -> Iterator[str]:
     """Yield a line of JSON for each line: the greedy action, values, probabilities.
 
-    Args:
-      predictor: of an export that is not recurrent.
-      lines: ``{"observation": ...}`` as to ``/v1/predict`` of the server, with
-        ``possible_actions`` if the policy has an action mask.
-
-    Raises:
-      UserError: naming the line that is wrong, or for a recurrent policy.
+    Lines are ``{"observation": ...}`` as to ``/v1/predict`` of the server, with
+    ``possible_actions`` if the policy has an action mask. UserError names the line that
+    is wrong; also for a recurrent policy.
     """
     description = predictor.description
     if description.is_recurrent:

@@ -64,7 +64,7 @@ class Description:
 
     def with_role(self, role: str) -> tuple[Array, ...]:
         """Return the inputs with a role, in order."""
-        return tuple(each for each in self.inputs if each.role == role)
+        return tuple(x for x in self.inputs if x.role == role)
 
     @functools.cached_property
     def is_recurrent(self) -> bool:
@@ -88,7 +88,7 @@ class Description:
 
     @functools.cached_property
     def is_by_id(self) -> bool:
-        """Whether an observation is numbers by id, besides mask and presence."""
+        """True if an observation is numbers by id, besides mask and presence."""
         if self.features is None or len(self.numbers) != 1:
             return False
         return self.numbers[0].shape == (len(self.features),)

@@ -9,7 +9,6 @@ arrays by name that returns the outputs.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import os
@@ -74,21 +73,21 @@ class Origin(NamedTuple):
     specification: Specification | None = None
 
 
-def origin_of(found: Trained) -> Origin:
+def origin_of(trained: Trained) -> Origin:
     """Return what is known of the origin of a run's policy."""
-    config, recipe = found.config, found.recipe
-    saved = runs.facts(found.run.folder)
+    config, recipe = trained.config, trained.recipe
+    saved = runs.facts(trained.run.folder)
     facts = {
-        "name": found.run.folder.name,
+        "name": trained.run.folder.name,
         "algorithm": config.algorithm,
         "env": recipe.describe() if recipe.env else None,
         "wrappers": list(map(str, recipe.wrappers)),
         "revision": (saved.get("checkout") or {}).get("commit"),
         "versions": runs.versions(),
-        runs.TRAINING_ROWS: runs.training_rows(found.run.folder),
+        runs.TRAINING_ROWS: runs.training_rows(trained.run.folder),
     }
     actions, features, notices = _names(config)
-    normalization = preprocessing.of_run(found.run.folder)
+    normalization = preprocessing.of_run(trained.run.folder)
     return Origin(
         facts,
         actions,
@@ -110,13 +109,11 @@ def _names(config: Any) -> tuple[tuple[str, ...], tuple[int, ...], list[str]]:
 
 def _stays(recipe: Any) -> list[str]:
     """Return what changes observations outside of the export, a line each."""
-    found = [f"the wrapper {x}" for x in map(str, recipe.wrappers)]
+    parts = [f"the wrapper {x}" for x in map(str, recipe.wrappers)]
     if isinstance(recipe.env, str) and recipe.env.startswith(("ALE/", "envpool:")):
-        found.append(f"the preprocessing of {recipe.env}")
-    return [
-        f"{each} is not part of the export: give the model what it returns"
-        for each in found
-    ]
+        parts.append(f"the preprocessing of {recipe.env}")
+    end = "is not part of the export: give the model what it returns"
+    return [f"{part} {end}" for part in parts]
 
 
 def check_format(format: str) -> None:
@@ -138,19 +135,14 @@ def write(
 ) -> Export:
     """Write a policy to a folder, which appears, or is replaced, as a whole.
 
+    UserError if the folder is no earlier export, the policy cannot be exported, or
+    differs from its export; nothing is written then.
+
     Args:
-      policy: a trained policy.
-      spec: spaces of its environments.
-      step: environment steps of its training.
+      policy, spec, step, exploration: see ``Signature``.
       format: of the model.
       outdir: the folder; an earlier export there is replaced.
-      exploration: see ``Signature``.
       origin: where the policy is from.
-
-    Raises:
-      UserError: if the folder is something else, the policy cannot be exported, or
-        differs from its export; nothing is written then.
-      SaveError: if a file cannot be written.
     """
     target = Path(outdir).expanduser()
     _check_target(target)
@@ -166,15 +158,15 @@ def write(
         console.doing(f"exporting to {format}"),
     ):
         name = module.write(signature.decide, signature.specs(), folder)
-        given = parity.inputs(signature, spec.observation_space)
-        result, expected = parity.compare(signature, module.load(folder / name), given)
+        rows = parity.inputs(signature, spec.observation_space)
+        result, expected = parity.compare(signature, module.load(folder / name), rows)
         if result.problems:
             raise UserError(
                 f"the {format} export differs from its policy, so it was removed: "
                 + "; ".join(result.problems)
             )
         _write_json(folder / PARITY, result.to_json())
-        kept = {f"inputs/{k}": x[:_KEPT] for k, x in given.items()}
+        kept = {f"inputs/{k}": x[:_KEPT] for k, x in rows.items()}
         kept |= {f"outputs/{k}": x[:_KEPT] for k, x in expected.items()}
         np.savez(folder / PARITY_ROWS, **kept)
         if origin.specification is not None:
@@ -227,23 +219,18 @@ def _interface(signature: Signature, spec: EnvSpec, origin: Origin) -> dict[str,
 
 
 def _described(field: Array) -> dict[str, Any]:
-    found = field._asdict() | {"shape": list(field.shape), "path": list(field.path)}
+    entry = field._asdict() | {"shape": list(field.shape), "path": list(field.path)}
     if field.role != "observation":
-        del found["path"]
+        del entry["path"]
     if not field.distribution:
-        del found["distribution"]
-    return found
+        del entry["distribution"]
+    return entry
 
 
 def _hashes(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of all files, by their path in the folder."""
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(
-            path.read_bytes()
-        ).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): publish.digest(path) for path in paths}
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -37,10 +37,10 @@ def positional(
     outputs: list[str] = []
 
     def call(*tensors):
-        found = function(dict(zip(names, tensors, strict=True)))
-        outputs[:] = found
+        results = function(dict(zip(names, tensors, strict=True)))
+        outputs[:] = results
         # Two outputs that are one tensor would become one output.
-        return [tf.identity(x, f"output_{i}") for i, x in enumerate(found.values())]
+        return [tf.identity(x, f"output_{i}") for i, x in enumerate(results.values())]
 
     traced = tf.function(call, input_signature=signature, autograph=False)
     traced.get_concrete_function()
@@ -48,11 +48,7 @@ def positional(
 
 
 def save(function: Function, specs: Specs, folder: Path) -> None:
-    """Write a SavedModel with the frozen function as ``serving_default``.
-
-    Raises:
-      SaveError: if a file cannot be written.
-    """
+    """Write a SavedModel with the frozen function as ``serving_default``."""
     call, outputs = positional(function, specs)
     constant, module = frozen(call), tf.Module()
 
@@ -83,7 +79,7 @@ def frozen(
     inputs, outputs = ([x.name for x in y] for y in (constant.inputs, constant.outputs))
 
     def call(*tensors):
-        given = dict(zip(inputs, tensors, strict=True))
-        return tf.graph_util.import_graph_def(graph, given, outputs, name="")
+        feeds = dict(zip(inputs, tensors, strict=True))
+        return tf.graph_util.import_graph_def(graph, feeds, outputs, name="")
 
     return call

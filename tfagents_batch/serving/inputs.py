@@ -23,10 +23,7 @@ Read = Callable[[Any, Arrays], None]
 class Structure:
     """Reader of values with the structure of the observation space.
 
-    Args:
-      description: of the export.
-      batch: whether values are batches. Of single decisions, the action mask may be
-        left out.
+    Values may be batches. Of single decisions, the action mask may be left out.
 
     Attributes:
       read: adds the arrays of a value to a dict, by input. It raises a UserError for
@@ -70,8 +67,8 @@ class Structure:
         def read(value: Any, arrays: Arrays) -> None:
             if not isinstance(value, kinds):
                 raise UserError(f"{where} is {text(value)}; expected {expected}")
-            given = value if is_dict else dict(enumerate(value))
-            for key, part in given.items():
+            items = value if is_dict else dict(enumerate(value))
+            for key, part in items.items():
                 reader = readers.get(key)
                 if reader is None:
                     known = [*map(str, readers)]
@@ -80,8 +77,8 @@ class Structure:
                         f"{hint(str(key), known)}"
                     )
                 reader(part, arrays)
-            if len(given) < len(readers) and not needed <= given.keys():
-                missing = _joined(needed - given.keys())
+            if len(items) < len(readers) and not needed <= items.keys():
+                missing = _joined(needed - items.keys())
                 raise UserError(f"{where} lacks {missing}; expected {expected}")
 
         return read
@@ -92,15 +89,14 @@ def memory(
 ) -> Arrays:
     """Return the inputs of a recurrent policy's memory.
 
+    UserError for a state of another export, or none where an episode goes on.
+
     Args:
       description: of the export.
       state: state of the answer before, or None.
       start: where an episode starts; one bool is for all rows. Without it, everywhere
         if ``state`` is None, else nowhere.
       count: rows of a batch; None for a single decision.
-
-    Raises:
-      UserError: for a state of another export, or none where an episode goes on.
     """
     inputs = description.with_role("state")
     (first,) = description.with_role("episode_start")
@@ -121,44 +117,37 @@ def memory(
             f"state is no list of {len(inputs)} arrays; send the state of the answer "
             "before as it is"
         )
-    found = {first.name: start}
-    for index, (each, value) in enumerate(zip(inputs, state, strict=True)):
-        found[each.name] = to_array(value, each, f"state[{index}]", batch=batch)
-    return found
+    arrays = {first.name: start}
+    for index, (field, value) in enumerate(zip(inputs, state, strict=True)):
+        arrays[field.name] = to_array(value, field, f"state[{index}]", batch=batch)
+    return arrays
 
 
 def to_array(
     value: Any,
-    each: Array,
+    field: Array,
     where: str,
     *,
     batch: bool = False,
     bounds: space_rules.Bounds | None = None,
 ) -> np.ndarray:
-    """Return numbers as the array of an input.
+    """Return an array, a number or nested lists of numbers as the array of an input.
 
-    Args:
-      value: an array, a number or nested lists of numbers.
-      each: the input.
-      where: name of the value in errors.
-      batch: whether a first axis of any size is expected.
-      bounds: lowest and highest number.
-
-    Raises:
-      UserError: for another shape, other values than numbers, NaN and infinity, and
-        numbers that the dtype does not have, or outside the bounds.
+    UserError that names ``where`` for another shape, other values than numbers, NaN and
+    infinity, and numbers that the dtype does not have, or outside the bounds. A batch
+    has a first axis of any size.
     """
     try:
         array = np.asarray(value)
     except ValueError:  # lists of unequal lengths
         raise UserError(
-            f"{where} is no array; expected {_expected(each, batch)}"
+            f"{where} is no array; expected {_expected(field, batch)}"
         ) from None
-    dtype = np.dtype(each.dtype)
+    dtype = np.dtype(field.dtype)
     if array.dtype.kind not in ("fiub" if dtype.kind == "f" else "iub"):
-        array = _whole(value, array, where, each, batch)
-    for flaw in space_rules.flaws(array, each, bounds, axes=int(batch)):
-        raise UserError(f"{where}{_text(flaw, array, each, batch, bounds)}")
+        array = _whole(value, array, where, field, batch)
+    for flaw in space_rules.flaws(array, field, bounds, axes=int(batch)):
+        raise UserError(f"{where}{_text(flaw, array, field, batch, bounds)}")
     return array.astype(dtype, copy=False)
 
 
@@ -174,15 +163,15 @@ def finite(value: Any, where: str, most: float) -> float:
 def text(value: Any) -> str:
     """Return a value in at most 80 characters."""
     value = value.tolist() if isinstance(value, np.ndarray) else value
-    found = "null" if value is None else repr(value)
-    return found if len(found) <= 80 else f"{found[:77]}..."
+    shown = "null" if value is None else repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
 def _whole(
-    value: Any, array: np.ndarray, where: str, each: Array, batch: bool
+    value: Any, array: np.ndarray, where: str, field: Array, batch: bool
 ) -> np.ndarray:
     """Return the integers that lists of floats are; refuse anything else."""
-    expected = _expected(each, batch)
+    expected = _expected(field, batch)
     if isinstance(value, np.ndarray):
         raise UserError(f"{where} is {array.dtype}; expected {expected}")
     if array.dtype.kind == "f" and np.array_equal(array, np.trunc(array)):
@@ -201,19 +190,19 @@ def _whole(
 def _text(
     flaw: space_rules.Flaw,
     array: np.ndarray,
-    each: Array,
+    field: Array,
     batch: bool,
     bounds: space_rules.Bounds | None,
 ) -> str:
     """Return what is wrong with an input, after its name."""
     if flaw.kind == space_rules.SHAPE:
-        found = f"has shape {list(array.shape)}"
-        if array.ndim == len(each.shape) == 1:
-            found = f"has {len(array)} numbers"
-        return f" {found}; expected {_expected(each, batch)}"
+        actual = f"has shape {list(array.shape)}"
+        if array.ndim == len(field.shape) == 1:
+            actual = f"has {len(array)} numbers"
+        return f" {actual}; expected {_expected(field, batch)}"
     if flaw.kind == space_rules.FIT:
-        lacks = f"has numbers that {each.dtype} does not have"
-        return f" {lacks}; expected {_expected(each, batch)}"
+        lacks = f"has numbers that {field.dtype} does not have"
+        return f" {lacks}; expected {_expected(field, batch)}"
     first = _first(array, flaw.place)
     if flaw.kind == space_rules.FINITE:
         return f"{first}; expected a finite number"
@@ -238,9 +227,9 @@ def _bounds(space: Mapping[str, Any]) -> space_rules.Bounds | None:
 def _check_mask(array: np.ndarray, where: str) -> None:
     valid = array.astype(bool)
     if (array != valid).any():
-        found = _first(array, space_rules.first(array != valid))
+        wrong = _first(array, space_rules.first(array != valid))
         raise UserError(
-            f"{where}{found}; expected 1 for each possible action and 0 for others"
+            f"{where}{wrong}; expected 1 for each possible action and 0 for others"
         )
     possible = np.asarray(valid.any(-1))
     if not possible.all():
@@ -255,15 +244,15 @@ def _first(array: np.ndarray, place: tuple[int, ...]) -> str:
     return f"{list(place) or ''} is {array[place]}"
 
 
-def _expected(each: Array, batch: bool) -> str:
-    kind = "numbers" if each.dtype.startswith("float") else f"{each.dtype} numbers"
+def _expected(field: Array, batch: bool) -> str:
+    kind = "numbers" if field.dtype.startswith("float") else f"{field.dtype} numbers"
     if batch:
-        return f"{kind} of shape [{', '.join(map(str, ('B', *each.shape)))}], a batch"
-    if not each.shape:
-        return "a number" if kind == "numbers" else f"a number of {each.dtype}"
-    if len(each.shape) == 1:
-        return f"{each.shape[0]} {kind}"
-    return f"{kind} of shape {list(each.shape)}"
+        return f"{kind} of shape [{', '.join(map(str, ('B', *field.shape)))}], a batch"
+    if not field.shape:
+        return "a number" if kind == "numbers" else f"a number of {field.dtype}"
+    if len(field.shape) == 1:
+        return f"{field.shape[0]} {kind}"
+    return f"{kind} of shape {list(field.shape)}"
 
 
 def _joined(keys: Any) -> str:

@@ -3,9 +3,8 @@
 The row of a decision gets the reward and the flags of the feedback with the same
 request id. Feedback that comes later than a window is not used, and episodes with a
 decision that is younger than the window are left out, so rows do not depend on when
-they are joined. A line that cannot be read is
-counted and left out, with its episode if the id can be read, so that it does not cost
-the rest of a log.
+they are joined. A line that cannot be read is counted and left out, with its episode if
+the id can be read, so that it does not cost the rest of a log.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError, saving
 from tfagents_batch.offline import publish, schema
 from tfagents_batch.offline.reading import files
+from tfagents_batch.offline.reading.dialect import literals
 from tfagents_batch.serving.description import TIME_DIGITS
 
 ROWS, SUMMARY = "rows.parquet", "_summary.json"
@@ -61,28 +61,18 @@ class JoinConfig:
 
 @dataclasses.dataclass(frozen=True)
 class JoinSummary:
-    """Counts of a join.
+    """Counts of a join."""
 
-    Attributes:
-      rows: rows that were written.
-      answered: rows with feedback.
-      unanswered: rows without, which have the default reward.
-      open: decisions of episodes with a decision that is younger than the window; they
-        are left out, and a later join has them.
-      late: feedbacks that came after the window.
-      unknown: feedbacks on decisions that are not there.
-      repeated: feedbacks beyond the first on a decision.
-      damaged: lines of decisions and of feedback that cannot be read, and the other
-        decisions of their episodes.
-    """
-
-    rows: int
-    answered: int
-    unanswered: int
+    rows: int  # rows that were written
+    answered: int  # rows with feedback
+    unanswered: int  # rows without, which have the default reward
+    # Decisions of episodes with a decision that is younger than the window; they are
+    # left out, and a later join has them
     open: int
-    late: int
-    unknown: int
-    repeated: int
+    late: int  # feedbacks that came after the window
+    unknown: int  # feedbacks on decisions that are not there
+    repeated: int  # feedbacks beyond the first on a decision
+    # Lines that cannot be read, and the other decisions of their episodes
     damaged: int
 
     def text(self) -> str:
@@ -102,19 +92,16 @@ def join(
 ) -> JoinSummary:
     """Write the rows of decisions with their feedback; return the counts.
 
+    UserError for input that cannot be read, a decision that was logged twice, and an
+    output that holds the input, or files of something else.
+
     Args:
       decisions: what ``open_rows`` reads, the folder of the server's log.
       feedback: folder or file of the server's feedback.
-      output: folder of the rows, replaced as a whole if it is one of a join and holds
-        nothing that is read.
+      output: folder of the rows, replaced as a whole if it is one of a join.
       mode: kind of actions, see ``Schema``.
       config: settings; None for the defaults.
       now: seconds since 1970 instead of the present.
-
-    Raises:
-      UserError: for input that cannot be read, a decision that was logged twice, and an
-        output that holds the input, or files of something else.
-      SaveError: if the output cannot be written.
     """
     from tfagents_batch.offline.reader import open_rows
 
@@ -174,9 +161,8 @@ def _feedback(paths: list[str]) -> str:
         empty = ", ".join(f"NULL::{kind} AS {name}" for name, kind in _LINE.items())
         return f"CREATE TABLE feedback AS SELECT {empty} LIMIT 0"
     columns = ", ".join(f"{name}: '{kind}'" for name, kind in _LINE.items())
-    names = ", ".join("'" + name.replace("'", "''") + "'" for name in paths)
     return (
-        f"CREATE TABLE feedback AS SELECT * FROM read_json([{names}], "
+        f"CREATE TABLE feedback AS SELECT * FROM read_json({literals(paths)}, "
         f"format='newline_delimited', columns={{{columns}}}, ignore_errors=true)"
     )
 

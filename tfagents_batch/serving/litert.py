@@ -39,17 +39,13 @@ def load(path: Path) -> Run:
     """Return the function of a file."""
     interpreter = _interpreter()(str(path))
     signature = interpreter.get_signature_runner("serving_default")
-
-    def run(inputs):
-        return signature(**inputs)
-
-    return run
+    return lambda inputs: signature(**inputs)
 
 
 def _reason(error: Exception) -> str:
     """Return what LiteRT lacks, from the converter's pages of text."""
-    found = re.findall(r"^\s*(tf\.\w+\(.*)$", str(error), re.MULTILINE)
-    lacks = "; ".join(dict.fromkeys(found)) or first_line(error)
+    operations = re.findall(r"^\s*(tf\.\w+\(.*)$", str(error), re.MULTILINE)
+    lacks = "; ".join(dict.fromkeys(operations)) or first_line(error)
     return (
         f"LiteRT cannot express this policy, it lacks {lacks}; use the format onnx or "
         "saved_model"

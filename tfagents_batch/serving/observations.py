@@ -34,14 +34,7 @@ class DecisionRequest(NamedTuple):
 
 
 class Reader:
-    """Reader of observations for one export.
-
-    Args:
-      description: of the export.
-
-    Attributes:
-      description: as given.
-    """
+    """Reader of observations for the export of a ``description``."""
 
     def __init__(self, description: Description):
         self.description = description
@@ -63,16 +56,13 @@ class Reader:
         self._places |= {description.start + k: k for k in range(len(names))}
 
     def read(self, value: Any, possible_actions: Any = None) -> DecisionRequest:
-        """Return an observation as arrays.
+        """Return an observation as arrays; UserError says what is wrong and where.
 
         Args:
           value: JSON of the observation: a list, an object for a Dict, or an object of
             numbers by feature id; or of numbers and names by the name of a feature.
           possible_actions: names or numbers of the actions that can be taken; None
             allows those of the observation's mask, or all.
-
-        Raises:
-          UserError: naming what was wrong and where.
         """
         arrays: Arrays = {}
         features, missing, unknown = None, 0, 0
@@ -93,21 +83,21 @@ class Reader:
         """Return an object by the ids of features, and the number of unknown names."""
         if not isinstance(value, dict):
             return value, 0
-        found: dict[str, Any] = {}
+        by_id: dict[str, Any] = {}
         unknown = 0
-        for name, given in value.items():
-            if name in self._numbers and given is not None:
-                number = self._numbers[name].get(_category(given, name))
+        for name, item in value.items():
+            if name in self._numbers and item is not None:
+                number = self._numbers[name].get(_category(item, name))
                 unknown += number is None
-                given = number
+                item = number
             key = str(self._names.get(name, name))
-            if key in found:
+            if key in by_id:
                 raise UserError(
                     f"observation has feature {key} twice, by its name and by its id; "
                     "leave one out"
                 )
-            found[key] = given
-        return found, unknown
+            by_id[key] = item
+        return by_id, unknown
 
     def _read_by_id(self, value: Any, arrays: Arrays) -> dict[str, float]:
         """Add the arrays of an object of numbers by id; return those that are given."""
@@ -116,7 +106,7 @@ class Reader:
                 f"observation is {text(value)}; expected an object of numbers by "
                 f'feature, such as {{"{next(iter(self.ids), 0)}": 0.5}}'
             )
-        found = np.zeros(len(self.ids), np.float32)
+        vector = np.zeros(len(self.ids), np.float32)
         for name, number in value.items():
             index = self.ids.get(name)
             if index is None:
@@ -127,17 +117,17 @@ class Reader:
                     f"{', '.join(known)}{rest}"
                 )
             if number is not None:
-                found[index] = finite(number, f"observation[{name!r}]", _LARGEST)
-        given = value
+                vector[index] = finite(number, f"observation[{name!r}]", _LARGEST)
+        numbers = value
         if None in value.values():  # missing, as in a row
-            given = {name: x for name, x in value.items() if x is not None}
+            numbers = {name: x for name, x in value.items() if x is not None}
         assert self._vector is not None  # as features have ids
-        arrays[self._vector.name] = found
+        arrays[self._vector.name] = vector
         if self._presence is not None:  # 1 for the features that were given
             present = np.zeros(len(self.ids), self._presence.dtype)
-            present[[self.ids[name] for name in given]] = 1
+            present[[self.ids[name] for name in numbers]] = 1
             arrays[self._presence.name] = present
-        return given
+        return numbers
 
     def _read_possible(self, possible: Any, arrays: Arrays) -> None:
         if self._mask is not None and self._mask.name in arrays:
@@ -150,20 +140,20 @@ class Reader:
                 "one action"
             )
         places = set()
-        for each in possible:
+        for name in possible:
             # The number 1.0 is the key 1 of a dict, too.
-            known = isinstance(each, (str, int, float)) and not isinstance(each, bool)
-            if not known or each not in self._places:
+            known = isinstance(name, (str, int, float)) and not isinstance(name, bool)
+            if not known or name not in self._places:
                 names = {str(x) for x in self._places}
                 raise UserError(
-                    f"possible_actions has {text(each)}, which is no action; "
-                    f"{hint(str(each), names)}"
+                    f"possible_actions has {text(name)}, which is no action; "
+                    f"{hint(str(name), names)}"
                 )
-            places.add(self._places[each])
+            places.add(self._places[name])
         if self._mask is not None:
-            found = np.zeros(self._mask.shape, self._mask.dtype)
-            found[[*places]] = 1
-            arrays[self._mask.name] = found
+            mask = np.zeros(self._mask.shape, self._mask.dtype)
+            mask[[*places]] = 1
+            arrays[self._mask.name] = mask
         elif len(places) < len(self.description.action_names):
             # Rows have possible_actions also where all actions are always possible.
             raise UserError(
@@ -190,14 +180,14 @@ def stack(
     description: Description, decisions: Sequence[DecisionRequest]
 ) -> dict[str, np.ndarray]:
     """Return the arrays of decisions as one batch."""
-    found = {}
-    for each in description.inputs:
-        if each.role != "noise":
-            array = np.empty((len(decisions), *each.shape), each.dtype)
+    batch = {}
+    for field in description.inputs:
+        if field.role != "noise":
+            array = np.empty((len(decisions), *field.shape), field.dtype)
             for index, decision in enumerate(decisions):
-                array[index] = decision.arrays[each.name]
-            found[each.name] = array
-    return found
+                array[index] = decision.arrays[field.name]
+            batch[field.name] = array
+    return batch
 
 
 def split(description: Description, outputs: dict[str, Any]) -> Answers:
@@ -209,7 +199,7 @@ def split(description: Description, outputs: dict[str, Any]) -> Answers:
         lists["action_name"] = [names[x - start] for x in lists["action"]]
     if "state" in outputs:
         parts = [x.tolist() for x in outputs["state"]]
-        lists["state"] = [list(each) for each in zip(*parts, strict=True)]
+        lists["state"] = [list(row) for row in zip(*parts, strict=True)]
     return [
         dict(zip(lists, values, strict=True), model_version=version)
         for values in zip(*lists.values(), strict=True)

@@ -88,8 +88,8 @@ def _quiet():
 
 def _rename(graph: Any, names: dict[str, str]) -> None:
     """Rename tensors of a graph wherever they are used."""
-    for each in (*graph.input, *graph.output, *graph.value_info):
-        each.name = names.get(each.name, each.name)
+    for tensor in (*graph.input, *graph.output, *graph.value_info):
+        tensor.name = names.get(tensor.name, tensor.name)
     _rename_nodes(graph, names)
 
 

@@ -20,6 +20,8 @@ CHUNK = 256  # rows of a call
 # Two actions are equally good if their scores differ by less than rounding does.
 _TIE, _MOST_TIES = 1e-6, 0.01  # and the largest share of such rows
 _LARGE = 1e9  # of a number without bounds
+_PROBABILITIES = "propensity", "probabilities"
+_OF_ACTION = "action", *_PROBABILITIES  # which a tie changes
 
 
 class Parity(NamedTuple):
@@ -47,57 +49,45 @@ class Parity(NamedTuple):
 
 
 def inputs(signature: Signature, observation: Any) -> Arrays:
-    """Return random inputs of a signature and extreme ones, in a random order.
-
-    Args:
-      signature: of the export.
-      observation: observation space.
-    """
+    """Return random inputs of a signature and extreme ones, in a random order."""
     generator = np.random.default_rng(0)
     leaves = spaces.leaves(observation)
     edges = [_edges(leaf) for leaf in leaves]
     size = ROWS + max(map(len, edges))
     order = generator.permutation(size)
-    found = {}
+    arrays = {}
     for x in signature.inputs:
         if x.role == "observation":
-            leaf, extreme = leaves[len(found)], edges[len(found)]
+            leaf, extreme = leaves[len(arrays)], edges[len(arrays)]
             random = _random(leaf, size - len(extreme), generator)
             rows = np.concatenate([extreme, random]).astype(x.dtype)
         else:
             rows = _other(x, size, generator)
-        found[x.name] = rows[order]
-    return found
+        arrays[x.name] = rows[order]
+    return arrays
 
 
-def compare(signature: Signature, run: Run, given: Arrays) -> tuple[Parity, Arrays]:
-    """Compare an export with its policy.
-
-    Args:
-      signature: of the export, with the policy.
-      run: the loaded export.
-      given: its inputs.
-
-    Returns:
-      The result, and the policy's outputs.
-    """
-    expected = _in_chunks(_reference(signature), given)
-    found = _in_chunks(run, given)
-    size = len(next(iter(given.values())))
+def compare(signature: Signature, run: Run, feeds: Arrays) -> tuple[Parity, Arrays]:
+    """Return the comparison of a loaded export with its policy, and its outputs."""
+    expected = _in_chunks(_reference(signature), feeds)
+    actual = _in_chunks(run, feeds)
+    size = len(next(iter(feeds.values())))
     differences: dict[str, float] = {}
     problems = []
     ties = np.zeros(size, bool)
     if "propensity" in expected:
-        ties = _ties(signature, given, expected["action"], found.get("action"))
+        ties = _ties(signature, feeds, expected["action"], actual.get("action"))
         if ties.mean() > _MOST_TIES:
             problems.append(f"action differs in {ties.sum()} rows, though by little")
     for name, right in expected.items():
-        wrong = found.get(name)
+        wrong = actual.get(name)
         if wrong is None or wrong.shape != right.shape or wrong.dtype != right.dtype:
             problems.append(f"{name} is {_kind(wrong)}; expected {_kind(right)}")
             continue
         kept = slice(None) if name not in _OF_ACTION else ~ties
-        if name in _PROBABILITIES and not _between_0_and_1(wrong[ties]):
+        tied = wrong[ties]
+        possible = (tied >= 0) & (tied <= 1 + ABSOLUTE)  # False for NaN
+        if name in _PROBABILITIES and not possible.all():
             problems.append(f"{name} is not between 0 and 1 in all rows")
         difference, problem = _differ(name, wrong[kept], right[kept])
         differences[name] = difference
@@ -105,24 +95,18 @@ def compare(signature: Signature, run: Run, given: Arrays) -> tuple[Parity, Arra
     return Parity(size, differences, tuple(problems)), expected
 
 
-_PROBABILITIES = "propensity", "probabilities"
-_OF_ACTION = "action", *_PROBABILITIES  # which a tie changes
-
-
-def _between_0_and_1(x: np.ndarray) -> bool:
-    return bool(((x >= 0) & (x <= 1 + ABSOLUTE)).all())  # False for NaN
-
-
-def _differ(name: str, found: np.ndarray, right: np.ndarray) -> tuple[float, list[str]]:
+def _differ(
+    name: str, actual: np.ndarray, right: np.ndarray
+) -> tuple[float, list[str]]:
     """Return the largest difference, and a line about it if it is too large."""
-    found, right = (x.reshape(len(x), -1).astype(np.float64) for x in (found, right))
+    actual, right = (x.reshape(len(x), -1).astype(np.float64) for x in (actual, right))
     if not right.size:
         return 0.0, []
     if np.isnan(right).any():
         row = int(np.isnan(right).any(-1).argmax())
         return float("nan"), [f"{name} of the policy is NaN in row {row}"]
     with np.errstate(invalid="ignore"):  # the difference of infinities
-        difference = np.where(found == right, 0.0, np.abs(found - right))
+        difference = np.where(actual == right, 0.0, np.abs(actual - right))
     size = np.where(np.isfinite(right), np.abs(right), 0.0).max(-1, keepdims=True)
     wrong = ~(difference <= np.maximum(ABSOLUTE, RELATIVE * size))  # also for NaN
     largest = float(np.nan_to_num(difference, nan=np.inf).max())
@@ -131,26 +115,26 @@ def _differ(name: str, found: np.ndarray, right: np.ndarray) -> tuple[float, lis
     row = int(wrong.any(-1).argmax())
     return largest, [
         f"{name} differs in {int(wrong.any(-1).sum())} of {len(right)} rows, by up to "
-        f"{largest:.3g}; row {row} is {found[row].tolist()}, expected "
+        f"{largest:.3g}; row {row} is {actual[row].tolist()}, expected "
         f"{right[row].tolist()}"
     ]
 
 
 def _ties(
-    signature: Signature, given: Arrays, right: np.ndarray, found: np.ndarray | None
+    signature: Signature, feeds: Arrays, right: np.ndarray, actual: np.ndarray | None
 ) -> np.ndarray:
     """Return where two different actions are equally good, bool ``[N]``."""
-    if found is None or found.shape != right.shape:
+    if actual is None or actual.shape != right.shape:
         return np.zeros(len(right), bool)
     score = tf.function(signature.score, reduce_retracing=True, autograph=False)
     one, other = (
         _in_chunks(
-            lambda x: {"score": score({k: x[k] for k in given}, x["chosen"]).numpy()},
-            {**given, "chosen": action},
+            lambda x: {"score": score({k: x[k] for k in feeds}, x["chosen"]).numpy()},
+            {**feeds, "chosen": action},
         )["score"]
-        for action in (right, found)
+        for action in (right, actual)
     )
-    different = (right != found).reshape(len(right), -1).any(-1)
+    different = (right != actual).reshape(len(right), -1).any(-1)
     return different & (np.abs(one - other) < _TIE + RELATIVE * np.abs(one))
 
 
@@ -159,16 +143,16 @@ def _reference(signature: Signature) -> Run:
     decide = tf.function(signature.decide, input_signature=specs, autograph=False)
 
     def run(rows):
-        found = decide({name: tf.constant(x) for name, x in rows.items()})
-        return {name: x.numpy() for name, x in found.items()}
+        outputs = decide({name: tf.constant(x) for name, x in rows.items()})
+        return {name: x.numpy() for name, x in outputs.items()}
 
     return run
 
 
-def _in_chunks(run: Callable[[Arrays], Arrays], given: Arrays) -> dict[str, np.ndarray]:
-    size = len(next(iter(given.values())))
+def _in_chunks(run: Callable[[Arrays], Arrays], feeds: Arrays) -> dict[str, np.ndarray]:
+    size = len(next(iter(feeds.values())))
     parts = [
-        run({name: x[first : first + CHUNK] for name, x in given.items()})
+        run({name: x[first : first + CHUNK] for name, x in feeds.items()})
         for first in range(0, size, CHUNK)
     ]
     return {name: np.concatenate([x[name] for x in parts]) for name in parts[0]}

@@ -45,7 +45,7 @@ class Predictor:
 
     def __init__(self, description: Description, session: Any, seed: int | None):
         self.description, self._session = description, session
-        self._outputs = [each.name for each in description.outputs]
+        self._outputs = [output.name for output in description.outputs]
         self._generator = np.random.default_rng(seed)
         self._noise = description.with_role("noise")
         self._states = description.with_role("state")
@@ -136,8 +136,8 @@ class Predictor:
                 raise UserError(
                     "noise is given, but this export has no exploration; leave it out"
                 )
-            (each,) = self._noise
-            feeds[each.name] = to_array(noise, each, "noise", batch=True)
+            (field,) = self._noise
+            feeds[field.name] = to_array(noise, field, "noise", batch=True)
         _check_rows(feeds)
         return self.run(feeds)
 
@@ -165,34 +165,34 @@ class Predictor:
         """
         feeds = dict(feeds)
         count = len(next(iter(feeds.values())))
-        for each in self._noise:
-            if each.name not in feeds:
+        for field in self._noise:
+            if field.name not in feeds:
                 draw = self._generator.standard_normal
-                if each.distribution == "uniform":
+                if field.distribution == "uniform":
                     draw = self._generator.random
-                feeds[each.name] = draw((count, *each.shape), np.float32)
+                feeds[field.name] = draw((count, *field.shape), np.float32)
         names = self._outputs if outputs is None else outputs
-        found = dict(zip(names, self._session.run(names, feeds), strict=True))
-        states = [found.pop(f"next_{each.name}") for each in self._states]
-        return found | {"state": tuple(states)} if states else found
+        answer = dict(zip(names, self._session.run(names, feeds), strict=True))
+        states = [answer.pop(f"next_{field.name}") for field in self._states]
+        return answer | {"state": tuple(states)} if states else answer
 
     def run_greedy(self, feeds: Mapping[str, np.ndarray]) -> Answer:
         """Run the model on inputs that were checked, see ``predict``."""
         count = len(next(iter(feeds.values())))
         # Zeros are the mean of a normal distribution.
         zeros = {x.name: np.zeros((count, *x.shape), np.float32) for x in self._noise}
-        found = self.run({**feeds, **zeros})
-        found.pop("propensity", None)
-        found.pop("log_density", None)
-        if self._noise and "probabilities" in found:
-            scores = found["probabilities"]
+        answer = self.run({**feeds, **zeros})
+        answer.pop("propensity", None)
+        answer.pop("log_density", None)
+        if self._noise and "probabilities" in answer:
+            scores = answer["probabilities"]
             if self.description.exploration == 1:  # does not single out the greedy one
-                scores = np.where(scores > 0, found.get("values", scores), -np.inf)
+                scores = np.where(scores > 0, answer.get("values", scores), -np.inf)
             action = np.argmax(scores, -1) + self.description.start
-            found["action"] = action.astype(found["action"].dtype)
+            answer["action"] = action.astype(answer["action"].dtype)
         elif self._noise and self._noise[0].distribution != "normal":
-            del found["action"]
-        return found
+            del answer["action"]
+        return answer
 
     def _given(self, observations: Any, episode_start: Any, state: Any) -> Arrays:
         """Return the inputs of a batch, checked."""
@@ -223,30 +223,30 @@ class Predictor:
                 folder,
                 f"the model does not take {PARITY_ROWS} ({first_line(error):.500})",
             ) from error
-        for each, found in zip(description.outputs, outputs, strict=True):
-            expected = rows[f"outputs/{each.name}"].astype(float)
-            where = f"the model's {each.name}"
-            reading.check_shape(folder, found, each, len(expected), where)
-            found = found.astype(float)
+        for field, output in zip(description.outputs, outputs, strict=True):
+            expected = rows[f"outputs/{field.name}"].astype(float)
+            where = f"the model's {field.name}"
+            reading.check_shape(folder, output, field, len(expected), where)
+            output = output.astype(float)
             size = np.maximum(ABSOLUTE, RELATIVE * np.abs(expected))
-            far = ~((np.abs(found - expected) <= size) | (found == expected))
+            far = ~((np.abs(output - expected) <= size) | (output == expected))
             if far.any():
                 raise UserError(
-                    f"{folder} fails its parity check: {each.name} differs from "
+                    f"{folder} fails its parity check: {field.name} differs from "
                     f"{PARITY_ROWS} in {far.sum()} of {far.size} numbers, "
-                    f"such as {found[far][0]:.6g} instead of {expected[far][0]:.6g}; "
+                    f"such as {output[far][0]:.6g} instead of {expected[far][0]:.6g}; "
                     "export again, or use the ONNX Runtime of the export"
                 )
 
 
 def _check_names(description: Description, session: Any) -> None:
     """Refuse a model with other inputs or outputs than its description has."""
-    given = {x.name for x in (*session.get_inputs(), *session.get_outputs())}
+    actual = {x.name for x in (*session.get_inputs(), *session.get_outputs())}
     expected = {x.name for x in (*description.inputs, *description.outputs)}
-    if given != expected:
+    if actual != expected:
         raise reading.broken(
             description.folder,
-            f"{', '.join(sorted(given ^ expected))!r:.200} are in the model or in "
+            f"{', '.join(sorted(actual ^ expected))!r:.200} are in the model or in "
             f"{FILE}, but not in both",
         )
 

@@ -57,19 +57,15 @@ def directly(function: Callable, *arguments: Any) -> Any:
 def read(folder: str | Path, call: Call = directly) -> Description:
     """Return the description of an export, whose files are checked by their hashes.
 
-    Args:
-      folder: folder of the export.
-      call: calls what takes long and does not need Python's lock, see ``Models``.
-
-    Raises:
-      UserError: if the folder is no complete ONNX export.
+    UserError if the folder is no complete ONNX export. ``call`` calls what takes long
+    and does not need Python's lock, see ``Models``.
     """
     folder = Path(folder)
     data = _read_json(folder)
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        found = data.get("schema") if isinstance(data, dict) else data
+        schema = data.get("schema") if isinstance(data, dict) else data
         raise UserError(
-            f"{folder / FILE} has schema {found!r:.80}; this version reads schema "
+            f"{folder / FILE} has schema {schema!r:.80}; this version reads schema "
             f"{SCHEMA}: export again with this version of tfagents_batch"
         )
     if data.get("format") != "onnx":
@@ -91,18 +87,14 @@ def read(folder: str | Path, call: Call = directly) -> Description:
 def parity_rows(description: Description) -> dict[str, np.ndarray]:
     """Return the stored inputs and outputs of the model, checked.
 
-    Returns:
-      Arrays with the same number of rows, at least 1, whose shapes and dtypes are those
-      of the description, by ``inputs/<name>`` and ``outputs/<name>``.
-
-    Raises:
-      UserError: if they are others.
+    They are arrays with the same number of rows, at least 1, whose shapes and dtypes
+    are those of the description, by ``inputs/<name>`` and ``outputs/<name>``.
     """
     folder = description.folder
     try:
         data = files.read(folder / PARITY_ROWS, MOST_PARITY_BYTES)
         with zipfile.ZipFile(io.BytesIO(data)) as file:
-            size = sum(each.file_size for each in file.infolist())
+            size = sum(entry.file_size for entry in file.infolist())
         if size > MOST_PARITY_BYTES:
             raise ValueError(f"it has {size:,} bytes")
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
@@ -127,15 +119,15 @@ def parity_rows(description: Description) -> dict[str, np.ndarray]:
 
 
 def check_shape(
-    folder: Path, array: np.ndarray, each: Array, count: int, where: str
+    folder: Path, array: np.ndarray, field: Array, count: int, where: str
 ) -> None:
     """Refuse an array that is no batch of what the description says."""
-    shape = (count, *each.shape)
-    if not count or array.shape != shape or array.dtype.name != each.dtype:
+    shape = (count, *field.shape)
+    if not count or array.shape != shape or array.dtype.name != field.dtype:
         raise broken(
             folder,
             f"{where!r:.200} is {array.dtype} of shape {list(array.shape)}; expected "
-            f"{each.dtype} of shape {list(shape)}, with at least one row",
+            f"{field.dtype} of shape {list(shape)}, with at least one row",
         )
 
 
@@ -168,16 +160,16 @@ def _check_hash(folder: Path, name: str, expected: str, call: Call) -> None:
             size = path.stat().st_size
             if size > MOST_BYTES:
                 raise broken(folder, f"{name} has {size:,} bytes")
-            found = call(hashlib.file_digest, file, "sha256").hexdigest()
+            digest = call(hashlib.file_digest, file, "sha256").hexdigest()
     except OSError as error:
         raise broken(folder, f"{name} cannot be read: {error.strerror}") from error
     except UserError as error:
         raise broken(folder, str(error)) from None
-    if found != expected:
+    if digest != expected:
         raise broken(
             folder,
             f"{name} ({size:,} bytes) is truncated or was changed: its sha256 is "
-            f"{found[:12]}..., and {FILE} says {expected[:12]}...",
+            f"{digest[:12]}..., and {FILE} says {expected[:12]}...",
         )
 
 
@@ -193,7 +185,7 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
         raise ValueError(f"exploration, which is {exploration!r:.80}")
     inputs = _arrays(data, "inputs", _ROLES)
     outputs = _arrays(data, "outputs", None)
-    found = Description(
+    description = Description(
         folder=folder,
         model=folder / model,
         version=f"{name}-{step}-{hashes[model][:8]}",
@@ -212,10 +204,10 @@ def _description(folder: Path, data: dict[str, Any]) -> Description:
         inputs=inputs,
         outputs=outputs,
     )
-    _check_observations(found)
-    _check_actions(found)
-    _check_state(found)
-    return found
+    _check_observations(description)
+    _check_actions(description)
+    _check_state(description)
+    return description
 
 
 def _hashes(data: dict[str, Any]) -> dict[str, str]:
@@ -267,8 +259,8 @@ def _unique(data: dict[str, Any], name: str, kind: type) -> tuple[Any, ...] | No
 def _names(data: dict[str, Any]) -> dict[str, int]:
     """Return the ids of features by name; names are no numbers."""
     names, ids = data.get("names") or {}, data.get("features") or []
-    found = [_whole(x, f"names of {k!r:.80}", -_INT64) for k, x in names.items()]
-    if not {*found} <= {*ids} or len({*found}) < len(found):
+    numbers = [_whole(x, f"names of {k!r:.80}", -_INT64) for k, x in names.items()]
+    if not {*numbers} <= {*ids} or len({*numbers}) < len(numbers):
         raise ValueError("names, which are not those of features")
     if wrong := [x for x in names if is_integer(x)]:
         raise ValueError(f"names, which has the number {wrong[0]!r:.80}")
@@ -286,12 +278,12 @@ def _categories(data: dict[str, Any]) -> dict[str, tuple[str, ...]]:
 def _arrays(
     data: dict[str, Any], where: str, roles: set[str] | None
 ) -> tuple[Array, ...]:
-    found = []
-    for each in data[where]:
-        name, role, dtype = (_text(each, x) for x in ("name", "role", "dtype"))
-        shape = tuple(_whole(x, f"shape of {name}", 0) for x in each["shape"])
-        distribution = each.get("distribution", "")
-        path = tuple(each.get("path", ()))
+    arrays = []
+    for entry in data[where]:
+        name, role, dtype = (_text(entry, x) for x in ("name", "role", "dtype"))
+        shape = tuple(_whole(x, f"shape of {name}", 0) for x in entry["shape"])
+        distribution = entry.get("distribution", "")
+        path = tuple(entry.get("path", ()))
         if roles is not None and role not in roles:
             raise ValueError(f"role of {name}, which is {role!r:.80}")
         if dtype not in _DTYPES:
@@ -304,40 +296,40 @@ def _arrays(
             raise ValueError(f"dtype of {name}, which is {dtype}; noise is float32")
         if not all(isinstance(x, (str, int)) for x in path):
             raise ValueError(f"path of {name}, which is {path!r:.80}")
-        found.append(Array(name, role, shape, dtype, path, distribution))
-    if sum(x.role == "noise" for x in found) > 1 and roles:
+        arrays.append(Array(name, role, shape, dtype, path, distribution))
+    if sum(x.role == "noise" for x in arrays) > 1 and roles:
         raise ValueError(f"{where}, which has noise twice")
-    if len({x.name for x in found}) < len(found):
+    if len({x.name for x in arrays}) < len(arrays):
         raise ValueError(f"{where}, which has a name twice")
-    return tuple(found)
+    return tuple(arrays)
 
 
-def _check_observations(found: Description) -> None:
+def _check_observations(description: Description) -> None:
     """Compare the space of observations with the inputs."""
-    parts = dict(_parts(found.observation_space, ()))
-    given = found.with_role("observation")
-    if not given or sorted(map(repr, parts)) != sorted(repr(x.path) for x in given):
+    parts = dict(_parts(description.observation_space, ()))
+    inputs = description.with_role("observation")
+    if not inputs or sorted(map(repr, parts)) != sorted(repr(x.path) for x in inputs):
         raise ValueError("inputs, which are not those of observation_space")
-    for each in given:
-        if each.shape != parts[each.path]:
+    for field in inputs:
+        if field.shape != parts[field.path]:
             raise ValueError(
-                f"shape of {each.name}, which is {list(each.shape)}, and "
-                f"{list(parts[each.path])} in observation_space"
+                f"shape of {field.name}, which is {list(field.shape)}, and "
+                f"{list(parts[field.path])} in observation_space"
             )
-    names = {x.name for x in given}
+    names = {x.name for x in inputs}
     for what in ("mask", "presence"):
-        name = getattr(found, what)
+        name = getattr(description, what)
         if name is not None and name not in names:
             raise ValueError(f"{what}, which is {name!r:.80}, and no input")
-    if found.presence is not None and found.is_by_id:
-        (presence,) = (x for x in given if x.name == found.presence)
-        if presence.shape != (len(found.features),):
+    if description.presence is not None and description.is_by_id:
+        (presence,) = (x for x in inputs if x.name == description.presence)
+        if presence.shape != (len(description.features),):
             raise ValueError(f"features, which are not those of {presence.name}")
 
 
-def _check_actions(found: Description) -> None:
+def _check_actions(description: Description) -> None:
     """Compare the space of actions with the outputs and the names."""
-    space, outputs = found.action_space, {x.name: x for x in found.outputs}
+    space, outputs = description.action_space, {x.name: x for x in description.outputs}
     parts = dict(_parts(space, ()))
     if parts.keys() != {()}:
         raise ValueError(f"action_space, which is a {space['type']}")
@@ -346,33 +338,33 @@ def _check_actions(found: Description) -> None:
             f"shape of action, which is {list(outputs['action'].shape)}, and "
             f"{list(parts[()])} in action_space"
         )
-    if not found.is_discrete:
-        if found.actions is not None:
+    if not description.is_discrete:
+        if description.actions is not None:
             raise ValueError("actions, which has names, but they are not Discrete")
         return
     count = _whole(space["n"], "n of action_space", 1, MOST_ACTIONS)
-    if found.actions is not None and len(found.actions) != count:
-        raise ValueError(f"actions, which has {len(found.actions)} names")
-    masks = [x for x in found.inputs if x.name == found.mask]
-    for each in (*masks, *(outputs[x] for x in ("probabilities",) if x in outputs)):
-        if each.shape != (count,):
+    if description.actions is not None and len(description.actions) != count:
+        raise ValueError(f"actions, which has {len(description.actions)} names")
+    masks = [x for x in description.inputs if x.name == description.mask]
+    for field in (*masks, *(outputs[x] for x in ("probabilities",) if x in outputs)):
+        if field.shape != (count,):
             raise ValueError(
-                f"shape of {each.name}, which is {list(each.shape)}, for {count} "
+                f"shape of {field.name}, which is {list(field.shape)}, for {count} "
                 "actions"
             )
     if not outputs["action"].dtype.startswith(("int", "uint")):
         raise ValueError(f"dtype of action, which is {outputs['action'].dtype}")
 
 
-def _check_state(found: Description) -> None:
+def _check_state(description: Description) -> None:
     """Compare the inputs of a recurrent policy's state with its outputs."""
-    outputs = {x.name: x for x in found.outputs}
-    for each in found.with_role("state"):
-        after = outputs[f"next_{each.name}"]
-        if (after.shape, after.dtype) != (each.shape, each.dtype):
+    outputs = {x.name: x for x in description.outputs}
+    for field in description.with_role("state"):
+        after = outputs[f"next_{field.name}"]
+        if (after.shape, after.dtype) != (field.shape, field.dtype):
             raise ValueError(f"shape and dtype of {after.name}")
-    starts = [x.shape for x in found.with_role("episode_start")]
-    if starts != ([()] if found.is_recurrent else []):
+    starts = [x.shape for x in description.with_role("episode_start")]
+    if starts != ([()] if description.is_recurrent else []):
         raise ValueError("episode_start, which a state needs, and nothing else")
 
 
@@ -385,9 +377,9 @@ def _parts(space: Any, path: tuple, depth: int = 0) -> list[tuple[tuple, tuple]]
         inner = space["spaces"]
         pairs = inner.items() if kind == "Dict" else enumerate(inner)
         return [
-            found
+            leaf
             for key, part in pairs
-            for found in _parts(part, (*path, key), depth + 1)
+            for leaf in _parts(part, (*path, key), depth + 1)
         ]
     if kind not in _SHAPES:
         raise ValueError(f"a space of the type {kind!r:.50}")

@@ -26,13 +26,13 @@ def _check(description: Description) -> None:
             f"the action space is {kind}, and rows have Discrete actions or a Box; "
             "serve without --log"
         )
-    for each in description.numbers:
-        if len(each.shape) > 1:
+    for field in description.numbers:
+        if len(field.shape) > 1:
             raise UserError(
-                f"{each.name} is {list(each.shape)}, and rows have features, which are "
-                "vectors and numbers; serve without --log"
+                f"{field.name} is {list(field.shape)}, and rows have features, which "
+                "are vectors and numbers; serve without --log"
             )
-    size = sum(each.size for each in description.numbers)
+    size = sum(field.size for field in description.numbers)
     if description.features is not None and len(description.features) != size:
         raise UserError(
             f"observations have {size} numbers and {len(description.features)} ids of "
@@ -44,13 +44,8 @@ class DecisionRows:
     """Rows of an export's decisions, as lines of JSON.
 
     A server writes thousands of rows a second that differ in a few values, so the text
-    is filled into a template, which takes a third of the time of an encoder.
-
-    Args:
-      description: of the export.
-
-    Raises:
-      UserError: if its decisions are no rows.
+    is filled into a template, which takes a third of the time of an encoder. UserError
+    if decisions of the export are no rows.
     """
 
     def __init__(self, description: Description):
@@ -62,7 +57,7 @@ class DecisionRows:
         policy = f"{description.algorithm}, exploration {description.exploration:g}"
         origin = {"model_version": description.version, "policy": policy}
         self._origin = _to_json(origin)[1:-1]
-        size = sum(each.size for each in description.numbers)
+        size = sum(field.size for field in description.numbers)
         self._numbers = _template(description.features or range(size))
         count = sum(x.size for x in description.outputs if x.name == "action")
         self._vector = _template(range(ACTION_ID, ACTION_ID + count))
@@ -88,7 +83,7 @@ class DecisionRows:
         is_discrete = self._description.is_discrete
         action = self._discrete if is_discrete else self._continuous
         states = self._states(decisions, arrays)
-        found = []
+        rows = []
         together = zip(decisions, states, answers, strict=True)
         for own_number, (decision, state, answer) in enumerate(together, first_number):
             request_id = answer["request_id"]
@@ -100,12 +95,12 @@ class DecisionRows:
                 episode = _to_json(decision.mdp_id)
                 number = own_number if number is None else number
             # The reward is 0 until feedback is joined.
-            found.append(
+            rows.append(
                 f'{{"ds":"{ds}","mdp_id":{episode},"sequence_number":{number},'
                 f'"state_features":{state},{action(decision, answer)},'
                 f'"reward":0.0,"request_id":"{request_id}",{self._origin}{end}}}'
             )
-        return found
+        return rows
 
     def _discrete(self, decision: DecisionRequest, answer: Row) -> str:
         name = self._actions[answer["action"] - self._start]
@@ -126,20 +121,20 @@ class DecisionRows:
     def _find_possible(self, decision: DecisionRequest) -> str:
         mask = self._description.mask
         key = b"" if mask is None else decision.arrays[mask].tobytes()
-        found = self._possible.get(key)
-        if found is None:
+        text = self._possible.get(key)
+        if text is None:
             if len(self._possible) >= _MASKS:
                 self._possible = {b"": self._possible[b""]}
-            found = _to_json(possible(self._description, decision))
-            self._possible[key] = found
-        return found
+            text = _to_json(possible(self._description, decision))
+            self._possible[key] = text
+        return text
 
     def _states(
         self, decisions: Sequence[DecisionRequest], arrays: Mapping[str, np.ndarray]
     ) -> list[str]:
         """Return numbers by id: those that were given, or all of the observation."""
         if decisions[0].features is not None:
-            return [_to_json(each.features) for each in decisions]
+            return [_to_json(decision.features) for decision in decisions]
         parts = [
             arrays[x.name].reshape(len(decisions), -1)
             for x in self._description.numbers
@@ -147,12 +142,12 @@ class DecisionRows:
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
         if joined.dtype == bool:
             joined = joined.astype(np.int8)
-        return [self._numbers % tuple(each) for each in joined.tolist()]
+        return [self._numbers % tuple(numbers) for numbers in joined.tolist()]
 
 
 def _template(ids: Iterable[int]) -> str:
     """Return a template of a JSON object of numbers by id."""
-    return "{" + ",".join(f'"{each}":%r' for each in ids) + "}"
+    return "{" + ",".join(f'"{i}":%r' for i in ids) + "}"
 
 
 def possible(description: Description, decision: DecisionRequest) -> list[str]:
@@ -173,7 +168,7 @@ def final(description: Description, decision: DecisionRequest) -> Row:
         numbers = np.concatenate(parts).astype(float).tolist()
         ids = description.features or range(len(numbers))
         features = {str(k): x for k, x in zip(ids, numbers, strict=True)}
-    found: Row = {"final_state_features": features}
+    row: Row = {"final_state_features": features}
     if description.is_discrete:
-        found["final_possible_actions"] = possible(description, decision)
-    return found
+        row["final_possible_actions"] = possible(description, decision)
+    return row

@@ -36,15 +36,11 @@ class Signature:
       step: environment steps of its training.
       exploration: probability of a decision that is drawn at random: uniformly from the
         possible actions if the policy explores by epsilon, else from the policy. For a
-        Box it is 0 or 1.
+        Box it is 0 or 1. UserError if it is not possible.
 
     Attributes:
-      inputs: the inputs, in order.
-      outputs: the outputs, in order.
+      inputs, outputs: arrays in order.
       mask: name of the input that says which actions are possible; None without one.
-
-    Raises:
-      UserError: if ``exploration`` is not possible.
     """
 
     def __init__(self, policy: Policy, spec: EnvSpec, step: int, exploration: float):
@@ -64,10 +60,10 @@ class Signature:
         if exploration:
             self.inputs += (self._noise(),)
         traced = tf.function(self.decide, autograph=False)
-        found = traced.get_concrete_function(self.specs(batch=2)).structured_outputs
+        outputs = traced.get_concrete_function(self.specs(batch=2)).structured_outputs
         self.outputs = tuple(
             Array(name, re.sub(r"_\d+$", "", name), tuple(x.shape[1:]), x.dtype.name)
-            for name, x in found.items()
+            for name, x in outputs.items()
         )
 
     def specs(self, batch: int | None = None) -> dict[str, tf.TensorSpec]:
@@ -81,16 +77,16 @@ class Signature:
         """Return the outputs of inputs ``[N, ...]``, by name."""
         decision = self._decide(inputs)
         action = decision.action
-        found = {"action": self._inside(action)}
+        outputs = {"action": self._inside(action)}
         if self._is_box:
             if decision.log_density is not None:
                 # Where an action is clipped, the density is that of the sample.
-                found |= {"sample": action, "log_density": decision.log_density}
+                outputs |= {"sample": action, "log_density": decision.log_density}
         else:
-            found |= self._explored(decision, inputs.get("noise"))
-        found |= decision.values
+            outputs |= self._explored(decision, inputs.get("noise"))
+        outputs |= decision.values
         parts = enumerate(nest.flatten(decision.state))
-        return found | {f"next_state_{i}": x for i, x in parts}
+        return outputs | {f"next_state_{i}": x for i, x in parts}
 
     def score(self, inputs: Tensors, action: tf.Tensor) -> tf.Tensor:
         """Return how good a policy finds actions that are not a Box, f32 ``[N]``.
@@ -123,21 +119,16 @@ class Signature:
 
     def _noise(self) -> Array:
         space = self._spec.action_space
-        if self._is_box:
-            size, distribution = math.prod(space.shape), "normal"
-        else:  # one number decides whether the action is random, the others which
-            outputs = self._random_size()
-            size, distribution = 1 + outputs, "uniform"
-        return Array("noise", "noise", (size,), "float32", (), distribution)
-
-    def _random_size(self) -> int:
-        """Return the number of random numbers of an action that is not a Box."""
-        space = self._spec.action_space
         if isinstance(space, gs.Discrete):
-            return int(space.n)
-        if isinstance(space, gs.MultiDiscrete):
-            return int(np.sum(space.nvec))
-        return math.prod(space.shape)
+            size = int(space.n)
+        elif isinstance(space, gs.MultiDiscrete):
+            size = int(np.sum(space.nvec))
+        else:
+            size = math.prod(space.shape)
+        distribution = "normal"
+        if not self._is_box:  # one number decides whether the action is random
+            size, distribution = 1 + size, "uniform"
+        return Array("noise", "noise", (size,), "float32", (), distribution)
 
     def _decide(self, inputs: Tensors) -> Decision:
         leaves = [inputs[x.name] for x in self.inputs if x.role == "observation"]
@@ -151,8 +142,8 @@ class Signature:
         step = TimeStep(observation, reward, first, false, false, {})
         memory: Nest = self._policy.memory(rows, explore)
         if state:
-            given = tf.nest.pack_sequence_as(memory, state)
-            memory = nest.where(first, memory, given)
+            before = tf.nest.pack_sequence_as(memory, state)
+            memory = nest.where(first, memory, before)
         noise = inputs.get("noise") if self._is_box else None
         now = tf.constant(self._step, tf.int64)
         return self._policy.decide(step, memory, now, noise)
@@ -178,14 +169,14 @@ class Signature:
         propensity = (1 - share) * same
         if share:
             propensity += share * tf.exp(random.log_prob(action))
-        found = {"action": action, "propensity": propensity}
+        outputs = {"action": action, "propensity": propensity}
         space = self._spec.action_space
         if isinstance(space, gs.Discrete):
             probabilities = (1 - share) * tf.one_hot(greedy - int(space.start), space.n)
             if share:
                 probabilities += share * random.probabilities()
-            found["probabilities"] = probabilities
-        return found
+            outputs["probabilities"] = probabilities
+        return outputs
 
     def _inside(self, action: tf.Tensor) -> tf.Tensor:
         """Return actions within the bounds of a Box."""
@@ -200,15 +191,15 @@ def _observations(spec: EnvSpec) -> list[Array]:
 
     They differ in more than the case of letters, which TensorFlow does not tell apart.
     """
-    found: dict[str, Array] = {}
+    fields: dict[str, Array] = {}
     for leaf in spaces.leaves(spec.observation_space):
         keys = "_".join(["observation", *map(str, leaf.path)])
         name = re.sub(r"\W", "_", keys, flags=re.ASCII)
-        while name.lower() in found:
+        while name.lower() in fields:
             name += "_"
         field = Array(name, "observation", leaf.shape, leaf.dtype, leaf.path)
-        found[name.lower()] = field
-    return list(found.values())
+        fields[name.lower()] = field
+    return list(fields.values())
 
 
 def _logistic(uniform: tf.Tensor) -> tf.Tensor:

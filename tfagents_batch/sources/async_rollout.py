@@ -98,12 +98,7 @@ class AsyncRollout(tf.Module):
         return self._state.named_variables() | {"active": self.active}
 
     def collect(self, seed, step, wait_for: int | None = None) -> Collected:
-        """Collect a trajectory of up to T steps of every active environment.
-
-        Args:
-          seed, step: see ``experience.Source``.
-          wait_for: another k than that of the constructor.
-        """
+        """Collect up to T steps of every active environment, perhaps with another k."""
         batch, count, length = self.batch, wait_for or self.wait_for, self.length
         most = batch * length // count
         noise = self.actor.noise((1, batch + most * count), seed)
@@ -130,13 +125,13 @@ class AsyncRollout(tf.Module):
             place = tf.tensor_scatter_nd_update(place, tf.stack([now, env], -1), index)
             goes = now < tf.gather(limit, env)
             token = self._send(token, action, group, goes)
-            put = _scatter(env)
             written = arrays.write(written, t, _SentRow(timestep, action, behavior))
-            after, before = put(after, new), put(before, state)
+            after, before = _replaced(after, env, new), _replaced(before, env, state)
             return t + 1, token, after, before, taken, place, written
 
         rows = newest.row
-        empty = arrays.empty(most, nest.map(_like(count), rows))
+        like = nest.map(lambda x: tf.TensorSpec([count, *x.shape[1:]], x.dtype), rows)
+        empty = arrays.empty(most, like)
         place = tf.tile(tf.range(batch)[tf.newaxis], [length + 1, 1])
         taken = tf.zeros([batch], tf.int32)
         loop = tf.constant(0), token, newest.after, newest.before, taken, place, empty
@@ -158,8 +153,8 @@ class AsyncRollout(tf.Module):
         flying = tf.where(active, taken < length, newest.flying & (taken == 0))
         newest = _Newest(nest.gather(table, last), before, after, flying)
         self._state.assign((token, newest))
-        found = metrics.of_trajectory(trajectory, self.env, self._info)
-        return Collected.whole(trajectory, self.env.ok(token), found)
+        measured = metrics.of_trajectory(trajectory, self.env, self._info)
+        return Collected.whole(trajectory, self.env.ok(token), measured)
 
     def sample(self, collected: Collected, seed, step) -> Trajectory:
         """Return the collected trajectory."""
@@ -193,21 +188,21 @@ class AsyncRollout(tf.Module):
 
     def _environments(self, group: tf.Tensor) -> tf.Tensor:
         """Return the numbers of the environments of groups, int32 ``[k]``."""
-        each = group[:, tf.newaxis] * self.size + tf.range(self.size)
-        return tf.reshape(each, [-1])
+        rows = group[:, tf.newaxis] * self.size + tf.range(self.size)
+        return tf.reshape(rows, [-1])
 
     def _send(
         self, token, action: Nest, group: tf.Tensor, goes: tf.Tensor
     ) -> tf.Tensor:
         """Send actions ``[k, ...]`` to those groups that go on, bool ``[k]``."""
-        count, size = group.shape[0], self.size
+        count, size = nest.static_size(group), self.size
         goes = tf.reshape(goes, [count, size])[:, 0]  # all of a group do, or none
 
         def one(i, token):
-            mine = nest.map(lambda x: x[i], nest.unfold(action, count, size))
+            own = nest.map(lambda x: x[i], nest.unfold(action, count, size))
             return i + 1, tf.cond(
                 goes[i],
-                lambda: self.env.send(token, mine, group[i][tf.newaxis]),
+                lambda: self.env.send(token, own, group[i][tf.newaxis]),
                 lambda: token,
             )
 
@@ -239,22 +234,10 @@ class AsyncRollout(tf.Module):
         return Trajectory(steps, action, behavior, state)
 
 
-def _like(count: int):
-    """Return a function from tensors ``[n, ...]`` to specs of ``count`` rows."""
-    return lambda x: tf.TensorSpec([count, *x.shape[1:]], x.dtype)
-
-
-def _scatter(index: tf.Tensor):
-    """Return a function that replaces the rows ``index`` of every leaf."""
-
-    def put(all_rows: Nest, rows: Nest) -> Nest:
-        return nest.map(
-            lambda x, y: tf.tensor_scatter_nd_update(x, index[:, tf.newaxis], y),
-            all_rows,
-            rows,
-        )
-
-    return put
+def _replaced(every: Nest, index: tf.Tensor, rows: Nest) -> Nest:
+    """Return every leaf with other rows at ``index``."""
+    place = index[:, tf.newaxis]
+    return nest.map(lambda x, y: tf.tensor_scatter_nd_update(x, place, y), every, rows)
 
 
 def make_groups(
@@ -262,15 +245,14 @@ def make_groups(
 ) -> Env:
     """Create environments whose workers need not wait for each other.
 
+    UserError for environments without workers, or numbers that do not fit.
+
     Args:
       recipe: ``envs.recipe.EnvRecipe`` of the user's environment.
       num_envs: number of environments.
       wait_for: number that a step waits for.
       name: name of the setting that gives ``wait_for``, for an error.
       options: options of ``recipe.make``.
-
-    Raises:
-      UserError: for environments without workers, or numbers that do not fit.
     """
     if recipe.in_graph:
         raise UserError(
@@ -280,13 +262,6 @@ def make_groups(
         )
     workers = options["num_workers"]
     workers = num_envs if workers is None else workers
-    _check(num_envs, workers, wait_for, name)
-    options = options | {"num_workers": workers, "groups": workers}
-    return recipe.make(num_envs, **options)
-
-
-def _check(num_envs: int, workers: int, wait_for: int, name: str) -> None:
-    """Refuse workers of different sizes, and waiting for a part of a worker."""
     if not workers or num_envs % workers:
         raise UserError(
             f"{num_envs} environments cannot share {workers} worker processes equally, "
@@ -299,3 +274,5 @@ def _check(num_envs: int, workers: int, wait_for: int, name: str) -> None:
             f"{name} is {wait_for}; expected a multiple of the {size} environments "
             f"of a worker, up to {num_envs}, which are stepped together"
         )
+    options = options | {"num_workers": workers, "groups": workers}
+    return recipe.make(num_envs, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 POLL = 0.2  # seconds after which a waiting thread looks whether it should stop
@@ -16,14 +16,11 @@ class Stopping(Exception):
 
 
 class BoundedQueue:
-    """Queue between threads whose content is bounded.
+    """Queue between threads; ``size`` is the sum of the sizes of its items.
 
     Args:
       capacity: largest sum of sizes; a single larger item fits if it is empty.
       stopping: once set, ``put`` and ``get`` raise ``Stopping``.
-
-    Attributes:
-      size: sum of the sizes of its items.
     """
 
     def __init__(self, capacity: int, stopping: threading.Event):
@@ -37,10 +34,7 @@ class BoundedQueue:
     ) -> float:
         """Add an item when there is room; return the seconds waited.
 
-        Args:
-          item: what is added.
-          size: its size.
-          watch: called every 0.2 s while it waits, to look for failures; may raise.
+        Every 0.2 s of that, ``watch`` is called to look for failures; it may raise.
         """
 
         def fits():
@@ -69,23 +63,23 @@ class BoundedQueue:
 
     def _becomes(self, ready: Callable[[], Any]) -> bool:
         """Return whether a condition is true, now or after up to ``POLL`` seconds."""
-        found = self._changed.wait_for(ready, POLL)
+        is_ready = self._changed.wait_for(ready, POLL)
         if self._stopping.is_set():
             raise Stopping
-        return bool(found)
+        return bool(is_ready)
 
 
 class Counts:
     """Sums of what threads did, since the last call of ``take``."""
 
     def __init__(self):
-        self._lock, self._sums = threading.Lock(), Counter()
+        self._lock, self._sums = threading.Lock(), Counter[str]()
 
     def add(self, **numbers: float) -> None:
         with self._lock:
             self._sums.update(numbers)
 
-    def take(self) -> dict[str, float]:
+    def take(self) -> Mapping[str, float]:
         with self._lock:
             taken, self._sums = self._sums, Counter()
         return taken

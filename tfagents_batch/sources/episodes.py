@@ -37,13 +37,10 @@ class Episodes(tf.Module):
     environment failed or was still playing the previous one.
 
     Args:
-      env: the batch of environments.
+      env: the batch of environments; UserError if no time limit is known.
       actor: policy that selects actions; every episode begins with its initial state.
-      episodes: n, a multiple of ``num_envs``.
+      episodes: n; UserError if it is not a multiple of ``num_envs``.
       info: info columns to report, see ``metrics.episode_info_metrics``.
-
-    Raises:
-      UserError: if ``episodes`` is not a multiple, or no time limit is known.
     """
 
     def __init__(self, env: Env, actor: Actor, episodes: int, info: Sequence[str] = ()):
@@ -77,8 +74,8 @@ class Episodes(tf.Module):
         }
         trajectory = self._to_trajectory(rows, turns)
         ok = self.env.ok(env_state)
-        found = metrics.of_trajectory(trajectory, self.env, self._info)
-        return Collected.whole(trajectory, ok, counters | found)
+        measured = metrics.of_trajectory(trajectory, self.env, self._info)
+        return Collected.whole(trajectory, ok, counters | measured)
 
     def played(self, trajectory: Trajectory) -> int:
         """Return how many steps the batch made for a trajectory without failures."""
@@ -97,9 +94,8 @@ class Episodes(tf.Module):
     def _play(self, seed, now) -> tuple[Any, _Row, _Turns, tf.Tensor]:
         """Step until every environment has played its episodes.
 
-        Returns:
-          The environments' state, all rows ``[S, B, ...]`` (zeros if not needed), the
-          rows of the episodes, and int32 ``[]`` idle steps.
+        Return the environments' state, all rows ``[S, B, ...]`` (zeros if not needed),
+        the rows of the episodes, and int32 ``[]`` idle steps.
         """
         most = self._rounds * (self._length + 1)
         noise = self.actor.noise((most, self._batch), seed)
@@ -123,7 +119,7 @@ class Episodes(tf.Module):
         env_state, timestep = self.env.init(seed)
         action, behavior, state = act(0, timestep, initial)
         row = _Row(timestep, action, behavior)
-        written = arrays.write(arrays.empty(most, row), 0, row)
+        written = arrays.write(arrays.empty(most, row), tf.constant(0), row)
         zeros = tf.zeros([self._batch], tf.int32)
         none = tf.fill([self._rounds, self._batch], -1)
         turns = _Turns(zeros - 1, zeros, zeros > 0, none, none)
@@ -162,15 +158,9 @@ class Episodes(tf.Module):
 
 
 def rounds(episodes: int, num_envs: int, name: str = "episodes") -> int:
-    """Return the number of episodes per environment.
+    """Return the number of episodes per environment, of ``episodes`` together.
 
-    Args:
-      episodes: number of episodes of all environments together.
-      num_envs: B.
-      name: name of the setting that gives ``episodes``, for the error.
-
-    Raises:
-      UserError: if the environments cannot all have the same number.
+    UserError that names the setting, if environments cannot all have the same number.
     """
     if episodes < 1 or episodes % num_envs:
         least = num_envs * max(episodes // num_envs, 1)
@@ -183,11 +173,7 @@ def rounds(episodes: int, num_envs: int, name: str = "episodes") -> int:
 
 
 def longest(spec: EnvSpec) -> int:
-    """Return the largest possible number of steps of an episode.
-
-    Raises:
-      UserError: if it is not known.
-    """
+    """Return the largest number of steps of an episode; UserError if not known."""
     if spec.max_episode_steps is None:
         raise UserError(
             "the environments have no common time limit, so the largest length of an "
@@ -221,7 +207,7 @@ def _advance(
     turns: _Turns, t: int | tf.Tensor, timestep: TimeStep, length: int
 ) -> _Turns:
     """Update the turns with row ``t``."""
-    rounds = turns.end.shape[0]
+    rounds = nest.static_size(turns.end)
     opens = timestep.first & timestep.valid
     earliest = (t + length) // (length + 1)  # first turn that may start at row t
     number = tf.where(opens, tf.maximum(turns.number + 1, earliest), turns.number)
@@ -229,15 +215,13 @@ def _advance(
     # A failed row has `first` set, which ends the episode before it.
     playing = tf.where(timestep.first, opens & (number < rounds), turns.playing)
     over = playing & (timestep.last | (t - opened == length))
-    mine = over & (tf.range(rounds)[:, tf.newaxis] == number)
-    begin = tf.where(mine, opened, turns.begin)
-    end = tf.where(mine, t, turns.end)
+    ends = over & (tf.range(rounds)[:, tf.newaxis] == number)
+    begin = tf.where(ends, opened, turns.begin)
+    end = tf.where(ends, t, turns.end)
     return _Turns(number, opened, playing & ~over, begin, end)
 
 
 def _wanted(turns: _Turns, t: tf.Tensor, length: int) -> tf.Tensor:
     """Return bool ``[B]``: true if an environment may still finish an episode."""
-    rounds = turns.end.shape[0]
-    assert rounds is not None
-    last = rounds - 1
+    last = nest.static_size(turns.end) - 1
     return turns.playing | ((turns.number < last) & (t < last * (length + 1)))

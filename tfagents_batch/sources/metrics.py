@@ -21,63 +21,55 @@ def of_trajectory(
     """Return metrics of the episodes that ended, and of Box actions.
 
     TensorFlow environments have no counters, so their clipped actions are counted here.
-
-    Args:
-      trajectory: ``[T, B]``.
-      env: environment that was stepped.
-      info: columns of ``TimeStep.info`` to report, see ``episode_info_metrics``.
+    Columns of ``info`` are reported, see ``episode_info_metrics``.
     """
-    found = episodes(trajectory) | episode_info_metrics(trajectory, info)
+    metrics = episodes(trajectory) | episode_info_metrics(trajectory, info)
     if not hasattr(env, "metrics") and spaces.has_box(env.spec.action_space):
         fraction = clipped_fraction(trajectory, env.spec.action_space)
-        found["env/action_clipped_fraction"] = fraction
-    return found
+        metrics["env/action_clipped_fraction"] = fraction
+    return metrics
 
 
 def episodes(trajectory: Trajectory) -> Metrics:
     """Return metrics of the episodes that ended in a trajectory.
 
-    Returns:
-      ``episode/count`` and ``env/masked``, the share of masked transitions. For return
-      and length, ``episode/return_mean``, ``.._min``, ``.._max`` and ``.._median``.
+    They are ``episode/count`` and ``env/masked``, the share of masked transitions; and
+    of return and length ``episode/return_mean``, ``.._min``, ``.._max``, ``.._median``.
     """
     steps = tf.nest.map_structure(lambda x: x[1:], trajectory.steps)
     ended = steps.last & steps.valid
     count = tf.reduce_sum(tf.cast(ended, tf.int32))
-    found = {
+    metrics = {
         "episode/count": Sum(count),
         "env/masked": 1 - tf.reduce_mean(tf.cast(trajectory.mask, tf.float32)),
     }
     newest = _newest(ended)
     for name in ("return", "length"):
         x = tf.cast(steps.info[f"episode_{name}"], tf.float32)
-        found |= {
+        metrics |= {
             f"episode/{name}_mean": Mean(masked.sum(x, ended), count),
             f"episode/{name}_min": Min(tf.reduce_min(masked.safe(x, ended, np.inf))),
             f"episode/{name}_max": Max(tf.reduce_max(masked.safe(x, ended, -np.inf))),
             f"episode/{name}_median": Median(newest(x)),
         }
-    return found
+    return metrics
 
 
 def episode_info_metrics(trajectory: Trajectory, info: Sequence[str]) -> Metrics:
     """Return means of info values in the last step of the episodes that ended.
 
-    Args:
-      info: f32 columns of ``TimeStep.info``, NaN where an info has no value.
-
-    Returns:
-      ``episode/<name>_mean`` over the episodes with a value.
+    They are ``episode/<name>_mean`` over the episodes with a value, of f32 columns of
+    ``TimeStep.info``, NaN where an info has none.
     """
     steps = trajectory.steps
     ended = (steps.last & steps.valid)[1:]
-    found = {}
+    metrics = {}
     for name in info:
         x = tf.cast(steps.info[name][1:], tf.float32)
         present = ended & tf.math.is_finite(x)
         count = tf.reduce_sum(tf.cast(present, tf.int32))
-        found[f"episode/{name}_mean"] = Mean(masked.sum(x, present), count)
-    return found
+        metrics[f"episode/{name}_mean"] = Mean(masked.sum(x, present), count)
+    return metrics
 
 
 def _newest(ended: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -42,10 +42,10 @@ def collector(
         known = one.get_concrete_function(seed, step).structured_outputs
 
         def body(index, steps, totals, written):
-            found = one(seeds.update_seed(seed, index), step)
-            written = arrays.write(written, index, found.trajectory)
-            totals = metrics.merge(totals, found.metrics)
-            return index + 1, steps + found.steps, totals, written
+            collected = one(seeds.update_seed(seed, index), step)
+            written = arrays.write(written, index, collected.trajectory)
+            totals = metrics.merge(totals, collected.metrics)
+            return index + 1, steps + collected.steps, totals, written
 
         like = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), known.trajectory)
         start = tf.constant(0), tf.constant(0, tf.int64), metrics.start(known.metrics)
@@ -63,11 +63,6 @@ def collector(
     return tf.function(body, jit_compile=compiled, autograph=False)
 
 
-def length(rollouts: Trajectory) -> int:
-    """Return the number of rollouts ``[K, T, n]``."""
-    return rollouts.steps.first.shape[0]
-
-
 def joiner(count: int) -> Callable[[Sequence[Trajectory]], Trajectory]:
     """Return a program that joins rollouts, ``count`` of them for each update."""
     return tf.function(functools.partial(_joined, count=count), autograph=False)
@@ -76,15 +71,11 @@ def joiner(count: int) -> Callable[[Sequence[Trajectory]], Trajectory]:
 def _joined(parts: Sequence[Trajectory], count: int) -> Trajectory:
     """Return the rollouts of updates, ``count`` of them side by side in each.
 
-    Args:
-      parts: rollouts ``[K, T, n]``.
-      count: divides their number N.
-
-    Returns:
-      ``[N / count, T, count * n]``.
+    Parts are N rollouts together, ``[K, T, n]``; they become
+    ``[N / count, T, count * n]``.
     """
     whole = nest.map(lambda *x: tf.concat(x, 0), *parts)
-    groups = nest.unfold(whole, length(whole) // count, count)
+    groups = nest.unfold(whole, nest.static_size(whole.steps.first) // count, count)
 
     def columns(x):  # [groups, count, T, n, ...]
         group, _, time, *_ = x.shape
@@ -112,8 +103,7 @@ class PredictorChoice:
 
     Args:
       config: checked ``queue_settings.QueueSettings``.
-      part: source of a predictor.
-      count: number of predictors.
+      part: source of one of ``count`` predictors.
       seed: seed of the search.
 
     Attributes:
@@ -130,15 +120,19 @@ class PredictorChoice:
     @property
     def numbers(self) -> PredictorNumbers:
         """Numbers in use, with as many rollouts as the smallest update needs."""
-        found = PredictorNumbers(**self.tuner.numbers)
-        rows = [x for x in self.values["predict_batch"] if x <= found.agents]
-        most = max(rows, default=found.predict_batch)
-        found = found._replace(predict_batch=min(found.predict_batch, most))
+        numbers = PredictorNumbers(**self.tuner.numbers)
+        rows = [x for x in self.values["predict_batch"] if x <= numbers.agents]
+        most = max(rows, default=numbers.predict_batch)
+        numbers = numbers._replace(predict_batch=min(numbers.predict_batch, most))
         part, wanted = self._part, self._config.train_batch
-        rows = _least_rows(found.agents, found.predict_batch, part.size, part.length)
+        rows = _least_rows(
+            numbers.agents, numbers.predict_batch, part.size, part.length
+        )
         updates = self.values["rollouts_per_update"]
         least = min(x for x in updates if x * rows >= wanted)
-        return found._replace(rollouts_per_update=max(found.rollouts_per_update, least))
+        return numbers._replace(
+            rollouts_per_update=max(numbers.rollouts_per_update, least)
+        )
 
 
 def _choices(
@@ -208,7 +202,7 @@ class AutoTuner:
         seconds: float = 20.0,
         most_lag: float = 50.0,
     ):
-        self._values = {name: list(each) for name, each in values.items()}
+        self._values = {name: list(numbers) for name, numbers in values.items()}
         self._best = {name: self._values[name].index(start[name]) for name in values}
         self._random = np.random.default_rng(seed)
         self._seconds, self._most_lag = seconds, most_lag
@@ -222,7 +216,7 @@ class AutoTuner:
         places = self._candidate if self._on_candidate else self._best
         return {name: self._values[name][i] for name, i in places.items()}
 
-    def add(self, seconds: float, rows: int, updates: int, lag: float) -> None:
+    def add(self, seconds: float, rows: float, updates: float, lag: float) -> None:
         """Add updates to the window; a window that is over sets new numbers.
 
         Args:
@@ -268,7 +262,7 @@ class AutoTuner:
         Both directions of every number come in turn, with smaller steps after a turn in
         which nothing was kept.
         """
-        steps = {name: max(1, len(each) // 4) for name, each in self._values.items()}
+        steps = {name: max(1, len(x) // 4) for name, x in self._values.items()}
         while True:
             before = self.changed
             changes = [

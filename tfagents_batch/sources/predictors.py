@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import metrics, seeds
+from tfagents_batch import metrics, nest, seeds
 from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Algorithm, Env, Policy
@@ -38,6 +38,7 @@ class PredictorRollouts(NamedTuple):
     """Rollouts that a predictor collected in one program."""
 
     trajectory: Trajectory  # K rollouts, [K, T, n]
+    number: int  # K
     metrics: Metrics  # of what was collected, merged
     steps: int  # number of transitions
     version: int  # version of the policy that acted
@@ -125,7 +126,7 @@ class Predictors:
             count = self._untried.pop()
         parts: list[PredictorRollouts] = []
         try:
-            while sum(predicting.length(part.trajectory) for part in parts) < count:
+            while sum(part.number for part in parts) < count:
                 part, most = self._queue.get(), self._config.max_lag
                 if most is not None and self._version - part.version > most:
                     self._counts.add(dropped=part.steps)
@@ -142,7 +143,7 @@ class Predictors:
         for part in parts:
             merged.add(metrics.to_host(part.metrics))
         steps = sum(part.steps for part in parts)
-        updates = predicting.length(trajectory)
+        updates = nest.static_size(trajectory.steps.first)
         lag = sum((self._version - part.version) * part.steps for part in parts)
         self._counts.add(rows=steps, updates=updates, lag=lag)
         return Collected(steps, True, updates, merged.totals, trajectory)
@@ -186,9 +187,9 @@ class Predictors:
         deadline = time.monotonic() + _JOIN
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._threads = [each for each in self._threads if each.is_alive()]
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
         if self._threads:
-            names = ", ".join(each.name for each in self._threads)
+            names = ", ".join(thread.name for thread in self._threads)
             _LOG.warning("still in a call of TensorFlow after %g s: %s", _JOIN, names)
 
     def named_variables(self) -> dict[str, tf.Variable]:
@@ -198,8 +199,8 @@ class Predictors:
     def traces(self) -> int:
         """Return how often a program was traced; more than once is a fault."""
         programs = [*self._refresh, *self._join.values()]
-        programs += [x for each in self._collect for x in each.values()]
-        return max(each.experimental_get_tracing_count() for each in programs)
+        programs += [x for by_rows in self._collect for x in by_rows.values()]
+        return max(program.experimental_get_tracing_count() for program in programs)
 
     def _begin(self) -> None:
         for index in range(len(self.parts)):
@@ -246,19 +247,20 @@ class Predictors:
                 version = self._version
                 self._refresh[index]()
             call = calls * len(self.parts) + index
-            seed = seeds.iteration_seed(self._seed, call, "predict")
+            seed = int(seeds.iteration_seed(self._seed, call, "predict"))
             calls += 1
             now = arrays.argument(self._step, tf.int64)
             try:
-                found = programs[rows](arrays.argument(seed), now)
+                collected = programs[rows](arrays.argument(seed), now)
             finally:
                 part.env.check()  # its failure says more than that of the program
-            trajectory, measured, steps = found
+            trajectory, measured, steps = collected
             if not untried:
                 self._warm.add(index)
             steps = int(steps)
             if steps:
-                item = PredictorRollouts(trajectory, measured, steps, version)
+                number = nest.static_size(trajectory.steps.first)
+                item = PredictorRollouts(trajectory, number, measured, steps, version)
                 waited = self._queue.put(item, steps, part.env.check)
                 self._counts.add(steps=steps, waited=waited)
 

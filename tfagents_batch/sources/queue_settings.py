@@ -92,12 +92,7 @@ class QueueSettings:
         return self.rollouts_per_call or (8 if compiled else 1)
 
     def waits_for(self, num_envs: int, workers: int) -> int:
-        """Return the environments whose actions are selected at once.
-
-        Args:
-          num_envs: environments of a predictor.
-          workers: their number of worker processes.
-        """
+        """Return for how many environments a predictor selects actions at once."""
         if self.predict_batch is not None:
             return self.predict_batch
         size = num_envs // max(workers, 1)

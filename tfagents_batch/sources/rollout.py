@@ -39,11 +39,8 @@ class Rollout(tf.Module):
         info: Sequence[str] = (),
     ):
         super().__init__()
-        self.env = env
-        self.envs = (env,)
-        self.actor = actor
-        self.length = length
-        self.explore = explore
+        self.env, self.envs, self.actor = env, (env,), actor
+        self.length, self.explore = length, explore
         self.batch = env.spec.num_envs
         self._info = tuple(info)
         first = env.init(seed)
@@ -104,8 +101,8 @@ class Rollout(tf.Module):
         )
         trajectory = Trajectory(steps, action, behavior, start)
         ok = self.env.ok(env_state)
-        found = metrics.of_trajectory(trajectory, self.env, self._info)
-        return Collected.whole(trajectory, ok, found)
+        measured = metrics.of_trajectory(trajectory, self.env, self._info)
+        return Collected.whole(trajectory, ok, measured)
 
     def played(self, trajectory: Trajectory) -> int:
         """Return how many steps the batch made for a trajectory."""

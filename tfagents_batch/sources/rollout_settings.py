@@ -51,7 +51,7 @@ class RolloutSettings:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether nothing is under way between collecting and an update."""
+        """True if nothing is under way between collecting and an update."""
         return self.wait_for is None
 
     def check(self, run: Any) -> Self:

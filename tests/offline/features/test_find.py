@@ -10,7 +10,7 @@ from tfagents_batch.features.layout import layout
 from tfagents_batch.features.specification import STANDARDIZED, VERSION
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.find import find
-from tfagents_batch.offline.features.settings import FeatureSettings
+from tfagents_batch.offline.features.identify import FeatureSettings
 from tfagents_batch.offline.reader import open_rows
 
 N = 2000

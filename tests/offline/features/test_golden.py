@@ -8,7 +8,7 @@ from tfagents_batch.features.layout import layout
 from tfagents_batch.features.specification import Feature, Specification
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.find import find
-from tfagents_batch.offline.features.settings import FeatureSettings
+from tfagents_batch.offline.features.identify import FeatureSettings
 from tfagents_batch.offline.reader import open_rows
 
 QUANTILES = """

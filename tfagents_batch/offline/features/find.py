@@ -7,6 +7,7 @@ specification.write(found.specification, "features.json")
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,8 +18,13 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.features.layout import LARGEST, layout, some
 from tfagents_batch.features.specification import Feature, Specification
 from tfagents_batch.offline.features import statistics, twin
-from tfagents_batch.offline.features.identify import Facts, Normality, identify
-from tfagents_batch.offline.features.settings import FeatureSettings, checked
+from tfagents_batch.offline.features.identify import (
+    Facts,
+    FeatureSettings,
+    Normality,
+    checked,
+    identify,
+)
 from tfagents_batch.offline.reader import LoggedRows
 
 _SHOWN = 20_000  # values of a histogram
@@ -38,55 +44,32 @@ class Suspicion(NamedTuple):
     text: str  # what was found and what to do
 
 
-class Found(NamedTuple):
-    """Result of the search for a feature's type.
+class FoundFeature(NamedTuple):
+    """Result of the search for a feature's type."""
 
-    Attributes:
-      id: its id.
-      facts: facts on all of its values.
-      feature: its type and parameters; None if it is left out.
-      normality: why it has its type, if that is continuous.
-      importance: mutual information with the reward in bits, times the share of the
-        rows that have the feature.
-      suspicions: what is suspicious.
-      sample: f32 ``[n]``, some of its values.
-      normalized: f32 ``[n, columns]``, the same, normalized.
-    """
-
-    id: int
-    facts: Facts
-    feature: Feature | None
-    normality: Normality | None
+    id: int  # id of the feature
+    facts: Facts  # facts on all of its values
+    feature: Feature | None  # its type and parameters; None if it is left out
+    normality: Normality | None  # why it has its type, if that is continuous
+    # Mutual information with the reward in bits, times the share of the rows with it
     importance: float
-    suspicions: tuple[Suspicion, ...]
-    sample: np.ndarray
-    normalized: np.ndarray
+    suspicions: tuple[Suspicion, ...]  # what is suspicious
+    sample: np.ndarray  # f32 [n], some of its values
+    normalized: np.ndarray  # f32 [n, columns], the same, normalized
 
 
+@dataclasses.dataclass
 class Search:
-    """Result of ``find``.
+    """Result of ``find``."""
 
-    Attributes:
-      rows: number of rows.
-      settings: settings of the search.
-      features: what was found, by id.
-      problem: why there is no specification, in one line; empty if there is one.
-    """
-
-    def __init__(
-        self, rows: int, settings: FeatureSettings, features: list[Found], problem: str
-    ):
-        self.rows, self.settings = rows, settings
-        self.features, self.problem = features, problem
+    rows: int  # number of rows
+    settings: FeatureSettings  # settings of the search
+    features: list[FoundFeature]  # what was found, by id
+    problem: str  # why there is no specification, in one line; empty if there is one
 
     @functools.cached_property
     def specification(self) -> Specification:
-        """The specification.
-
-        Raises:
-          UserError: if a feature has infinite values, if values cannot be read, or if
-            all features are left out.
-        """
+        """The specification; UserError for a problem, or if no feature is used."""
         if self.problem:
             raise UserError(self.problem)
         used = {x.id: x.feature for x in self.features if x.feature is not None}
@@ -99,7 +82,7 @@ class Search:
         return Specification(used, self.rows, settings.gate, settings.missing_as_zero)
 
     @property
-    def by_importance(self) -> list[Found]:
+    def by_importance(self) -> list[FoundFeature]:
         """The features, the most important one first; those left out at the end."""
         return sorted(
             self.features,
@@ -110,14 +93,8 @@ class Search:
 def find(rows: LoggedRows, settings: FeatureSettings | None = None) -> Search:
     """Find the types of all features of rows.
 
-    Args:
-      rows: result of ``reader.open_rows``.
-      settings: see ``FeatureSettings``.
-
-    Raises:
-      UserError: for a bad setting; if a feature of ``allowlist`` or
-        ``feature_overrides`` does not occur, or its values cannot have its type; or if
-        a file cannot be read.
+    UserError for a bad setting; if a feature of ``allowlist`` or ``feature_overrides``
+    does not occur, or its values cannot have its type; or if a file cannot be read.
     """
     settings = checked(settings or FeatureSettings())
     enums = [int(i) for i, x in settings.feature_overrides.items() if x == "ENUM"]
@@ -132,10 +109,10 @@ def find(rows: LoggedRows, settings: FeatureSettings | None = None) -> Search:
             )
     known = {i: x for i, x in known.items() if i in (settings.allowlist or known)}
     if settings.strict:
-        for i, each in known.items():
-            if each.present < settings.min_samples:
+        for i, known_facts in known.items():
+            if known_facts.present < settings.min_samples:
                 raise UserError(
-                    f"feature {i} has {each.present} values; expected at least "
+                    f"feature {i} has {known_facts.present} values; expected at least "
                     f"{settings.min_samples}: log more rows, or leave out strict"
                 )
     features = [
@@ -148,7 +125,7 @@ def find(rows: LoggedRows, settings: FeatureSettings | None = None) -> Search:
 
 def _found(
     i: int, facts: Facts, sample: statistics.FeatureSample, settings: FeatureSettings
-) -> Found:
+) -> FoundFeature:
     feature = normality = None
     shown = sample.values[:_SHOWN]
     normalized = np.zeros([0, 1], np.float32)
@@ -159,7 +136,9 @@ def _found(
     importance = facts.share * mutual_information(*sample) if len(shown) else 0.0
     least = settings.min_samples
     odd = tuple(suspicions(facts, feature, sample.values, normalized, least))
-    return Found(i, facts, feature, normality, importance, odd, shown, normalized)
+    return FoundFeature(
+        i, facts, feature, normality, importance, odd, shown, normalized
+    )
 
 
 def _problem(rows: LoggedRows, known: dict[int, Facts]) -> str:
@@ -188,14 +167,9 @@ def _problem(rows: LoggedRows, known: dict[int, Facts]) -> str:
 def mutual_information(values: np.ndarray, rewards: np.ndarray) -> float:
     """Return the mutual information of a feature and the reward, in bits.
 
-    Both are numbers of a class: those of at most 10 values by value, others by decile.
-    The bias of counts is subtracted (Miller 1955), so unrelated ones have about 0.
-
-    Args:
-      values, rewards: ``[n]``, of the same rows; rows without a reward are left out.
-
-    Returns:
-      At least 0, and 0 without rewards.
+    Both, ``[n]``, are numbers of a class: those of at most 10 values by value, others
+    by decile. The bias of counts is subtracted (Miller 1955), so unrelated ones have
+    about 0, and never less. Rows without a reward are left out.
     """
     known = np.isfinite(rewards)
     if not known.any():
@@ -206,9 +180,9 @@ def mutual_information(values: np.ndarray, rewards: np.ndarray) -> float:
     joint = counts.reshape(-1, size) / len(x)
     apart = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
     used = joint > 0
-    found = np.sum(joint[used] * np.log2(joint[used] / apart[used]))
+    information = np.sum(joint[used] * np.log2(joint[used] / apart[used]))
     bias = (joint.shape[0] - 1) * (joint.shape[1] - 1) / (2 * len(x) * np.log(2))
-    return max(float(found - bias), 0.0)
+    return max(float(information - bias), 0.0)
 
 
 def _classes(x: np.ndarray) -> np.ndarray:
@@ -227,13 +201,7 @@ def suspicions(
     normalized: np.ndarray,
     min_samples: int,
 ) -> Iterator[Suspicion]:
-    """Yield what is suspicious about a feature.
-
-    Args:
-      facts: facts on all of its values.
-      feature: its type and parameters; None below ``min_samples`` values.
-      sample, normalized: f32 ``[n]`` and ``[n, columns]``, some of its values.
-    """
+    """Yield what is suspicious about a feature; arguments as in ``FoundFeature``."""
     if facts.infinite:
         text = f"{facts.infinite:,} values are infinite or beyond float32"
         yield Suspicion("infinite", f"{text}; correct the rows")

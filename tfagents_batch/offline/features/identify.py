@@ -1,18 +1,26 @@
-"""Type and parameters of a feature, from what is known of its values."""
+"""Settings of the search for types of features, and the type by a feature's values."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from tfagents_batch import config
+from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
-from tfagents_batch.features.specification import STANDARDIZED, VERSION, Feature
+from tfagents_batch.features.specification import (
+    STANDARDIZED,
+    TYPES,
+    VERSION,
+    Feature,
+)
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.features.normality import box_cox, omnibus
-from tfagents_batch.offline.features.settings import FeatureSettings
+from tfagents_batch.offline.schema import is_integer
+from tfagents_batch.settings.suggest import unknown
 
 # Constants of Horizon.
 _NARROW = 1e-4  # range of numbers to which no power is applied
@@ -20,6 +28,49 @@ _BOX_COX_MARGIN = 1e-4  # smallest number that is transformed
 _NEAR_ONE = 0.9, 1.1  # powers that change too little
 _GAIN = 10  # times that K^2 falls by the transform, at least
 _LARGEST_STD, _SMALLEST_STD = 1e8, 1e-8
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureSettings:
+    """Settings of the search for types of features."""
+
+    gate: Literal["per_sample", "fixed"] = option(
+        "per_sample", "limits of normality: per value, or fixed as in Horizon"
+    )
+    sample: int = option(100_000, "values of a feature that are examined", least=20)
+    seed: int = option(0, "seed of the sample")
+    min_samples: int = option(20, "values below which a feature is left out", least=20)
+    strict: bool = option(False, "a feature with fewer values is an error")
+    max_unique_enum: int = option(10, "most values of an ENUM", least=2)
+    quantile_size: int = option(20, "intervals between quantiles", least=1)
+    std_floor: float = option(1e-3, "smallest standard deviation; Horizon: 1", above=0)
+    skip_box_cox: bool = option(False, "do not use BOXCOX")
+    skip_quantiles: bool = option(False, "do not use QUANTILE")
+    feature_overrides: dict = option({}, "types of features by id, instead of theirs")
+    default_override: str | None = option(
+        None, "type of all features without an override; none: theirs"
+    )
+    allowlist: tuple[int, ...] = option((), "ids of the only features to use")
+    missing_as_zero: bool = option(False, "a missing feature counts as the value 0")
+
+
+def checked(settings: FeatureSettings) -> FeatureSettings:
+    """Check the settings; ids in ``feature_overrides`` may be numbers."""
+    overrides = settings.feature_overrides
+    if isinstance(overrides, dict):
+        overrides = {str(name): kind for name, kind in overrides.items()}
+    settings = config.check(dataclasses.replace(settings, feature_overrides=overrides))
+    for name in overrides:
+        if not is_integer(name):
+            raise UserError(
+                f"feature_overrides has {name!r}; expected ids of features, which are "
+                "whole numbers"
+            )
+    default = () if settings.default_override is None else (settings.default_override,)
+    for kind in (*overrides.values(), *default):
+        if kind not in TYPES:
+            raise UserError(unknown("type of a feature", str(kind), TYPES))
+    return settings
 
 
 class Facts(NamedTuple):
@@ -54,14 +105,8 @@ def identify(
 ) -> tuple[Feature, Normality | None]:
     """Return type and parameters of a feature, and statistics if it is continuous.
 
-    Args:
-      feature: id of the feature.
-      facts: facts on all values; they are finite.
-      sample: f32 ``[n]``, values that are examined.
-      settings: checked settings.
-
-    Raises:
-      UserError: if the values cannot have the type of an override.
+    Its values are finite, and the sample, f32 ``[n]``, is examined. UserError if they
+    cannot have the type of an override.
     """
     override = settings.feature_overrides.get(str(feature), settings.default_override)
     sample = np.asarray(sample, np.float64)
@@ -72,10 +117,10 @@ def identify(
             kind = "CONTINUOUS"
         else:
             kind, normality = _continuous(sample, settings)
-    found = _parameters(feature, kind, facts, sample, settings)
+    parameters = _parameters(feature, kind, facts, sample, settings)
     if kind in STANDARDIZED[VERSION]:
-        bounds |= _moments(found, facts, sample, settings)
-    return dataclasses.replace(found, **bounds), normality
+        bounds |= _moments(parameters, facts, sample, settings)
+    return dataclasses.replace(parameters, **bounds), normality
 
 
 def _simple(facts: Facts, settings: FeatureSettings) -> str | None:
@@ -102,7 +147,7 @@ def _continuous(sample: np.ndarray, settings: FeatureSettings) -> tuple[str, Nor
         low, high = _NEAR_ONE
         if _SMALLEST_STD < std < _LARGEST_STD and not low <= power <= high:
             k2_after = omnibus(after)
-    found = Normality(k2, k2_after)
+    normality = Normality(k2, k2_after)
     per_sample = settings.gate == "per_sample"
     # K^2 grows with n: with fixed limits, a type would depend on the number of rows.
     if per_sample:
@@ -110,10 +155,10 @@ def _continuous(sample: np.ndarray, settings: FeatureSettings) -> tuple[str, Nor
     else:
         near, far = k2_after <= 1000, k2 > 1000
     if near and k2 > _GAIN * k2_after:  # never for NaN
-        return "BOXCOX", found
+        return "BOXCOX", normality
     if far and not settings.skip_quantiles:
-        return "QUANTILE", found
-    return "CONTINUOUS", found
+        return "QUANTILE", normality
+    return "CONTINUOUS", normality
 
 
 def _parameters(
@@ -133,8 +178,8 @@ def _parameters(
     if kind == "QUANTILE":
         size = settings.quantile_size
         shares = np.arange(size + 1) / size
-        found = np.unique(np.quantile(sample, shares, method="inverted_cdf"))
-        return Feature(kind, quantiles=tuple(found.tolist()))
+        quantiles = np.unique(np.quantile(sample, shares, method="inverted_cdf"))
+        return Feature(kind, quantiles=tuple(quantiles.tolist()))
     if kind == "ENUM":
         if not (facts.whole and facts.values):
             raise _impossible(feature, kind, facts, "few whole numbers")

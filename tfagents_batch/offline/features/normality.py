@@ -18,10 +18,7 @@ def omnibus(x: np.ndarray) -> float:
     """Return K^2 of D'Agostino and Pearson, the larger the less normal.
 
     It is the sum of the squared test statistics of skewness (D'Agostino 1970) and of
-    kurtosis (Anscombe and Glynn 1983).
-
-    Args:
-      x: ``[n]``, at least 20 numbers that are not all equal.
+    kurtosis (Anscombe and Glynn 1983), of at least 20 numbers that are not all equal.
     """
     n, d = len(x), np.asarray(x, np.float64)
     d = d - d.mean()
@@ -61,8 +58,7 @@ class BoxCox(NamedTuple):
 def box_cox(x: np.ndarray) -> BoxCox:
     """Return the transform with the largest likelihood of a normal distribution.
 
-    Args:
-      x: ``[n]``, positive numbers that are not all equal.
+    The numbers are positive and not all equal.
     """
     logs = np.log(np.asarray(x, np.float64))
     power = _root(logs - logs.mean())

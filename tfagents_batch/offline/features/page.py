@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import collections
 import html
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tfagents_batch.features.specification import TYPES, Feature
-from tfagents_batch.offline.features.find import Found, Search
+from tfagents_batch.offline.features.find import FoundFeature, Search
 from tfagents_batch.offline.report import counted, number
 
 WIDTH, HEIGHT = 230, 84  # of a plot, in pixels
@@ -84,7 +83,7 @@ def page(search: Search, source: str) -> str:
 """
 
 
-def _explained(features: list[Found]) -> str:
+def _explained(features: list[FoundFeature]) -> str:
     if not _most(features):
         return (
             "No feature alone says anything about the reward of its row, which may be "
@@ -98,7 +97,7 @@ def _explained(features: list[Found]) -> str:
     )
 
 
-def _types(features: list[Found]) -> str:
+def _types(features: list[FoundFeature]) -> str:
     counts = collections.Counter(
         x.feature.feature_type for x in features if x.feature is not None
     )
@@ -115,7 +114,7 @@ def _types(features: list[Found]) -> str:
     return f'<div class="types">{"".join(parts)}</div>'
 
 
-def _suspicious(odd: list[Found]) -> str:
+def _suspicious(odd: list[FoundFeature]) -> str:
     if not odd:
         return '<p class="quiet">Nothing is suspicious.</p>'
     rows = sorted(
@@ -129,38 +128,39 @@ def _suspicious(odd: list[Found]) -> str:
     return f"<h2>Suspicious: {counted(len(odd), 'feature')}</h2>{lines}"
 
 
-def _row(found: Found, most: float) -> str:
+def _row(entry: FoundFeature, most: float) -> str:
     notes = "".join(
         f'<div class="note{" bad" if x.name == "infinite" else ""}">⚠ {x.name}</div>'
-        for x in found.suspicions
+        for x in entry.suspicions
     )
-    chip = "left out" if found.feature is None else _chip(found.feature.feature_type)
-    share = min(found.importance / most, 1.0) if most else 0.0
+    chip = "left out" if entry.feature is None else _chip(entry.feature.feature_type)
+    share = min(entry.importance / most, 1.0) if most else 0.0
     before = after = ""
-    if len(found.sample):
-        title = f"feature {found.id}, raw values"
-        before = svg(bars(found.sample), _BEFORE, title)
-    if found.feature is not None:
-        title = f"feature {found.id}, normalized values"
-        after = svg(_normalized(found, found.feature), _AFTER, title)
+    if len(entry.sample):
+        title = f"feature {entry.id}, raw values"
+        before = svg(bars(entry.sample), _BEFORE, title)
+    if entry.feature is not None:
+        title = f"feature {entry.id}, normalized values"
+        after = svg(_normalized(entry, entry.feature), _AFTER, title)
     return (
-        f'<tr id="f{found.id}"><td class="id"><b>{found.id}</b><br>{chip}{notes}'
-        f"<td>{found.importance:.3f} bits{_bar(share)}"
-        f"<td>{_percent(found.facts.share)}{_bar(found.facts.share)}"
-        f'<td>{before}<td>{after}<td class="small">{_parameters(found)}</tr>'
+        f'<tr id="f{entry.id}"><td class="id"><b>{entry.id}</b><br>{chip}{notes}'
+        f"<td>{entry.importance:.3f} bits{_bar(share)}"
+        f"<td>{_percent(entry.facts.share)}{_bar(entry.facts.share)}"
+        f'<td>{before}<td>{after}<td class="small">{_parameters(entry)}</tr>'
     )
 
 
-def _normalized(found: Found, feature: Feature) -> Bars:
+def _normalized(entry: FoundFeature, feature: Feature) -> Bars:
     if feature.feature_type != "ENUM":
         bounds = (0.0, 1.0) if feature.feature_type == "QUANTILE" else None
-        return bars(found.normalized[:, 0], bounds)
-    labels = [f"={x}" for x in feature.possible_values or ()]
-    return of_columns(found.normalized, labels)
+        return bars(entry.normalized[:, 0], bounds)
+    # The share of rows in which each column is 1.
+    labels = tuple(f"={x}" for x in feature.possible_values or ())
+    return Bars(entry.normalized.mean(0), labels)
 
 
-def _parameters(found: Found) -> str:
-    facts, feature, why = found.facts, found.feature, found.normality
+def _parameters(entry: FoundFeature) -> str:
+    facts, feature, why = entry.facts, entry.feature, entry.normality
     lines = []
     if facts.present > facts.infinite or not facts.infinite:
         lines.append(f"{number(facts.minimum)} to {number(facts.maximum)}")
@@ -181,7 +181,7 @@ def _parameters(found: Found) -> str:
     return "<br>".join(lines)
 
 
-def _most(features: list[Found]) -> float:
+def _most(features: list[FoundFeature]) -> float:
     """Return the largest importance, as shown."""
     return round(max((x.importance for x in features), default=0.0), 3)
 
@@ -215,11 +215,8 @@ class Bars(NamedTuple):
 def bars(values: np.ndarray, bounds: tuple[float, float] | None = None) -> Bars:
     """Return the bars of numbers: of each value if there are few, else of intervals.
 
-    Numbers in long tails are counted in the first and in the last interval.
-
-    Args:
-      values: ``[n]``.
-      bounds: of all intervals; None for those of most values.
+    Numbers in long tails are counted in the first and in the last interval. Without
+    ``bounds`` of all intervals, they are those of most values.
     """
     values = np.asarray(values, np.float64)
     distinct, counts = np.unique(values, return_counts=True)
@@ -243,13 +240,13 @@ def _bounds(values: np.ndarray) -> tuple[float, float]:
     return max(low - more, values.min()), min(high + more, values.max())
 
 
-def svg(given: Bars, color: str, title: str) -> str:
+def svg(shown: Bars, color: str, title: str) -> str:
     """Return a plot of bars; a browser shows the title at the mouse."""
-    count = len(given.heights)
+    count = len(shown.heights)
     room = WIDTH / max(count, 4)  # one bar alone is not as wide as the plot
     gap = min(0.15 * room, 3)
     size = HEIGHT - _TOP - _BOTTOM
-    scaled = given.heights / max(given.heights.max(), 1e-12) * size
+    scaled = shown.heights / max(shown.heights.max(), 1e-12) * size
     left = (WIDTH - room * count) / 2
     path = "".join(
         f"M{left + k * room + gap / 2:.1f} {HEIGHT - _BOTTOM}v{-h:.1f}h{room - gap:.1f}"
@@ -261,13 +258,13 @@ def svg(given: Bars, color: str, title: str) -> str:
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
         f'role="img"><title>{title}</title>'
         f'<path d="M0 {HEIGHT - _BOTTOM}.5h{WIDTH}" stroke="#c9ced6"/>'
-        f'<path d="{path}" fill="{color}"/>{_labels(given, left, room)}</svg>'
+        f'<path d="{path}" fill="{color}"/>{_labels(shown, left, room)}</svg>'
     )
 
 
-def _labels(given: Bars, left: float, room: float) -> str:
-    y, names = HEIGHT - 3, given.labels
-    if len(names) == len(given.heights):
+def _labels(shown: Bars, left: float, room: float) -> str:
+    y, names = HEIGHT - 3, shown.labels
+    if len(names) == len(shown.heights):
         widest = max(map(len, names))
         every = int(np.ceil(widest * 6 / room))  # a digit is about 6 pixels wide
         return "".join(
@@ -281,8 +278,3 @@ def _labels(given: Bars, left: float, room: float) -> str:
         f'<text x="0" y="{y}">{first}</text>'
         f'<text x="{WIDTH}" y="{y}" text-anchor="end">{last}</text>'
     )
-
-
-def of_columns(normalized: np.ndarray, labels: Sequence[str]) -> Bars:
-    """Return the share of rows in which each column is 1."""
-    return Bars(normalized.mean(0), tuple(labels))

@@ -13,6 +13,6 @@ def read(path: str | Path) -> Specification:
     return from_dict(publish.read_json(path), str(path))
 
 
-def write(given: Specification, path: str | Path) -> None:
+def write(specification: Specification, path: str | Path) -> None:
     """Write a specification to a file."""
-    publish.write_text(to_text(given), path)
+    publish.write_text(to_text(specification), path)

@@ -33,15 +33,12 @@ def facts(
 ) -> dict[int, Facts]:
     """Return facts on all features of rows, by id; UserError if there are no rows.
 
-    Args:
-      rows: open rows.
-      listed: number of different values up to which they are listed.
-      always: ids of the features whose values are listed even if they are many.
+    Up to ``listed`` different values are listed, and of some ids ``always`` all.
     """
     ((count,),) = rows.fetch(f"SELECT count(*) FROM {rows.view}")
     if not count:
         raise UserError("there are no rows; expected at least one")
-    found = rows.fetch(
+    features = rows.fetch(
         f"""
         SELECT id, count(*) FILTER (finite), min(v) FILTER (finite),
           max(v) FILTER (finite), approx_count_distinct(v) FILTER (finite),
@@ -51,7 +48,7 @@ def facts(
         """
     )
     most = max(listed, _FEW)
-    few = [row[0] for row in found if row[4] <= 1.2 * most or row[0] in always]
+    few = [row[0] for row in features if row[4] <= 1.2 * most or row[0] in always]
     values: dict[int, list[float]] = {}
     if few:
         lists = rows.fetch(
@@ -60,7 +57,7 @@ def facts(
         )
         values = dict(lists)
     result = {}
-    for i, present, low, high, distinct, whole, infinite in found:
+    for i, present, low, high, distinct, whole, infinite in features:
         known = values.get(i, [])
         distinct = len(known) if known else min(distinct, present)  # an estimate
         if len(known) > most and i not in always:
@@ -78,18 +75,12 @@ def samples(
     """Yield a sample of the values of each feature, by ascending id.
 
     A row is drawn by the MD5 of its key and the seed, so a sample depends neither on
-    the order of rows nor on the number of threads.
-
-    Args:
-      rows: open rows.
-      known: facts on the features to sample.
-      size: largest number of values of a feature.
-      seed: seed of the draws.
+    the order of rows nor on the number of threads. It has at most ``size`` values.
     """
     group: list[int] = []
     total = 0
-    for i, each in known.items():
-        count = min(each.present, size)
+    for i, feature_facts in known.items():
+        count = min(feature_facts.present, size)
         if group and total + count > _AT_ONCE:
             yield from _group(rows, known, group, size, seed)
             group, total = [], 0
@@ -109,12 +100,10 @@ def example(rows: LoggedRows, feature: int) -> tuple[str, int, float]:
 
 
 def unread(rows: LoggedRows) -> tuple[int, str | None, int | None, str | None]:
-    """Return how many rows have features or a reward that cannot be read, and one.
+    """Return how many rows have features or a reward that cannot be read.
 
-    A NULL in a map is a value of JSON that is no number; NaN is only missing.
-
-    Returns:
-      The number of rows; and file, row and value of the first one, or None.
+    Also file, row and value of the first one, or None. A NULL in a map is a value of
+    JSON that is no number; NaN is only missing.
     """
     null = "list_filter(map_values(state_features), lambda v: v IS NULL)"
     ((count, first),) = rows.fetch(
@@ -141,12 +130,12 @@ def _group(
       JOIN (VALUES {drawn}) AS shares(id, share) USING (id)
       WHERE finite AND u < share ORDER BY id, u
     """
-    found = interruptible(
+    fetched = interruptible(
         rows.connection, lambda: rows.connection.execute(query).fetchnumpy()
     )
     rows.check_unchanged()
-    columns = {name: np.ma.filled(x) for name, x in found.items() if name != "reward"}
-    reward = np.ma.filled(np.ma.asarray(found["reward"], np.float64), np.nan)
+    columns = {name: np.ma.filled(x) for name, x in fetched.items() if name != "reward"}
+    reward = np.ma.filled(np.ma.asarray(fetched["reward"], np.float64), np.nan)
     starts = np.searchsorted(columns["id"], [*ids, np.iinfo(np.int64).max])
     for i, first, last in zip(ids, starts, starts[1:], strict=False):
         part = slice(first, min(first + size, last))

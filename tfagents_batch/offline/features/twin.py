@@ -22,25 +22,20 @@ _CHUNK = 1 << 22  # numbers that are normalized at once, to save memory
 def normalize(
     layout: FeatureLayout, values: np.ndarray, presence: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return normalized features, see ``docs/features.md`` for each type.
+    """Return normalized features, f32 ``[B, layout.size]``, see ``docs/features.md``.
 
-    Args:
-      layout: of the specification.
-      values: ``[B, F]``; NaN is missing.
-      presence: ``[B, F]``, 0 where a feature is missing; None where none is.
-
-    Returns:
-      f32 ``[B, layout.size]``; a missing feature is 0 in all of its columns.
+    Values are ``[B, F]``. A feature is missing where its value is NaN or its presence,
+    ``[B, F]``, is 0; it is 0 in all of its columns then.
     """
-    found = np.zeros([len(values), layout.size], np.float32)
+    normalized = np.zeros([len(values), layout.size], np.float32)
     rows = max(1, _CHUNK // max(layout.size, layout.inputs, 1))
     for first in range(0, len(values), rows):
         part = slice(first, first + rows)
         present = ~np.isnan(values[part])
         if presence is not None:
             present &= presence[part].astype(bool)
-        _normalize(layout, values[part], present, found[part])
-    return found
+        _normalize(layout, values[part], present, normalized[part])
+    return normalized
 
 
 def _normalize(
@@ -68,11 +63,9 @@ def transformed(feature: Feature, values: np.ndarray) -> np.ndarray:
 
 
 def inverse_action(features: Sequence[Feature], action: np.ndarray) -> np.ndarray:
-    """Return raw actions of normalized ones, the inverse of CONTINUOUS_ACTION.
+    """Return raw actions of normalized ones ``[B, G]``, which are clipped to -1 and 1.
 
-    Args:
-      features: one for each number of an action.
-      action: ``[B, G]``, clipped to -1 and 1.
+    It is the inverse of CONTINUOUS_ACTION, one feature for each number of an action.
     """
     group = Group("CONTINUOUS_ACTION", np.arange(len(features)), (*features,), False)
     low, high = parameters(group).values()
@@ -82,15 +75,15 @@ def inverse_action(features: Sequence[Feature], action: np.ndarray) -> np.ndarra
 
 
 def _quantile(x: np.ndarray, p: Mapping[str, np.ndarray]) -> np.ndarray:
-    found = np.empty_like(x)
+    shares = np.empty_like(x)
     for k, count in enumerate(p["count"].astype(int)):
         start, end, width = (p[name][k, :count] for name in ("start", "end", "width"))
         column = x[:, k]
         i = np.clip(np.searchsorted(start, column, "right") - 1, 0, count - 1)
         inside = (i + (column - start[i]) / width[i]) / count
         inside = np.where(column >= end[-1], 1.0, inside)
-        found[:, k] = np.where(column <= start[0], 0.0, inside)
-    return found
+        shares[:, k] = np.where(column <= start[0], 0.0, inside)
+    return shares
 
 
 _OPERATIONS = SimpleNamespace(

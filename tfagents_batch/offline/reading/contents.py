@@ -25,26 +25,26 @@ def query(view: str, mode: Mode, dialect: Dialect, absent: Collection[str] = ())
     Columns that are ``absent``, which are NULL in all rows, are not read.
     """
     action = dialect.name("action")
-    found = [
+    entries = [
         ("feature", "state_features", "map_keys(state_features)"),
         ("feature", "final_state_features", "map_keys(final_state_features)"),
         ("metric", "metrics", "map_keys(metrics)"),
     ]
     lists = "possible_actions", "final_possible_actions"
     if mode == "discrete":
-        found.append(("action", "action", dialect.list([action], "VARCHAR[]")))
-        found += [(column.removesuffix("s"), column, column) for column in lists]
+        entries.append(("action", "action", dialect.list([action], "VARCHAR[]")))
+        entries += [(column.removesuffix("s"), column, column) for column in lists]
     else:
-        found.append(("action_feature", "action", f"map_keys({action})"))
+        entries.append(("action_feature", "action", f"map_keys({action})"))
     if mode == "parametric":
         for column in lists:
             keys = dialect.each(column, "one", "map_keys(one)")
-            found.append(("action_feature", column, f"flatten({keys})"))
+            entries.append(("action_feature", column, f"flatten({keys})"))
     text = dialect.type("VARCHAR")
     counts = " UNION ALL ".join(
         f"SELECT '{kind}' AS kind, CAST(name AS {text}) AS name, number "
         f"FROM ({dialect.counted(names, view)}) AS each"
-        for kind, column, names in found
+        for kind, column, names in entries
         if column not in absent
     )
     return (
@@ -64,16 +64,15 @@ def sorted_contents(rows: Iterable[tuple]) -> tuple[Content, ...]:
 
 
 def schema_of(
-    contents: Iterable[Content], mode: Mode, extra_columns: tuple[str, ...]
+    contents: tuple[Content, ...], mode: Mode, extra_columns: tuple[str, ...]
 ) -> Schema:
     """Return the schema of rows.
 
     Names of actions that are all integers are sorted as numbers, others as text.
     """
-    contents = tuple(contents)
 
     def names(*kinds: str) -> tuple:
-        return tuple(sorted({each.name for each in contents if each.kind in kinds}))
+        return tuple(sorted({x.name for x in contents if x.kind in kinds}))
 
     return Schema(
         mode,

@@ -40,18 +40,15 @@ def converted(
 
     Maps are read from maps, structs (a field is a key, NULL is an absent one), lists of
     pairs, lists of numbers (the keys are 0, 1, ...) and JSON texts. Where a whole
-    number or a name is expected, 7.0 is 7, and 7.5 has no reading.
+    number or a name is expected, 7.0 is 7, and 7.5 has no reading. UserError if no
+    value of the source's type can be converted.
 
     Args:
       value: expression of the column.
       source: its ``DuckDBPyType``.
       target: a type of ``schema.types``.
       column: name of the column, for the error.
-      present: for lists of numbers, an expression of a list of flags; "" if all are
-        present.
-
-    Raises:
-      UserError: if no value of the source's type can be converted.
+      present: of lists of numbers, an expression of flags; "" if all are present.
     """
     if str(source) == target:
         return value
@@ -70,13 +67,13 @@ def converted(
             return _double(value, source)
     if target.endswith("[]") and source.id in ("list", "array"):
         child, inner = _child(source), target[:-2]
-        found = f"list_transform({value}, lambda item: "
-        found += f"{converted('item', child, inner, column)})"
-        return found if is_safe(child, inner) else _if_all_are_read(value, found)
+        result = f"list_transform({value}, lambda item: "
+        result += f"{converted('item', child, inner, column)})"
+        return result if is_safe(child, inner) else _if_all_are_read(value, result)
     if target.startswith("MAP"):
-        found = _map(value, source, target, present)
-        if found:
-            return found
+        result = _map(value, source, target, present)
+        if result:
+            return result
     raise UserError(
         f"column {column} has the type {source}; expected {target}. If it holds the "
         "features of an action, pass mode='parametric' or 'continuous'; of a table "
@@ -96,9 +93,7 @@ def is_safe(source: Any, target: str) -> bool:
 def name_of_json(text: str, value: str) -> str:
     """Return a name, such as that of an action, in a JSON object; 7.0 is "7".
 
-    Args:
-      text: expression of the value as text, in which "7.0" and 7.0 look the same.
-      value: expression of the value as JSON, which is computed only where needed.
+    In the text, "7.0" and 7.0 look the same. JSON is computed only where needed.
     """
     other = f"regexp_matches({text}, {literal('^' + _NO_NAME)})"
     return f"CASE WHEN {other} THEN {_scalar_of_json(value)} ELSE {text} END"
@@ -147,22 +142,24 @@ def _whole(value: str, kind: str) -> str:
 
 def _double(value: str, source: Any) -> str:
     """Return a DOUBLE; NULL for the text 1_0, which DuckDB alone reads as 10."""
-    found = f"TRY_CAST({value} AS DOUBLE)"
+    number = f"TRY_CAST({value} AS DOUBLE)"
     if source.id == "varchar":
-        return f"CASE WHEN NOT contains({value}, '_') THEN {found} END"
-    return found
+        return f"CASE WHEN NOT contains({value}, '_') THEN {number} END"
+    return number
 
 
 def _integer(value: str, source: Any) -> str:
     """Return a BIGINT; NULL for 3.5, which a cast would round."""
     if source.id in _FRACTIONS:
         return f"TRY_CAST({_whole(value, source.id)} AS BIGINT)"
-    found = f"TRY_CAST({value} AS BIGINT)"
+    integer = f"TRY_CAST({value} AS BIGINT)"
     if source.id != "varchar":
-        return found
+        return integer
     number = _whole(_double(value, source), "double")
     is_integer = f"regexp_full_match({value}, {literal(INTEGER)})"
-    return f"CASE WHEN {is_integer} THEN {found} ELSE TRY_CAST({number} AS BIGINT) END"
+    return (
+        f"CASE WHEN {is_integer} THEN {integer} ELSE TRY_CAST({number} AS BIGINT) END"
+    )
 
 
 def _flag(value: str, source: Any) -> str:
@@ -188,9 +185,9 @@ def _scalar_of_json(value: str) -> str:
 # ---- lists and maps
 
 
-def _if_all_are_read(value: str, found: str) -> str:
+def _if_all_are_read(value: str, result: str) -> str:
     """Return a list, or NULL if an element of ``value`` became NULL in it."""
-    return f"CASE WHEN list_count({found}) = list_count({value}) THEN {found} END"
+    return f"CASE WHEN list_count({result}) = list_count({value}) THEN {result} END"
 
 
 def _nested_of_json(value: str, target: str) -> str:
@@ -227,9 +224,9 @@ def _map(value: str, source: Any, target: str, present: str) -> str:
         (_, keys), (_, items) = child.children
         return _map_of_map(f"TRY(map_from_entries({value}))", keys, items, target)
     if child.id in _NUMBERS or child.id == "null":
-        given = f"{present}[i + 1]" if present else "true"
+        is_present = f"{present}[i + 1]" if present else "true"
         entries = (
-            f"list_transform(list_filter(range(len({value})), lambda i: {given}), "
+            f"list_transform(list_filter(range(len({value})), lambda i: {is_present}), "
             f"lambda i: {{'key': i, 'value': {value}[i + 1]}})"
         )
         # A flag that is missing says nothing of its number.
@@ -241,13 +238,13 @@ def _map(value: str, source: Any, target: str, present: str) -> str:
 
 def _map_of_map(value: str, keys: Any, items: Any, target: str) -> str:
     """Return a map whose keys and items have other types in ``value``."""
-    found = _with_keys(value, keys, target)
+    result = _with_keys(value, keys, target)
     if items.id != "varchar":
-        return found
+        return result
     numbers = f"map_values({value})"
     numbers = f"list_transform({numbers}, lambda item: {_double('item', items)})"
     all_are_read = f"list_count({numbers}) = list_count(map_values({value}))"
-    return f"CASE WHEN {all_are_read} THEN {found} END"
+    return f"CASE WHEN {all_are_read} THEN {result} END"
 
 
 def _with_keys(value: str, keys: Any, target: str) -> str:

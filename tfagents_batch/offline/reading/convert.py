@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,17 +25,11 @@ _LEAST = 20  # values of a feature, below which its type cannot be found
 
 
 class Converted(NamedTuple):
-    """Result of ``convert``.
+    """Result of ``convert``."""
 
-    Attributes:
-      rows: number of rows.
-      columns: what became of the features.
-      notices: lines for the user.
-    """
-
-    rows: int
-    columns: tuple[Column, ...]
-    notices: tuple[str, ...]
+    rows: int  # number of rows
+    columns: tuple[Column, ...]  # what became of the features
+    notices: tuple[str, ...]  # lines for the user
 
 
 def convert(
@@ -46,7 +41,8 @@ def convert(
     """Write the rows of a table of decisions, one each, to ``rows.parquet``.
 
     Decisions of the same episode and time stamp keep the order of the file: their
-    sequence numbers are microseconds apart.
+    sequence numbers are microseconds apart. UserError for a column that does not exist
+    or cannot be read as what it is, and for a folder of something else.
 
     Args:
       data: files or globs of CSV, Parquet or JSON lines.
@@ -54,18 +50,12 @@ def convert(
       settings: what the columns are.
       known: features of earlier rows, whose numbers are taken; a name that they do not
         have is no value. Empty for those of the settings.
-
-    Raises:
-      UserError: for a column that does not exist or cannot be read as what it is, for
-        tables that cannot be read, and for a folder of something else.
-      SaveError: if the output cannot be written.
     """
     settings, output = _checked(settings), Path(output).expanduser()
     _check_output(output)
     files.check_outside(output, map(Path, (*data, *settings.rewards)))
-    folder = Scratch()
-    limits = {"memory_limit": "2GB", "temp_directory": folder.name}
-    try:
+    with contextlib.closing(Scratch()) as scratch:
+        limits = {"memory_limit": "2GB", "temp_directory": scratch.name}
         with duckdb.connect(config=limits) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             table = SourceTable(connection, "given", data, settings.nulls)
@@ -85,8 +75,6 @@ def convert(
                 ((count,),) = table.run(f"SELECT count(*) FROM {target}")
                 summary = {"rows": count, "notices": notices}
                 (staged / SUMMARY).write_text(json.dumps(summary, indent=2))
-    finally:
-        folder.close()
     return Converted(count, columns, tuple(notices))
 
 
@@ -132,7 +120,7 @@ def _check_features(settings: ConvertSettings, known: Sequence[Column]) -> None:
 
 def _columns(table: SourceTable, settings: ConvertSettings) -> tuple[Column, ...]:
     """Return the features of a table, with the names that occur, sorted."""
-    found = []
+    columns = []
     for name in dict.fromkeys((*settings.features, *settings.categories)):
         is_category = name in settings.categories
         value = _value(table, Column(name, () if is_category else None))
@@ -145,7 +133,7 @@ def _columns(table: SourceTable, settings: ConvertSettings) -> tuple[Column, ...
                 "leave it out, or pass more rows"
             )
         if not is_category:
-            found.append(Column(name))
+            columns.append(Column(name))
             continue
         if distinct > settings.max_categories:
             raise UserError(
@@ -155,8 +143,8 @@ def _columns(table: SourceTable, settings: ConvertSettings) -> tuple[Column, ...
             )
         names = f"SELECT DISTINCT {value} FROM {table.name} WHERE {value} IS NOT NULL"
         names = table.run(f"{names} ORDER BY 1")
-        found.append(Column(name, tuple(x for (x,) in names)))
-    return tuple(found)
+        columns.append(Column(name, tuple(x for (x,) in names)))
+    return tuple(columns)
 
 
 def _value(table: SourceTable, column: Column) -> str:
@@ -199,29 +187,29 @@ def _store_decisions(
 ) -> None:
     """Store the decisions as ``decisions``."""
     row = identifier(ROW)
-    found = {"row": row, "action": table.text("action", settings.action)}
+    values = {"row": row, "action": table.text("action", settings.action)}
     if settings.id is not None:
-        found["request_id"] = table.text("id", settings.id)
-    own_id = found.get("request_id", f"{row}::VARCHAR")
+        values["request_id"] = table.text("id", settings.id)
+    own_id = values.get("request_id", f"{row}::VARCHAR")
     episode = settings.episode
-    found["mdp_id"] = own_id if episode is None else table.text("episode", episode)
-    found["time"], second = row, 1
+    values["mdp_id"] = own_id if episode is None else table.text("episode", episode)
+    values["time"], second = row, 1
     if settings.order is not None:
-        found["time"], second = table.time("order", settings.order)
-    found["ds"] = "'all'"
+        values["time"], second = table.time("order", settings.order)
+    values["ds"] = "'all'"
     if second == MICROSECONDS:
-        found["ds"] = f"strftime(make_timestamp({found['time']}), '%Y-%m-%d')"
-    found["state_features"] = _features(table, columns, notices)
+        values["ds"] = f"strftime(make_timestamp({values['time']}), '%Y-%m-%d')"
+    values["state_features"] = _features(table, columns, notices)
     if settings.probability is not None:
         column = settings.probability
-        found["action_probability"] = table.number("probability", column)
+        values["action_probability"] = table.number("probability", column)
     if settings.reward is not None and not settings.rewards:
-        found["reward"] = table.number("reward", settings.reward, needed=False)
+        values["reward"] = table.number("reward", settings.reward, needed=False)
     if settings.terminated is not None:
-        found["terminated"] = table.flag("terminated", settings.terminated)
+        values["terminated"] = table.flag("terminated", settings.terminated)
     elif episode is None:
-        found["terminated"] = "true"
-    parts = ", ".join(f"{value} AS {name}" for name, value in found.items())
+        values["terminated"] = "true"
+    parts = ", ".join(f"{value} AS {name}" for name, value in values.items())
     tie = "row_number() OVER (PARTITION BY mdp_id, time ORDER BY row) - 1"
     tie = tie if second == MICROSECONDS else "0"
     table.run(
@@ -247,24 +235,24 @@ def _store_rewards(
     later: SourceTable, settings: ConvertSettings, notices: list[str]
 ) -> None:
     """Store the sum of rewards of each decision, and which decisions are too young."""
-    found = {"amount": later.number("reward", settings.reward or "")}
+    values = {"amount": later.number("reward", settings.reward or "")}
     by_id, order = settings.reward_id is not None, settings.order
     if by_id:
-        found["request_id"] = later.text("reward_id", settings.reward_id)
+        values["request_id"] = later.text("reward_id", settings.reward_id)
     else:
         name = settings.reward_episode or settings.episode
-        found["mdp_id"] = later.text("reward_episode", name)
+        values["mdp_id"] = later.text("reward_episode", name)
     second = 1
     if not by_id or settings.window is not None:
         name = settings.reward_time or order
-        found["moment"], second = later.time("reward_time", name)
+        values["moment"], second = later.time("reward_time", name)
         ((is_stamp,),) = later.run("SELECT bool_and(ds <> 'all') FROM decisions")
         if is_stamp != (second == MICROSECONDS):
             raise UserError(
                 f"--order={order} and --reward_time={name}: one has time stamps, the "
                 "other one numbers; expected the same"
             )
-    parts = ", ".join(f"{value} AS {name}" for name, value in found.items())
+    parts = ", ".join(f"{value} AS {name}" for name, value in values.items())
     join = "LEFT JOIN decisions USING (request_id)"
     if not by_id:  # the last decision before it
         join = (

@@ -96,11 +96,8 @@ class DuckDB:
     def later(self, value: str, count: int, window: str, frame: str) -> str:
         """Return a value of the row that is ``count`` later, or else of the last row.
 
-        Args:
-          value: the column.
-          count: number of rows.
-          window: window of all rows in their order.
-          frame: the same from the current row to the ``count`` following ones.
+        The window has all rows in their order, and the frame those from the current row
+        to the ``count`` following ones.
         """
         del count, window
         return f"last_value({value}) OVER {frame}"
@@ -117,18 +114,18 @@ class DuckDB:
         """Return a text of a value that is the same in all engines."""
         if kind.endswith("[]"):
             texts = self.each(value, "item", self.canonical("item", kind[:-2]))
-            found = f"'[' || array_to_string({texts}, ',') || ']'"
+            text = f"'[' || array_to_string({texts}, ',') || ']'"
         elif kind == "DOUBLE":  # decimal digits of a double differ between engines
-            found = f"replace(lower(printf('%a', {value})), 'p+', 'p')"
+            text = f"replace(lower(printf('%a', {value})), 'p+', 'p')"
         elif kind.startswith("MAP"):
             pairs = f"list_sort(map_entries({value}))"
             key = self.canonical("pair.key", kind[4:].partition(",")[0])
             item = self.canonical("pair.value", "DOUBLE")
             texts = self.each(pairs, "pair", f"{key} || ':' || {item}")
-            found = f"'{{' || array_to_string({texts}, ',') || '}}'"
+            text = f"'{{' || array_to_string({texts}, ',') || '}}'"
         else:
-            found = f"CAST({value} AS VARCHAR)"
-        return f"coalesce({found}, 'null')"
+            text = f"CAST({value} AS VARCHAR)"
+        return f"coalesce({text}, 'null')"
 
     def group(self, column: str) -> str:
         """Return a value that tells apart the groups of ``GROUP BY column``.
@@ -150,8 +147,7 @@ class DuckDB:
 class Spark:
     """Words of Spark in ANSI mode; methods without a text are as of ``DuckDB``.
 
-    Args:
-      one_partition: whether rows are grouped in one partition, by one thread.
+    Rows may be grouped in one partition, by one thread.
     """
 
     def __init__(self, one_partition: bool = False):
@@ -235,21 +231,21 @@ class Spark:
     def canonical(self, value: str, kind: str) -> str:
         if kind.endswith("[]"):
             texts = self.each(value, "item", self.canonical("item", kind[:-2]))
-            found = f"'[' || array_join({texts}, ',') || ']'"
+            text = f"'[' || array_join({texts}, ',') || ']'"
         elif kind == "DOUBLE":
             # Zeros are 0x0.0p0 here and 0x0p+0 in C; 1 is 0x1.0p0 and 0x1p+0.
-            found = f"lower(format_string('%a', {value}))"
-            found = f"replace(replace({found}, '.0p', 'p'), 'infinity', 'inf')"
-            found = f"CASE WHEN {value} IS NOT NULL THEN {found} END"
+            text = f"lower(format_string('%a', {value}))"
+            text = f"replace(replace({text}, '.0p', 'p'), 'infinity', 'inf')"
+            text = f"CASE WHEN {value} IS NOT NULL THEN {text} END"
         elif kind.startswith("MAP"):
             key = self.canonical("pair.key", kind[4:].partition(",")[0])
             item = self.canonical("pair.value", "DOUBLE")
             pairs = f"array_sort(map_entries({value}))"
             texts = self.each(pairs, "pair", f"{key} || ':' || {item}")
-            found = f"'{{' || array_join({texts}, ',') || '}}'"
+            text = f"'{{' || array_join({texts}, ',') || '}}'"
         else:
-            found = f"CAST({value} AS STRING)"
-        return f"coalesce({found}, 'null')"
+            text = f"CAST({value} AS STRING)"
+        return f"coalesce({text}, 'null')"
 
     def group(self, column: str) -> str:
         """Return the column: there is no number without sorting all groups."""

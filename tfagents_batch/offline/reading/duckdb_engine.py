@@ -26,13 +26,8 @@ def interruptible(
     """Run statements in another thread and return their result.
 
     DuckDB replaces the exception of a signal handler by a RuntimeError, so the handler
-    must run elsewhere: here, in the calling thread.
-
-    Args:
-      connection: connection whose statements are interrupted if this thread receives
-        an exception.
-      work: function that executes the statements.
-      tell: called with the part of the current statement that is done, 0 to 1.
+    must run elsewhere: here, in the calling thread. An exception there interrupts the
+    statements. ``tell`` is called with the done part of the current one, 0 to 1.
     """
     with concurrent.futures.ThreadPoolExecutor(1, "duckdb") as pool:
         task = pool.submit(work)
@@ -53,14 +48,8 @@ _PART_BYTES = 2**29
 class DuckDBEngine:
     """Connection of DuckDB with views and temporary tables of its own.
 
-    ``SparkEngine`` has the same methods.
-
-    Args:
-      connection: the connection.
-
-    Attributes:
-      dialect: words of the engine.
-      version: name and version, such as "duckdb v1.4.0".
+    ``SparkEngine`` has the same methods, a ``dialect`` with the words of the engine,
+    and its name and ``version``, such as "duckdb v1.4.0".
     """
 
     dialect = DUCKDB
@@ -96,11 +85,7 @@ class DuckDBEngine:
                 self._connection.execute(f"DROP {kind} {name}")
 
     def write(self, query: str, folder: Path, prefix: str, group_rows: int) -> None:
-        """Write rows as Parquet files with a prefix, in groups of ``group_rows``.
-
-        Raises:
-          OSError: if a file cannot be written.
-        """
+        """Write Parquet files with a prefix, in groups of rows; OSError if it fails."""
         copy = (
             f"COPY ({query}) TO {literal(str(folder))} (FORMAT parquet, "
             f"ROW_GROUP_SIZE {group_rows}, FILE_SIZE_BYTES {_PART_BYTES}, "

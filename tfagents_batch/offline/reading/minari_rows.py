@@ -42,10 +42,7 @@ def rows(dataset: Any, mode: Mode) -> Iterator[dict[str, Any]]:
     Observations are flattened as by ``gymnasium.spaces.flatten``; the numbers are
     features 0, 1, and so on. Features of continuous actions follow them, so that no id
     occurs twice. A last step without a flag is truncated. Minari has no propensities.
-
-    Raises:
-      UserError: if the mode does not fit the space of actions, a space has no numbers,
-        or an episode does not fit the spaces.
+    UserError if the mode, a space or an episode does not fit.
     """
     space, observations = dataset.action_space, dataset.observation_space
     discrete = isinstance(space, spaces.Discrete)
@@ -90,14 +87,9 @@ def _flat(
 ) -> np.ndarray:
     """Return values of steps in the order of ``spaces.flatten``, ``[T, features]``.
 
-    HDF5 has the keys of a Dict in the order of the alphabet, so the space decides.
-
-    Args:
-      space: of one value.
-      values: stacked along the first axis; dicts and tuples of them for Dict and Tuple.
-      count: number of steps.
-      where: beginning of an error.
-      name: of the value in an error.
+    They are stacked along the first axis, in dicts and tuples for Dict and Tuple. HDF5
+    has the keys of a Dict in the order of the alphabet, so the space decides. Errors
+    begin with ``where`` and the name of the value.
     """
     parts: Any = None
     if isinstance(space, spaces.Dict):
@@ -106,13 +98,13 @@ def _flat(
         parts = enumerate(space.spaces)
     if parts is not None:
         try:
-            found = [(key, part, values[key]) for key, part in parts]
+            nested = [(key, part, values[key]) for key, part in parts]
         except (KeyError, IndexError, TypeError) as error:
             raise UserError(
                 f"{where}{name} lacks {error} of its space {space}; write the dataset "
                 "anew"
             ) from None
-        flat = [_flat(part, x, count, where, f"{name}[{k!r}]") for k, part, x in found]
+        flat = [_flat(part, x, count, where, f"{name}[{k!r}]") for k, part, x in nested]
         return np.concatenate(flat, axis=1)
     if not isinstance(space, _OF_NUMBERS):
         raise UserError(
@@ -150,6 +142,6 @@ def _one_hot(
             "whole number in its space"
         )
     starts = np.cumsum(sizes) - sizes
-    found = np.zeros((len(numbers), int(sizes.sum())))
-    np.put_along_axis(found, numbers.astype(np.int64) + starts, 1, axis=1)
-    return found
+    encoded = np.zeros((len(numbers), int(sizes.sum())))
+    np.put_along_axis(encoded, numbers.astype(np.int64) + starts, 1, axis=1)
+    return encoded

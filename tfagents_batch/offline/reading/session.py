@@ -37,14 +37,11 @@ def started(master: str = "local[*]", memory: str = "2g") -> Iterator[Any]:
     """Start Spark and yield its session; or yield the active session, which stays.
 
     In a program of spark-submit, the session is that of its cluster, and stays, too.
+    UserError without PySpark 4 or Java 17, or if ``PYSPARK_PYTHON`` is another version.
 
     Args:
       master: "local[2]" for two threads of this machine, or the address of a cluster.
       memory: heap of the driver, such as "2g".
-
-    Raises:
-      UserError: without PySpark 4, without Java 17 or later, or if ``PYSPARK_PYTHON``
-        is another version of Python.
     """
     sql = _import()
     if is_given():
@@ -87,9 +84,9 @@ def check_java() -> None:
     if command is None:
         raise UserError(f"{what}, and there is no java in PATH; {advice}")
     text = _output([command, "-version"], f"{what}, and {{}}; {advice}")
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    if not found or int(found[1]) < _JAVA:
-        version = f"Java {found[1]}" if found else "no version of Java"
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    if not match or int(match[1]) < _JAVA:
+        version = f"Java {match[1]}" if match else "no version of Java"
         raise UserError(f"{what}, but {command} is {version}; {advice}")
 
 
@@ -126,11 +123,7 @@ def _import() -> Any:
 
 
 def _output(command: list[str], failure: str) -> str:
-    """Return what a program prints.
-
-    Raises:
-      UserError: if it fails or does not end; ``{}`` in ``failure`` is the reason.
-    """
+    """Return what a program prints; UserError ``failure`` with the reason as ``{}``."""
     try:
         done = subprocess.run(
             command,

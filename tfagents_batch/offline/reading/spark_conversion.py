@@ -25,38 +25,29 @@ def converted(
 ) -> str:
     """Return an expression of the type ``target``, see ``conversion.converted``.
 
-    Args:
-      value: expression of the column.
-      source: its ``DataType``.
-      target: a type of ``schema.types``.
-      column: name of the column, for errors.
-      flags: for lists of numbers, an expression of a list of flags; "" if all are
-        present.
-
-    Raises:
-      UserError: if no value of the source's type can be converted.
+    ``source`` is a ``DataType``, and ``flags`` what is ``present`` there.
     """
-    kind, found = source.typeName(), ""
+    kind, result = source.typeName(), ""
     if kind == "void":
-        found = "NULL"
+        result = "NULL"
     elif target == "VARCHAR":
-        found = _name(value, kind, column)
+        result = _name(value, kind, column)
     elif target in ("BIGINT", "DOUBLE", "BOOLEAN"):
-        found = _number(value, kind, target, column)
+        result = _number(value, kind, target, column)
     elif kind == "string":
-        found = _nested_of_json(value, target, column)
+        result = _nested_of_json(value, target, column)
     elif target.endswith("[]") and kind == "array":
         item = converted("item", source.elementType, target[:-2], column)
-        found = f"transform({value}, item -> {item})"
+        result = f"transform({value}, item -> {item})"
     elif target.startswith("MAP"):
-        found = _map(value, source, target, column, flags)
-    if not found:
+        result = _map(value, source, target, column, flags)
+    if not result:
         raise UserError(
             f"column {column} has the type {source.simpleString()} in Spark; expected "
             f"{SPARK.type(target)}. If it holds the features of an action, pass "
             "mode='parametric' or 'continuous'; otherwise convert it"
         )
-    return f"CAST({found} AS {SPARK.type(target)})"
+    return f"CAST({result} AS {SPARK.type(target)})"
 
 
 def type_in_json(target: str) -> str:
@@ -68,12 +59,14 @@ def type_in_json(target: str) -> str:
     return "VARIANT" if target == "VARCHAR" else "STRING"
 
 
-def _checked(condition: str, found: str, value: str, column: str, expected: str) -> str:
-    """Return ``found``, or an error unless a condition holds; NULL stays NULL."""
+def _checked(
+    condition: str, result: str, value: str, column: str, expected: str
+) -> str:
+    """Return ``result``, or an error unless a condition holds; NULL stays NULL."""
     text = SPARK.text(f"; expected {expected}")
     message = f"concat({SPARK.text(f'{column} is ')}, CAST({value} AS STRING), {text})"
     return (
-        f"CASE WHEN {value} IS NULL THEN NULL WHEN {condition} THEN {found} "
+        f"CASE WHEN {value} IS NULL THEN NULL WHEN {condition} THEN {result} "
         f"ELSE raise_error({message}) END"
     )
 
@@ -99,10 +92,10 @@ def _name_of_variant(value: str, column: str) -> str:
     number = _whole(f"CAST({value} AS DOUBLE)", "double", column)
     wrong = f"{kind} LIKE 'OBJECT%' OR {kind} LIKE 'ARRAY%' OR ({kind} LIKE 'DECIMAL%' "
     wrong += f"AND {text} LIKE '%.%')"
-    found = f"CASE {kind} WHEN 'VOID' THEN NULL WHEN 'DOUBLE' THEN CAST({number} AS "
-    found += f"STRING) ELSE {text} END"
+    name = f"CASE {kind} WHEN 'VOID' THEN NULL WHEN 'DOUBLE' THEN CAST({number} AS "
+    name += f"STRING) ELSE {text} END"
     expected = "text or a whole number"
-    return _checked(f"NOT ({wrong})", found, value, column, expected)
+    return _checked(f"NOT ({wrong})", name, value, column, expected)
 
 
 def _number(value: str, kind: str, target: str, column: str) -> str:
@@ -110,17 +103,17 @@ def _number(value: str, kind: str, target: str, column: str) -> str:
     expected = {"BIGINT": "a whole number", "DOUBLE": "a number"}
     expected = expected.get(target, "true or false")
     if kind == "string":
-        found = f"try_cast({value} AS {target})"
+        result = f"try_cast({value} AS {target})"
         if target == "BIGINT":
             number = f"try_cast({value} AS DOUBLE)"
             whole = _is_whole(number, "double")
             rest = f"CASE WHEN {whole} THEN CAST({number} AS BIGINT) END"
             is_integer = f"{value} RLIKE {SPARK.text(f'^{INTEGER}$')}"
-            found = f"CASE WHEN {is_integer} THEN {found} ELSE {rest} END"
+            result = f"CASE WHEN {is_integer} THEN {result} ELSE {rest} END"
         if target == "BOOLEAN":
             rest = f"CASE {value} WHEN '1.0' THEN true WHEN '0.0' THEN false END"
-            found = f"coalesce({found}, {rest})"
-        return _checked(f"{found} IS NOT NULL", found, value, column, expected)
+            result = f"coalesce({result}, {rest})"
+        return _checked(f"{result} IS NOT NULL", result, value, column, expected)
     if kind == "boolean":
         return "" if target == "BIGINT" else value
     if kind not in _NUMBERS:
@@ -141,10 +134,10 @@ def _is_whole(value: str, kind: str) -> str:
 
 def _whole(value: str, kind: str, column: str) -> str:
     """Return the whole number that a float or a decimal is."""
-    found = f"CAST({value} AS {'DECIMAL(38, 0)' if kind == 'decimal' else 'BIGINT'})"
+    whole = f"CAST({value} AS {'DECIMAL(38, 0)' if kind == 'decimal' else 'BIGINT'})"
     limit = "" if kind == "decimal" else f" below {EXACT[kind]:,}"
     expected = f"a whole number{limit}, or text"
-    return _checked(_is_whole(value, kind), found, value, column, expected)
+    return _checked(_is_whole(value, kind), whole, value, column, expected)
 
 
 # ---- lists and maps
@@ -186,10 +179,10 @@ def _map(value: str, source: Any, target: str, column: str, flags: str) -> str:
         )
     if child.typeName() not in (*_NUMBERS, "void"):
         return ""
-    given = f"get({flags}, index)" if flags else "true"
+    is_present = f"get({flags}, index)" if flags else "true"
     pairs = (
         f"transform({value}, (item, index) -> struct(CAST(index AS BIGINT) AS key, "
-        f"CAST(item AS DOUBLE) AS value, {given} AS given))"
+        f"CAST(item AS DOUBLE) AS value, {is_present} AS given))"
     )
     pairs = f"transform(filter({pairs}, pair -> pair.given), pair -> "
     pairs = f"map_from_entries({pairs}struct(pair.key, pair.value)))"
@@ -218,31 +211,31 @@ def _of_arrays(
         number = converted("key", key, kind, f"a key of {column}")
     keys = f"transform({keys}, key -> {number})"
     values = f"transform({values}, item -> {converted('item', item, 'DOUBLE', column)})"
-    found = f"map_from_arrays({keys}, {values})"
-    return _unique(keys, found, value, column)
+    result = f"map_from_arrays({keys}, {values})"
+    return _unique(keys, result, value, column)
 
 
-def _unique(keys: str, found: str, value: str, column: str) -> str:
+def _unique(keys: str, result: str, value: str, column: str) -> str:
     is_unique = f"size(array_distinct({keys})) = size({keys})"
-    return _checked(is_unique, found, value, column, "each key once")
+    return _checked(is_unique, result, value, column, "each key once")
 
 
 def _map_of_struct(value: str, source: Any, target: str, column: str) -> str:
     kind = "BIGINT" if target == FEATURES else "STRING"
     pairs, others = [], []
-    for each in source.fields:
-        field = f"{value}.{SPARK.name(each.name)}"
-        if target == FEATURES and not re.fullmatch(INTEGER, each.name):
+    for part in source.fields:
+        field = f"{value}.{SPARK.name(part.name)}"
+        if target == FEATURES and not re.fullmatch(INTEGER, part.name):
             others.append(f"{field} IS NULL")
             continue
-        item = converted(field, each.dataType, "DOUBLE", column)
-        key = f"CAST({SPARK.text(each.name)} AS {kind})"
+        item = converted(field, part.dataType, "DOUBLE", column)
+        key = f"CAST({SPARK.text(part.name)} AS {kind})"
         pairs.append(f"struct({key} AS key, {item} AS value)")
     if not pairs:
-        found = f"CAST(map() AS {SPARK.type(target)})"
+        result = f"CAST(map() AS {SPARK.type(target)})"
     else:
         entries = f"filter(array({', '.join(pairs)}), pair -> pair.value IS NOT NULL)"
         keys = f"transform({entries}, pair -> pair.key)"
-        found = _unique(keys, f"map_from_entries({entries})", value, column)
+        result = _unique(keys, f"map_from_entries({entries})", value, column)
     condition = " AND ".join(others) or "true"
-    return _checked(condition, found, value, column, "whole numbers as its fields")
+    return _checked(condition, result, value, column, "whole numbers as its fields")

@@ -30,9 +30,7 @@ _PLAIN = {
 class SparkEngine:
     """Session of Spark; methods without a text are as of ``DuckDBEngine``.
 
-    Args:
-      session: a ``SparkSession``.
-      in_columns: whether the rows are in files that store each column apart.
+    Rows may be in files that store each column apart, ``in_columns``.
     """
 
     def __init__(self, session: Any, in_columns: bool = False):
@@ -135,19 +133,10 @@ def address(path: Path) -> str:
 
 
 def write_frame(frame: Any, folder: Path, prefix: str, **options: Any) -> list[Path]:
-    """Write a DataFrame as Parquet files into a folder of this machine.
+    """Write a DataFrame as Parquet files with a prefix into a folder of this machine.
 
-    Args:
-      frame: the DataFrame.
-      folder: the folder; Spark must see it under the same path.
-      prefix: beginning of the names of the files.
-      **options: of Spark's writer.
-
-    Returns:
-      The files.
-
-    Raises:
-      UserError: if rows are missing there, because other machines wrote them.
+    Spark must see the folder under the same path; UserError if rows are missing there,
+    because other machines wrote them. The options are those of Spark's writer.
     """
     from pyarrow import parquet
     from pyspark.sql import Observation, functions
@@ -175,12 +164,7 @@ def write_frame(frame: Any, folder: Path, prefix: str, **options: Any) -> list[P
 
 @contextlib.contextmanager
 def files_of(frame: Any, folder: Path) -> Iterator[list[Path]]:
-    """Yield a DataFrame as Parquet files, which are removed at the end.
-
-    Args:
-      frame: the DataFrame.
-      folder: folder that Spark sees under the same path; created if it does not exist.
-    """
+    """Yield a DataFrame as Parquet files in a folder, which are removed at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     with publish.temporary(folder, "rows") as target:
         yield write_frame(frame, target, "rows-")

@@ -11,7 +11,7 @@ import pyarrow
 from pyarrow import parquet
 
 from tfagents_batch.errors import UserError, first_line
-from tfagents_batch.offline.reading import absent, contents, files, spark_engine
+from tfagents_batch.offline.reading import contents, files, spark_engine
 from tfagents_batch.offline.reading.contents import Content
 from tfagents_batch.offline.reading.dialect import SPARK
 from tfagents_batch.offline.reading.spark_conversion import converted, type_in_json
@@ -22,11 +22,7 @@ VIEW = "logged_rows"
 
 
 class SparkRows:
-    """Logged rows in Spark; a context manager. ``open_rows`` creates them.
-
-    Attributes:
-      engine, view, mode, extra_columns, files, notices: as of ``reader.LoggedRows``.
-    """
+    """Logged rows in Spark, as ``reader.LoggedRows``; ``open_rows`` creates them."""
 
     view = VIEW
 
@@ -36,15 +32,15 @@ class SparkRows:
         frame: Any,
         mode: Mode,
         extra_columns: tuple[str, ...],
-        found: tuple[files.File, ...],
+        opened: tuple[files.File, ...],
         notices: list[str],
         absent: Collection[str],
     ):
-        kinds = {files.kind(file.path) for file in found}
+        kinds = {files.kind(file.path) for file in opened}
         in_columns = bool(kinds) and kinds <= {*files.PARQUET}
         self.engine = SparkEngine(session, in_columns)
         self.mode, self.extra_columns = mode, extra_columns
-        self.files, self.notices = found, notices
+        self.files, self.notices = opened, notices
         self._absent = frozenset(absent)
         frame.createOrReplaceTempView(VIEW)
 
@@ -78,44 +74,38 @@ def open_rows(
     *,
     extra_columns: Sequence[str] = (),
 ) -> SparkRows:
-    """Open logged rows in Spark.
+    """Open logged rows in a ``SparkSession``, see ``reader.open_rows``.
 
-    Args:
-      session: a ``SparkSession``.
-      data: a DataFrame; or a path, glob or folder of JSON lines or Parquet, or a list
-        of them; or an address of Parquet with ``://``.
-      mode, schema, extra_columns: as of ``reader.open_rows``.
-
-    Raises:
-      UserError: if there is no file, or a column has a type without a reading.
+    The data are a DataFrame; or a path, glob or folder of JSON lines or Parquet, or a
+    list of them; or an address of Parquet with ``://``.
     """
     if schema is not None:
         mode, extra_columns = schema.mode, schema.extra_columns
-    extra, found = tuple(extra_columns), ()
+    extra, opened = tuple(extra_columns), ()
     engine = SparkEngine(session)
     with engine.failing("rows cannot be read"):
         if spark_engine.is_frame(data):
-            parts = [_Part(data, "'<DataFrame>'")]
+            parts = [_SparkPart(data, "'<DataFrame>'")]
         else:
-            parts, found = _read(session, data, mode, extra)
+            parts, opened = _read(session, data, mode, extra)
         selected = [_selected(part, mode, extra) for part in parts]
         typed = functools.reduce(lambda one, other: one.unionAll(other), selected)
         columns = {name for part in parts for name in part.frame.columns}
         notices = _notices(columns, mode, extra)
-        if found:
-            paths = [file.path for file in found]
+        if opened:
+            paths = [file.path for file in opened]
             notices += files.notices(data)
 
             def has(name: str) -> bool:
                 some = typed.where(f"{SPARK.name(name)} IS NOT NULL")
                 return bool(some.limit(1).count())
 
-            notices += absent.notices(paths, mode, extra, has)
+            notices += files.absent_columns(paths, mode, extra, has)
         without = types(mode).keys() - columns
-        return SparkRows(session, typed, mode, extra, found, notices, without)
+        return SparkRows(session, typed, mode, extra, opened, notices, without)
 
 
-class _Part(NamedTuple):
+class _SparkPart(NamedTuple):
     """Rows that have the same columns."""
 
     frame: Any  # the rows
@@ -125,7 +115,7 @@ class _Part(NamedTuple):
 
 def _read(
     session: Any, data: Any, mode: Mode, extra: tuple[str, ...]
-) -> tuple[list[_Part], tuple[files.File, ...]]:
+) -> tuple[list[_SparkPart], tuple[files.File, ...]]:
     """Return the rows of files, those with the same columns together, and the files."""
     listed = [data] if isinstance(data, (str, Path)) else list(data)
     remote = [str(x) for x in listed if "://" in str(x)]
@@ -147,8 +137,8 @@ def _read(
     is_divided = bool(remote) or any("/ds=" in str(x.absolute()) for x in local)
     folder = "regexp_extract(_metadata.file_path, '/ds=([^/]+)/', 1)"
     folder = f"nullif(url_decode({folder}), '')" if is_divided else ""
-    found = tuple(map(files.state, local))
-    return [_Part(frame, file, folder) for frame in frames], found
+    opened = tuple(map(files.state, local))
+    return [_SparkPart(frame, file, folder) for frame in frames], opened
 
 
 def _columns(path: Path) -> str:
@@ -166,24 +156,24 @@ def _of_json(mode: Mode, extra: tuple[str, ...]) -> str:
     return ", ".join(f"{SPARK.name(name)} {kind}" for name, kind in columns.items())
 
 
-def _selected(part: _Part, mode: Mode, extra: tuple[str, ...]) -> Any:
+def _selected(part: _SparkPart, mode: Mode, extra: tuple[str, ...]) -> Any:
     """Return rows with all columns in their types."""
-    found = []
+    columns = []
     for name, kind in types(mode).items():
         value = _converted(part, name, kind)
         if name == "action_probability" and ALIAS in part.frame.columns:
             value = f"coalesce({value}, {_converted(part, ALIAS, kind)})"
         if name == "ds" and part.folder:
             value = f"coalesce({part.folder}, {value})"
-        found.append(f"{value} AS {SPARK.name(name)}")
+        columns.append(f"{value} AS {SPARK.name(name)}")
     for name in extra:
         value = SPARK.name(name) if name in part.frame.columns else "NULL"
-        found.append(f"{value} AS {SPARK.name(name)}")
-    found += [f"{part.file} AS file", "CAST(NULL AS BIGINT) AS `row`"]
-    return part.frame.selectExpr(*found)
+        columns.append(f"{value} AS {SPARK.name(name)}")
+    columns += [f"{part.file} AS file", "CAST(NULL AS BIGINT) AS `row`"]
+    return part.frame.selectExpr(*columns)
 
 
-def _converted(part: _Part, name: str, kind: str) -> str:
+def _converted(part: _SparkPart, name: str, kind: str) -> str:
     """Return the expression of a column in its type."""
     columns, value = part.frame.schema, SPARK.name(name)
     null = f"CAST(NULL AS {SPARK.type(kind)})"

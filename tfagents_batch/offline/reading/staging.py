@@ -1,4 +1,4 @@
-"""Logged rows in any form as Parquet files that a query can read again and again.
+"""Logged rows in any form as Parquet files, and the query of all of them.
 
 Parquet files stay where they are. Everything else is written to a temporary folder
 once: JSON is parsed once, an iterable can be read only once, and what was copied does
@@ -19,23 +19,30 @@ import pyarrow
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reading import files, minari_rows, spark_engine
-from tfagents_batch.offline.reading.conversion import converted, name_of_json, unread
+from tfagents_batch.offline.reading.conversion import (
+    UNREAD,
+    converted,
+    is_safe,
+    name_of_json,
+    unread,
+)
 from tfagents_batch.offline.reading.dialect import identifier, literal, literals
 from tfagents_batch.offline.reading.duckdb_engine import interruptible
-from tfagents_batch.offline.schema import ALIAS, Mode, types
+from tfagents_batch.offline.schema import ALIAS, PRESENCE, Mode, types
 from tfagents_batch.offline.writer import NAMES, check_exact, to_line
 
-FIRSTS = "json_files"  # table of ``parse``
+_FIRSTS = "json_files"  # table of ``_parse``
+# Columns that say where a row came from, and what could not be converted.
+ADDED = ("file", "row", "unread")
 _SMALL = 64 * 2**20  # bytes; of more, the keys of one line in 100 are read
 _CHUNK = 10_000  # rows of a pandas table that are converted at once
 
 
-class Part(NamedTuple):
+class StagedFile(NamedTuple):
     """Parquet file with rows."""
 
-    path: str  # the file
-    # Text that names the origin of its rows; "" if that is the file itself
-    label: str = ""
+    path: str  # path of the file
+    label: str = ""  # text that names the origin of its rows; "" if that is the file
     parsed: bool = False  # True if it is the result of parse
 
 
@@ -51,31 +58,27 @@ def stage(
     folder: Path,
     mode: Mode,
     extra_columns: tuple[str, ...],
-) -> list[Part]:
+) -> list[StagedFile]:
     """Return the rows as Parquet files, new ones in ``folder`` where necessary.
 
-    Args:
-      connection: keeps the order of insertion.
-      data: what ``reader.open_rows`` accepts.
-      folder: an empty folder.
-      mode, extra_columns: as in a ``Schema``.
+    The connection keeps the order of insertion, and the folder is empty.
     """
     target = folder / "rows.parquet"
-    found = paths(data)
-    if found is not None:
-        parts = [Part(str(x)) for x in found if files.kind(x) in files.PARQUET]
-        lines = [x for x in found if files.kind(x) in files.JSON]
+    listed = paths(data)
+    if listed is not None:
+        parts = [StagedFile(str(x)) for x in listed if files.kind(x) in files.PARQUET]
+        lines = [x for x in listed if files.kind(x) in files.JSON]
         if lines:
             _parse(connection, lines, target, mode, extra_columns)
-            parts.append(Part(str(target), parsed=True))
+            parts.append(StagedFile(str(target), parsed=True))
         return parts
     label = f"<{type(data).__name__}>"
     if spark_engine.is_frame(data):
         written = spark_engine.write_frame(data, folder, "rows-")
-        return [Part(str(path), label) for path in written]
+        return [StagedFile(str(path), label) for path in written]
     if isinstance(data, duckdb.DuckDBPyRelation):
         data.to_parquet(str(target))
-        return [Part(str(target), label)]
+        return [StagedFile(str(target), label)]
     if isinstance(data, str):  # only a name of Minari comes here
         data = minari_rows.load(data.removeprefix(minari_rows.PREFIX))
     if minari_rows.is_dataset(data):
@@ -88,7 +91,7 @@ def stage(
         copy = f"COPY (FROM given) TO {literal(str(target))}"
         interruptible(connection, lambda: connection.execute(copy))
         connection.unregister("given")
-        return [Part(str(target), label)]
+        return [StagedFile(str(target), label)]
     if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
         raise UserError(
             f"rows cannot be read from {data!r:.200}; expected a path, a list of "
@@ -100,7 +103,7 @@ def stage(
         file.writelines(f"{to_line(row)}\n" for row in data)
     _parse(connection, [lines], target, mode, extra_columns)
     lines.unlink()
-    return [Part(str(target), label, parsed=True)]
+    return [StagedFile(str(target), label, parsed=True)]
 
 
 def _parse(connection: duckdb.DuckDBPyConnection, *arguments: Any) -> None:
@@ -132,14 +135,9 @@ def parse(
     Further columns of it are ``file``; ``unread``, a map from the names of columns
     whose value could not be converted to that value (the key "" stands for a line that
     is no JSON object); and ``other_columns``, names that the schema lacks, of a sample.
-    Folders such as ``ds=<text>/`` give the column of this name. The table ``FIRSTS``
-    gets the number of the first row of each file, from 0.
-
-    Args:
-      connection: keeps the order of insertion.
-      paths: files to read.
-      target: file to write.
-      mode, extra_columns: as in a ``Schema``.
+    Folders such as ``ds=<text>/`` give the column of this name. The table ``_FIRSTS``
+    gets the number of the first row of each file, from 0. The connection keeps the
+    order of insertion.
     """
     known, hive = types(mode), _hive(paths)
     raw = {
@@ -153,14 +151,16 @@ def parse(
         value, column = f"r.{identifier(name)}", identifier(name)
         if name == "action_probability":
             value = f"coalesce({value}, r.{ALIAS})"
-        found = converted(value, duckdb.type(raw[name]), type_, name)
+        expression = converted(value, duckdb.type(raw[name]), type_, name)
         if type_ == "VARCHAR":
-            found = name_of_json(value, f"json->{literal(name)}")
+            expression = name_of_json(value, f"json->{literal(name)}")
         if name in hive and raw[name] == "VARCHAR":  # as Parquet, the folder decides
             folder = _of_folder(name)
-            found, value = (f"coalesce({folder}, {x})" for x in (found, value))
+            expression, value = (
+                f"coalesce({folder}, {x})" for x in (expression, value)
+            )
         failures[name] = f"{column} IS NULL AND {value} IS NOT NULL", value
-        columns.append(f"{found} AS {column}")
+        columns.append(f"{expression} AS {column}")
     columns += [f"r.{identifier(name)}" for name in extra_columns]
     others = f"""
           CASE WHEN hash(json) % {1 if is_small else 100} = 0 THEN
@@ -178,7 +178,7 @@ def parse(
     """
     statements = (
         f"COPY ({query}) TO {literal(str(target))}; "
-        f"CREATE TABLE {FIRSTS} AS SELECT file, min(file_row_number) AS first "
+        f"CREATE TABLE {_FIRSTS} AS SELECT file, min(file_row_number) AS first "
         f"FROM read_parquet({literal(str(target))}) GROUP BY file"
     )
     connection.execute(statements)
@@ -194,3 +194,109 @@ def _of_folder(column: str) -> str:
     """Return the SQL of a column's value in the path of its file; else NULL."""
     pattern = f"(?:^|/){re.escape(column)}=([^/]+)/"
     return f"url_decode(nullif(regexp_extract(file, {literal(pattern)}, 1), ''))"
+
+
+def query(
+    connection: duckdb.DuckDBPyConnection,
+    parts: Sequence[StagedFile],
+    mode: Mode,
+    extra_columns: tuple[str, ...],
+) -> tuple[str, set[str]]:
+    """Return the query of all rows in the types of the schema.
+
+    Also the names of columns that it does not read, ``ALIAS`` among them where it
+    stands in for ``action_probability``. Files with the same columns are read together.
+    UserError if a column has a type without a reading.
+    """
+    groups: dict[Any, list[StagedFile]] = {}
+    for part, structure in zip(parts, _structures(connection, parts), strict=True):
+        groups.setdefault((structure, part.label, part.parsed), []).append(part)
+    queries, others = [], set()
+    for (_, label, parsed), group in groups.items():
+        in_memory = bool(label) or parsed
+        source = (
+            f"read_parquet({literals(part.path for part in group)}, "
+            f"hive_partitioning={not in_memory}, hive_types_autocast=false)"
+        )
+        relation = connection.sql(f"FROM {source}")
+        columns = dict(zip(relation.columns, relation.types, strict=True))
+        file, row = literal(label) if label else "filename", "file_row_number + 1"
+        if parsed:
+            names = "SELECT DISTINCT unnest(other_columns) FROM " + source
+            others |= {name for (name,) in connection.sql(names).fetchall()}
+            file, row = literal(label) if label else "file", f"{row} - first"
+            selected = "* EXCLUDE (file, other_columns, first)"
+            source += f" JOIN {_FIRSTS} USING (file)"
+        else:
+            used, selected = _converted(
+                connection, source, columns, mode, extra_columns
+            )
+            others |= columns.keys() - used
+        queries.append(
+            f"SELECT {selected}, {file} AS file, ({row})::BIGINT AS row FROM {source}"
+        )
+    return " UNION ALL BY NAME ".join(queries), others
+
+
+def _structures(connection: Any, parts: Sequence[StagedFile]) -> list[str]:
+    """Return for each part a text that is the same for files with the same columns."""
+    paths = list(dict.fromkeys(part.path for part in parts))
+    rows = connection.execute(
+        "SELECT file_name, string_agg(concat(name, ' ', duckdb_type, num_children) "
+        "ORDER BY column_id) "
+        f"FROM parquet_schema({literals(paths)}) GROUP BY file_name"
+    ).fetchall()
+    columns = dict(rows)
+    hive = re.compile(r"([^/=]+)=[^/]*/")
+    return [columns[part.path] + str(hive.findall(part.path)) for part in parts]
+
+
+def _converted(
+    connection: Any,
+    source: str,
+    columns: dict[str, Any],
+    mode: Mode,
+    extra_columns: tuple[str, ...],
+) -> tuple[set[str], str]:
+    """Return the names of the columns that are read, and their SQL expressions."""
+    used, selected, failures = set(extra_columns), [], {}
+    for name, type_ in types(mode).items():
+        own = name
+        if name == "action_probability" and name not in columns:
+            own = ALIAS
+        if own not in columns:
+            selected.append(f"NULL::{type_} AS {identifier(name)}")
+            continue
+        value, flags = identifier(own), ""
+        used.add(name)
+        if own + PRESENCE in columns:
+            used.add(own + PRESENCE)
+            flags = identifier(own + PRESENCE)
+        try:
+            expression = converted(value, columns[own], type_, own, flags)
+        except UserError:
+            if not _is_empty(connection, source, value):
+                raise
+            selected.append(f"NULL::{type_} AS {identifier(name)}")
+            continue
+        if not is_safe(columns[own], type_):
+            failed = f"{value} IS NOT NULL AND ({expression}) IS NULL"
+            failures[name] = failed, f"to_json({value})"
+        if name == "action_probability" and {name, ALIAS} <= columns.keys():
+            other = converted(ALIAS, columns[ALIAS], type_, ALIAS)
+            expression = f"coalesce({expression}, {other})"
+        selected.append(f"{expression} AS {identifier(name)}")
+    for name in extra_columns:
+        value = identifier(name) if name in columns else "NULL"
+        selected.append(f"{value} AS {identifier(name)}")
+    selected.append(f"({unread(failures)})::{UNREAD} AS unread")
+    return used, ", ".join(selected)
+
+
+def _is_empty(connection: Any, source: str, value: str) -> bool:
+    """Return whether a column is NULL in all rows; then its type means nothing.
+
+    Writers of tables give such columns the type of integers, floats or nothing.
+    """
+    query = f"SELECT 1 FROM {source} WHERE {value} IS NOT NULL LIMIT 1"
+    return not connection.execute(query).fetchall()

@@ -29,7 +29,7 @@ MICROSECONDS = 1_000_000
 
 
 class SourceTable:
-    """Rows of files as a table of DuckDB.
+    """Rows of files as a table of DuckDB; UserError if one cannot be read.
 
     Args:
       connection: where the table is made.
@@ -39,9 +39,6 @@ class SourceTable:
 
     Attributes:
       columns: names of its columns.
-
-    Raises:
-      UserError: if there is no file, or one cannot be read.
     """
 
     def __init__(
@@ -58,19 +55,15 @@ class SourceTable:
             f"CREATE TABLE {name} AS SELECT *, row_number() OVER () AS "
             f"{identifier(ROW)} FROM ({source})"
         )
-        found = connection.table(name)
-        self._types = dict(zip(found.columns, found.types, strict=True))
-        self.columns = tuple(x for x in found.columns if x != ROW)
+        relation = connection.table(name)
+        self._types = dict(zip(relation.columns, relation.types, strict=True))
+        self.columns = tuple(x for x in relation.columns if x != ROW)
         ((self._rows,),) = self.run(f"SELECT count(*) FROM {name}")
         if not self._rows:
             raise UserError(f"{self._label} has no rows; expected at least one")
 
     def run(self, query: str) -> list[tuple]:
-        """Return the result of a query.
-
-        Raises:
-          UserError: if DuckDB cannot run it, for example for a line that is no CSV.
-        """
+        """Return the result of a query; UserError for a line that is no CSV, say."""
         execute = self._connection.execute
         try:
             return interruptible(self._connection, lambda: execute(query).fetchall())
@@ -89,13 +82,13 @@ class SourceTable:
         expected = "numbers"
         if flag == "features":
             expected += f". If these are names, add --categories={column}"
-        found = self._read(flag, column, "DOUBLE", expected, needed)
-        return f"CASE WHEN NOT isnan({found}) THEN {found} END"
+        number = self._read(flag, column, "DOUBLE", expected, needed)
+        return f"CASE WHEN NOT isnan({number}) THEN {number} END"
 
     def flag(self, flag: str, column: str) -> str:
         """Return the SQL of a column of flags, where none is false."""
-        found = self._read(flag, column, "BOOLEAN", "true or false", False)
-        return f"coalesce({found}, false)"
+        value = self._read(flag, column, "BOOLEAN", "true or false", False)
+        return f"coalesce({value}, false)"
 
     def time(self, flag: str, column: str) -> tuple[str, int]:
         """Return the SQL of a column of times as whole numbers, and those in a second.
@@ -105,13 +98,13 @@ class SourceTable:
         value, kind = self._find(flag, column)
         expected = "seconds since 1970, or time stamps such as 2026-01-31 18:30:00"
         if kind.id == "varchar" and self._has_stamps(value):
-            found = f"epoch_us(TRY_CAST({value} AS TIMESTAMPTZ))"
+            number = f"epoch_us(TRY_CAST({value} AS TIMESTAMPTZ))"
         elif kind.id.startswith(_TIMES):
-            found = f"epoch_us({value}::TIMESTAMPTZ)"
+            number = f"epoch_us({value}::TIMESTAMPTZ)"
         else:
             return self._read(flag, column, "BIGINT", expected, True), 1
-        self._check(flag, column, found, expected, True)
-        return found, MICROSECONDS
+        self._check(flag, column, number, expected, True)
+        return number, MICROSECONDS
 
     def _has_stamps(self, value: str) -> bool:
         """Return whether the first value of a column of texts is a time stamp."""
@@ -135,26 +128,26 @@ class SourceTable:
         """Return the SQL of a column as another type, after a look at its values."""
         value, kind = self._find(flag, column)
         try:
-            found = converted(value, kind, target, column)
+            expression = converted(value, kind, target, column)
         except UserError:  # of a type that has no reading, such as a time as a number
-            found = f"NULL::{target}"
+            expression = f"NULL::{target}"
         if target == "DOUBLE" and kind.id == "varchar":
-            found = (
+            expression = (
                 f"CASE lower({value}) WHEN 'true' THEN 1.0 WHEN 'false' THEN 0.0 "
-                f"ELSE {found} END"
+                f"ELSE {expression} END"
             )
-        self._check(flag, column, found, expected, needed)
-        return found
+        self._check(flag, column, expression, expected, needed)
+        return expression
 
     def _check(
-        self, flag: str, column: str, found: str, expected: str, needed: bool
+        self, flag: str, column: str, expression: str, expected: str, needed: bool
     ) -> None:
         """Refuse values that have no reading, and missing ones if all are needed."""
         value, row = identifier(column), identifier(ROW)
         wrong = "true" if needed else f"{value} IS NOT NULL"
         ((count, first, example),) = self.run(
             f"SELECT count(*), min({row}), arg_min({value}::VARCHAR, {row}) "
-            f"FROM {self.name} WHERE ({found}) IS NULL AND {wrong}"
+            f"FROM {self.name} WHERE ({expression}) IS NULL AND {wrong}"
         )
         if not count:
             return
@@ -172,13 +165,13 @@ def is_csv(path: Path) -> bool:
 
 def _files(paths: Sequence[str]) -> list[Path]:
     """Return the files of paths and globs, which are of one kind."""
-    found = [
+    expanded = [
         Path(x)
         for path in paths
         for x in sorted(glob.glob(str(Path(path).expanduser()))) or [path]
     ]
-    kinds = {CSV if is_csv(x) else files.kind(x) for x in found}
-    for path in found:
+    kinds = {CSV if is_csv(x) else files.kind(x) for x in expanded}
+    for path in expanded:
         if not path.is_file():
             raise UserError(f"{path} is no file; expected a table, such as a CSV file")
         if not (is_csv(path) or files.kind(path)):
@@ -186,18 +179,18 @@ def _files(paths: Sequence[str]) -> list[Path]:
             raise UserError(f"{path} is no table; expected one of {known}")
     if len(kinds) != 1:
         raise UserError(
-            f"{', '.join(map(str, found))}: files of different kinds; expected tables "
-            "of one kind"
+            f"{', '.join(map(str, expanded))}: files of different kinds; expected "
+            "tables of one kind"
         )
-    return found
+    return expanded
 
 
-def _source(found: Sequence[Path], nulls: Sequence[str]) -> str:
+def _source(sources: Sequence[Path], nulls: Sequence[str]) -> str:
     """Return the query of the rows of files, in their order."""
-    if is_csv(found[0]):
-        return " UNION ALL BY NAME ".join(_csv(path, nulls) for path in found)
-    paths = literals(map(str, found))
-    if files.kind(found[0]) in files.PARQUET:
+    if is_csv(sources[0]):
+        return " UNION ALL BY NAME ".join(_csv(path, nulls) for path in sources)
+    paths = literals(map(str, sources))
+    if files.kind(sources[0]) in files.PARQUET:
         return f"FROM read_parquet({paths}, union_by_name=true)"
     return f"FROM read_json({paths}, union_by_name=true, sample_size=-1)"
 

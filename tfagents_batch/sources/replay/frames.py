@@ -15,8 +15,7 @@ once), and the masks of all transitions at them are false.
 from __future__ import annotations
 
 import itertools
-import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -37,11 +36,7 @@ class Frames(NamedTuple):
     axes: tuple[int | None, ...]
 
     def newest(self, observation: Nest) -> Nest:
-        """Return the observation with the newest frame of each stack.
-
-        Args:
-          observation: nest of ``[T, B, ...]`` tensors or specs.
-        """
+        """Return ``[T, B, ...]`` tensors or specs of the newest frame of each stack."""
         return self._map(
             lambda x, axis: self._frame(x, axis, self.size - 1), observation
         )
@@ -54,9 +49,8 @@ class Frames(NamedTuple):
           steps: flags of the same rows.
         """
         opened = opens(steps)
-        before, rows = self.size - 1, opened.shape[0]
-        assert rows is not None
-        window = rows - before
+        before = self.size - 1
+        window = nest.static_size(opened) - before
 
         def leaf(x, axis):
             if axis is None:
@@ -73,23 +67,19 @@ class Frames(NamedTuple):
         return self._map(leaf, observation)
 
     def consistent(self, steps: TimeStep) -> tf.Tensor:
-        """Return bool ``[]``: whether all observations are such stacks.
-
-        Args:
-          steps: of ``[k+1, B, ...]`` consecutive steps.
-        """
+        """Return bool ``[]``: whether all ``[k+1, B, ...]`` steps have such stacks."""
         opened, follows = opens(steps), ~steps.first[1:]
-        found = []
+        checks = []
         for x, axis in zip(nest.flatten(steps.observation), self.axes, strict=True):
             if axis is None:
                 continue
             frames = [self._frame(x, axis, i) for i in range(self.size)]
             for older, newer in itertools.pairwise(frames):
-                found.append(~opened | _equal(older, frames[-1]))
-                found.append(~follows | _equal(older[1:], newer[:-1]))
-        return tf.reduce_all(tf.stack([tf.reduce_all(x) for x in found]))
+                checks.append(~opened | _equal(older, frames[-1]))
+                checks.append(~follows | _equal(older[1:], newer[:-1]))
+        return tf.reduce_all(tf.stack([tf.reduce_all(x) for x in checks]))
 
-    def _frame(self, x, axis: int | None, index: int):
+    def _frame(self, x: Any, axis: int | None, index: int) -> Any:
         """Return frame ``index`` of ``[T, B, ...]``."""
         if axis is None:
             return x
@@ -104,21 +94,15 @@ class Frames(NamedTuple):
 
     def _map(self, function, observation: Nest) -> Nest:
         leaves = nest.flatten(observation)
-        found = [function(x, axis) for x, axis in zip(leaves, self.axes, strict=True)]
-        return tf.nest.pack_sequence_as(observation, found)
+        mapped = [function(x, axis) for x, axis in zip(leaves, self.axes, strict=True)]
+        return tf.nest.pack_sequence_as(observation, mapped)
 
 
 def find(observation: Nest, size: int | None) -> Frames | None:
-    """Return the stacks of an observation; None if ``size`` is.
+    """Return the stacks of an observation, ``[T, B, ...]`` specs; None if ``size`` is.
 
-    A stack is an image (uint8 of rank 2 or more), or the only leaf.
-
-    Args:
-      observation: nest of ``[T, B, ...]`` specs.
-      size: ``Config.stack``.
-
-    Raises:
-      UserError: if a shape is not that of a stack.
+    A stack is an image (uint8 of rank 2 or more), or the only leaf. UserError if a
+    shape is not that of a stack.
     """
     if size is None:
         return None
@@ -172,8 +156,7 @@ def _channels(frames: list[tf.Tensor]) -> tf.Tensor:
 
 def _equal(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """Return bool ``[T, B]``: whether rows ``[T, B, ...]`` are equal."""
-    size = math.prod(x.shape[2:])
-    same = tf.reshape(x == y, [*x.shape[:2], size])
+    same = tf.reshape(x == y, [*x.shape[:2], x.shape[2:].num_elements()])
     return tf.reduce_all(same, -1)
 
 
@@ -190,19 +173,15 @@ def broken(batch: int, stack: int) -> Break:
 
 
 def mark(steps: TimeStep, state: Break, stack: int) -> tuple[TimeStep, Break]:
-    """Mark the steps of a collect.
+    """Return the marked steps of a collect, and the state after them.
 
     Args:
       steps: of ``[k+1, B, ...]``; the last one is the first of the next collect.
       state: state before.
       stack: frames of an observation, 1 if frames are not stacked.
-
-    Returns:
-      The marked steps, and the state after them.
     """
     opened, missing = opens(steps), state.missing
-    size = opened.shape[0]
-    assert size is not None
+    size = nest.static_size(opened)
     failed = []
     for t in range(min(size, stack - 1)):
         missing = tf.where(opened[t], 0, missing)

@@ -1,4 +1,4 @@
-"""Positions in the ring: where rows are stored and which of them start a window.
+"""The ring of a replay: its memory, where rows are, and which start a window.
 
 Each environment has a ring of ``rows`` rows. A row holds one step and the action taken
 there. All rows of an environment lie together, so that a window is one slice:
@@ -21,9 +21,19 @@ Let ``head`` be the row of the newest step and ``filled`` the number of stored s
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
+
+from tfagents_batch import nest
+from tfagents_batch.devices import machine
+from tfagents_batch.devices.placement import HOST, Placement
+from tfagents_batch.errors import UserError
+from tfagents_batch.sources.replay import frames
+from tfagents_batch.sources.replay.storage import row_bytes
+from tfagents_batch.types import EnvSpec
+
+PART = 0.8  # of the available memory that a replay may take
 
 
 class RingLayout(NamedTuple):
@@ -62,12 +72,8 @@ class RingLayout(NamedTuple):
     def targets(self, rows: tf.Tensor, use: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the stored indices to write for rows of every environment.
 
-        Args:
-          rows: int32 ``[n]``.
-          use: bool ``[n]``; rows where it is false go to the unused row.
-
-        Returns:
-          int32 ``[n * B]`` indices of the rows and of their mirrors.
+        They are int32 ``[n * B]`` indices of the rows, int32 ``[n]``, and of their
+        mirrors. Rows where ``use``, bool ``[n]``, is false go to the unused row.
         """
         rows = (rows % self.rows)[:, tf.newaxis]
         use = use[:, tf.newaxis]
@@ -88,13 +94,8 @@ class RingSpan(NamedTuple):
 def advance(layout: RingLayout, span: RingSpan, broken: tf.Tensor) -> RingSpan:
     """Return the span after a collect.
 
-    After a break the collect's first step is a row of its own; otherwise it is the
-    newest step again.
-
-    Args:
-      layout: sizes.
-      span: span before.
-      broken: bool ``[]``.
+    After a break, ``broken`` bool ``[]``, the collect's first step is a row of its own;
+    otherwise it is the newest step again.
     """
     new = layout.steps + tf.cast(broken, tf.int32)
     head = (span.head + new) % layout.rows
@@ -109,16 +110,11 @@ def starts(layout: RingLayout, span: RingSpan) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def changes(layout: RingLayout, before: RingSpan, after: RingSpan) -> tuple:
-    """Return which rows begin and which cease to be starts of windows.
+    """Return which rows begin and which cease to be starts of windows by a collect.
 
-    Args:
-      layout: sizes.
-      before: span before the collect.
-      after: span after it; equal to ``before`` if the collect is void.
-
-    Returns:
-      Two pairs, for entering and leaving rows: int32 ``[k+1]`` rows, bool ``[k+1]``
-      whether each is one.
+    The spans are those before and after it, equal if it is void. There are two pairs,
+    for entering and leaving rows: int32 ``[k+1]`` rows, bool ``[k+1]`` whether each is
+    one.
     """
     first, count = starts(layout, before)
     new_first, new_count = starts(layout, after)
@@ -127,3 +123,53 @@ def changes(layout: RingLayout, before: RingSpan, after: RingSpan) -> tuple:
     offset = tf.range(layout.steps + 1)
     end = new_first + new_count - entering
     return (end + offset, offset < entering), (first + offset, offset < leaving)
+
+
+def required_bytes(config: Any, spec: EnvSpec, window: int) -> int:
+    """Return the bytes of a replay's variables, without what acting records.
+
+    What acting records is known only once networks exist; policies of this package that
+    learn from a replay record nothing. The bytes are those of the device in force, see
+    ``graph.state.kept``. Windows have ``window`` steps.
+    """
+    observation = nest.specs(spec.observation_space, (2, spec.num_envs))
+    stacks = frames.find(observation, config.stack)
+    stored = stacks.newest(observation) if stacks else observation
+    action = nest.specs(spec.action_space, (1, spec.num_envs))
+    row = sum(row_bytes(x, axis=2) for x in nest.flatten((stored, action)))
+    row += 4 + 4  # reward; first, terminated, truncated, mask
+    sizes = ring(config, spec.num_envs, window)
+    tree = 4 * 16 / 15 if config.prioritized else 0
+    return sizes.size * row + round(sizes.batch * sizes.rows * tree)
+
+
+def ring(config: Any, num_envs: int, window: int) -> RingLayout:
+    """Return the sizes of the storage for B environments and a window's steps."""
+    room = config.capacity // num_envs + 1  # the last transition needs one more step
+    rows = room + config.steps + 1
+    return RingLayout(num_envs, rows, config.steps, window, config.stack or 1)
+
+
+def check_capacity(capacity: int, batch_size: int, sizes: RingLayout) -> None:
+    """Refuse a capacity that is too small to sample a batch of windows from."""
+    least = max(batch_size, 2 * sizes.batch * (sizes.window + sizes.stack - 1))
+    if capacity < least:
+        raise UserError(
+            f"replay.capacity is {capacity}; expected at least {least}: a batch of "
+            f"{batch_size}, and two windows of each of the {sizes.batch} environments; "
+            "set a larger capacity"
+        )
+
+
+def check_memory(size: int, placement: Placement = HOST) -> None:
+    """Refuse a replay of ``size`` bytes that the device that updates cannot hold."""
+    on_host = placement.name == "cpu"
+    available = machine.available_bytes() if on_host else placement.free_bytes
+    if available is None or size <= PART * available:
+        return
+    where = "available" if on_host else "free on the GPU"
+    raise UserError(
+        f"the replay needs {machine.amount(size)}, but {machine.amount(available)} are "
+        f"{where}; expected at most {PART:.0%} of them; use a smaller capacity, "
+        "uint8 images, or stack to store each frame once"
+    )

@@ -25,12 +25,10 @@ class Prioritized(tf.Module):
     before that the largest weight so far.
 
     Args:
-      config: settings with ``alpha``, ``beta`` and ``epsilon``.
+      config: settings with ``alpha``, ``beta`` and ``epsilon``; UserError if the length
+        of beta's schedule is not known.
       sizes: sizes of the storage.
       batch_size: N, transitions of a sample.
-
-    Raises:
-      UserError: if the length of beta's schedule is not known.
     """
 
     def __init__(self, config: Any, sizes: RingLayout, batch_size: int):
@@ -38,7 +36,7 @@ class Prioritized(tf.Module):
         self._inputs, self._batch_size = Inputs(config), batch_size
         self._rows, self._leaves = sizes.rows, sizes.batch * sizes.rows
         self._tree = SumTree(self._leaves)
-        self._largest = tf.Variable(1.0, trainable=False)
+        self._largest = tf.Variable(tf.constant(1.0), trainable=False)
         # Leaves of the newest sample; where nothing was drawn, the one behind the last.
         nothing = tf.fill([batch_size], self._leaves)
         self._drawn = State(nothing)
@@ -114,8 +112,8 @@ def importance(
       valid: bool ``[N]``; the result is 0 where it is false.
     """
     scaled = tf.where(valid, weight / total * tf.cast(size, tf.float32), 1.0)
-    found = tf.where(valid, tf.pow(scaled, -beta), 0.0)
-    return tf.math.divide_no_nan(found, tf.reduce_max(found))
+    weights = tf.where(valid, tf.pow(scaled, -beta), 0.0)
+    return tf.math.divide_no_nan(weights, tf.reduce_max(weights))
 
 
 class SumTree(tf.Module):
@@ -149,12 +147,7 @@ class SumTree(tf.Module):
         return tf.gather(self._levels[0], index)
 
     def write(self, index: tf.Tensor, weight: tf.Tensor) -> None:
-        """Set weights; of equal indices the last one counts.
-
-        Args:
-          index: int32 ``[N]``.
-          weight: f32 ``[N]``.
-        """
+        """Set weights f32 ``[N]``; of equal indices the last one counts."""
         self._levels[0].scatter_update(tf.IndexedSlices(weight, index))
         for below, level in zip(self._levels[:-1], self._levels[1:], strict=True):
             index //= _WIDTH
@@ -164,9 +157,8 @@ class SumTree(tf.Module):
     def find(self, part: tf.Tensor) -> tf.Tensor:
         """Return the leaves at parts of the total weight, int32 ``[N]``.
 
-        Args:
-          part: f64 ``[N]`` in [0, 1): leaf i is found for a part of [0, 1) as large
-            as its part of the total.
+        Parts are f64 ``[N]`` in [0, 1): leaf i is found for a part of [0, 1) as large
+        as its part of the total.
         """
         rest = part * tf.cast(self.total(), tf.float64)
         index = tf.zeros(part.shape, tf.int32)
@@ -196,5 +188,5 @@ def _children(level: tf.Variable, index: tf.Tensor) -> tf.Tensor:
 
 def _prefix(x: tf.Tensor) -> tf.Tensor:
     """Return f32 ``[N, n]`` sums of ``[N, n]`` up to each entry, that one included."""
-    before = np.tri(x.shape[-1], dtype=np.float32)
+    before = np.tri(nest.static_size(x, -1), dtype=np.float32)
     return tf.reduce_sum(x[:, tf.newaxis] * before, -1)

@@ -13,7 +13,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph.state import State, variable
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
-from tfagents_batch.sources.replay import frames, layout, memory
+from tfagents_batch.sources.replay import frames, layout
 from tfagents_batch.sources.replay.layout import RingSpan
 from tfagents_batch.sources.replay.prioritized import Prioritized
 from tfagents_batch.sources.replay.sampler import Ring, Uniform
@@ -34,6 +34,8 @@ class Replay(tf.Module):
     not. The storage is written in every collect, outside of branches: a void collect
     writes rows that are never sampled.
 
+    UserError for a capacity, stack or inner source that cannot be used.
+
     Args:
       inner: source that collects: ``collect(seed, step)`` returns ``Collected`` with a
         trajectory, whose first step is the last one of the call before.
@@ -42,18 +44,9 @@ class Replay(tf.Module):
         ``outline``.
       wanted: what the algorithm samples: N windows, their length and the updates per
         environment step.
-
-    Raises:
-      UserError: for a capacity, stack or inner source that cannot be used.
     """
 
-    def __init__(
-        self,
-        inner: Any,
-        config: Any,
-        like: Trajectory,
-        wanted: Windows,
-    ):
+    def __init__(self, inner: Any, config: Any, like: Trajectory, wanted: Windows):
         super().__init__()
         config = configs.check(config, "replay.")
         self.inner, self.config = inner, config
@@ -65,9 +58,9 @@ class Replay(tf.Module):
                 "the policy is recurrent; recurrent networks cannot be trained from a "
                 "replay; use a network without memory, or an on-policy algorithm"
             )
-        batch = like.steps.first.shape[1]
-        sizes = memory.layout(config, batch, wanted.length)
-        memory.check_capacity(config.capacity, wanted.batch_size, sizes)
+        batch = nest.static_size(like.steps.first, 1)
+        sizes = layout.ring(config, batch, wanted.length)
+        layout.check_capacity(config.capacity, wanted.batch_size, sizes)
         stacks = frames.find(like.steps.observation, config.stack)
         self._sizes, self._stacks = lambda: sizes, lambda: stacks
 
@@ -113,12 +106,7 @@ class Replay(tf.Module):
         return self.inner.collect(seed, step)
 
     def store(self, collected: Collected, step) -> Collected:
-        """Store what was collected.
-
-        Args:
-          collected: from ``collect``.
-          step: int64 ``[]``, number of transitions before.
-        """
+        """Store what was collected after ``step`` transitions, int64 ``[]``."""
         trajectory = collected.trajectory
         steps = trajectory.steps._replace(info={})
         trajectory = trajectory._replace(steps=steps, state=(), weight=())
@@ -148,11 +136,7 @@ class Replay(tf.Module):
         return self._draw(seed, step)
 
     def feedback(self, priority: tf.Tensor) -> None:
-        """Set the priorities of the windows that were drawn last.
-
-        Args:
-          priority: f32 ``[N]``, absolute TD errors.
-        """
+        """Set priorities of the windows drawn last: absolute TD errors, f32 ``[N]``."""
         self._sampler.feedback(priority)
 
     def metrics(self) -> Metrics:
@@ -166,11 +150,7 @@ class Replay(tf.Module):
         return metrics | self._sampler.metrics(size)
 
     def check(self) -> None:
-        """Raise the failure of a program that has returned; not for use in a graph.
-
-        Raises:
-          UserError: if observations are not the stacks that ``stack`` declares.
-        """
+        """Raise a UserError if observations were no stacks; not for use in a graph."""
         if not self._stacked.numpy():
             raise UserError(
                 f"stack is {self.config.stack}, but observations are not stacks of the "
@@ -198,11 +178,7 @@ class Replay(tf.Module):
                 raise ValueError(f"{name} is {numbers[name]}; expected 0 to {most}")
 
     def interrupt(self, when: bool | tf.Tensor = True) -> None:
-        """Declare that the inner source goes on elsewhere: it was started anew.
-
-        Args:
-          when: bool ``[]``, whether this is so.
-        """
+        """Declare that the inner source was started anew, if ``when``, bool ``[]``."""
         sizes = self._sizes()
         fresh = frames.broken(sizes.batch, sizes.stack)
         self._break.assign(
@@ -323,11 +299,7 @@ class _Taken(NamedTuple):
 
 
 def outline(source: Any) -> Trajectory:
-    """Return the specs of a source's trajectories; nothing is collected.
-
-    Args:
-      source: with ``collect(seed, step)``.
-    """
+    """Return the specs of a source's trajectories; nothing is collected."""
     traced = tf.function(
         lambda seed, step: source.collect(seed, step).trajectory, autograph=False
     )

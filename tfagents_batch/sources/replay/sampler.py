@@ -42,22 +42,17 @@ class Sampler(Protocol):
     """A tf.Module that draws stored transitions: ``Uniform`` or ``Prioritized``."""
 
     def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> DrawnTransitions:
-        """Draw N transitions.
+        """Draw N transitions by an int32 ``[]`` seed.
 
-        Args:
-          ring: the stored steps.
-          seed: int32 ``[]``.
-          step: i64 ``[]``, environment steps of the run, for schedules.
+        ``step`` is i64 ``[]``, environment steps of the run, for schedules.
         """
         ...
 
     def change(self, leaves: tf.Tensor, entered: tf.Tensor) -> None:
-        """Learn which transitions can be drawn from now on.
+        """Learn which transitions entered, and which (``entered`` is false) left.
 
-        Args:
-          leaves: int32 ``[n]``, env * rows + row of transitions that entered or left;
-            batch * rows for entries that change nothing.
-          entered: bool ``[n]``, false for those that left.
+        Leaves are env * rows + row, int32 ``[n]``; batch * rows for entries that change
+        nothing.
         """
         ...
 
@@ -75,11 +70,7 @@ class Sampler(Protocol):
 
 
 class Uniform(tf.Module):
-    """Sampler that draws every stored transition with the same probability.
-
-    Args:
-      batch_size: N, transitions of a sample.
-    """
+    """Sampler that draws N stored transitions with the same probability each."""
 
     def __init__(self, batch_size: int):
         super().__init__()
@@ -125,24 +116,22 @@ def rejected(
 
     Each slot draws until its number is valid, so all valid numbers are equally likely;
     but ``_TRIES`` times at most, so that XLA knows the number of draws. A slot without
-    a valid number takes that of the first slot with one.
+    a valid number takes that of the first slot with one. Return int32 ``[N]``, and bool
+    ``[N]``: false if no valid number was found.
 
     Args:
       count: N, number of slots.
       key: int32 ``[2]``.
       high: int32 ``[]``; 0 makes every draw invalid.
       valid: from int32 ``[tries, N]`` numbers to bool ``[tries, N]``.
-
-    Returns:
-      int32 ``[N]``, and bool ``[N]``: false if no valid number was found.
     """
     draws = seeds.indices(_TRIES * count, key, tf.maximum(high, 1))
     draws = tf.reshape(draws, [_TRIES, count])
     good = valid(draws) & (high > 0)
     tries = list(zip(tf.unstack(draws), tf.unstack(good), strict=True))
-    numbers, found = tries[-1]
+    numbers, is_found = tries[-1]
     for earlier, fine in reversed(tries[:-1]):
-        numbers, found = tf.where(fine, earlier, numbers), fine | found
+        numbers, is_found = tf.where(fine, earlier, numbers), fine | is_found
     # Not a slice: XLA would compile anew for each value of a seed that is an argument.
-    other = tf.gather(numbers, tf.argmax(found, output_type=tf.int32))
-    return tf.where(found, numbers, other), tf.fill([count], tf.reduce_any(found))
+    other = tf.gather(numbers, tf.argmax(is_found, output_type=tf.int32))
+    return tf.where(is_found, numbers, other), tf.fill([count], tf.reduce_any(is_found))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
@@ -40,12 +38,7 @@ class Storage(tf.Module):
         return dict(zip(nest.named(self._like()), self._leaves, strict=True))
 
     def write(self, index: tf.Tensor, values: Nest) -> None:
-        """Write rows.
-
-        Args:
-          index: int32 ``[n * B]``.
-          values: nest of ``[n, B, ...]``.
-        """
+        """Write a nest of ``[n, B, ...]`` to rows, int32 ``[n * B]``."""
         leaves = nest.flatten(nest.fold(values))
         for variable, rows in zip(self._leaves, leaves, strict=True):
             rows = tf.cast(rows, variable.dtype)
@@ -55,19 +48,11 @@ class Storage(tf.Module):
         """Return small rows, nest of ``[*index.shape, ...]``.
 
         A program that uses some leaves only computes no others.
-
-        Args:
-          index: int32 ``[...]``.
         """
         return state.pack(self._like(), [tf.gather(x, index) for x in self._leaves])
 
     def read(self, begin: tf.Tensor, length: int) -> Nest:
-        """Return consecutive rows, nest of ``[length, N, ...]``.
-
-        Args:
-          begin: int32 ``[N]``, first row of each.
-          length: number of rows.
-        """
+        """Return rows from ``begin``, int32 ``[N]``, on: ``[length, N, ...]``."""
         index = begin + tf.range(length)[:, tf.newaxis]
 
         def leaf(variable):
@@ -79,13 +64,8 @@ class Storage(tf.Module):
 
 
 def row_bytes(like: tf.Variable | tf.TensorSpec, axis: int = 1) -> int:
-    """Return the bytes of a row that is stored on the device in force.
-
-    Args:
-      like: variable or spec; the shape of a row follows ``axis`` leading axes.
-      axis: number of these axes.
-    """
-    return math.prod(like.shape[axis:]) * state.kept(like.dtype).size
+    """Return the bytes of a row behind ``axis`` axes, on the device in force."""
+    return like.shape[axis:].num_elements() * state.kept(like.dtype).size
 
 
 def _slices(variable: tf.Variable, begin: tf.Tensor, length: int) -> tf.Tensor:
