@@ -54,6 +54,13 @@ def size(x: tf.Tensor) -> int | tf.Tensor:
     return tf.shape(x)[0] if x.shape[0] is None else x.shape[0]
 
 
+def static_size(x: tf.Tensor, axis: int = 0) -> int:
+    """Return the size of an axis, which is known while a function is traced."""
+    size = x.shape[axis]
+    assert size is not None
+    return size
+
+
 def gather(nest: Nest, index: tf.Tensor) -> Nest:
     """Gather the rows ``index`` of the first axis of every leaf."""
     return map(lambda x: tf.gather(x, index), nest)

@@ -52,6 +52,12 @@ def single_call(function: Callable) -> Callable:
     return call
 
 
+def program(function: Callable, compiled: bool) -> Any:
+    """Return a ``tf.function``, whose whole body XLA compiles if ``compiled``."""
+    body = single_call(function) if compiled else function
+    return tf.function(body, jit_compile=compiled, autograph=False)
+
+
 def custom_gradient(function: Callable) -> Callable:
     """Decorate like ``tf.custom_gradient``, without keeping the traced graph in memory.
 
