@@ -68,11 +68,7 @@ Config = A2CConfig  # its name in version 0.1
 
 
 class A2C(tf.Module):
-    """A2C with an actor-critic network; satisfies ``interfaces.Algorithm``.
-
-    Attributes:
-      learner: normalizers and optimizer.
-    """
+    """A2C with an actor-critic network; satisfies ``interfaces.Algorithm``."""
 
     def __init__(self, config: A2CConfig, spec: EnvSpec, network=None):
         super().__init__()
@@ -144,8 +140,8 @@ class A2C(tf.Module):
             return loss, (policy, log_prob, value[:-1], target, metrics)
 
         learns = tf.reduce_any(mask)  # else momentum would still move the weights
-        found, metrics = learner.optimizer.minimize(loss, when=learns)
-        policy, log_prob, value, target, more = found
+        results, metrics = learner.optimizer.minimize(loss, when=learns)
+        policy, log_prob, value, target, more = results
         metrics |= more | on_policy.value_metrics(value, target, mask)
         metrics["grad/updates"] = tf.cast(learns, tf.float32)
         data = trajectory, steps, policy, log_prob, value, target

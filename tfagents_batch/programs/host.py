@@ -30,16 +30,7 @@ from tfagents_batch.types import Collected, Trajectory
 class HostProgram:
     """The training of a run from a host source; a ``program.Program``.
 
-    Args:
-      source: what fetches experience.
-      algorithm: the algorithm that learns.
-      mode, reason: part that XLA compiles, and why.
-      seed: seed of the run.
-      step: progress already made.
-      placement: the devices.
-
-    Attributes:
-      rounds: number of updates of the newest call, or of batches that were stored.
+    Its ``rounds`` are the updates of the newest call, or the batches that were stored.
     """
 
     def __init__(
@@ -87,7 +78,7 @@ class HostProgram:
     def traces(self) -> int:
         """Return how often a program was traced; more than once is a fault."""
         programs = self._updates.values()
-        counts = [each.experimental_get_tracing_count() for each in programs]
+        counts = [program.experimental_get_tracing_count() for program in programs]
         return max([self._source.traces(), *counts])
 
     def close(self) -> None:

@@ -157,13 +157,7 @@ def build(
 
 
 class Training:
-    """The training of a run; a ``Program``.
-
-    Args:
-      make, plan, placement: see ``Compiled``.
-      seed: seed of the run.
-      step: i64 ``[]``, progress already made; the program counts further.
-    """
+    """The training of a run; a ``Program``, which counts ``step`` further."""
 
     failed = False  # nothing runs beside its calls
 

@@ -44,9 +44,8 @@ def call(
 
     Args:
       source: its ``actor`` lies on the device that collects, apart from the algorithm.
-      algorithm: lies on the device that updates.
-      update: the algorithm's update, from ``rounds.make_update``.
-      step: i64 ``[]``, progress of the run; on the device that collects.
+      algorithm, update: on the device that updates.
+      step: on the device that collects.
       placement: the devices.
       compiled: whether XLA compiles collecting, and storing and updating.
     """
