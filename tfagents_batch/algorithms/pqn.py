@@ -68,7 +68,6 @@ class PQNConfig(OptimizerSettings):
     OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation", "network.dueling")
 
     def accepts(self) -> Accepts:
-        """Return that it learns from rollouts."""
         return {"rollouts": Rollouts()}
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:

@@ -24,11 +24,9 @@ class RowSettings(OptimizerSettings):
     OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
 
     def accepts(self) -> Accepts:
-        """Return that it learns from rows."""
         return {"rows": Rows(self.batch_size)}
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
-        """Return no limits of metrics."""
         return ()
 
 

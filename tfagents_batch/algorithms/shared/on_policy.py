@@ -96,7 +96,6 @@ class OnPolicySettings(OptimizerSettings):
     )
 
     def accepts(self) -> Accepts:
-        """Return that it learns from rollouts."""
         return {"rollouts": Rollouts()}
 
     def update_size(self, transitions: int) -> UpdateSize:

@@ -42,7 +42,6 @@ class ActorCriticPolicy(NetworkPolicy):
         return self.network.initial_state(batch), arrays.zeros([batch])
 
     def noise(self, shape, seed) -> tf.Tensor:
-        """Draw the noise of all actions of a rollout."""
         return self.network.family.noise(shape, seed)
 
     def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):

@@ -26,7 +26,6 @@ class NetworkPolicy(tf.Module):
         self.version = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def initial_state(self, batch: int) -> Nest:
-        """Return the state of a policy without memory."""
         return ()
 
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
@@ -34,7 +33,6 @@ class NetworkPolicy(tf.Module):
         return self.initial_state(batch) if explore else ()
 
     def assign_from(self, policy: Self) -> None:
-        """Copy all variables and the version of another policy."""
         variables = policy.named_variables()
         for name, variable in self.named_variables().items():
             variable.assign(tf.convert_to_tensor(variables[name]))
@@ -57,5 +55,4 @@ class NetworkPolicy(tf.Module):
         )
 
     def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the weights by name."""
         return nest.prefixed("policy/network", networks.named_variables(self.network))

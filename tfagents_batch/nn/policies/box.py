@@ -97,13 +97,11 @@ class BoxPolicy(NetworkPolicy):
         self.action_noise = noise
 
     def initial_state(self, batch: int) -> Nest:
-        """Return the state of the noise before the first step."""
         if self.action_noise is None:
             return ()
         return self.action_noise.initial_state(batch, self.bounds.size)
 
     def noise(self, shape, seed) -> BoxNoise:
-        """Draw the random numbers of a rollout."""
         shape = [*shape, self.bounds.size]
         return BoxNoise(
             seeds.normal(shape, seeds.key(seed, "action")),
@@ -174,7 +172,6 @@ class SquashedNormal(BoxPolicy):
         return TanhNormal(outputs["mean"], tf.exp(log_std), low, high)
 
     def noise(self, shape, seed) -> BoxNoise:
-        """Draw the random numbers of a rollout."""
         numbers = super().noise(shape, seed)
         if self.action_noise is None:
             return numbers

@@ -49,7 +49,6 @@ class Softmax(DiscretePolicy):
         self.size = size
 
     def noise(self, shape, seed) -> tf.Tensor:
-        """Draw the Gumbel noise of a rollout."""
         return gumbel_noise([*shape, self.size], seed)
 
     def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):
@@ -132,7 +131,6 @@ class EpsilonGreedy(DiscretePolicy):
         self._epsilon, self._temperature = epsilon, temperature
 
     def noise(self, shape, seed) -> GreedyNoise:
-        """Draw the random numbers of a rollout."""
         return GreedyNoise(
             seeds.uniform([*shape], seeds.key(seed, "explore")),
             gumbel_noise([*shape, self.network.size], seed),

@@ -82,11 +82,10 @@ def outputs(model: keras.Model, spec: EnvSpec, heads: Mapping[str, int | None]) 
     if isinstance(result, dict):
         _check_heads(result, heads, model)
     else:
-        shape = getattr(result, "shape", None)
+        shape, shown = getattr(result, "shape", None), type(result).__name__
         if shape is None or len(shape) != 2 or shape[1] is None:
-            raise UserError(
-                f"model {model.name!r} returns {_describe(result)}; {_expected(heads)}"
-            )
+            shown += "" if shape is None else f" of shape {tuple(shape)}"
+            raise UserError(f"model {model.name!r} returns {shown}; {_expected(heads)}")
     _check_own_layers(model, spec)
     return result
 
@@ -280,9 +279,3 @@ def _built(builder: Builder, spec: EnvSpec) -> keras.Model:
             "keras.Model"
         )
     return model
-
-
-def _describe(outputs) -> str:
-    shape = getattr(outputs, "shape", None)
-    kind = type(outputs).__name__
-    return f"{kind} of shape {tuple(shape)}" if shape is not None else kind
