@@ -43,7 +43,7 @@ def join(values: Nest) -> Blocks:
 
 
 def split(blocks: Blocks, like: Nest) -> Nest:
-    """Return the nest of ``tf.TensorSpec`` like ``like`` that was joined."""
+    """Return the nest that was joined; ``like`` has its ``tf.TensorSpec``."""
     specs, parts = nest.flatten(like), {}
     for name, block in blocks.items():
         sizes = [x.shape.num_elements() for x in specs if x.dtype.name == name]

@@ -175,8 +175,9 @@ def divergence(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return KL(behavior || policy) of every step of some rows, and their mask.
 
-    Rows are transitions ``[N, ...]``, or sequences ``[N, L, ...]``, those ``valid``
-    count. The results are f32 (nats) and bool, ``[N]`` each; ``[L, N]`` for sequences.
+    Rows are transitions ``[N, ...]``, or sequences ``[N, L, ...]``; ``valid``, bool
+    ``[N]``, is true for those that count. The results are f32 (nats) and bool, ``[N]``
+    each; ``[L, N]`` for sequences.
     """
     unused = dict.fromkeys(("action", "log_prob", "advantage", "value", "target"), ())
     needed = rows._replace(**unused)

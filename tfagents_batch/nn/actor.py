@@ -40,7 +40,7 @@ class ActorConfig(LayerSettings):
 
 
 class ActorNetwork(keras.Model):
-    """Map observations to the outputs of a policy, whose numbers are ``heads``.
+    """Map observations to the outputs of a policy; ``heads`` has their sizes by name.
 
     ``network`` is the user's network of features, see ``encoder_and_hidden``.
     """

@@ -25,7 +25,7 @@ ValueCore = Literal["own", "shared", "none"]
 
 
 class Cell(keras.layers.Layer):
-    """Common base of the cells, whose state has a number of units."""
+    """Common base of the cells; ``units`` is the size of the state."""
 
     def __init__(self, units: int, initializer: kernels.Kind = "orthogonal", **kwargs):
         super().__init__(dtype="float32", **kwargs)

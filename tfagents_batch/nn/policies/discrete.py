@@ -179,7 +179,7 @@ class EpsilonGreedy(DiscretePolicy):
         return tf.where(step < self._warmup, 1.0, self._epsilon(step))
 
     def _values(self, timestep: TimeStep, noise: Nest = ()) -> tuple:
-        """Return the values of all actions, and which are valid, and also allowed."""
+        """Return the values of all actions, and masks of the valid and allowed ones."""
         _, mask = networks.split_mask(timestep.observation)
         heads = self.network(timestep, (), noise)[0]
         return heads.q, mask, both(mask, heads.allowed)

@@ -202,7 +202,7 @@ def _alike(some: list, others: list) -> bool:
 
 
 def warn_of_unused(config: Any, model: keras.Model, used: tuple) -> None:
-    """Warn of settings of a network, all but those ``used``, without effect on a model.
+    """Warn of settings that have no effect on a user's model; those ``used`` have one.
 
     They are not an error, because a preset may contain them.
     """

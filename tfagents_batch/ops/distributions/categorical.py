@@ -43,7 +43,7 @@ class Categorical:
     def __init__(
         self, logits: tf.Tensor, start: int = 0, mask: tf.Tensor | None = None
     ):
-        """Mask actions, bool ``[..., n]``; a row without a valid one is not masked."""
+        """Mask logits by bool ``[..., n]``; a row without a valid one is not masked."""
         self.logits = logits if mask is None else masked.logits(logits, mask)
         self._start = start
 
