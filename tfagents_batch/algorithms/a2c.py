@@ -73,7 +73,13 @@ class A2C(tf.Module):
     def __init__(self, config: A2CConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        _check_correction(config, spec)
+        space = spec.action_space
+        dense = any(isinstance(x.space, gs.Box) for x in spaces.leaves(space))
+        if config.correction == "log_floor" and dense:
+            raise UserError(
+                f"correction is log_floor, but the action space is {space}; densities "
+                "of several numbers are below 1e-6 without being unlikely, use vtrace"
+            )
         self.learner = learner = on_policy.OnPolicyLearner(config, spec, network)
         self.inputs, self.compilable = learner.inputs, learner.compilable
         self.policy, self.network = learner.policy, learner.network
@@ -146,14 +152,3 @@ class A2C(tf.Module):
         metrics["grad/updates"] = tf.cast(learns, tf.float32)
         data = trajectory, steps, policy, log_prob, value, target
         return Updated(metrics | on_policy.finish(learner, *data))
-
-
-def _check_correction(config: A2CConfig, spec: EnvSpec) -> None:
-    """Refuse a bound of probabilities for actions that have densities."""
-    space = spec.action_space
-    dense = any(isinstance(x.space, gs.Box) for x in spaces.leaves(space))
-    if config.correction == "log_floor" and dense:
-        raise UserError(
-            f"correction is log_floor, but the action space is {space}; densities of "
-            "several numbers are below 1e-6 without being unlikely, use vtrace"
-        )

@@ -266,8 +266,8 @@ class DQN(tf.Module):
         return Assessment(q, target, tf.one_hot(best(q, valid), q.shape[-1]))
 
     def _make_network(self) -> q_network.QNetwork:
-        spec, config, custom = self._spec, self.config, self._custom
-        return q_network.q_network(spec, config.network, custom, config.values())
+        parts = self.config.network, self._custom, self.config.values()
+        return q_network.q_network(self._spec, *parts)
 
     def _transition(self, trajectory: Trajectory, noise: _Noise) -> windows.Transition:
         """Return the transitions that the windows begin with."""

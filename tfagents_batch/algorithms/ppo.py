@@ -152,14 +152,6 @@ class PPO(tf.Module):
         self.make_policy = learner.make_policy
         self.recurrent = self.policy.recurrent
         self._sequential = self.recurrent or config.kl.reduction == "sequence"
-        self._check_minibatches()
-        # Only its type is used; a batch supplies the parameters.
-        start = self.network.initial_state(2)
-        self._type = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
-        networks.added_loss(self.network)  # clears the losses of this call
-
-    def _check_minibatches(self) -> None:
-        config = self.config
         single = config.sequence_length in (None, 1) and not self._sequential
         if config.minibatch_size == 1 and config.normalize_advantage is True and single:
             raise UserError(
@@ -167,6 +159,10 @@ class PPO(tf.Module):
                 "advantage minus its own mean is 0, so the policy would learn nothing; "
                 "use larger minibatches, or normalize_advantage=batch"
             )
+        # Only its type is used; a batch supplies the parameters.
+        start = self.network.initial_state(2)
+        self._type = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
+        networks.added_loss(self.network)  # clears the losses of this call
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train policy and value on one trajectory ``[T, B]``."""

@@ -77,11 +77,11 @@ class Reinforce(tf.Module):
     def __init__(self, config: ReinforceConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        self._space = spec.action_space
-        if config.loss == "squared_error" and not isinstance(self._space, gs.Discrete):
+        self._space = space = spec.action_space
+        if config.loss == "squared_error" and not isinstance(space, gs.Discrete):
             raise UserError(
-                f"loss is squared_error, but the action space is {self._space}; it "
-                "needs Discrete actions, use log_likelihood"
+                f"loss is squared_error, but the action space is {space}; it needs "
+                "Discrete actions, use log_likelihood"
             )
         self._average = keras.Variable(0.0, dtype="float32", trainable=False)
         self.learner = learner = on_policy.OnPolicyLearner(
