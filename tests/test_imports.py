@@ -26,8 +26,7 @@ MAY_PICKLE = {
     "tfagents_batch.distribute.wire",
     "tfagents_batch.envs.processes.launcher",
     "tfagents_batch.envs.recipe",
-    "tfagents_batch.envs.shared.absl_flags",
-    "tfagents_batch.envs.worker.registrations",
+    "tfagents_batch.envs.worker.inherited",
     "tfagents_batch.envs.worker.serving",
 }
 UNSAFE_MODULES = {

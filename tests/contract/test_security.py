@@ -129,8 +129,8 @@ UNSAFE = {
 # Modules that may call them: all read what this user's own processes have written.
 READERS = {
     "envs/recipe.py": {"cloudpickle.loads"},  # sent to a worker
-    "envs/shared/absl_flags.py": {"cloudpickle.loads"},  # copies in this process
-    "envs/worker/registrations.py": {"pickle.loads"},  # inherited from the learner
+    # Values of flags, copied in this process; entry points that the learner sends.
+    "envs/worker/inherited.py": {"cloudpickle.loads", "pickle.loads"},
     "envs/worker/serving.py": {"pickle.Unpickler"},  # constructors of the learner
     "devices/cuda.py": {"runpy.run_path"},  # a module of TensorFlow
     "distribute/wire.py": {"cloudpickle.loads"},  # jobs in workers of Ray and Spark

@@ -109,7 +109,9 @@ def test_a_failure_is_raised_once_and_named_on_later_use(make_pool):
     pool.check()
     for use in (lambda: pool.reset(3), lambda: pool.steps()):
         use()
-        with pytest.raises(EnvError, match="pool closed after EnvError in env 3"):
+        with pytest.raises(
+            EnvError, match="the environments are closed after EnvError in env 3"
+        ):
             pool.check()
 
 

@@ -83,8 +83,8 @@ class Protocol:
             await asyncio.sleep(0)
             yield part
 
-    def response_str(self, status, headers, text):
-        self.answers.append((status, dict(headers), text))
+    def response_bytes(self, status, headers, content):
+        self.answers.append((status, dict(headers), content.decode()))
 
 
 class Process:

@@ -142,7 +142,7 @@ def test_a_recurrent_state_is_sent_back_by_the_client(serve, tmp_path, name):
     [
         ({"observation": [1.0], "state": [[1.0, 2.0]]}, "state[0] has 2 numbers"),
         ({"observation": [1.0], "state": []}, "state is no list of 1 arrays"),
-        ({"observation": [1.0], "state": [[NAN]]}, "state[0][0] is nan"),
+        ({"observation": [1.0], "state": [[1e39]]}, "state[0][0] is 1e+39"),
         ({"observation": [1.0], "episode_start": False}, "there is no state"),
         ({"observation": [1.0], "episode_start": "x"}, "episode_start is 'x'"),
         (
@@ -167,27 +167,29 @@ def nested(depth, key='"observation": '):
     [
         (b"{", "the body is no JSON"),
         (b"\xff", "the body is no JSON"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "depth limit exceeded"),
         *((nested(depth), "observation") for depth in (40, 400)),
-        *((nested(depth), "nested too deeply") for depth in (975, 3000)),
-        (nested(975, '"mdp_id": '), "nested too deeply"),
+        (nested(975), "observation is no array"),
+        (nested(3000), "depth limit exceeded"),
+        (nested(1020, f'"observation": {X}, "mdp_id": '), "nested too deeply"),
         (b"[1]", "expected a JSON object"),
         (b"", "the body is no JSON"),
         ({}, "the body has no observation"),
         ({"observation": X, "observations": [X]}, "both observation and observations"),
         ({"observation": X, "seed": 1}, "the body has the unknown key 'seed'"),
         ({"observation": X[:3]}, "observation has 3 numbers; expected 4"),
-        ({"observation": [*X[:3], NAN]}, "observation[3] is nan"),
+        ({"observation": [*X[:3], NAN]}, "JSON has no NaN"),
+        ({"observation": [*X[:3], 1e39]}, "observation[3] is 1e+39"),
         ({"observations": []}, "at least one observation"),
         ({"observations": [X, X[:2]]}, "observations[1]: observation has 2 numbers"),
         ({"observations": [X], "mdp_id": "a"}, "mdp_id is no list of 1"),
         ({"observation": X, "mdp_id": 7}, "mdp_id is 7; expected text"),
-        ({"observation": X, "mdp_id": "\ud800"}, "which is no valid Unicode"),
+        ({"observation": X, "mdp_id": "\ud800"}, "the body is no JSON: "),
         ({"observation": X, "mdp_id": "a", "sequence_number": 1.5}, "expected a whole"),
         ({"observation": X, "sequence_number": 1}, "sequence_number needs an mdp_id"),
         *(
             ({"observation": X, "mdp_id": "a", "sequence_number": x}, "up to 2^62")
-            for x in (2**63 - 1, -(2**63), 2.0**53, NAN)
+            for x in (2**63 - 1, -(2**63), 2.0**53)
         ),
         ({"observation": X, "state": [[0]]}, "this policy has none"),
     ],
@@ -300,17 +302,17 @@ def test_feedback_is_logged_beside_the_decisions(serve, simple, tmp_path):
     [
         ({"reward": 1}, "the body lacks request_id"),
         ({"request_id": "a"}, "the body lacks reward"),
-        ({"request_id": "a", "reward": NAN}, "reward is nan; expected a finite"),
+        ({"request_id": "a", "reward": NAN}, "JSON has no NaN"),
         ({"request_id": "a", "reward": "1"}, "reward is '1'"),
-        ({"request_id": "a", "reward": 10**400}, "expected a finite number"),
-        ({"request_id": "\udfff", "reward": 1}, "request_id is '\\udfff', which is no"),
+        ({"request_id": "a", "reward": 10**400}, "number is infinity"),
+        ({"request_id": "\udfff", "reward": 1}, "the body is no JSON: invalid"),
         (
             {"request_id": "a", "reward": 1, "metrics": {"\ud800": 1}},
-            "a name in metrics is '\\ud800'",
+            "the body is no JSON: no low",
         ),
         (
             {"request_id": "a", "reward": 1, "metrics": {"x": -(10**400)}},
-            "metrics.x is -1000",
+            "number is infinity",
         ),
         ({"request_id": "a", "reward": 1, "done": True}, "unknown key 'done'"),
         ({"request_id": "a", "reward": 1, "metrics": {"x": None}}, "metrics.x is null"),
@@ -398,7 +400,7 @@ def test_errors_do_not_tell_which_paths_exist(serve, tmp_path):
         simple.parent / "link/x",
         simple.parent / "broken",
     ]
-    paths += ["a\0b", "\ud800"]
+    paths.append("a\0b")
     for path in map(str, paths):
         answer = app.change({"export": path})
         said = answer.body["error"].replace(f"{path!r:.80}", "")

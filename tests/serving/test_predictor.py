@@ -257,7 +257,7 @@ def test_lines_of_json_are_predicted_in_order(named, tmp_path, monkeypatch, caps
             "line 2: observation has the unknown feature",
         ),
         (b"no\n", "line 1: the body is no JSON"),
-        (b'{"observation": {"0": "\xff"}}\n', "line 1: the body is no JSON: 'utf-8'"),
+        (b'{"observation": {"0": "\xff"}}\n', "line 1: the body is no JSON: .* UTF-8"),
         (b'{"observations": [{"0": 1}]}\n', 'line 1: expected an object with "obs'),
         (b'{"observation": {"0": 1}, "mdp_id": "a"}\n', "line 1: expected an object"),
         (b'{"possible_actions": [0]}\n', "line 1: expected an object"),

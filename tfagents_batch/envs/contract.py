@@ -27,15 +27,10 @@ SEED, OTHER_SEED = 7, 8
 
 
 class RecordedRollout(NamedTuple):
-    """Rollout of random actions, as arrays.
+    """Rollout of random actions, as arrays."""
 
-    Attributes:
-      steps: TimeStep of ``[T+1, B, ...]``.
-      ok: bool ``[T+1]``, result of ``env.ok`` after each call.
-    """
-
-    steps: Any  # arrays where a program has tensors
-    ok: np.ndarray
+    steps: Any  # TimeStep of [T+1, B, ...], with arrays instead of tensors
+    ok: np.ndarray  # bool [T+1], result of ``env.ok`` after each call
 
 
 class EnvContract:

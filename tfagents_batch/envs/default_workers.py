@@ -28,15 +28,10 @@ _SECONDS = 0.02  # for all of them
 
 
 class Choice(NamedTuple):
-    """Number of workers.
+    """Number of workers."""
 
-    Attributes:
-      num_workers: the number; None means the default of ``ProcessEnv``, one per core.
-      reason: why; empty if nothing was measured.
-    """
-
-    num_workers: int | None
-    reason: str
+    num_workers: int | None  # None means the default of ``ProcessEnv``, one per core
+    reason: str  # why; empty if nothing was measured
 
 
 def choose(
@@ -46,18 +41,15 @@ def choose(
     groups: int = 1,
     env_kwargs: dict[str, Any] | None = None,
 ) -> Choice:
-    """Choose the number of workers.
+    """Choose the number of workers of ``num_envs`` environments that ``make`` creates.
 
-    Args:
-      env: name of the environment, or what else a user gave.
-      make: creates one environment, with its arguments and wrappers.
-      num_envs: B.
-      groups: groups of environments; several need as many workers.
-      env_kwargs: arguments; an environment that draws is not measured.
+    Several groups need as many workers, and an environment that draws is not measured.
     """
     several = min(len(cpus.available()), num_envs) > 1 and arguments.has_workers()
     draws = "render_mode" in (env_kwargs or {})
-    if groups > 1 or draws or not several or not _is_measured(env):
+    spec = gymnasium.registry.get(env) if isinstance(env, str) else None
+    measured = spec is not None and str(spec.entry_point).startswith(_MEASURED)
+    if groups > 1 or draws or not several or not measured:
         return Choice(None, "")
     try:
         batch = num_envs * step_microseconds(make)
@@ -86,9 +78,3 @@ def step_microseconds(make: Callable[[], Any]) -> float:
         return 1e6 * float(np.median(times))
     finally:
         env.close()
-
-
-def _is_measured(env: Any) -> bool:
-    """Return whether ``env`` is a name of Gymnasium's that may be stepped."""
-    spec = gymnasium.registry.get(env) if isinstance(env, str) else None
-    return spec is not None and str(spec.entry_point).startswith(_MEASURED)

@@ -10,12 +10,14 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import cloudpickle
 import gymnasium
 
 from tfagents_batch.envs import make, registry
+from tfagents_batch.envs.adapters import atari
 from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.wrappers import named
 from tfagents_batch.errors import EnvError, UserError
@@ -86,16 +88,12 @@ class EnvRecipe:
 
     def same_as(self, before: str) -> bool:
         """Return whether it is the environment that had this name before."""
-        return isinstance(self.env, str) and registry.is_same(self.env, before)
+        return isinstance(self.env, str) and _is_same(self.env, before)
 
     def options(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings of a run with its own ``num_envs``, if it fixes the number.
 
-        Args:
-          settings: settings that the user gave.
-
-        Raises:
-          UserError: for a setting that cannot be chosen for such environments.
+        A setting that cannot be chosen for such environments is a UserError.
         """
         size = self.size
         if size is None:
@@ -115,21 +113,26 @@ class EnvRecipe:
     def whole_games(self) -> Self:
         """Return the recipe whose episodes are whole games, as for evaluations.
 
-        A lost life does not end an episode.
+        A lost life of an Atari game may end an episode of training, but a score is that
+        of a whole game. Arguments of functions, and wrappers, are not changed.
         """
-        kwargs = registry.whole_games(self.env, self._kwargs)
+        env, kwargs, ends = self.env, self._kwargs, None
+        if isinstance(env, str) and env.startswith("envpool:"):
+            ends = "episodic_life"
+        elif isinstance(env, str) and kwargs:
+            spec = registry.find(env)
+            ends = "terminal_on_life_loss" if spec and atari.is_ale(spec) else None
+        kwargs = {key: value for key, value in kwargs.items() if key != ends}
         return dataclasses.replace(self, env_kwargs=kwargs)
 
     def other(self, env: Any, own: bool) -> EnvRecipe:
-        """Return the recipe of another environment, with what applies to it.
+        """Return the recipe of another ``env``, with what applies to it.
 
-        Args:
-          env: argument ``env`` of ``make_env``, or an ``Env``.
-          own: whether the arguments and wrappers apply to an environment that is not a
-            name. They apply to a name if it is the same one.
+        The arguments and wrappers apply to a name if it is the same one. With ``own``
+        they apply to others too.
         """
         if isinstance(env, str):
-            own = registry.is_same(env, self.describe())
+            own = _is_same(env, self.describe())
         exists = EnvRecipe(env).exists
         kwargs = self.env_kwargs if own and not exists else {}
         wrappers = () if exists and not own else self.wrappers
@@ -172,13 +175,8 @@ class EnvRecipe:
     def for_evaluation(self, episodes: int, most: int) -> tuple[int, int]:
         """Return the number of environments and of episodes for an evaluation.
 
-        Args:
-          episodes: requested number of episodes.
-          most: largest number of environments, if their number can be chosen.
-
-        Returns:
-          The number of environments, which divides the number of episodes. If the
-          number of environments is fixed, the episodes are rounded up to a multiple.
+        The number of environments, at most ``most``, divides the number of episodes. If
+        it is fixed, the episodes are rounded up to a multiple.
         """
         env, size = self.env, self.size
         same_everywhere = isinstance(env, (list, tuple)) and all(
@@ -198,10 +196,6 @@ class EnvRecipe:
           num_envs: number of environments; of a list, the first ones are used.
           log_info: keys of infos that become columns.
           **options: further arguments of ``make_env``.
-
-        Raises:
-          UserError: for arguments that the environment does not accept.
-          EnvError: if an environment cannot be created.
         """
         if isinstance(self.env, str) and not self.env:
             raise UserError(
@@ -236,11 +230,8 @@ class EnvRecipe:
     def constructor(self, **env_kwargs: Any) -> Callable[[], gymnasium.Env]:
         """Return a function that creates one environment with its wrappers.
 
-        Args:
-          **env_kwargs: arguments that are added to its own or replace them.
-
-        Raises:
-          UserError: if it is written in TensorFlow, or exists already.
+        ``env_kwargs`` are added to its own or replace them. It is a UserError if the
+        environment is written in TensorFlow, or exists already.
         """
         if self.in_graph:
             raise UserError(
@@ -316,3 +307,19 @@ class _WithoutClose(gymnasium.Wrapper):
 class _VectorWithoutClose(gymnasium.vector.VectorWrapper):
     def close(self, **_) -> None:
         pass
+
+
+def _is_same(name: str, before: str) -> bool:
+    """Return whether two names mean the same environment, even in a file that moved."""
+    (file, target), (old, old_target) = _file(name), _file(before)
+    if name == before or target != old_target or file is None or old is None:
+        return name == before
+    if old.exists():
+        return file.absolute().resolve() == old.absolute().resolve()
+    return file.name == old.name
+
+
+def _file(name: str) -> tuple[Path | None, str]:
+    """Return file and attribute of ``./file.py:Class``."""
+    module, _, target = name.rpartition(":")
+    return Path(module).expanduser() if module.endswith(".py") else None, target

@@ -22,7 +22,6 @@ import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -30,8 +29,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from tfagents_batch.envs import packages
 from tfagents_batch.envs.adapters import atari, legacy_gym
-from tfagents_batch.envs.adapters.adapt import adapt, is_environment
-from tfagents_batch.envs.adapters.reseeded import Reseeded
+from tfagents_batch.envs.adapters.adapt import Reseeded, adapt, is_environment
 from tfagents_batch.envs.shared import user_code, validation
 from tfagents_batch.errors import UserError
 from tfagents_batch.settings import suggest
@@ -67,7 +65,7 @@ def constructor(
     Args:
       env: a name, a callable, or one instance, which the function then returns.
       env_kwargs: arguments of the environment. For a callable or class, the key
-        "seed_argument" names the argument that takes the seed (see ``reseeded``).
+        "seed_argument" names the argument that takes the seed (see ``Reseeded``).
 
     Returns:
       A function without arguments that pickles to few bytes. Ids keep their
@@ -111,6 +109,13 @@ def attribute(env: Any) -> Any:
     return user_code.import_attribute(env, module, target)
 
 
+def find(id: str) -> EnvSpec | None:
+    """Return the registry's spec of an id; ale_py registers its own only if needed."""
+    if id not in gymnasium.registry and _installed("ale_py"):
+        gymnasium.register_envs(importlib.import_module("ale_py"))
+    return gymnasium.registry.get(id)
+
+
 def describe(env: Any) -> str:
     """Return ``env`` as text for config.json; only a name can be created from it."""
     if isinstance(env, str):
@@ -124,27 +129,6 @@ def describe(env: Any) -> str:
     return _name(env if hasattr(env, "__qualname__") else type(env))
 
 
-def is_same(name: str, before: str) -> bool:
-    """Return whether two names mean the same environment, even if its file was moved.
-
-    Args:
-      name: current name.
-      before: earlier name; if its file still exists, the file has not moved.
-    """
-    (file, target), (old, old_target) = _file(name), _file(before)
-    if name == before or target != old_target or file is None or old is None:
-        return name == before
-    if old.exists():
-        return file.absolute().resolve() == old.absolute().resolve()
-    return file.name == old.name
-
-
-def _file(name: str) -> tuple[Path | None, str]:
-    """Return file and attribute of ``./file.py:Class``."""
-    module, _, target = name.rpartition(":")
-    return Path(module).expanduser() if module.endswith(".py") else None, target
-
-
 def needs_user_code(env: Any) -> bool:
     """Return whether creating ``env`` imports or runs the user's own code.
 
@@ -155,29 +139,16 @@ def needs_user_code(env: Any) -> bool:
     return ":" in env.removeprefix(GYM) and not env.startswith(tuple(RESERVED))
 
 
-def whole_games(env: Any, env_kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with which an episode is a whole game, as for evaluations.
-
-    A lost life of an Atari game may end an episode of training, but a score is that of
-    a whole game. Arguments of functions, and a user's wrappers, are not changed.
-    """
-    ends = None
-    if isinstance(env, str) and env.startswith("envpool:"):
-        ends = "episodic_life"
-    elif isinstance(env, str) and env_kwargs:
-        _register_atari(env)
-        spec = gymnasium.registry.get(env)
-        ends = "terminal_on_life_loss" if spec and atari.is_ale(spec) else None
-    return {key: value for key, value in env_kwargs.items() if key != ends}
-
-
 def may_run_text(env: Any, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return those arguments with text that the environment may execute or open.
 
     This package's environments, Gymnasium's own and Atari games run no text. Of theirs,
     only paths are returned, which name files that their C++ libraries would parse.
     """
-    known = _runs_no_text(env)
+    runs_no_text = isinstance(env, str) and env.startswith("tf/")
+    if isinstance(env, str) and ":" not in env and not runs_no_text:
+        point = str(getattr(find(env), "entry_point", None))
+        runs_no_text = point.startswith(("gymnasium.envs.", "ale_py."))
 
     def has_text(name: str, value: Any) -> bool:
         if name in ("render_mode", SEED_ARGUMENT):  # their meaning is known
@@ -185,24 +156,12 @@ def may_run_text(env: Any, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping):
             return any(has_text("", x) for pair in value.items() for x in pair)
         if isinstance(value, (list, tuple)):
-            return any(has_text("", each) for each in value)
+            return any(has_text("", x) for x in value)
         if not isinstance(value, str):
             return False
-        return not known or value.startswith((".", "~")) or "/" in value
+        return not runs_no_text or value.startswith((".", "~")) or "/" in value
 
     return {name: x for name, x in env_kwargs.items() if has_text(name, x)}
-
-
-def _runs_no_text(env: Any) -> bool:
-    if not isinstance(env, str):
-        return False
-    if env.startswith("tf/"):
-        return True
-    if ":" in env:
-        return False
-    _register_atari(env)
-    entry_point = getattr(gymnasium.registry.get(env), "entry_point", None)
-    return str(entry_point).startswith(("gymnasium.envs.", "ale_py."))
 
 
 # ---- functions that workers call
@@ -211,12 +170,9 @@ def _runs_no_text(env: Any) -> bool:
 def make_registered(
     id: str, kwargs: dict[str, Any], module: str | None = None
 ) -> gymnasium.Env:
-    """Create a registered environment, without Gymnasium's checker.
+    """Create an environment by its id in the learner's registry, whose ids workers get.
 
-    Args:
-      id: in the learner's registry, whose ids workers get.
-      kwargs: arguments of the environment.
-      module: module to import first.
+    ``module`` is imported first. Gymnasium's checker is left out.
     """
     if module is not None:
         importlib.import_module(module)
@@ -271,8 +227,8 @@ def _registers(module: str, target: str, name: str) -> bool:
     """Return whether ``target`` is an id without a version, not an attribute."""
     if module.endswith(".py"):
         return False
-    found = hasattr(user_code.import_module(module, name), target.partition(".")[0])
-    return target in gymnasium.registry and not found
+    has_it = hasattr(user_code.import_module(module, name), target.partition(".")[0])
+    return target in gymnasium.registry and not has_it
 
 
 def _from_spec(
@@ -287,12 +243,9 @@ def _from_spec(
 def _with_arguments(
     make: Callable[..., Any], function: Any, kwargs: dict[str, Any]
 ) -> Callable[[], gymnasium.Env]:
-    """Bind arguments to a constructor; ``seed_argument`` names the one for the seed.
+    """Bind arguments of ``function`` to its constructor ``make``.
 
-    Args:
-      make: function that calls ``function``.
-      function: the user's class or function.
-      kwargs: arguments; ``seed_argument`` is removed from them.
+    ``seed_argument``, which is removed from them, names the one that takes the seed.
     """
     argument = kwargs.pop(SEED_ARGUMENT, None)
     make = functools.partial(make, **kwargs) if kwargs else make
@@ -312,8 +265,7 @@ def _with_arguments(
 
 def _find_spec(id: str, name: str) -> EnvSpec:
     """Return the registry's spec of an id; refuse an id that cannot be created here."""
-    _register_atari(id)
-    spec = gymnasium.registry.get(id)
+    spec = find(id)
     if spec is None:
         if id.startswith("ALE/") and not _installed("ale_py"):
             raise UserError(f"environment {name!r} needs ale_py: {_ATARI}")
@@ -347,12 +299,6 @@ def _instead(id: str, name: str) -> str:
             f"expected {SUPPORTED}"
         )
     return f"expected {SUPPORTED}"
-
-
-def _register_atari(id: str) -> None:
-    """Register the ids of ale_py if ``id`` is unknown and ale_py is installed."""
-    if id not in gymnasium.registry and _installed("ale_py"):
-        gymnasium.register_envs(importlib.import_module("ale_py"))
 
 
 def _installed(module: str) -> bool:

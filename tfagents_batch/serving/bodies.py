@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+import orjson
 
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import LARGEST_NUMBER
@@ -52,11 +53,11 @@ def parse(body: bytes) -> dict[str, Any]:
             f"{_MOST_LISTS:,}: send several requests"
         )
     try:
-        found = json.loads(body.decode())
-    except ValueError as error:  # also for text that is not UTF-8
-        raise UserError(f"the body is no JSON: {error}") from None
-    except RecursionError:
-        raise UserError(TOO_DEEP) from None
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:  # also for text that is not UTF-8
+        nan = b"NaN" in body or b"Infinity" in body  # which json.dumps of Python writes
+        advice = "; JSON has no NaN and no Infinity" if nan else ""
+        raise UserError(f"the body is no JSON: {error}{advice}") from None
     if not isinstance(found, dict):
         raise UserError(
             f"the body is a {type(found).__name__}; expected a JSON object such as "
@@ -147,10 +148,8 @@ def _feedback(body: dict[str, Any], reader: Reader) -> dict[str, Any]:
         if not isinstance(metrics, dict):
             raise UserError("metrics is no object of numbers by name")
         line["metrics"] = {
-            _encodable(k, "a name in metrics"): float(
-                finite(x, f"metrics.{k}", _LARGEST)
-            )
-            for k, x in metrics.items()
+            name: float(finite(x, f"metrics.{name}", _LARGEST))
+            for name, x in metrics.items()
         }
     if (final := body.get("final_observation")) is not None:
         found = reader.read(final, body.get("final_possible_actions"))
@@ -202,17 +201,6 @@ def _text(value: Any, name: str) -> str:
         raise UserError(
             f"{name} is {value!r:.80}; expected text of at most {_LONGEST} characters"
         )
-    return _encodable(value, name)
-
-
-def _encodable(value: str, name: str) -> str:
-    """Return text that UTF-8 has; JSON's escapes can also give half of a character."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UserError(
-            f"{name} is {value!r:.80}, which is no valid Unicode; send whole characters"
-        ) from None
     return value
 
 
@@ -236,7 +224,7 @@ def predict(predictor: Predictor, lines: Iterable[bytes]) -> Iterator[str]:
     decisions = _of_lines(Reader(description), lines)
     while some := list(itertools.islice(decisions, BATCH)):
         outputs = predictor.run_greedy(stack(description, some))
-        yield from map(json.dumps, split(description, outputs))
+        yield from (orjson.dumps(x).decode() for x in split(description, outputs))
 
 
 def _of_lines(reader: Reader, lines: Iterable[bytes]) -> Iterator[DecisionRequest]:

@@ -240,7 +240,8 @@ def test_adapting_imports_no_package():
     code = """
 import json, sys
 from tfagents_batch.envs.worker import construction
-from tfagents_batch.envs.adapters import adapt, dm, legacy_gym, reseeded
+from tfagents_batch.envs.adapters import adapt
+from tfagents_batch.envs.adapters import adapt, dm, legacy_gym
 from tfagents_batch.envs.testing import CountingEnv
 construction.construct([CountingEnv], 0)
 found = {name.partition(".")[0] for name in sys.modules}

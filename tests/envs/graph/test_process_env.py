@@ -113,7 +113,9 @@ def test_eager_failures_are_raised_by_the_call_itself(make_process_env):
     with pytest.raises(EnvError, match="something broke") as caught:
         env.step(state, [0, 0])
     assert caught.value.env == 1
-    with pytest.raises(EnvError, match="pool closed after EnvError in env 1"):
+    with pytest.raises(
+        EnvError, match="the environments are closed after EnvError in env 1"
+    ):
         env.init(1)
 
 

@@ -247,7 +247,7 @@ def test_an_exception_names_seed_actions_and_phase(make):
     assert expected in str(error)
     found = error.env, error.phase, error.action, error.seed
     assert found == (None, "step", "[1, 0]", 4)
-    with pytest.raises(EnvError, match="pool closed after EnvError"):
+    with pytest.raises(EnvError, match="the environments are closed after EnvError"):
         env.init(1)
 
 

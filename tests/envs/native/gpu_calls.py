@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfagents_batch.envs.graph import host_calls
 from tfagents_batch.envs.native import build
 from tfagents_batch.envs.native.hub import DTYPES
 
@@ -138,7 +139,8 @@ class GpuCalls:
         self._driver, self._library, self._stream = driver, library, stream
         self.handle, self._groups = env.hub, env.num_groups
         self._outputs = [
-            (x.shape.as_list(), x.dtype.as_numpy_dtype) for x in env._outputs
+            (x.shape.as_list(), x.dtype.as_numpy_dtype)
+            for x in host_calls.outputs(env.spec)
         ]
 
     def init(self, seed: int) -> list[OnGpu]:

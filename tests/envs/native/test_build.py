@@ -8,10 +8,9 @@ import tensorflow as tf
 
 from tests.support.fault_env import fault_envs
 from tfagents_batch.envs.graph.process_env import ProcessEnv
-from tfagents_batch.envs.native import build, folders
+from tfagents_batch.envs.native import build
 from tfagents_batch.envs.processes import backends
 from tfagents_batch.envs.recipe import EnvRecipe
-from tfagents_batch.envs.shared import futex
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import assembly
 from tfagents_batch.training.config import RunConfig
@@ -126,7 +125,7 @@ def test_a_library_of_another_user_is_not_loaded(cached, monkeypatch):
         found[stat.ST_UID] = 4242 if path == cached else 0
         return os.stat_result(found)
 
-    monkeypatch.setattr(folders.os, "lstat", belongs_to_another)
+    monkeypatch.setattr(build.os, "lstat", belongs_to_another)
     with pytest.raises(build.Unavailable, match=r"hub\.so belongs to another user"):
         build.library()
 
@@ -182,7 +181,7 @@ def test_a_start_names_the_native_backend_only_if_it_is_built(monkeypatch):
 
 
 def test_an_unsupported_machine_is_named_as_the_reason(monkeypatch):
-    monkeypatch.setattr(futex.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(build.platform, "machine", lambda: "riscv64")
     monkeypatch.delenv(build.BACKEND_VARIABLE, raising=False)
     library, reason = backends.choose("auto", 1)
     assert library is None

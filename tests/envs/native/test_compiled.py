@@ -17,6 +17,7 @@ from tests.support.fault_env import fault_envs
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import nest
 from tfagents_batch.envs.contract import random_actions, rollout
+from tfagents_batch.envs.graph import host_calls
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.native import op
 from tfagents_batch.errors import EnvError, Stopped, WorkerCrashed
@@ -176,7 +177,9 @@ def test_a_closed_environment_gives_failed_rows_in_a_program(make_process_env):
     env.close()
     step, ok = run()
     assert not bool(ok) and not step.valid.numpy().any()
-    with pytest.raises(EnvError, match="pool is closed; create a new environment"):
+    with pytest.raises(
+        EnvError, match="the environments are closed; create a new environment"
+    ):
         env.check()
 
 
@@ -184,8 +187,8 @@ def test_unknown_handles_and_other_shapes_are_errors_with_the_handle(make_proces
     env = make_process_env(fault_envs(None), 1)
     handle = env.hub
     wrong = {
-        f"unknown:{10**9}": op.Calls(10**9, env._outputs),
-        f"shape:{handle}": op.Calls(handle, env._outputs[:-1]),
+        f"unknown:{10**9}": op.Calls(10**9, host_calls.outputs(env.spec)),
+        f"shape:{handle}": op.Calls(handle, host_calls.outputs(env.spec)[:-1]),
     }
     for message, calls in wrong.items():
         with pytest.raises(tf.errors.OpError, match=f"tfab:{message}"):

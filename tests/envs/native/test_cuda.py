@@ -14,6 +14,7 @@ from tests.support.fault_env import fault_envs
 from tests.support.space_env import SpaceEnv
 from tfagents_batch import nest
 from tfagents_batch.envs.contract import random_actions
+from tfagents_batch.envs.graph import host_calls
 from tfagents_batch.errors import EnvError, Stopped, UserError, WorkerCrashed
 
 pytestmark = [
@@ -38,7 +39,7 @@ class CpuCalls:
     def __init__(self, env):
         self._calls, self._outputs, self._groups = (
             env._calls,
-            env._outputs,
+            host_calls.outputs(env.spec),
             env.num_groups,
         )
 
@@ -252,7 +253,9 @@ def test_a_closed_environment_fails_all_rows(make, on_gpu):
     env.close()
     outputs = calls.step([token, ZEROS])
     assert outputs[3].numpy().all() and not calls.ok(outputs[0]).numpy()
-    with pytest.raises(EnvError, match="pool is closed; create a new environment"):
+    with pytest.raises(
+        EnvError, match="the environments are closed; create a new environment"
+    ):
         env.check()
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import actions, layout, protocol
-from tfagents_batch.envs.shared.futex import Doorbell
+from tfagents_batch.envs.worker.serving import Doorbell
 from tfagents_batch.types import EnvSpec
 
 pytestmark = pytest.mark.xla

@@ -134,7 +134,9 @@ def test_a_pool_can_be_closed_twice_and_refuses_later_use(make_pool, num_workers
     pool.check()
     failed = pool.steps()
     assert (failed.first & failed.truncated).all()
-    with pytest.raises(EnvError, match="pool is closed; create a new environment"):
+    with pytest.raises(
+        EnvError, match="the environments are closed; create a new environment"
+    ):
         pool.check()
 
 

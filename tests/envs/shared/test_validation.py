@@ -231,9 +231,11 @@ def test_rows_that_are_not_finite_are_found_in_any_leaf(bad):
 
 @pytest.mark.parametrize("value", [1, 1.0, np.float32(1), np.int64(1), np.float64(1)])
 def test_rewards_may_be_any_number(value):
-    assert validation.reward(value) == 1.0
+    reward, _, _ = validation.plain((None, value, False, False, {}))
+    assert reward == 1.0
 
 
 @pytest.mark.parametrize("value", [True, False, np.bool_(True)])
 def test_flags_may_be_any_bool(value):
-    assert validation.flag("terminated", value) is bool(value)
+    _, terminated, _ = validation.plain((None, 1.0, value, False, {}))
+    assert terminated is bool(value)

@@ -147,7 +147,7 @@ def test_closing_ends_the_threads():
     assert threads() == running  # the threads of the first pool have ended
     env.close()
     assert threads() < running and threads() <= before + 2  # TensorFlow may start some
-    with pytest.raises(EnvError, match="pool is closed"):
+    with pytest.raises(EnvError, match="the environments are closed"):
         env.init(1)
 
 

@@ -12,7 +12,7 @@ An ``ALE/...`` id is created with ``frameskip=1`` and wrapped, from the inside o
 probability 0.25 the previous action is repeated), the minimal action set and the limit
 of 108 000 frames come from ALE's ids. Rewards stay raw, so that episode returns are
 scores of the game; the algorithm scales them. ``preprocess="ga3c"`` gives the frames of
-GA3C instead, without no-ops, maximum and FIRE, see ``ga3c_frames``.
+GA3C instead, without no-ops, maximum and FIRE, see ``GA3CFrames``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from gymnasium.wrappers import (
     TransformObservation,
 )
 
-from tfagents_batch.envs.adapters.ga3c_frames import GA3CFrames
 from tfagents_batch.errors import UserError
 from tfagents_batch.settings.suggest import hint
 
@@ -91,15 +90,10 @@ def preprocess(
 def preprocess_ga3c(
     env: gymnasium.Env, *, frame_skip: int = 4, frame_stack: int = 4
 ) -> gymnasium.Env:
-    """Add the preprocessing of GA3C to an Atari game.
+    """Add the preprocessing of GA3C to an Atari game that observes RGB.
 
-    Args:
-      env: environment of ale-py that observes RGB, created with the same frame skip.
-      frame_skip: number of frames for which an action is repeated.
-      frame_stack: frames per observation; the oldest is the first channel.
-
-    Returns:
-      an environment that observes uint8 ``[84, 84, frame_stack]``.
+    The game is created with the same frame skip. Observations become uint8
+    ``[84, 84, frame_stack]``; the oldest frame is the first channel.
     """
     del frame_skip  # of ALE, which observes the last frame
     return _stacked(GA3CFrames(env), frame_stack)
@@ -132,14 +126,12 @@ class FireReset(gymnasium.Wrapper):
 
 
 def make(spec: EnvSpec, kwargs: dict[str, Any]) -> gymnasium.Env:
-    """Create a game from its registered spec; runs in workers.
+    """Create a game from the spec of an id that ale-py registered; runs in workers.
 
-    Args:
-      spec: spec of an id that ale-py registered.
-      kwargs: arguments of ``preprocess`` and of ALE. The key ``preprocess`` turns the
-        preprocessing on or off, or is "ga3c"; by default it is on for ids that begin
-        with ``ALE/`` (older ids skip frames themselves). ``max_episode_steps`` counts
-        actions.
+    The arguments are those of ``preprocess`` and of ALE. The key ``preprocess`` turns
+    the preprocessing on or off, or is "ga3c"; by default it is on for ids that begin
+    with ``ALE/`` (older ids skip frames themselves). ``max_episode_steps`` counts
+    actions.
     """
     kwargs = {"disable_env_checker": True, **kwargs}
     ale_py = importlib.import_module("ale_py")
@@ -220,3 +212,41 @@ def _options(kind: bool | str) -> dict[str, inspect.Parameter]:
     parameters = dict(inspect.signature(function).parameters)
     del parameters["env"]
     return parameters
+
+
+SIZE = 84
+_LUMA = np.array([0.299, 0.587, 0.114], np.float32)
+
+
+class GA3CFrames(gymnasium.ObservationWrapper):
+    """Observe screens as uint8 ``[84, 84, 1]``.
+
+    Gray values of each frame are stretched from their own range to 0 to 255, because
+    the original resizes with a function of SciPy that does so (Babaeizadeh et al. 2017,
+    arXiv:1611.06256, and its code). It resizes by linear interpolation whose width
+    grows with the reduction, like Pillow's.
+    """
+
+    def __init__(self, env: gymnasium.Env):
+        super().__init__(env)
+        screen = env.observation_space.shape
+        assert screen is not None  # of a Box
+        height, width, _ = screen
+        self._rows, self._columns = _linear(height, SIZE), _linear(width, SIZE).T
+        self.observation_space = gymnasium.spaces.Box(0, 255, (SIZE, SIZE, 1), np.uint8)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        gray = observation.astype(np.float32) @ _LUMA
+        low, high = gray.min(), gray.max()
+        stretched = np.rint((gray - low) * (255 / max(high - low, 1e-6)))
+        reduced = self._rows @ stretched @ self._columns
+        return np.rint(reduced).clip(0, 255).astype(np.uint8)[..., None]
+
+
+def _linear(size: int, wanted: int) -> np.ndarray:
+    """Return the matrix ``[wanted, size]`` that reduces a side."""
+    scale = size / wanted
+    centers = (np.arange(wanted)[:, None] + 0.5) * scale
+    distance = np.abs(np.arange(size) + 0.5 - centers) / scale
+    weights = np.maximum(1 - distance, 0)
+    return (weights / weights.sum(1, keepdims=True)).astype(np.float32)

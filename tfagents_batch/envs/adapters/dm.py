@@ -8,7 +8,7 @@ Specs become spaces; the step types FIRST, MID and LAST become ``reset`` and fla
 
 The environment's discount is not multiplied into the algorithm's discount factor. It is
 in ``info["discount"]``, and ``info_keys={"discount": "float32"}`` makes it a column of
-the batch. dm_env has no seeds; if the constructor takes one, use ``reseeded.Reseeded``.
+the batch. dm_env has no seeds; if the constructor takes one, use ``adapt.Reseeded``.
 dm_env itself is not imported.
 """
 
@@ -20,8 +20,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gs
 
-from tfagents_batch.envs.adapters.coerce import coerce
 from tfagents_batch.envs.shared.failures import Defect
+from tfagents_batch.envs.shared.observations import coerce
 from tfagents_batch.errors import UserError
 
 _FIRST, _LAST = 0, 2  # values of dm_env.StepType
@@ -32,16 +32,7 @@ class DmEnv(gymnasium.Env):
 
     Array specs become Box, bools MultiBinary, dicts Dict, and lists and tuples Tuple.
     DiscreteArray and single bounded integer actions become Discrete; arrays of bounded
-    integer actions become MultiDiscrete.
-
-    Args:
-      env: any object with the methods of ``dm_env.Environment``.
-
-    Attributes:
-      env: the adapted object.
-
-    Raises:
-      UserError: for a spec without a matching space.
+    integer actions become MultiDiscrete. Another spec is a UserError.
     """
 
     def __init__(self, env: Any):

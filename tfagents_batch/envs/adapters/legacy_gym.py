@@ -27,8 +27,8 @@ import numpy as np
 from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
-from tfagents_batch.envs.adapters.coerce import coerce
 from tfagents_batch.envs.shared.failures import Defect
+from tfagents_batch.envs.shared.observations import coerce
 from tfagents_batch.envs.shared.validation import GYM_EXTRA
 from tfagents_batch.errors import UserError
 from tfagents_batch.settings import suggest
@@ -56,17 +56,11 @@ class LegacyGymEnv(gymnasium.Env):
     ``terminated``. A seed goes to ``reset(seed=...)`` if the environment and its
     wrappers take it, else to ``seed(...)``; an environment with neither cannot be
     seeded. Observations are converted to the dtype of their space (``coerce``). Options
-    of a reset are not passed on.
+    of a reset are not passed on. A space that is not supported is a UserError.
 
     Args:
       env: gym environment; its spaces become Gymnasium's.
       render_mode: mode for environments with a ``render`` that takes one.
-
-    Attributes:
-      env: the environment of gym.
-
-    Raises:
-      UserError: for a space that is not supported, or a batch of environments.
     """
 
     def __init__(self, env: Any, render_mode: str | None = None):
@@ -134,12 +128,8 @@ def adapt(
     """Convert a gym environment to a ``gymnasium.Env``.
 
     The outermost wrappers of ``gym.make`` are replaced by Gymnasium's ``TimeLimit``,
-    because gym's own accepts the newer interface only.
-
-    Args:
-      env: gym environment.
-      max_episode_steps: limit that replaces its own; None keeps its own.
-      render_mode: see ``LegacyGymEnv``.
+    because gym's own accepts the newer interface only. ``max_episode_steps`` replaces
+    its limit.
     """
     _restore_numpy_names()
     limit = None
@@ -158,10 +148,8 @@ def adapt(
 def make(id: str, kwargs: dict[str, Any], module: str | None = None) -> gymnasium.Env:
     """Create an environment of gym's registry; runs in workers.
 
-    Args:
-      id: id in gym's registry.
-      kwargs: arguments of the environment, ``max_episode_steps`` and ``render_mode``.
-      module: module to import first.
+    ``module`` is imported first. The arguments may have ``max_episode_steps`` and
+    ``render_mode``.
     """
     gym = _load()
     if module is not None:
@@ -199,19 +187,12 @@ def check(name: str, id: str) -> None:
 
 
 def registered(envs: types.ModuleType | None = None) -> dict[str, Any]:
-    """Return gym's specs by id.
-
-    Args:
-      envs: the module ``gym.envs``; None imports it.
-    """
+    """Return gym's specs by id, from its module ``gym.envs``; None imports it."""
     return (envs or _load().envs).registration.registry
 
 
 def convert_space(space: Any, env: str, where: str = "") -> gymnasium.Space:
-    """Convert a space of gym to Gymnasium's.
-
-    An unsupported one is a UserError with the environment's name and the space's path.
-    """
+    """Convert a space of gym to Gymnasium's; a UserError names an unsupported one."""
     if isinstance(space, gymnasium.Space):
         return space
     kinds = {base.__name__ for base in type(space).__mro__}

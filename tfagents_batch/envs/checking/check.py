@@ -8,14 +8,15 @@ beside it, to check that the seed determines everything. Nothing here needs Tens
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gymnasium
 
+from tfagents_batch import spaces
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.adapters.adapt import create, is_environment
-from tfagents_batch.envs.checking import declared
 from tfagents_batch.envs.checking.findings import (
     CATCH,
     DEFECT,
@@ -23,11 +24,14 @@ from tfagents_batch.envs.checking.findings import (
     WARNING,
     Place,
     Report,
+    short,
     words,
 )
-from tfagents_batch.envs.checking.play import STEP, Call, play
-from tfagents_batch.envs.checking.returned import Returned
-from tfagents_batch.envs.checking.scale import hint_at_tiny_rewards
+from tfagents_batch.envs.checking.play import STEP, Call, Returned, play
+from tfagents_batch.envs.checking.scale import (
+    hint_at_action_scale,
+    hint_at_tiny_rewards,
+)
 from tfagents_batch.envs.wrappers import layers
 from tfagents_batch.errors import UserError
 
@@ -47,6 +51,7 @@ _NEW_INSTANCE = (
     "draw random numbers in reset(), from self.np_random, and keep state "
     "in self, not in classes or modules",
 )
+_RESET = "def reset(self, *, seed=None, options=None)"
 Play = Callable[[Any], Iterator[Call]]  # plays an environment with the same calls
 
 
@@ -138,12 +143,12 @@ def _check(
       the calls up to the first exception (empty if the environment takes no seed), and
       a function that plays an environment with the same calls; None without actions.
     """
-    observations, actions = declared.check_spaces(env, report)
+    observations, actions = _check_spaces(env, report)
     supported, facts = not report.defects, report.facts
     if supported and actions is not None:
         facts["max_episode_steps"] = layers.time_limit(env)
-        declared.hint_at_action_scale(actions, report)
-    seeded = declared.check_signatures(env, report)
+        hint_at_action_scale(actions, report)
+    seeded = _check_signatures(env, report)
     if actions is None:
         return [], None
     replay = functools.partial(
@@ -177,6 +182,61 @@ def _check(
     if supported and not exceptions and not lengths:
         _add_never_ends(num_steps, facts["max_episode_steps"], report)
     return calls if seeded else [], replay
+
+
+def _check_spaces(
+    env: Any, report: Report
+) -> tuple[gymnasium.Space | None, gymnasium.Space | None]:
+    """Check both spaces, and return them.
+
+    An observation space that is not supported becomes None, and so does what is no
+    action space.
+    """
+    for name in ("observation_space", "action_space"):
+        space = getattr(env, name)
+        report.facts[name] = short(space)
+        try:
+            if not spaces.is_empty(space):
+                continue
+            text = (
+                f"{name} is {space}, without numbers; expected at least one: give it "
+                "another shape"
+            )
+        except UserError as error:
+            text = f"{name}: {error}"
+        report.add(DEFECT, "unsupported", name, text, Place("constructor"))
+    unsupported = [finding.field for finding in report.defects]
+    observations = None if "observation_space" in unsupported else env.observation_space
+    is_space = isinstance(env.action_space, gymnasium.Space)
+    return observations, env.action_space if is_space else None
+
+
+def _check_signatures(env: Any, report: Report) -> bool:
+    """Check the arguments of each layer's ``reset``; return whether all take a seed."""
+    takes_seed = True
+    for layer in _layers(env):
+        try:
+            signature = inspect.signature(layer.reset)
+        except (TypeError, ValueError):  # not a Python function
+            continue
+        name = type(layer).__name__
+        for keyword in ("seed", "options"):
+            try:
+                signature.bind_partial(**{keyword: None})
+            except TypeError:
+                takes_seed = takes_seed and keyword != "seed"
+                text = f"reset() of {name} takes no {keyword}; expected {_RESET}: start"
+                text += " with super().reset(seed=seed)"
+                report.add(DEFECT, f"no {keyword}", "reset()", text, Place())
+    return takes_seed
+
+
+def _layers(env: Any) -> Iterator[Any]:
+    """Yield the wrappers from the outside in, then the environment."""
+    while isinstance(env, gymnasium.Wrapper):
+        yield env
+        env = env.env
+    yield env
 
 
 def _add_never_ends(steps: int, limit: int | None, report: Report) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tfagents_batch.envs.shared import failures
@@ -163,17 +163,11 @@ class Report:
         counts = self._findings[key].counts
         counts[place.call] = counts.get(place.call, 0) + 1
 
-    def check(self, place: Place, rule: Callable, *args: Any) -> None:
-        """Call a rule, such as those of ``validation``; add the Defect it raises."""
-        try:
-            rule(*args)
-        except Defect as defect:
-            self.add_defect(defect, place)
-
-    def add_defect(self, defect: Defect, place: Place) -> None:
-        """Add a Defect that a rule or an adapter raised or returned."""
-        field = defect.field or place.call
-        self.add(DEFECT, defect.kind, field, str(defect), place)
+    def add_defects(self, defects: Iterable[Defect], place: Place) -> None:
+        """Add what a rule found, such as those of ``validation``."""
+        for defect in defects:
+            field = defect.field or place.call
+            self.add(DEFECT, defect.kind, field, str(defect), place)
 
     def attempt(
         self, place: Place, function: Callable, *args: Any, **kwargs: Any
@@ -187,7 +181,7 @@ class Report:
         try:
             return True, function(*args, **kwargs)
         except Defect as defect:
-            self.add_defect(defect, place)
+            self.add_defects([defect], place)
             return False, None
         except CATCH as error:
             trace = error.__traceback__

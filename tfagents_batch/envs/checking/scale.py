@@ -8,10 +8,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces as gs
 
 from tfagents_batch import encoding, spaces
 from tfagents_batch.envs.checking.findings import HINT, WARNING, Place, Report
-from tfagents_batch.envs.shared import action_masks
+from tfagents_batch.envs.shared.observation_rules import MASK
 
 SMALL = 0.1  # part of its bounds that an observation should use
 LARGE = 1000.0  # magnitude of numbers that should be normalized
@@ -30,9 +31,6 @@ class SeenRange:
 
     A time stamp of 1.7e9 seconds that changes by 60 is almost constant in float32,
     whose neighboring numbers are 128 apart there. Normalization comes too late for it.
-
-    Args:
-      shape: shape of the array.
     """
 
     def __init__(self, shape: tuple[int, ...]):
@@ -99,7 +97,7 @@ class Scales:
     def judge(self, report: Report) -> None:
         """Add warnings and hints to a report, if there are observations."""
         for leaf, extent in self._seen:
-            if not extent.count or not extent.low.size or action_masks.KEY in leaf.path:
+            if not extent.count or not extent.low.size or MASK in leaf.path:
                 continue
             name = spaces.field(leaf.path)
             for rule in _RULES[encoding.kind(leaf.space)]:
@@ -117,6 +115,29 @@ def hint_at_tiny_rewards(rewards: Sequence[float], report: Report) -> None:
             "gymnasium.wrappers.TransformReward"
         )
         report.add(HINT, "tiny", "reward", text, Place())
+
+
+def hint_at_action_scale(space: gymnasium.Space, report: Report) -> None:
+    """Add a hint about continuous actions with bounds other than [-1, 1]."""
+    for leaf in spaces.leaves(space):
+        box = leaf.space
+        if not isinstance(box, gs.Box) or np.dtype(leaf.dtype).kind != "f":
+            continue
+        if ((box.low == -1) & (box.high == 1)).all():
+            continue
+        low, high = box.low.min(), box.high.max()
+        fix = "wrap it in gymnasium.wrappers.RescaleAction(env, -1.0, 1.0)"
+        if not np.isfinite([low, high]).all():
+            fix = "give it bounds, and scale actions inside the environment"
+        name = spaces.field(leaf.path, "action_space")
+        report.add(
+            HINT,
+            "scale",
+            name,
+            f"{name} ranges from {low} to {high}; policies start around [-1, 1] and "
+            f"learn best there: {fix}",
+            Place(),
+        )
 
 
 def _image(leaf: spaces.Leaf, extent: SeenRange):

@@ -23,15 +23,12 @@ from tfagents_batch.types import EnvSpec, Nest, TimeStep
 class HostCalls:
     """Calls of the portable backend as ``tf.numpy_function``, not compilable by XLA.
 
-    Args:
-      engine: ``Portable``.
-      outputs: specs of the token and of an environment's outputs.
-      reason: why the native backend is not used, for the error of compiled programs.
+    The error of compiled programs gives the reason why the native one is not used.
     """
 
     def __init__(self, engine: Portable, outputs: Sequence[tf.TensorSpec], reason: str):
         self._engine = engine
-        self._dtypes = [spec.dtype for spec in outputs]
+        self._outputs = outputs
         self._reason = reason
         self._token = 0
 
@@ -55,7 +52,11 @@ class HostCalls:
                 f"{self._reason}; compile the update only, and step the environment "
                 "in a tf.function without jit_compile"
             )
-        return tf.numpy_function(function, inputs, self._dtypes)
+        dtypes = [spec.dtype for spec in self._outputs]
+        results: Any = tf.numpy_function(function, inputs, dtypes)
+        for tensor, spec in zip(results, self._outputs, strict=True):
+            tensor.set_shape(spec.shape)
+        return results
 
     def _host_init(self, seed: np.ndarray) -> list[np.ndarray]:
         return self._flat(self._engine.reset(int(seed) & SEED_MASK))
@@ -91,11 +92,7 @@ def timestep(spec: EnvSpec, flat: Sequence[tf.Tensor]) -> TimeStep:
 
 
 def seed_tensor(seed: int | tf.Tensor) -> tf.Tensor:
-    """Convert the seed of ``init`` to an integer scalar; any Python int is accepted.
-
-    Raises:
-      UserError: if it is not an integer scalar.
-    """
+    """Convert the seed of ``init`` to an integer scalar, or raise a UserError."""
     if isinstance(seed, (int, np.integer)):
         seed = int(seed) & SEED_MASK
         seed = tf.constant(seed - (seed >> 63 << 64), tf.int64)
@@ -136,11 +133,7 @@ def in_xla() -> bool:
 
 
 def flat_actions(spec: EnvSpec, action: Nest) -> list[tf.Tensor]:
-    """Return the leaves of an action, checked as far as static shapes and dtypes allow.
-
-    Raises:
-      UserError: for a wrong structure, shape or dtype.
-    """
+    """Return the leaves of an action, checked as far as static shapes allow."""
     space = spec.action_space
     try:
         flat = spaces.flatten(space, action)

@@ -28,12 +28,7 @@ from tfagents_batch.envs.processes.portable_backend import Portable
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.processes.stragglers import Stragglers
 from tfagents_batch.envs.processes.workers import Workers
-from tfagents_batch.envs.shared import (
-    arguments,
-    cpus,
-    layout,
-    step_batch,
-)
+from tfagents_batch.envs.shared import arguments, cpus, layout, step_batch
 from tfagents_batch.envs.shared.failures import Outcome
 from tfagents_batch.envs.shared.options import (
     AUTO,
@@ -140,12 +135,9 @@ class ProcessEnv:
         self._stragglers = Stragglers()
         cores = cpus.available()
         if count > len(cores):
-            _LOG.warning(
-                "%d worker processes share %d cores: fewer workers are usually faster, "
-                "unless environments mostly wait",
-                count,
-                len(cores),
-            )
+            text = "%d worker processes share %d cores: fewer workers are usually "
+            text += "faster, unless environments mostly wait"
+            _LOG.warning(text, count, len(cores))
         self._waiting = cpus.choose(count, cores, chosen.pin_workers)
         self._workers: Workers | InProcess
         if isinstance(constructors, Steppable) or not count:
@@ -183,7 +175,7 @@ class ProcessEnv:
           int32 token, TimeStep of ``[B, ...]``.
         """
         seed = host_calls.seed_tensor(seed)
-        token, *results = self._call(self._calls.init, self._outputs, seed)
+        token, *results = self._call(self._calls.init, seed)
         return token, host_calls.timestep(self.spec, results)
 
     def step(self, state: tf.Tensor, action: Nest) -> tuple[tf.Tensor, TimeStep]:
@@ -201,7 +193,7 @@ class ProcessEnv:
           UserError: if an action has the wrong structure, shape or dtype.
         """
         inputs = [host_calls.token(state), *self._flat(action, self.spec.num_envs)]
-        token, *results = self._call(self._calls.step, self._outputs, inputs)
+        token, *results = self._call(self._calls.step, inputs)
         return token, host_calls.timestep(self.spec, results)
 
     def send(
@@ -223,9 +215,10 @@ class ProcessEnv:
         """
         calls = self._native_calls()
         groups = host_calls.groups(groups)
-        flat = self._flat(action, self._rows(groups.shape[0] or 0))
+        rows = (groups.shape[0] or 0) * self.spec.num_envs // self.num_groups
+        flat = self._flat(action, rows)
         inputs = [host_calls.token(state), groups, *flat]
-        return self._call(calls.send, self._outputs[:1], inputs)[0]
+        return self._call(calls.send, inputs)[0]
 
     def receive(
         self,
@@ -255,10 +248,11 @@ class ProcessEnv:
                 f"receive waits for {count} groups; expected 1 to {self.num_groups}, "
                 "the number passed to the environment as groups="
             )
-        spec = self.spec._replace(num_envs=self._rows(count))
+        rows = count * self.spec.num_envs // self.num_groups
+        spec = self.spec._replace(num_envs=rows)
         outputs = host_calls.outputs(spec)
         outputs.insert(1, tf.TensorSpec([count], tf.int32))
-        token, ready, *results = self._call(calls.receive, outputs, inputs, outputs)
+        token, ready, *results = self._call(calls.receive, inputs, outputs)
         return token, ready, host_calls.timestep(spec, results)
 
     def ok(self, state: tf.Tensor) -> tf.Tensor:
@@ -293,7 +287,7 @@ class ProcessEnv:
         Idempotent; any thread may call it.
         """
         interrupts.ENVS.discard(self)
-        self.engine.end("pool is closed")
+        self.engine.end("the environments are closed")
         self._finalizer()
         self._count()
         self.words, self._memory, self._timing = [], None, None
@@ -318,29 +312,21 @@ class ProcessEnv:
         now = {
             **self.engine.counters(),
             **self._count(),
-            "restarts": self._budget.count if self._budget else 0,
+            "env/restarts": self._budget.count if self._budget else 0,
         }
         new = {key: now[key] - self._reported.get(key, 0) for key in now}
-        self._reported, times, clipped = now, {}, {}
-        if (timing := self._timing) is not None:  # None while another thread closes it
-            times, warning = self._stragglers.measure(timing)
-            if warning:
-                _LOG.warning("%s", warning)
+        self._reported, metrics = now, {}
         if spaces.has_box(self.spec.action_space):
             share = new["clipped"] / max(new["total"], 1)
-            clipped = {"env/action_clipped_fraction": share}
+            metrics["env/action_clipped_fraction"] = share
+        metrics |= {name: float(x) for name, x in new.items() if "/" in name}
+        metrics["time/env_step_ms"] = 1000 * new["seconds"] / max(new["steps"], 1)
+        if (timing := self._timing) is not None:  # None while another thread closes it
+            metrics |= self._stragglers.measure(timing)
         sizes = [worker.resident_bytes() for worker in self._workers.workers]
-        return {
-            **clipped,
-            "env/observation_out_of_bounds": float(new["outside"]),
-            "env/not_finite": float(new["not_finite"]),
-            "env/stale_replies": float(new["stale"]),
-            "env/restarts": float(new["restarts"]),
-            "env/lost_steps": float(new["lost"]),
-            "time/env_step_ms": 1000 * new["seconds"] / max(new["steps"], 1),
-            **times,
-            **({"system/worker_mb": max(sizes) / 2**20} if any(sizes) else {}),
-        }
+        if any(sizes):
+            metrics["system/worker_mb"] = max(sizes) / 2**20
+        return metrics
 
     def events(self) -> list[dict[str, Any]]:
         """Return failures and restarts of environments since the last call.
@@ -361,7 +347,7 @@ class ProcessEnv:
 
     def _construct(self, chosen: EnvOptions, num_envs: int) -> None:
         """Create the environments, lay out their memory, and make the ops."""
-        workers, count = self._workers, self.num_workers
+        workers = self._workers
         _raise_first(workers.construct(chosen.construct_seconds))
         construction.same_spaces(workers.facts)
         observed, acted = (
@@ -376,31 +362,29 @@ class ProcessEnv:
         if not self.reason:
             self.reason = backends.unsuited(*leaves, len(info))
             backends.refuse_groups(self.num_groups, self.reason)
-        lines = max(count, 1)
-        sizes = num_envs, lines, self.num_groups
-        plan = layout.make_layout(*leaves, info, *sizes)
-        self._memory: Any = workers.allocate(plan)
-        told = chosen.for_workers() | {
+        lines = max(self.num_workers, 1)
+        plan = layout.make_layout(*leaves, info, num_envs, lines, self.num_groups)
+        passed = chosen.for_workers() | {
             "poll_microseconds": self._waiting.worker,
             "cores": self._waiting.cores,
             "restarts": None if self._budget is None else [0] * num_envs,
             "native": not self.reason,
         }
-        attached = workers.attach(plan, self._memory, told)
+        self._memory, attached = workers.attach(plan, passed)
         _raise_first(attached)
         parts = plan, self._memory, acted
         seconds = chosen.reset_seconds, chosen.step_seconds
-        self._actions, self._outputs = leaves[1], host_calls.outputs(self.spec)
+        self._actions, outputs = leaves[1], host_calls.outputs(self.spec)
         self._calls: op.Calls | HostCalls
         self.engine: Native | Portable
         if self.reason or isinstance(workers, InProcess):
             self.engine = Portable(workers, *parts, info, seconds)
             why = f"it uses the portable backend, because {self.reason}"
-            self._calls = HostCalls(self.engine, self._outputs, why)
+            self._calls = HostCalls(self.engine, outputs, why)
         else:
             waits = self._waiting.hub, self._budget is not None
             self.engine = Native(self._library, workers, *parts, seconds, *waits)
-            self._calls = op.Calls(self.engine.handle, self._outputs)
+            self._calls = op.Calls(self.engine.handle, outputs)
         if self._budget is not None:
             self._budget.give_up = self.engine.give_up
             if isinstance(workers, Workers):
@@ -416,21 +400,22 @@ class ProcessEnv:
             self.engine.fault = None
             env = getattr(error, "env", None)
             where = "" if env is None else f" in env {env}"
-            self.engine.end(f"pool closed after {type(error).__name__}{where}")
+            self.engine.end(
+                f"the environments are closed after {type(error).__name__}{where}"
+            )
         return error
 
     def _count(self) -> dict[str, float]:
         """Return the counters; after closing, their last values."""
         if words := self.words:
             self._counted = {
-                "outside": sum(line[layout.OUT_OF_BOUNDS] for line in words),
-                "not_finite": sum(line[layout.NOT_FINITE] for line in words),
-                "stale": self._workers.stale,
+                "env/observation_out_of_bounds": sum(
+                    line[layout.OUT_OF_BOUNDS] for line in words
+                ),
+                "env/not_finite": sum(line[layout.NOT_FINITE] for line in words),
+                "env/stale_replies": self._workers.stale,
             }
         return self._counted
-
-    def _rows(self, groups: int) -> int:
-        return groups * (self.spec.num_envs // self.num_groups)
 
     def _flat(self, action: Nest, rows: int) -> list[tf.Tensor]:
         """Return the leaves of an action, with the static shapes of native calls."""
@@ -452,18 +437,13 @@ class ProcessEnv:
             f"{self.reason}; use step"
         )
 
-    def _call(
-        self, call: Callable, outputs: Sequence[tf.TensorSpec], *inputs: Any
-    ) -> list[tf.Tensor]:
-        """Return tensors of known shapes; raise failures of an eager call at once."""
-        if tf.executing_eagerly():
-            with interrupts.guard():
-                results = call(*inputs)
-            self.check()
-        else:
+    def _call(self, call: Callable, *inputs: Any) -> list[tf.Tensor]:
+        """Make a call; if it is an eager one, raise its failure at once."""
+        if not tf.executing_eagerly():
+            return call(*inputs)
+        with interrupts.guard():
             results = call(*inputs)
-        for tensor, expected in zip(results, outputs, strict=True):
-            tensor.set_shape(expected.shape)
+        self.check()
         return results
 
 

@@ -16,19 +16,19 @@ import hashlib
 import logging
 import os
 import pathlib
+import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 
-from tfagents_batch.envs.native import folders
-from tfagents_batch.envs.shared import futex
-
 BACKEND_VARIABLE = "TFAGENTS_BATCH_BACKEND"
 _LOG = logging.getLogger("tfagents_batch")
+_OWN_FOLDER = "set XDG_CACHE_HOME to a folder of your own"
 _FOLDER = pathlib.Path(__file__).parent
 _COMPILERS = ("g++", "clang++", "c++")
 _SECONDS = 300.0  # limit for compiling, or for waiting while another process compiles
@@ -39,14 +39,13 @@ class Unavailable(Exception):
 
 
 def library() -> ctypes.CDLL:
-    """Return the loaded library with registered custom calls; build it if necessary.
+    """Return the loaded library with registered custom calls, or raise ``Unavailable``.
 
-    Raises:
-      Unavailable: if it cannot be used here, with the reason.
+    It is built if necessary.
     """
     if os.environ.get(BACKEND_VARIABLE) == "portable":
         raise Unavailable(f"{BACKEND_VARIABLE}=portable is set")
-    if not sys.platform.startswith("linux") or not futex.supported():
+    if not is_supported():
         raise Unavailable("it needs Linux on x86_64")
     loaded = _load()
     if isinstance(loaded, str):
@@ -54,12 +53,20 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
+def is_supported() -> bool:
+    """Return whether a hub works here.
+
+    With weaker memory ordering than that of x86-64, the hub could see a reply before
+    its rows, and Python has no memory barrier.
+    """
+    return sys.platform.startswith("linux") and platform.machine() == "x86_64"
+
+
 def is_due() -> bool:
     """Return whether ``library`` will compile, which takes half a minute."""
-    with contextlib.suppress(OSError, folders.NotPrivate):
-        here = sys.platform.startswith("linux") and futex.supported()
-        allowed = os.environ.get(BACKEND_VARIABLE) != "portable"
-        return here and allowed and not _path().exists()
+    with contextlib.suppress(OSError, NotPrivate):
+        allowed = is_supported() and os.environ.get(BACKEND_VARIABLE) != "portable"
+        return allowed and not _path().exists()
     return False
 
 
@@ -71,7 +78,7 @@ def _load() -> ctypes.CDLL | str:
         if not path.exists():
             _build(path)
         return _open(_private(path))
-    except (Unavailable, folders.NotPrivate) as error:
+    except (Unavailable, NotPrivate) as error:
         return str(error)
     except OSError as error:
         return f"{error}; set XDG_CACHE_HOME to a folder that can be written"
@@ -80,7 +87,7 @@ def _load() -> ctypes.CDLL | str:
 def _private(path: pathlib.Path) -> pathlib.Path:
     """Return the path without symbolic links, if only this user can change it."""
     path = path.resolve()
-    folders.check_private(path, path.parent)
+    check_private(path, path.parent)
     return path
 
 
@@ -106,7 +113,7 @@ def _path() -> pathlib.Path:
 
     parts = [*(path.read_text() for path in sources()), *_flags()]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return folders.cache() / f"{tf.__version__}-{digest}" / "hub.so"
+    return cache_folder() / f"{tf.__version__}-{digest}" / "hub.so"
 
 
 def _flags() -> list[str]:
@@ -128,7 +135,7 @@ def _flags() -> list[str]:
 def _build(path: pathlib.Path) -> None:
     """Compile to ``path``, in one process at a time."""
     compiler = _compiler()
-    folders.make_private(path.parent)
+    make_private(path.parent)
     _private(path.parent)
     with _locked(path.with_name("lock")):
         if path.exists():  # another process has built it
@@ -188,3 +195,51 @@ def _locked(path: pathlib.Path) -> Iterator[None]:
                     raise Unavailable(f"another process has locked {path}") from None
                 time.sleep(0.05)
         yield
+
+
+class NotPrivate(Exception):
+    """File or folder that another user can change or replace."""
+
+
+def cache_folder() -> pathlib.Path:
+    """Return the path of this package's folder in the user's cache."""
+    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return pathlib.Path(root).expanduser() / "tfagents_batch"
+    except RuntimeError:  # happens in containers
+        raise FileNotFoundError(
+            "there is no home folder: HOME is not set, and the user has no entry in "
+            "/etc/passwd"
+        ) from None
+
+
+def make_private(folder: pathlib.Path) -> None:
+    """Create a folder and its missing parents with access for this user only.
+
+    (``Path.mkdir(parents=True, mode=...)`` sets the mode of the last folder only; under
+    a umask of 002 the parents would be writable by the group.)
+    """
+    missing = [x for x in (folder, *folder.parents) if not x.exists()]
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, exist_ok=True)
+
+
+def check_private(path: pathlib.Path, root: pathlib.Path) -> None:
+    """Check that only this user (and root) can change a file or folder.
+
+    Args:
+      path: the file or folder, without symbolic links (``Path.resolve``).
+      root: folder in which other users may not add files. In its parents they may, if
+        they cannot replace files of other users there, as in ``/tmp``.
+    """
+    for part in (path, *path.parents):
+        status = os.lstat(part)
+        shared = status.st_mode & 0o022
+        if shared and not part.is_relative_to(root):
+            shared = not status.st_mode & stat.S_ISVTX
+        if status.st_uid not in (0, os.geteuid()):
+            text = f"{part} belongs to another user (uid {status.st_uid}); "
+            raise NotPrivate(f"{text}{_OWN_FOLDER}")
+        if shared:
+            text = f"{part} can be written by other users; remove that permission "
+            raise NotPrivate(f"{text}(chmod go-w), or {_OWN_FOLDER}")

@@ -38,36 +38,22 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 class HubReport(NamedTuple):
-    """Record of a hub.
+    """Record of a hub; the counters are since the start, and arrays are int64."""
 
-    Attributes:
-      kind: of the fault, NOTHING if there was none.
-      first, second: received and expected token (STALE), row and leaf (ACTION),
-        command (WORKERS), group (GROUP, BUSY, IDLE).
-      steps, waited, clipped, total: counters since the start; waited in nanoseconds.
-      started: whether there was a reset.
-      seed: seed of the last reset.
-      states, sequences: int64 ``[W]``: states of the workers, and sequence numbers of
-        their last commands.
-      refused: int64, the row of an action that is out of range.
-      over: int64 ``[B]``, 1 for a row that had ended before the last command.
-      lost: int64 ``[B]``, number of failed steps of each row since the start.
-    """
-
-    kind: int
-    first: int
-    second: int
+    kind: int  # of the fault, NOTHING if there was none
+    first: int  # received token (STALE), row (ACTION), command (WORKERS), else group
+    second: int  # expected token (STALE), leaf (ACTION)
     steps: int
-    waited: int
+    waited: int  # nanoseconds
     clipped: int
     total: int
-    started: int
-    seed: int
-    states: np.ndarray
-    sequences: np.ndarray
-    refused: np.ndarray
-    over: np.ndarray
-    lost: np.ndarray
+    started: int  # whether there was a reset
+    seed: int  # of the last reset
+    states: np.ndarray  # [W], of the workers
+    sequences: np.ndarray  # [W], numbers of their last commands
+    refused: np.ndarray  # the row of an action that is out of range
+    over: np.ndarray  # [B], 1 for a row that had ended before the last command
+    lost: np.ndarray  # [B], failed steps of each row
 
 
 class Hub:
@@ -75,18 +61,13 @@ class Hub:
 
     Args:
       library: see ``build.library``.
-      plan: layout of the shared memory.
-      descriptor: descriptor of the shared memory.
+      plan, descriptor: layout and descriptor of the shared memory.
       writer: writer of the actions, with their bounds.
       first_rows: first row of each worker, and the number of rows.
       seconds: deadlines of a reset and of a step; None waits forever.
       sequence: number of the workers' last command.
       poll: microseconds to poll before it sleeps; polling yields the core.
       replaces: whether to continue without a lost worker until it is replaced.
-
-    Attributes:
-      handle: number of the hub in programs.
-      attention: with ``replaces``, descriptor that is readable after a timeout.
 
     Raises:
       ValueError: if the memory cannot be used.
@@ -119,7 +100,7 @@ class Hub:
             [(name, np.int64, shapes.get(name, ())) for name in HubReport._fields]
         )
         limits = [-1 if limit is None else int(limit * 1e9) for limit in seconds]
-        self.attention = -1
+        self.attention = -1  # with ``replaces``: readable after a timeout
         if replaces:
             self.attention = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         head = [plan.size, first_rows[-1], plan.num_workers, plan.num_groups]
@@ -129,6 +110,7 @@ class Hub:
         leaves = map(_leaf, bounds, places)
         numbers += [len(bounds), *(number for leaf in leaves for number in leaf)]
         data = np.array(numbers, np.int64)
+        # The number of the hub in programs.
         self.handle = library.tfab_open(descriptor, data.ctypes.data, len(data))
         if self.handle == 0:
             self._close_attention()
@@ -149,14 +131,12 @@ class Hub:
         return bool(self._library.tfab_take_used(self.handle))
 
     def notify(self, what: str, *worker: int) -> None:
-        """Notify the hub; any thread may call it.
+        """Notify the hub, also of a worker; any thread may call it.
 
-        Args:
-          what: "stop" ends the current call and fails all later ones; "poke" also makes
-            every worker read its socket. "refuse" fails all later calls; "end" also
-            records whether there was one. "died": a worker has ended; "revive": a
-            new process has replaced it.
-          worker: index of that worker.
+        "stop" ends the current call and fails all later ones; "poke" also makes every
+        worker read its socket. "refuse" fails all later calls; "end" also records
+        whether there was one. "died": a worker has ended; "revive": a new process has
+        replaced it.
         """
         getattr(self._library, f"tfab_{what}")(self.handle, *worker)
 

@@ -22,12 +22,7 @@ _MLIR = {"bool": "i1", "uint": "ui", "int": "i", "float": "f"}
 
 
 class Calls:
-    """Calls of one hub, the counterpart of ``HostCalls``.
-
-    Args:
-      handle: handle of the hub.
-      outputs: specs of the token and of an environment's outputs.
-    """
+    """Calls of the hub of this handle, the counterpart of ``HostCalls``."""
 
     def __init__(self, handle: int, outputs: Sequence[tf.TensorSpec]):
         self._outputs = tuple(outputs)
@@ -57,10 +52,7 @@ class Calls:
         return self._call("tfab_ok", [token], (tf.TensorSpec([], tf.bool),))[0]
 
     def _call(
-        self,
-        name: str,
-        inputs: Sequence[tf.Tensor],
-        outputs: tuple[tf.TensorSpec, ...],
+        self, name: str, inputs: Sequence[tf.Tensor], outputs: tuple[tf.TensorSpec, ...]
     ) -> list[tf.Tensor]:
         kinds = tuple(_type(x.shape, x.dtype) for x in inputs)
         module = _module(name, kinds, outputs, self._attributes)
@@ -79,12 +71,8 @@ def call(
 ) -> list[tf.Tensor]:
     """Return the results of the ``main`` function of a StableHLO text.
 
-    Args:
-      module: the text.
-      inputs: arguments of ``main``. With several platforms, its first argument is an
-        int32 scalar that TensorFlow adds: the index of the current platform.
-      outputs: specs of the results.
-      platforms: names of the platforms that the text is for.
+    With several platforms, TensorFlow passes an int32 scalar before the inputs: the
+    index of the current platform.
     """
     results: Any = xla.call_module(
         list(inputs),

@@ -20,15 +20,8 @@ _LOG = logging.getLogger("tfagents_batch")
 def choose(backend: str, num_workers: int) -> tuple[Any, str]:
     """Load the library of the native hub, if it is requested.
 
-    Args:
-      backend: "auto", "native" or "portable".
-      num_workers: number of worker processes.
-
-    Returns:
-      the library, or None for the portable backend, and the reason for None.
-
-    Raises:
-      UserError: if the native backend is requested but unavailable.
+    None stands for the portable backend, with the reason. A UserError is raised if the
+    native one is requested but unavailable.
     """
     arguments.one_of("backend", backend, (AUTO, NATIVE, PORTABLE))
     if num_workers == 0:
@@ -57,12 +50,7 @@ def refuse_groups(num_groups: int, reason: str) -> None:
 
 
 def log_choice(num_envs: int, num_workers: int, reason: str, wanted: bool) -> None:
-    """Log the backend in one line; warn if the native one was requested.
-
-    Args:
-      reason: why the portable backend is used; "" with the native one.
-      wanted: whether the native backend was allowed.
-    """
+    """Log the backend in one line; warn of a portable one if the native was wanted."""
     who = f"{num_envs} environments in {num_workers} worker processes"
     if not reason:
         _LOG.info("%s: native backend", who)

@@ -17,7 +17,6 @@ from tfagents_batch.envs.processes.launcher import Worker
 from tfagents_batch.envs.processes.restart_budget import RestartBudget
 from tfagents_batch.envs.shared import layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome
-from tfagents_batch.envs.vector import batch_stepper
 from tfagents_batch.envs.vector.batch_stepper import BatchStepper, Steppable
 from tfagents_batch.envs.worker import construction
 from tfagents_batch.envs.worker.stepper import Stepper
@@ -32,10 +31,6 @@ class InProcess:
     Args:
       environments: constructors, or an existing batch.
       budget: grants restarts; None does not replace environments.
-
-    Attributes:
-      owner: the thread that creates this object; it constructs and steps.
-      facts: properties of each environment, see ``construction.inspect``.
     """
 
     workers: tuple[Worker, ...] = ()
@@ -47,7 +42,7 @@ class InProcess:
         budget: RestartBudget | None = None,
     ):
         self.stopping = False
-        self.owner = owner_thread.current()
+        self.owner = owner_thread.current()  # constructs and steps
         self._environments = environments
         self._budget = budget
         self._rows = range(0)
@@ -61,18 +56,16 @@ class InProcess:
     def construct(self, seconds: float | None) -> Outcome:
         outcome, environments = Outcome(), self._environments
         if isinstance(environments, Steppable):
-            self.facts = [batch_stepper.inspect(environments)]
+            limit = {"max_episode_steps": environments.max_episode_steps}
+            self.facts = [construction.inspect(environments) | limit]
         else:
             constructed = construction.construct(environments, 0, catch=_CATCH)
             self._envs, self.facts, failure = constructed
             outcome.faults += [failure] if failure else []
         return outcome
 
-    def allocate(self, plan: layout.Layout) -> bytearray:
-        """Return the memory of the batch."""
-        return bytearray(plan.size)
-
-    def attach(self, plan: layout.Layout, memory: Any, options: dict) -> Outcome:
+    def attach(self, plan: layout.Layout, options: dict) -> tuple[Any, Outcome]:
+        memory = bytearray(plan.size)
         arrays = layout.views(plan, memory, worker=0)
         self._rows = range(len(arrays.reward))
         self._words = layout.control(memory, 0)
@@ -80,7 +73,7 @@ class InProcess:
         if isinstance(environments, Steppable):
             parts = environments, arrays, self._words
             self._stepper = BatchStepper(*parts, check, _CATCH)
-            return Outcome()
+            return memory, Outcome()
         spare = None
         if self._budget is not None:
             learner = layout.control(memory, plan.num_workers)
@@ -89,7 +82,7 @@ class InProcess:
             spare = construction.Spare(environments, self.facts, restarts, seed)
         checks = check, options["strict"], _CATCH, spare
         self._stepper = Stepper(self._envs, arrays, self._words, 0, *checks)
-        return Outcome()
+        return memory, Outcome()
 
     def command(
         self, code: int, seed: int, limits: Sequence[float | None], context: Context

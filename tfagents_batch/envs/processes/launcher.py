@@ -23,9 +23,8 @@ from typing import Any
 
 import cloudpickle
 
-from tfagents_batch.envs.shared import absl_flags, failures, layout, protocol
+from tfagents_batch.envs.shared import failures, layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure
-from tfagents_batch.envs.worker import registrations
 from tfagents_batch.errors import UserError
 
 TAIL_LINES = 50
@@ -50,40 +49,24 @@ class Worker:
 
     ``start`` belongs to a thread that lives as long as the worker: the kernel kills the
     worker when the thread that started it ends.
-
-    Attributes:
-      index: number of the worker.
-      rows: indices of its environments in the batch.
-      channel: the learner's end of the control socket, non-blocking; from ``start`` on.
-      inbox: frames that arrive on it.
-      pidfd: readable when the process has ended.
-      output: reading end of its standard output and error, non-blocking.
-      row: row of the constructor that is running; None otherwise.
     """
 
-    channel: socket.socket
-    inbox: protocol.Inbox
+    channel: socket.socket  # the learner's end, non-blocking; from ``start`` on
+    inbox: protocol.Inbox  # frames that arrive on it
 
     def __init__(self, index: int, rows: range):
         self.index = index
-        self.rows = rows
-        self.row: int | None = None
-        self.pidfd = self.output = -1
+        self.rows = rows  # indices of its environments in the batch
+        self.row: int | None = None  # of the constructor that is running
+        self.pidfd = -1  # readable when the process has ended
+        self.output = -1  # of its standard output and error, non-blocking
         self._dump = self._constructors = -1
         self._process: subprocess.Popen | None = None
         self._tail = bytearray()
         self._drain_lock = threading.Lock()
 
     def start(self, variables: Mapping[str, str], memory: int) -> None:
-        """Start the process.
-
-        Args:
-          variables: additional environment variables.
-          memory: descriptor of the shared memory.
-
-        Raises:
-          OSError: if there are too few processes or descriptors left.
-        """
+        """Start the process; an OSError if too few processes or files are left."""
         module = "tfagents_batch.envs.worker.main"
         with contextlib.ExitStack() as child_ends:
             self.channel, theirs = socket.socketpair()
@@ -128,11 +111,7 @@ class Worker:
             file.write(constructors)
 
     def send(self, frame: bytes, seconds: float) -> None:
-        """Send a request.
-
-        Raises:
-          OSError: if the worker has ended or does not read within ``seconds``.
-        """
+        """Send a request, or raise an OSError if it is not read within some seconds."""
         if len(frame) == protocol.HEADER_SIZE:
             self.channel.send(frame)  # at most one is pending, so the buffer has space
             return
@@ -200,11 +179,7 @@ class Worker:
         return "\n".join(lines[-TAIL_LINES:])
 
     def reap(self) -> str:
-        """Wait for a process that has ended or was killed.
-
-        Returns:
-          how it ended, such as "was killed by SIGKILL" or "exited with code 3".
-        """
+        """Wait for an ended process; return how, such as "exited with code 3"."""
         assert self._process is not None
         if self._process.returncode is None:
             # Also end the processes that it started. Its id, which is also the group's,
@@ -324,29 +299,16 @@ def _failure(
     )
 
 
-def inherited() -> dict[str, Any]:
-    """Return the state of this process that environments in workers may read."""
-    return {"ids": registrations.collect(), "flags": absl_flags.collect()}
-
-
 def pickled(
-    constructors: Sequence[Callable[[], Any]],
-    first_row: int,
-    inherited: dict[str, Any],
+    constructors: Sequence[Callable[[], Any]], first_row: int, state: dict[str, Any]
 ) -> memoryview:
-    """Return cloudpickled constructors.
+    """Return the pickle of a worker's state, see ``inherited``, and of constructors.
 
-    Args:
-      constructors: functions without arguments that create an environment each.
-      first_row: index of the first one in the batch.
-      inherited: written before them, see ``inherited``.
-
-    Raises:
-      UserError: for a constructor that cannot be pickled.
+    A UserError gives the row of a constructor that cannot be pickled.
     """
     buffer = io.BytesIO()
     pickler = cloudpickle.Pickler(buffer)  # shared objects are pickled once
-    pickler.dump(inherited)
+    pickler.dump(state)
     for row, constructor in enumerate(constructors, first_row):
         try:
             pickler.dump(constructor)

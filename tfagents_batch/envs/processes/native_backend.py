@@ -27,15 +27,7 @@ _GROUP_FAULTS = {
 class Native:
     """Errors and counters of a hub, which programs call by its handle (see ``op``).
 
-    Args:
-      library: the loaded library of the native hub.
-      workers, plan, memory, action_space, seconds: as for ``Portable``.
-      poll, replaces: as for ``Hub``.
-
-    Attributes:
-      hub: the hub.
-      handle: number of the hub in programs.
-      history: why the environments have ended; None while they are open.
+    The arguments are those of ``Hub`` and ``Portable``.
     """
 
     def __init__(
@@ -49,7 +41,7 @@ class Native:
         poll: int,
         replaces: bool,
     ):
-        self.history: str | None = None
+        self.history: str | None = None  # why the environments have ended
         self._fault: BaseException | None = None
         self._workers = workers
         self._replaces = replaces
@@ -60,8 +52,7 @@ class Native:
         self._writer = writer = actions.ActionWriter(action_space, arrays.action)
         firsts = (worker.rows.start for worker in workers.workers)
         rows = [*firsts, len(arrays.reward)]
-        last = workers.sequence
-        options = writer, rows, seconds, last, poll, replaces
+        options = writer, rows, seconds, workers.sequence, poll, replaces
         self.hub = Hub(library, plan, workers.memory, *options)
         self.handle = self.hub.handle
         workers.drive(self.hub, report_ends=not replaces)
@@ -69,18 +60,15 @@ class Native:
         self._has_read_record = False
 
     def check_shapes(self, rows: int, *action: np.ndarray) -> list[np.ndarray]:
-        """Check the shapes of an action that were unknown during tracing.
+        """Return an action whose shapes were unknown during tracing, of ``rows`` rows.
 
-        Returns:
-          The leaves, each with ``rows`` rows; zeros and a failure if a shape is wrong.
+        If a shape is wrong, a failure is recorded, and the action is zeros.
         """
         try:
             self._writer.check_kinds(action, rows)
         except actions.InvalidAction as error:
             if self.hub.ok:
-                self.fault = step_batch.exception(
-                    [step_batch.invalid_action(error, {})]
-                )
+                self.fault = step_batch.invalid_action(error, {})
             leaves = zip(action, self._shapes, strict=True)
             return [np.zeros((rows, *shape), x.dtype) for x, shape in leaves]
         return list(action)
@@ -135,7 +123,7 @@ class Native:
             "total": report.total,
             "seconds": report.waited / 1e9,
             "steps": report.steps,
-            "lost": int(report.lost.sum()),
+            "env/lost_steps": int(report.lost.sum()),
         }
 
     def lost(self) -> np.ndarray:
@@ -156,8 +144,7 @@ class Native:
                 return
             if self.history is not None:
                 if self.hub.take_used():
-                    text = f"{self.history}; create a new environment"
-                    self._fault = EnvError(text)
+                    self._fault = EnvError(f"{self.history}; create a new environment")
                 return
             if self._has_read_record or not self.hub.failed:
                 return
@@ -178,16 +165,14 @@ class Native:
         if report.kind == hubs.ACTION:
             row, leaf = report.first, report.second
             error = self._writer.refusal(leaf, row, report.refused)
-            return step_batch.exception(
-                [step_batch.invalid_action(error, self.context(row))]
-            )
+            return step_batch.invalid_action(error, self.context(row))
         failed = {
             worker: state == hubs.LATE
             for worker, state in enumerate(report.states)
             if state in (hubs.FAILED, hubs.DEAD, hubs.LATE)
         }
-        command = report.first, report.sequences.tolist(), failed
-        outcome = self._workers.explain(*command, self.context)
+        sequences = report.sequences.tolist()
+        outcome = self._workers.explain(report.first, sequences, failed, self.context)
         outcome.log_notes()
         if not outcome.faults:
             return EnvError("a worker failed for an unknown reason")

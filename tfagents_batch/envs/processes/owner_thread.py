@@ -42,13 +42,9 @@ class Owner:
     def call(self, function: Callable[[], Any], ending: Callable[[], bool]) -> Any:
         """Call a function in the owner's thread, or here if the owner does not wait.
 
-        Args:
-          function: a function without arguments.
-          ending: whether an answer is no longer needed. It is asked every half second,
-            because the owner may be in a call that never returns.
-
-        Raises:
-          Abandoned: if the owner does not finish the call. It may still begin it.
+        ``ending`` is asked every half second whether an answer is no longer needed,
+        because the owner may be in a call that never returns. ``Abandoned`` is raised
+        if the owner does not finish the call; it may still begin it.
         """
         if self.is_current or not self._waiting:
             return function()
@@ -70,14 +66,9 @@ class Owner:
     def run(self, program: Callable[[], Any], interrupted: Callable[[], None]) -> Any:
         """Run a program in a helper thread, and make its calls in this thread.
 
-        Args:
-          program: a function without arguments.
-          interrupted: called if this thread is interrupted, for example by Ctrl-C. Then
-            calls are no longer made. It must make ``ending`` of ``call`` true, so that
-            the program ends soon.
-
-        Returns:
-          the program's result; its exceptions are raised here.
+        If this thread is interrupted, for example by Ctrl-C, it makes no more calls.
+        Then ``interrupted`` has to make ``ending`` of ``call`` true, so that the
+        program ends soon. The program's exceptions are raised here.
         """
         context = contextvars.copy_context()
         work: Future = Future()

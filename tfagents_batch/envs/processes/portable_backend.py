@@ -15,7 +15,7 @@ import numpy as np
 from tfagents_batch.envs.processes.in_process import InProcess
 from tfagents_batch.envs.processes.workers import Workers
 from tfagents_batch.envs.shared import actions, layout, protocol, step_batch
-from tfagents_batch.envs.shared.failures import Failure, Outcome
+from tfagents_batch.envs.shared.failures import Outcome
 from tfagents_batch.envs.shared.step_batch import StepBatch
 from tfagents_batch.errors import EnvError, Stopped, UserError
 
@@ -25,19 +25,13 @@ class Portable:
 
     Args:
       workers: what runs the environments, attached to the memory.
-      plan: layout of the memory.
-      memory: shared memory.
+      plan, memory: the shared memory and its layout.
       action_space: action space of one environment.
       info: ``{column: dtype}``.
       seconds: deadlines of a reset and of a step.
-
-    Attributes:
-      handle: None, because there is no hub.
-      history: why the environments have ended; None while they are open.
-      fault: failure that was not raised yet, or None.
     """
 
-    handle = None
+    handle = None  # as there is no hub
 
     def __init__(
         self,
@@ -48,8 +42,8 @@ class Portable:
         info: dict[str, str],
         seconds: Sequence[float | None],
     ):
-        self.history: str | None = None
-        self.fault: BaseException | None = None
+        self.history: str | None = None  # why the environments have ended
+        self.fault: BaseException | None = None  # not raised yet
         self._workers = workers
         self._space = action_space
         self._info = info
@@ -87,7 +81,7 @@ class Portable:
                 self._writer.write(action, self._over)
             except actions.InvalidAction as error:
                 known = {} if error.row is None else self.context(error.row)
-                self._record(step_batch.invalid_action(error, known))
+                self.fault = step_batch.invalid_action(error, known)
                 return self._failed()
             self._steps += 1
             return self._run(protocol.STEP)
@@ -100,7 +94,7 @@ class Portable:
         """Record the failure of a worker that ended while idle."""
         if self.fault is None and self.history is None:
             for fault in self._workers.listen(self.context)[:1]:
-                self._record(fault)
+                self.fault = step_batch.exception([fault])
 
     def give_up(self, error: Exception) -> None:
         """Record an error and fail all later calls."""
@@ -125,7 +119,7 @@ class Portable:
             "total": self._writer.total,
             "seconds": self._wait_seconds,
             "steps": self._steps,
-            "lost": int(self._lost.sum()),
+            "env/lost_steps": int(self._lost.sum()),
         }
 
     def lost(self) -> np.ndarray:
@@ -168,8 +162,8 @@ class Portable:
     def _collect(self, outcome: Outcome) -> StepBatch:
         """Copy the rows and fill in those that were lost."""
         outcome.log_notes()
-        if outcome.faults:
-            self._record(*outcome.faults)
+        if outcome.faults and self.fault is None:
+            self.fault = step_batch.exception(outcome.faults)
         if self.history is not None:  # closed during the step
             self._release()
             return self._failed()
@@ -207,10 +201,6 @@ class Portable:
             np.ones(count, bool),
             {name: np.zeros(count, dtype) for name, dtype in self._info.items()},
         )
-
-    def _record(self, *faults: Failure) -> None:
-        if self.fault is None:
-            self.fault = step_batch.exception(faults)
 
     def _release(self) -> None:
         """Drop the shared memory; ``_failed`` uses copies."""

@@ -20,16 +20,6 @@ class RestartBudget:
 
     A restart is refused if the environment was restarted less than ``period`` seconds
     ago, because it would probably fail again, or if it had ``limit`` restarts.
-
-    Args:
-      num_envs: B.
-      limit: maximum number of restarts of one environment.
-      period: minimum seconds between two restarts of one environment.
-      clock: function that returns seconds.
-
-    Attributes:
-      give_up: function that is called with the exception when a restart is refused.
-      count: number of restarts granted since the start.
     """
 
     def __init__(
@@ -39,7 +29,7 @@ class RestartBudget:
         period: float = options.RESTART_PERIOD_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.give_up: Callable[[Exception], Any] = lambda error: None
+        self.give_up: Callable[[Exception], Any] = lambda error: None  # if refused
         self._limit = limit
         self._period = period
         self._clock = clock
@@ -48,15 +38,13 @@ class RestartBudget:
         self._replaced = [0] * num_envs
         self._causes: collections.deque[str] = collections.deque(maxlen=_CAUSES)
         self._events: list[dict[str, Any]] = []
-        self.count = 0
+        self.count = 0  # restarts granted since the start
 
     def grant(self, fault: Failure, rows: Sequence[int], charge: bool = True) -> bool:
-        """Return whether failed environments may be replaced; give up if not.
+        """Return whether the environments ``rows`` may be replaced; give up if not.
 
-        Args:
-          fault: the failure. If it names no environment, all of ``rows`` are charged.
-          rows: environments lost in the failure.
-          charge: whether the restart counts against the limits.
+        If the failure names no environment, all of them are charged. Without ``charge``
+        the restart does not count against the limits.
         """
         charged = rows if fault.env is None else [fault.env]
         charged = charged if charge else ()

@@ -28,11 +28,7 @@ class Ended(Exception):
 
 
 class Supervisor:
-    """Daemon thread that runs jobs and callbacks of descriptors.
-
-    Raises:
-      OSError: if there are too few threads or descriptors left.
-    """
+    """Daemon thread that runs jobs and callbacks of descriptors."""
 
     def __init__(self) -> None:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -55,11 +51,7 @@ class Supervisor:
             raise OSError(errno.EAGAIN, str(error)) from None
 
     def call(self, job: Callable[[], Any]) -> Any:
-        """Run ``job`` in the thread; return its result or raise its exception.
-
-        Raises:
-          Ended: after ``close``.
-        """
+        """Return the result of ``job`` in the thread; ``Ended`` after ``close``."""
         if self._thread is threading.current_thread():
             return job()  # for example when an environment is garbage-collected
         return self._submit(job).result()
@@ -109,20 +101,17 @@ class Supervisor:
             os.eventfd_write(self._wake, 1)
         return future
 
-    def _end(self) -> None:
-        with self._submitting:
-            self._over = True
-            os.close(self._wake)
-        for _, future in self._jobs:
-            future.set_exception(Ended())
-        if self._interrupts:
-            interrupts.release()
-
     def _run(self) -> None:
         try:
             self._serve()
         finally:
-            self._end()
+            with self._submitting:
+                self._over = True
+                os.close(self._wake)
+            for _, future in self._jobs:
+                future.set_exception(Ended())
+            if self._interrupts:
+                interrupts.release()
 
     def _serve(self) -> None:
         while True:

@@ -10,7 +10,8 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tfagents_batch.envs.processes import launcher
 from tfagents_batch.envs.processes.launcher import Worker
@@ -55,18 +56,12 @@ class Replacements:
         return self.budget.grant(fault, worker.rows, charge=not full)
 
     def replace(self, lost: Worker, fault: Failure, since: float) -> Worker | None:
-        """Create a replacement worker.
+        """Return a new worker that is ready for commands, in place of a lost one.
 
-        Args:
-          lost: worker to replace, as granted.
-          fault: failure that ended it.
-          since: time of the failure on the monotonic clock.
-
-        Returns:
-          worker that is ready for commands; None after a stop, or when the budget
-          has given up.
+        ``since`` is the time of the failure on the monotonic clock. None is returned
+        after a stop, or when the budget has given up.
         """
-        try:
+        with self.reporting(lost):
             while True:
                 worker = Worker(lost.index, lost.rows)
                 outcome = self._create(worker)
@@ -74,14 +69,22 @@ class Replacements:
                     self.budget.record(fault, lost.rows, time.monotonic() - since)
                     return worker
                 if outcome.stopped:
-                    return None
+                    break
                 if not self.budget.grant(outcome.faults[0], lost.rows):
-                    return None
+                    break
+        return None
+
+    @contextlib.contextmanager
+    def reporting(self, worker: Worker) -> Iterator[None]:
+        """Give up after an exception; otherwise waits for the worker would not end."""
+        try:
+            yield
         except Ended:  # the environments are closed
-            return None
-        except BaseException as error:  # otherwise waits for it would not end
-            self.budget.give_up(_replacement_error(lost, error))
-            return None
+            pass
+        except BaseException as error:
+            failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
+            failure.__cause__ = error
+            self.budget.give_up(failure)
 
     def _create(self, worker: Worker) -> Outcome:
         """Start a worker and create its environments; end it if that fails."""
@@ -90,8 +93,14 @@ class Replacements:
             alone = self._workers.beside(worker)
             outcome = alone.create()
             if outcome.fine:
+                known: dict[str, Any] = {"worker": worker.index, "phase": "construct"}
                 facts = outcome.replies[worker.index]["facts"]
-                outcome.faults += self._differences(worker, facts)
+                for row, new in zip(worker.rows, facts, strict=True):
+                    try:
+                        construction.check_replacement(self._workers.facts[row], new)
+                    except failures.Defect as error:
+                        fault = failures.from_error(error, env=row, **known)
+                        outcome.faults.append(fault)
             if outcome.fine:
                 outcome = alone.share(self.budget.restarts(), takes_over=True)
             healthy = outcome.fine
@@ -101,26 +110,11 @@ class Replacements:
                 worker.kill()
                 self._workers.drop(worker)
 
-    def _differences(self, worker: Worker, facts: Sequence[dict]) -> list[Failure]:
-        """Return a failure if a replacement has other spaces than its predecessor."""
-        for row, new in zip(worker.rows, facts, strict=True):
-            try:
-                construction.check_replacement(self._workers.facts[row], new)
-            except failures.Defect as error:
-                known = {"env": row, "worker": worker.index, "phase": "construct"}
-                return [failures.from_error(error, **known)]
-        return []
-
 
 class Restarter:
     """Watches workers in their supervisor's thread, while a hub commands them.
 
     Each lost worker is replaced in its own thread.
-
-    Args:
-      workers: the workers.
-      replacements: creates the new workers.
-      engine: has the hub.
     """
 
     def __init__(self, workers: Workers, replacements: Replacements, engine: Native):
@@ -154,17 +148,12 @@ class Restarter:
     def _watch(self, worker: Worker) -> None:
         watch, guard = self._workers.supervisor.watch, self._guarded
         watch(worker.pidfd, functools.partial(guard, self._handle_end, worker))
-        watch(
-            worker.channel.fileno(),
-            functools.partial(guard, self._read, worker),
-        )
+        watch(worker.channel.fileno(), functools.partial(guard, self._read, worker))
 
     def _guarded(self, callback: Callable[[Worker], bool], worker: Worker) -> bool:
-        try:
+        with self._replacements.reporting(worker):
             return callback(worker)
-        except Exception as error:  # otherwise waits for the worker would not end
-            self._replacements.budget.give_up(_replacement_error(worker, error))
-            raise
+        return False
 
     def _handle_end(self, worker: Worker) -> bool:
         self._read(worker)
@@ -224,29 +213,16 @@ class Restarter:
 
     def _replace(self, worker: Worker, get_failure: Callable[[], Failure]) -> None:
         since = time.monotonic()
-        try:
+        with self._replacements.reporting(worker):
             fault = get_failure()
             self._workers.drop(worker)
             if self._replacements.grant(worker, fault):
                 new = self._replacements.replace(worker, fault, since)
                 if new is not None:
-                    self._take_over(new)
-        except Ended:
-            pass
-        except BaseException as error:  # otherwise waits for it would not end
-            self._replacements.budget.give_up(_replacement_error(worker, error))
+                    take_over = functools.partial(self._take_over, new)
+                    self._workers.supervisor.call(take_over)
 
     def _take_over(self, worker: Worker) -> None:
-        def take():
-            self._workers.workers[worker.index] = worker
-            self._watch(worker)
-            self._hub.notify("revive", worker.index)
-
-        self._workers.supervisor.call(take)
-
-
-def _replacement_error(worker: Worker, error: BaseException) -> EnvError:
-    """Return the error for a worker that could not be replaced."""
-    failure = EnvError(f"worker {worker.index} could not be replaced: {error}")
-    failure.__cause__ = error
-    return failure
+        self._workers.workers[worker.index] = worker
+        self._watch(worker)
+        self._hub.notify("revive", worker.index)

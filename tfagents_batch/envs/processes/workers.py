@@ -10,7 +10,6 @@ import copy
 import functools
 import itertools
 import logging
-import mmap
 import os
 import select
 import threading
@@ -24,6 +23,7 @@ from tfagents_batch.envs.processes.launcher import Worker
 from tfagents_batch.envs.processes.supervisor import Ended, Supervisor
 from tfagents_batch.envs.shared import failures, layout, protocol
 from tfagents_batch.envs.shared.failures import Context, Failure, Outcome, log_notes
+from tfagents_batch.envs.worker import inherited
 
 _LOG = logging.getLogger("tfagents_batch")
 _CLOSE_SECONDS = 0.9  # before SIGKILL
@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
     worker: Worker
     code: int  # command of ``protocol``
-    sequence: int  # sequence number
+    sequence: int
     deadline: float  # on the monotonic clock, in seconds
 
 
@@ -63,26 +63,11 @@ class Workers:
       num_workers: number of processes, at most one per environment.
       num_groups: divisor of the numbers of workers and of environments.
       variables: additional environment variables of the workers.
-
-    Attributes:
-      workers: the processes, by index.
-      facts: properties of each environment, see ``construction.inspect``.
-      memory: descriptor of the shared memory, which workers inherit.
-      words: control words of every worker, once there is shared memory.
-      options: see ``attach``.
-      supervisor: the thread that starts the processes.
-      sequence: number of the last request.
-      stale: replies with another number than expected; they are dropped.
-      stopping: whether a stop was requested.
-      healing: replaces lost workers before the next command; None if failures are
-        raised, or a hub continues without these workers.
-      end_restarts: called before the workers are ended.
-      owner: None; the processes run whichever thread calls.
     """
 
-    owner = None
-    supervisor: Supervisor
-    options: dict[str, Any]
+    owner = None  # the processes run whichever thread calls
+    supervisor: Supervisor  # the thread that starts the processes
+    options: dict[str, Any]  # see ``attach``
 
     def __init__(
         self,
@@ -93,13 +78,16 @@ class Workers:
     ):
         blocks = split(len(constructors), num_workers, num_groups)
         self.workers = [Worker(index, rows) for index, rows in enumerate(blocks)]
-        self.facts: list[dict] = []
-        self.memory = self._stop = -1
-        self.words: Sequence[memoryview] = ()
-        self.sequence = self.stale = 0
+        self.facts: list[dict] = []  # of each environment, see ``inspect``
+        self.memory = self._stop = -1  # shared memory that workers inherit; eventfd
+        self.words: Sequence[memoryview] = ()  # control words, once there is memory
+        self.sequence = 0  # number of the last request
+        self.stale = 0  # replies with another number, which are dropped
         self.stopping = False
+        # Replaces lost workers before the next command; None if failures are raised, or
+        # a hub continues without these workers.
         self.healing: Healing | None = None
-        self.end_restarts: Callable[[], None] = lambda: None
+        self.end_restarts: Callable[[], None] = lambda: None  # before workers end
         self._process = os.getpid()
         self._constructors = constructors
         self._construct_seconds: float | None = None
@@ -110,11 +98,7 @@ class Workers:
         self._lost: dict[int, tuple[Failure, float]] = {}  # worker: failure, time
 
     def construct(self, seconds: float | None) -> Outcome:
-        """Start the workers and create the environments, see ``create``.
-
-        Raises:
-          OSError: if there are too few processes, threads or descriptors left.
-        """
+        """Start the workers and create the environments, see ``create``."""
         self._stop = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.memory = os.memfd_create("tfagents_batch", os.MFD_CLOEXEC)
         self._construct_seconds = seconds
@@ -129,24 +113,18 @@ class Workers:
             self.facts = [fact for reply in replies for fact in reply["facts"]]
         return outcome
 
-    def allocate(self, plan: layout.Layout) -> mmap.mmap:
-        """Return the shared memory."""
-        return layout.allocate(plan, self.memory)
+    def attach(self, plan: layout.Layout, options: dict) -> tuple[Any, Outcome]:
+        """Allocate the shared memory, and make the workers map it.
 
-    def attach(self, plan: layout.Layout, memory: Any, options: dict) -> Outcome:
-        """Make the workers map the shared memory.
-
-        Args:
-          plan: layout of the memory.
-          memory: the memory.
-          options: ``EnvOptions.for_workers``; ``native``, whether a hub sends the
-            commands; ``poll_microseconds`` and ``cores``, see ``cpus``; ``restarts``,
-            number of restarts of each environment, None if they are not replaced.
+        The options are those of ``EnvOptions.for_workers``; ``native``, whether a hub
+        sends the commands; ``poll_microseconds`` and ``cores``, see ``cpus``; and
+        ``restarts`` of each environment, None if they are not replaced.
         """
+        memory = layout.allocate(plan, self.memory)
         self.words = [layout.control(memory, worker.index) for worker in self.workers]
         self.options = {**options, "layout": plan.to_json()}
         with self._in_use():
-            return self.share(options["restarts"])
+            return memory, self.share(options["restarts"])
 
     def beside(self, worker: Worker) -> Workers:
         """Start another worker; return what sends only it requests, in any thread."""
@@ -159,32 +137,29 @@ class Workers:
     def create(self) -> Outcome:
         """Make the started workers create their environments.
 
-        Returns:
-          replies ``{"facts": [...]}`` with one entry per environment.
-
-        Raises:
-          UserError: for a constructor that cannot be pickled.
+        They reply ``{"facts": [...]}`` with one entry per environment. A constructor
+        that cannot be pickled is a UserError.
         """
-        path, pythonpath = launcher.search_path(), os.environ.get("PYTHONPATH")
-
-        def payload(worker: Worker) -> dict[str, Any]:
-            count = len(worker.rows)
-            return {"path": path, "pythonpath": pythonpath, "count": count}
-
-        inherited = launcher.inherited()
+        paths = {
+            "path": launcher.search_path(),
+            "pythonpath": os.environ.get("PYTHONPATH"),
+        }
+        state = inherited.collect()
         for worker in self.workers:
             part = self._constructors[worker.rows.start : worker.rows.stop]
-            worker.store(launcher.pickled(part, worker.rows.start, inherited))
-        limits = dict.fromkeys(self._indices(), self._construct_seconds)
-        return self._ask(self.workers, protocol.CONSTRUCT, limits, payload)
+            worker.store(launcher.pickled(part, worker.rows.start, state))
+        return self._ask(
+            self.workers,
+            protocol.CONSTRUCT,
+            self._construct_seconds,
+            lambda worker: {**paths, "count": len(worker.rows)},
+        )
 
     def share(self, restarts: list[int] | None, takes_over: bool = False) -> Outcome:
         """Make workers with environments map the shared memory, see ``attach``.
 
-        Args:
-          restarts: number of restarts of each environment, or None.
-          takes_over: whether to continue the rows of another worker, instead of
-            waiting for a reset.
+        With ``takes_over`` they continue the rows of other workers, instead of waiting
+        for a reset.
         """
 
         def payload(worker: Worker) -> dict[str, Any]:
@@ -192,8 +167,7 @@ class Workers:
             own = {"worker": worker.index, "restarts": counts}
             return {**self.options, **own, "takes_over": takes_over}
 
-        limits = dict.fromkeys(self._indices(), _SEND_SECONDS)
-        return self._ask(self.workers, protocol.ATTACH, limits, payload)
+        return self._ask(self.workers, protocol.ATTACH, _SEND_SECONDS, payload)
 
     def drive(self, hub: Hub, report_ends: bool) -> None:
         """Let a native hub send the commands; tell it which workers end."""
@@ -218,7 +192,7 @@ class Workers:
         Args:
           code: command of ``protocol``.
           seed: seed of a reset.
-          limits: deadline in seconds by worker; None waits forever.
+          limits: deadline of each worker in seconds; None waits forever.
           context: returns known fields of the failure of a row, if its worker ends.
         """
         payload = None if code == protocol.STEP else lambda worker: {"seed": seed}
@@ -226,8 +200,7 @@ class Workers:
             self._replace()
             workers = [x for x in self.workers if x.index not in self._lost]
             missing = [row for i in self._lost for row in self.workers[i].rows]
-            by_worker = dict(enumerate(limits))
-            outcome = self._ask(workers, code, by_worker, payload, context)
+            outcome = self._ask(workers, code, limits, payload, context)
             outcome.lost.update(missing)
             return outcome
 
@@ -238,12 +211,10 @@ class Workers:
         failed: Mapping[int, bool],
         context: Context,
     ) -> Outcome:
-        """Collect the failures of a command of the hub.
+        """Collect the failures of a command of the hub, see ``command``.
 
-        Args:
-          code, sequences: the command, and its sequence number by worker.
-          failed: workers that failed, and whether they timed out.
-          context: returns known fields of the failure of a row.
+        ``sequences`` are the command's numbers by worker, and ``failed`` are the
+        workers that failed, and whether they timed out.
         """
         deadline = time.monotonic() + _FRAME_SECONDS
         with self._in_use():
@@ -319,11 +290,8 @@ class Workers:
             supervisor.call(lambda: supervisor.unwatch(output))
         worker.close()
 
-    def _indices(self) -> list[int]:
-        return [worker.index for worker in self.workers]
-
     def _start(self, worker: Worker) -> None:
-        """Start a worker in the supervisor's thread, and wait for its replies."""
+        """Start a worker in the supervisor's thread, and accept its replies."""
 
         def start() -> None:
             worker.start(self._variables, self.memory)
@@ -341,7 +309,7 @@ class Workers:
         self._pending: dict[int, Request] = {}  # by worker
         self._outcome = Outcome()  # of the current request
         self._context: Context = lambda row: {}
-        self._failed = False  # if so, waits are short
+        self._failed = False  # then waits are short
 
     def _add(self, worker: Worker) -> None:
         """Accept replies of a started worker."""
@@ -368,15 +336,13 @@ class Workers:
         self,
         workers: Iterable[Worker],
         code: int,
-        limits: Mapping[int, float | None],
+        limits: float | Sequence[float | None] | None,
         payload: Callable[[Worker], Any] | None = None,
         context: Context = lambda row: {},
     ) -> Outcome:
         """Send a request to workers and wait for the replies, see ``command``.
 
-        Args:
-          workers, code, limits, context: receivers; as for ``command``.
-          payload: function that returns the payload for a worker, or None.
+        One limit in seconds is that of each worker.
         """
         if self.stopping:
             return self._collect()
@@ -390,7 +356,7 @@ class Workers:
                 self.words[index][layout.COMMAND_SEQUENCE] = sequence & 0xFFFFFFFF
             data = None if payload is None else payload(worker)
             frame = protocol.pack(code, sequence, data, first_row=worker.rows.start)
-            limit = limits[index]
+            limit = limits[index] if isinstance(limits, Sequence) else limits
             deadline = float("inf") if limit is None else now + limit
             self._pending[index] = Request(worker, code, sequence, deadline)
             # If sending fails, the wait reports the reason.
@@ -526,7 +492,7 @@ class Workers:
 
 
 def split(num_envs: int, num_workers: int, num_groups: int = 1) -> list[range]:
-    """Return contiguous blocks of rows, one per worker; sizes differ by at most one.
+    """Return contiguous blocks of rows, one per worker, of almost equal sizes.
 
     All groups of workers have the same number of rows.
     """

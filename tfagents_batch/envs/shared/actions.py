@@ -22,62 +22,40 @@ _KINDS = {FLOAT_BOX: "f", INT_BOX: "iu", RANGE: "iub"}  # NumPy's dtype.kind
 
 
 class InvalidAction(Exception):
-    """Error for an action outside its space.
-
-    Attributes:
-      row: index of the environment; None if the whole batch is wrong.
-      action: the invalid leaf of that row, as text.
-    """
+    """Error for an action outside its space."""
 
     def __init__(self, message: str, row: int | None = None, action: str | None = None):
         super().__init__(message)
-        self.row = row
-        self.action = action
+        self.row = row  # None if the whole batch is wrong
+        self.action = action  # the invalid leaf of that row, as text
 
 
 class LeafBounds(NamedTuple):
-    """Valid values of an action leaf, for checks outside this module.
+    """Valid values of an action leaf, for checks outside this module."""
 
-    Attributes:
-      kind: ``FLOAT_BOX``, ``INT_BOX`` or ``RANGE``.
-      dtype: dtype in the shared memory.
-      width: number of elements per row.
-      low, high: ``[width]``, inclusive.
-      clips: whether a Box has a finite bound.
-    """
-
-    kind: str
-    dtype: str
-    width: int
-    low: np.ndarray
-    high: np.ndarray
-    clips: bool
+    kind: str  # ``FLOAT_BOX``, ``INT_BOX`` or ``RANGE``
+    dtype: str  # in the shared memory
+    width: int  # number of elements per row
+    low: np.ndarray  # [width], inclusive
+    high: np.ndarray  # [width], inclusive
+    clips: bool  # whether a Box has a finite bound
 
 
 class ActionWriter:
-    """Checks a batch of actions and writes it into the shared arrays.
-
-    Attributes:
-      clipped: count of Box action elements clipped since the start.
-      total: count of Box action elements written since the start.
-    """
+    """Checks a batch of actions and writes it into the shared arrays."""
 
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
-        self.clipped = 0
-        self.total = 0
+        self.clipped = 0  # elements of Boxes that were clipped since the start
+        self.total = 0  # elements of Boxes that were written
         leaves = zip(spaces.leaves(space), arrays, strict=True)
         self._write = [_LeafWriter(leaf, array) for leaf, array in leaves]
 
     def write(self, flat: Sequence[np.ndarray], ignored: np.ndarray) -> None:
-        """Check a batch of actions and write it.
+        """Check and write leaves ``[B, ...]``, in the order of ``spaces.leaves``.
 
-        Args:
-          flat: leaves ``[B, ...]`` in the order of ``spaces.leaves``.
-          ignored: bool ``[B]``, rows in which the action has no effect; they are
-            checked but not counted as clipped.
-
-        Raises:
-          InvalidAction: for NaN, values out of range, or wrong shapes.
+        In the rows ``ignored``, bool ``[B]``, the action has no effect: they are
+        checked, but not counted as clipped. NaN, values out of range and wrong shapes
+        raise ``InvalidAction``.
         """
         self.check_kinds(flat, len(ignored))
         for write, value in zip(self._write, flat, strict=True):
@@ -86,15 +64,7 @@ class ActionWriter:
             self.total += total
 
     def check_kinds(self, flat: Sequence[np.ndarray], rows: int) -> None:
-        """Check the number of leaves, their shapes and kinds of dtypes.
-
-        Args:
-          flat: leaves.
-          rows: number of rows that each must have.
-
-        Raises:
-          InvalidAction: for the first wrong leaf.
-        """
+        """Check the number of leaves, their shapes and kinds of dtypes."""
         if len(flat) != len(self._write):
             raise InvalidAction(f"{len(flat)} arrays; expected {len(self._write)}")
         for write, value in zip(self._write, flat, strict=True):
@@ -107,10 +77,8 @@ class ActionWriter:
     def refusal(self, leaf: int, row: int, numbers: np.ndarray) -> InvalidAction:
         """Return the error for an invalid action that the native hub found.
 
-        Args:
-          leaf, row: indices of the leaf and the environment.
-          numbers: int64, flat values of that row; unused for a float Box, because its
-            values are in the shared arrays.
+        ``numbers`` are the flat values of that row, int64; those of a float Box are in
+        the shared arrays.
         """
         return self._write[leaf].refusal(row, numbers)
 
@@ -188,16 +156,7 @@ def _bounds(leaf: spaces.Leaf, dtype: np.dtype) -> LeafBounds:
 
 
 class ActionReader:
-    """Converts rows of the shared arrays to actions of the environments' space.
-
-    Args:
-      space: the action space.
-      arrays: one ``[n, ...]`` per leaf.
-
-    Attributes:
-      read: function that returns the action of every row as copies: NumPy scalars
-        for Discrete, else arrays.
-    """
+    """Converts rows of the shared arrays to actions of the environments' space."""
 
     def __init__(self, space: gymnasium.Space, arrays: list[np.ndarray]):
         self._space = space
@@ -205,6 +164,7 @@ class ActionReader:
         leaves = zip(spaces.leaves(space), arrays, strict=True)
         self._columns = [_column(leaf, array) for leaf, array in leaves]
         nested = isinstance(space, (gs.Dict, gs.Tuple))
+        # Returns a copy of every row: NumPy scalars for Discrete, else arrays.
         self.read = self._read_nested if nested else self._columns[0]
 
     def _read_nested(self) -> Sequence[Any]:

@@ -95,16 +95,16 @@ def at_least(
         raise UserError(f"{name} is {value!r}; expected a number, {bounds}")
 
 
-def variables(given: Any) -> dict[str, str]:
+def variables(values: Any) -> dict[str, str]:
     """Return checked environment variables; errors never show values (secrets)."""
-    if given is None:
+    if values is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(values, Mapping):
         raise UserError(
-            f"worker_variables is a {type(given).__name__}; expected an object of "
+            f"worker_variables is a {type(values).__name__}; expected an object of "
             'strings, such as {"MUJOCO_GL": "egl"}'
         )
-    for name, value in given.items():
+    for name, value in values.items():
         if not _is_valid_text(name) or not name or "=" in name:
             raise UserError(
                 f"worker_variables has the name {name!r}; expected the name of an "
@@ -115,7 +115,7 @@ def variables(given: Any) -> dict[str, str]:
                 f"worker_variables[{name!r}] is a {type(value).__name__} that cannot "
                 "be an environment variable; expected text without a zero byte"
             )
-    return dict(given)
+    return dict(values)
 
 
 def callables(constructors: Sequence[Any]) -> None:

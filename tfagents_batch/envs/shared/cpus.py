@@ -14,26 +14,20 @@ class Waiting(NamedTuple):
     A sleep and a wake-up take tens of microseconds, and more on a virtual machine. Some
     environments step as fast. So each side polls before it sleeps, and yields the core
     while it polls.
-
-    Attributes:
-      hub, worker: microseconds to poll before sleeping.
-      cores: core of each worker, so that two never share one while another is free;
-        None lets the system choose.
     """
 
-    hub: int
-    worker: int
+    hub: int  # microseconds
+    worker: int  # microseconds
+    # Of each worker, so that two never share one while another is free; None lets the
+    # system choose.
     cores: tuple[int, ...] | None
 
 
 def choose(num_workers: int, cores: list[int], pin: bool | None = None) -> Waiting:
-    """Choose how the workers of a batch wait.
+    """Choose how the workers of a batch wait, on the cores that this process may use.
 
-    Args:
-      num_workers: number of workers.
-      cores: cores that this process may use.
-      pin: whether every worker is pinned to a core; None pins if there are as many
-        workers as cores. With fewer, other programs may be pinned to the same cores.
+    By default every worker is pinned to a core if there are as many workers as cores.
+    With fewer, other programs may be pinned to the same cores.
     """
     if pin is None:
         pin = num_workers == len(cores)

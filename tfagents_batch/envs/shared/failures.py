@@ -38,36 +38,21 @@ _WORKER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "worker", "")
 
 
 class Defect(Exception):
-    """Invalid value from an environment: it breaks its spaces or Gymnasium's API.
-
-    Attributes:
-      kind: kind of defect: "type", "shape", "dtype", "bounds", "finite", ...
-      field: invalid value: "reward", "observation['camera']", "step()", ...
-      row: index of the environment in its batch; None if that is not known.
-    """
+    """Invalid value from an environment: it breaks its spaces or Gymnasium's API."""
 
     def __init__(
         self, text: str, kind: str = "", field: str = "", row: int | None = None
     ):
         super().__init__(text)
-        self.kind = kind
-        self.field = field
-        self.row = row
+        self.kind = kind  # "type", "shape", "dtype", "bounds", "finite", ...
+        self.field = field  # "reward", "observation['camera']", "step()", ...
+        self.row = row  # of the environment in its batch; None if that is not known
 
 
 class Failure(NamedTuple):
-    """Record of one failure; unknown fields are None.
+    """Record of one failure, as in ``errors.EnvError``; unknown fields are None."""
 
-    Attributes:
-      kind: one of the kinds above.
-      env, worker, seed, episode, step, action, phase: as in ``errors.EnvError``.
-      text: message of the exception, or a description of what happened.
-      type_name: qualified name of the exception's class; "" if there was none.
-      traceback_text: its formatted traceback.
-      cause: the exception itself; None if it was raised in another process.
-    """
-
-    kind: str
+    kind: str  # one of the kinds above
     env: int | None = None
     worker: int | None = None
     seed: int | None = None
@@ -75,10 +60,10 @@ class Failure(NamedTuple):
     step: int | None = None
     action: str | None = None
     phase: str | None = None
-    text: str = ""
-    type_name: str = ""
+    text: str = ""  # message of the exception, or a description of what happened
+    type_name: str = ""  # qualified name of the exception's class, if there was one
     traceback_text: str = ""
-    cause: BaseException | None = None
+    cause: BaseException | None = None  # unless it was raised in another process
 
     def to_json(self) -> dict:
         return {**self._asdict(), "cause": None}
@@ -167,11 +152,9 @@ def clean(text: str) -> str:
 
 
 def to_exception(failure: Failure) -> Exception:
-    """Return the exception that is raised for a failure.
+    """Return the exception to raise: a constructor's ``UserError``, or an ``EnvError``.
 
-    Returns:
-      a ``UserError`` if a constructor raised one, else an ``EnvError``. Its cause is
-      the original exception (in this process) or a ``RemoteError``.
+    Its cause is the original exception (in this process) or a ``RemoteError``.
     """
     user_error = f"{errors.UserError.__module__}.{errors.UserError.__qualname__}"
     if failure.type_name == user_error and failure.phase == "construct":

@@ -92,27 +92,18 @@ class Layout(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """Views of a batch's memory: of all rows, or of the rows of one worker.
+    """Views of a batch's memory: of all rows, or of the rows of one worker."""
 
-    Attributes:
-      observation, action: one array per leaf, in the order of ``spaces.leaves``.
-      reward: f32 ``[B]``.
-      first, terminated, truncated: bool ``[B]``.
-      episode, seed: int32 ``[B]``.
-      info: ``{column: [B]}``.
-      timing: uint32 ``[W, TIMINGS]``; ``[TIMINGS]`` for one worker.
-    """
-
-    observation: list[np.ndarray]
-    action: list[np.ndarray]
-    reward: np.ndarray
-    first: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    episode: np.ndarray
-    seed: np.ndarray
-    info: dict[str, np.ndarray]
-    timing: np.ndarray
+    observation: list[np.ndarray]  # [B, ...] per leaf, in the order of spaces.leaves
+    action: list[np.ndarray]  # likewise
+    reward: np.ndarray  # f32 [B]
+    first: np.ndarray  # bool [B]
+    terminated: np.ndarray  # bool [B]
+    truncated: np.ndarray  # bool [B]
+    episode: np.ndarray  # int32 [B]
+    seed: np.ndarray  # int32 [B]
+    info: dict[str, np.ndarray]  # column: [B]
+    timing: np.ndarray  # uint32 [W, TIMINGS]; [TIMINGS] for one worker
 
     def info_columns(self) -> dict[str, np.ndarray]:
         """Return the columns of ``info`` without the statistics."""
@@ -128,13 +119,7 @@ def make_layout(
     num_workers: int,
     num_groups: int = 1,
 ) -> Layout:
-    """Return a layout with the arrays one after the other.
-
-    Args:
-      observation, action: leaves of the two spaces.
-      info: ``{column: numpy dtype name}``.
-      num_envs, num_workers, num_groups: sizes.
-    """
+    """Return a layout with the arrays one after the other; ``info`` has dtypes."""
     wanted = [
         *((f"observation/{i}", x.shape, x.dtype) for i, x in enumerate(observation)),
         *((f"action/{i}", x.shape, x.dtype) for i, x in enumerate(action)),
@@ -155,11 +140,9 @@ def make_layout(
 def views(
     layout: Layout, memory, worker: int | None = None, rows=slice(None)
 ) -> Arrays:
-    """Return views of ``memory``, a writable buffer of ``layout.size`` bytes.
+    """Return views of ``memory``, a writable buffer, of all rows or of some.
 
-    Args:
-      worker: index of the worker to return the timing of; None for all workers.
-      rows: slice of the rows.
+    With a worker, the timing is that of this worker.
     """
     leaves: dict[str, list[np.ndarray]] = {"observation": [], "action": []}
     columns: dict[str, np.ndarray] = {}

@@ -17,19 +17,14 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared.failures import Defect
-from tfagents_batch.envs.shared.validation import FIX_FINITE, kind_of
+from tfagents_batch.envs.shared.validation import FIX_FINITE, kind_of, refuse
 from tfagents_batch.space_rules import BOUNDS, FINITE, FIT, KINDS, SHAPE, Flaw, flaws
 
+MASK = "action_mask"
 FIX_SPACE = "correct the environment or its observation_space"
 
 # Function of a space's leaf, its value and name; returns the defects.
 LeafRule = Callable[[spaces.Leaf, Any, str], Iterable[Defect]]
-
-
-def refuse(defects: Iterable[Defect]) -> None:
-    """Raise the first defect, if there is one."""
-    for defect in defects:
-        raise defect
 
 
 def flat(space: gymnasium.Space, value: Any) -> list[Any]:
@@ -51,18 +46,11 @@ def no_defects(leaf: spaces.Leaf, value: Any, name: str) -> Iterable[Defect]:
 
 
 def observation_defects(
-    space: gymnasium.Space,
-    value: Any,
-    rule: LeafRule,
-    name: str = "observation",
+    space: gymnasium.Space, value: Any, rule: LeafRule, name: str = "observation"
 ) -> Iterator[Defect]:
-    """Yield all defects of an observation.
+    """Yield all defects of an observation of a space that ``spaces.leaves`` supports.
 
-    Args:
-      space: space of the observation, one that ``spaces.leaves`` supports.
-      value: observation that the environment returned.
-      rule: rule for its leaves, such as ``leaf_defects``.
-      name: name of the value in the texts.
+    ``rule`` looks at its leaves, such as ``leaf_defects``.
     """
     got = kind_of(value)
     if isinstance(space, gs.Dict):
@@ -113,18 +101,10 @@ def leaf_defects(
     batch: tuple[int, ...] = (),
     kinds: Sequence[str] = KINDS,
 ) -> Iterator[Defect]:
-    """Yield all defects of one leaf, or of a batch of it.
+    """Yield all defects of one leaf, or of a batch of it with more axes in front.
 
-    Args:
-      leaf: leaf of the observation space.
-      value: value of that leaf.
-      name: name such as ``observation['camera'][0]``.
-      batch: axes before the leaf's.
-      kinds: rules of ``space_rules`` to apply.
-
-    Yields:
-      Defects of the kinds "type", "shape", "dtype", "fit", "finite" and "bounds", with
-      the row of the first wrong number in a batch.
+    Their kinds are "type", "shape", "dtype", and those of ``space_rules`` to apply. In
+    a batch they have the row of the first wrong number.
     """
     form = list(form_defects(leaf, value, name, batch))
     yield from form
@@ -134,9 +114,9 @@ def leaf_defects(
     if array.dtype.kind not in "fiub":
         return
     narrowed = array.dtype.kind in "iu" and np.dtype(leaf.dtype) != leaf.space.dtype
-    if isinstance(leaf.space, gs.Discrete) or not narrowed:
-        kinds = [kind for kind in kinds if kind != FIT]
-    kinds = [kind for kind in kinds if kind != SHAPE]  # see ``form_defects``
+    fits = not narrowed or not isinstance(leaf.space, gs.Box)  # else: wrong bounds
+    skipped = (SHAPE, FIT) if fits else (SHAPE,)  # ``form_defects`` looks at the shape
+    kinds = [kind for kind in kinds if kind not in skipped]
     limits = bounds(leaf.space) if BOUNDS in kinds else None
     for flaw in flaws(array, leaf, limits, axes=len(batch), kinds=kinds):
         row = flaw.place[0] if batch else None
@@ -236,3 +216,57 @@ def short(value: Any) -> str:
     """Return a value as text of limited length."""
     text = str(value)
     return text if len(text) <= 500 else f"{text[:500]}..."
+
+
+def mask_rule(
+    observation: gymnasium.Space, action: gymnasium.Space
+) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Return the rule for ``observation["action_mask"]``; None if there is no mask.
+
+    It maps masks ``[..., entries]`` to bool ``[...]``, where no action is possible.
+    Each number of an action has a part of the mask.
+    """
+    if not isinstance(observation, gs.Dict) or MASK not in observation.spaces:
+        return None
+    parts = mask_sizes(action)
+    if parts is None or observation[MASK].shape != (int(parts.sum()),):
+        return None
+    starts = np.cumsum(parts) - parts
+
+    def broken(masks: np.ndarray) -> np.ndarray:
+        possible = np.logical_or.reduceat(np.asarray(masks) != 0, starts, -1)
+        return np.asarray(~possible.all(-1))
+
+    return broken
+
+
+def mask_rows(
+    observation: gymnasium.Space, action: gymnasium.Space, arrays: list[np.ndarray]
+) -> Callable[[], np.ndarray] | None:
+    """Return a function that finds rows whose mask allows no action, bool ``[B]``.
+
+    It reads the leaves of the observations, ``[B, ...]`` each; None without a mask.
+    """
+    broken = mask_rule(observation, action)
+    if broken is None:
+        return None
+    paths = [leaf.path for leaf in spaces.leaves(observation)]
+    masks = arrays[paths.index((MASK,))]
+    return lambda: broken(masks)
+
+
+def mask_sizes(action: gymnasium.Space) -> np.ndarray | None:
+    """Return the entries of a mask for each number of an action; None without masks."""
+    if isinstance(action, gs.Discrete):
+        return np.ravel(action.n)
+    return np.ravel(action.nvec) if isinstance(action, gs.MultiDiscrete) else None
+
+
+def mask_defect(row: int | None = None) -> Defect:
+    """Return the defect of a mask that allows no action, in a row of a batch."""
+    name = f"observation[{MASK!r}]"
+    text = (
+        f"{name} allows no action; expected at least one in every state that is not "
+        "terminal: allow an action without effect, or return terminated=True"
+    )
+    return Defect(text, "no action", name, row)

@@ -18,50 +18,38 @@ RESTART_PERIOD_SECONDS = 60.0  # minimum between two restarts of an environment
 
 @dataclasses.dataclass(frozen=True)
 class EnvOptions:
-    """Options of ``graph.process_env.ProcessEnv``.
+    """Options of ``graph.process_env.ProcessEnv``; a wrong value is a UserError."""
 
-    Attributes:
-      construct_seconds, reset_seconds, step_seconds: deadlines of a worker's reply;
-        None waits forever. In this process there are none.
-      on_fault: "raise" fails the whole batch after a failure; "restart" fails only the
-        affected rows and replaces their environments.
-      max_restarts: restarts of one environment; its next failure is raised.
-      restart_period_seconds: a failure less than this time after a restart of the same
-        environment is raised.
-      groups: number of groups for ``send`` and ``receive``, a divisor of the numbers of
-        environments and of workers.
-      finite_check: reaction to NaN and infinity in observations and rewards: "raise"
-        makes them a failure; "replace" takes the numbers of the previous observation,
-        or 0; "truncate" ends the episode without that step; "off" accepts them.
-      strict_bounds: whether observations outside the bounds of a Box are failures;
-        otherwise they are counted in spot checks and logged once.
-      max_worker_mb: limit of resident memory in megabytes (2**20 bytes). A worker above
-        it ends after an episode; "restart" replaces it without using a restart.
-      info_keys: ``{key: dtype}`` of numbers to copy from the environments' infos;
-        float32, int32 or bool. A missing number is NaN, 0 or false.
-      worker_variables: environment variables of worker processes.
-      pin_workers: whether each worker, with its child processes, is pinned to one core;
-        None pins if there are as many workers as cores.
-      backend: "auto", "native" or "portable", see ``processes.backends.choose``.
-
-    Raises:
-      UserError: if a value is wrong.
-    """
-
+    # Deadlines of a worker's reply; None waits forever. In this process there are none.
     construct_seconds: float | None = 120.0
     reset_seconds: float | None = 300.0
     step_seconds: float | None = 60.0
+    # "raise" fails the whole batch after a failure; "restart" fails only the affected
+    # rows and replaces their environments.
     on_fault: str = RAISE
-    max_restarts: int = MAX_RESTARTS
+    max_restarts: int = MAX_RESTARTS  # of one environment; its next failure is raised
+    # A failure less than this time after a restart of the same environment is raised.
     restart_period_seconds: float = RESTART_PERIOD_SECONDS
+    # For ``send`` and ``receive``; divides the numbers of environments and of workers.
     groups: int = 1
+    # Reaction to NaN and infinity in observations and rewards: "raise" makes them a
+    # failure; "replace" takes the numbers of the previous observation, or 0; "truncate"
+    # ends the episode without that step; "off" accepts them.
     finite_check: str = RAISE
+    # Whether observations outside the bounds of a Box are failures; otherwise they are
+    # counted in spot checks and logged once.
     strict_bounds: bool = False
+    # Limit of resident memory in megabytes (2**20 bytes). A worker above it ends after
+    # an episode; "restart" replaces it without using a restart.
     max_worker_mb: float | None = None
+    # ``{key: dtype}`` of numbers to copy from the environments' infos; float32, int32
+    # or bool. A missing number is NaN, 0 or false.
     info_keys: Mapping[str, str] | None = None
-    worker_variables: Mapping[str, str] | None = None
+    worker_variables: Mapping[str, str] | None = None  # environment variables
+    # Whether each worker, with its child processes, is pinned to one core; None pins if
+    # there are as many workers as cores.
     pin_workers: bool | None = None
-    backend: str = AUTO
+    backend: str = AUTO  # "auto", "native" or "portable", see ``backends.choose``
 
     def __post_init__(self):
         arguments.info_columns(self.info_keys)

@@ -59,11 +59,7 @@ def pack(
     status: int = OK,
     first_row: int = 0,
 ) -> bytes:
-    """Return the bytes of a frame.
-
-    Raises:
-      ValueError: if the payload is larger than ``MAX_PAYLOAD``.
-    """
+    """Return the bytes of a frame; a ValueError if the payload is too large."""
     body = b"" if payload is None else json.dumps(payload).encode()
     if len(body) > MAX_PAYLOAD:
         raise ValueError(
@@ -74,11 +70,7 @@ def pack(
 
 
 def unpack(data: bytes | bytearray) -> Header:
-    """Read the header at the start of ``data``.
-
-    Raises:
-      Malformed: if it is not a header of this version.
-    """
+    """Read the header at the start of ``data``, or raise ``Malformed``."""
     magic, *fields = _HEADER.unpack_from(data)
     header = Header(*fields)
     if magic != MAGIC:
@@ -98,11 +90,7 @@ class Inbox:
         self.closed = False
 
     def wait(self) -> tuple[Header, Any] | None:
-        """Wait for a frame on a blocking socket; return None at the end of the stream.
-
-        Raises:
-          Malformed: if the bytes are not frames of this version.
-        """
+        """Wait for a frame on a blocking socket; None at the end of the stream."""
         while not self._waiting and not self.closed:
             self._waiting += self.read()
         return self._waiting.pop(0) if self._waiting else None

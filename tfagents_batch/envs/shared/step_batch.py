@@ -17,21 +17,14 @@ NO_RESET = "step was called before reset"
 
 
 class StepBatch(NamedTuple):
-    """Results of a batch of environments after a command; it owns its arrays.
+    """Results of a batch of environments after a command; it owns its arrays."""
 
-    Attributes:
-      observation: one ``[B, ...]`` per leaf, in the order of ``spaces.leaves``.
-      reward: f32 ``[B]``.
-      first, terminated, truncated: bool ``[B]``.
-      info: ``{column: [B]}``.
-    """
-
-    observation: list[np.ndarray]
-    reward: np.ndarray
-    first: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-    info: dict[str, np.ndarray]
+    observation: list[np.ndarray]  # [B, ...] per leaf, in the order of spaces.leaves
+    reward: np.ndarray  # f32 [B]
+    first: np.ndarray  # bool [B]
+    terminated: np.ndarray  # bool [B]
+    truncated: np.ndarray  # bool [B]
+    info: dict[str, np.ndarray]  # column: [B]
 
     def flat(self) -> list[np.ndarray]:
         """Return all arrays in the order of an environment's outputs."""
@@ -50,10 +43,10 @@ def row_context(
 
     Args:
       row: index in the batch.
-      seed: seed of the last reset; None before the first.
+      seed: of the last reset; None before the first.
       over: whether the row was about to be reset.
-      arrays: shared arrays as they were before the running command; None after the
-        end.
+      arrays: as they were before the running command; None after the end.
+      action_space: action space of one environment.
     """
     if seed is None or arrays is None:
         return {}
@@ -68,17 +61,12 @@ def row_context(
     return known
 
 
-def invalid_action(error: actions.InvalidAction, context: dict[str, Any]) -> Failure:
-    """Return the failure for an invalid action.
-
-    Args:
-      error: error with the row and the action.
-      context: further fields of ``Failure`` for that row.
-    """
+def invalid_action(error: actions.InvalidAction, context: dict[str, Any]) -> Exception:
+    """Return the exception for an invalid action, with known fields of its row."""
     known: dict[str, Any] = {"phase": "step"}
     if error.row is not None:
         known |= context | {"env": error.row, "action": error.action}
-    return Failure(failures.ACTION, text=str(error), **known)
+    return exception([Failure(failures.ACTION, text=str(error), **known)])
 
 
 def stale(token: int, last: int) -> UserError:

@@ -22,9 +22,7 @@ from tfagents_batch.settings import suggest
 def split(name: str, what: str = "environment") -> tuple[str | None, str]:
     """Return module or absolute file path, and attribute; module None for an id.
 
-    Args:
-      name: what the user gave.
-      what: what it names, for errors.
+    Errors say what the user's name stands for.
     """
     module, _, target = name.rpartition(":")
     if module.endswith(".py"):

@@ -1,12 +1,13 @@
 """Rules for the values that an environment returns, except its observations.
 
-Each rule raises a Defect. Workers and batches raise the first one, and ``check_env``
-collects all of them. ``observation_rules`` has the rules for observations.
+Workers and batches raise the first Defect, see ``refuse``, and ``check_env`` collects
+all of them. ``observation_rules`` has the rules for observations.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium
@@ -20,21 +21,27 @@ _WEIGHED = (
     "wrappers=['mo_gymnasium.wrappers:LinearReward']"
 )
 GYM_EXTRA = 'pip install "tfagents_batch[gym]"'
+_NUMBER = (float, int, np.floating, np.integer, np.bool_)
+_FLAG = (bool, np.bool_)
 _FULL_CHECKS = 100  # number of first steps in which all rules are applied
 _FULL_CHECK_EVERY = 1000  # steps between later ones
+_FIELDS = {
+    2: ("observation", "info"),
+    4: ("observation", "reward", "done", "info"),
+    5: ("observation", "reward", "terminated", "truncated", "info"),
+}
 FIX_FINITE = "look for a division by 0, a logarithm of 0 or a number that only grows"
+
+
+def refuse(defects: Iterable[Defect]) -> None:
+    """Raise the first defect, if there is one."""
+    for defect in defects:
+        raise defect
 
 
 def is_full_check(count: int) -> bool:
     """Return whether step number ``count`` of an environment applies all rules."""
     return count < _FULL_CHECKS or count % _FULL_CHECK_EVERY == 0
-
-
-def environment(env: Any) -> None:
-    """Raise Defect unless ``env`` looks like one Gymnasium environment."""
-    if fault := fault_of(env):
-        text = f"the constructor returned {type(env).__name__}{fault}"
-        raise Defect(text, "type", "constructor")
 
 
 def fault_of(env: Any) -> str:
@@ -72,19 +79,69 @@ def fault_of(env: Any) -> str:
     return ""
 
 
-def reset_result(result: Any) -> None:
-    """Raise Defect unless ``result`` is a pair that ends in a dict."""
+def fields(result: Any) -> dict[str, Any]:
+    """Split a result of ``reset`` or ``step`` into fields, in any known form.
+
+    A result of another form is returned as the observation, as from ``reset`` in the
+    legacy API.
+    """
+    known = isinstance(result, tuple) or (isinstance(result, list) and len(result) == 5)
+    names = _FIELDS.get(len(result)) if known else None
+    return dict(zip(names, result, strict=True)) if names else {"observation": result}
+
+
+def reset_defects(result: Any) -> Iterator[Defect]:
+    """Yield what is wrong with a result of ``reset``, except with its observation."""
     if isinstance(result, tuple) and len(result) == 2:
-        return info(result[1])
+        yield from info_defects(result[1])
+        return
     text = (
         f"reset() returned {kind_of(result)}; expected a tuple of observation, info "
         "(the legacy gym API returned the observation alone: return observation, {})"
     )
-    raise Defect(text, "type", "reset()")
+    yield Defect(text, "type", "reset()")
 
 
-def step_result(result: Any) -> None:
-    """Raise Defect unless ``result`` is a 5-tuple."""
+def step_defects(result: Any) -> Iterator[Defect]:
+    """Yield what is wrong with a result of ``step``, except with its observation."""
+    yield from step_form_defects(result)
+    values = fields(result)
+    for name in ("terminated", "truncated"):
+        flag = values.get(name, False)
+        if not isinstance(flag, _FLAG):
+            text = (
+                f"{name} is {flag!r} of type {type(flag).__name__}; expected a bool: "
+                f"return bool({name})"
+            )
+            yield Defect(text, "type", name)
+    if "reward" not in values:
+        return
+    reward = values["reward"]
+    if not isinstance(reward, _NUMBER):
+        kind, fix = type(reward).__name__, "float(reward)"
+        if isinstance(reward, np.ndarray):
+            kind = f"an array of shape {reward.shape}"
+            fix = "reward.item()" if reward.size == 1 else f"one number, {_WEIGHED}"
+        text = f"reward is {kind}; expected a number: return {fix}"
+        yield Defect(text, "type", "reward")
+    yield from info_defects(values["info"])
+
+
+def plain(result: tuple[Any, ...]) -> tuple[float, bool, bool]:
+    """Return reward, terminated and truncated of five values as Python's types.
+
+    Raises:
+      Defect: if one of them, or the info, has another type.
+    """
+    _, reward, terminated, truncated, info = result
+    flags = isinstance(terminated, _FLAG) and isinstance(truncated, _FLAG)
+    if not (flags and isinstance(reward, _NUMBER) and isinstance(info, dict)):
+        refuse(step_defects(result))
+    return float(reward), bool(terminated), bool(truncated)
+
+
+def step_form_defects(result: Any) -> Iterator[Defect]:
+    """Yield the defect of a result of ``step`` that is no tuple of five."""
     if isinstance(result, tuple) and len(result) == 5:
         return
     if isinstance(result, tuple) and len(result) == 4:
@@ -93,61 +150,30 @@ def step_result(result: Any) -> None:
             "reward, terminated, truncated, info: split done into terminated (the task "
             "ended) and truncated (a time limit cut it off)"
         )
-        raise Defect(text, "legacy", "step()")
+        yield Defect(text, "legacy", "step()")
+        return
     text = (
         f"step() returned {kind_of(result)}; expected a tuple of five: return "
         "observation, reward, terminated, truncated, info"
     )
-    raise Defect(text, "type", "step()")
+    yield Defect(text, "type", "step()")
 
 
-def reward(value: Any) -> float:
-    """Return the reward as a Python float.
-
-    Raises:
-      Defect: if it is not a number.
-    """
-    if isinstance(value, (float, int, np.floating, np.integer, np.bool_)):
-        return float(value)
-    got, fix = type(value).__name__, "float(reward)"
-    if isinstance(value, np.ndarray):
-        got = f"an array of shape {value.shape}"
-        fix = "reward.item()" if value.size == 1 else f"one number, {_WEIGHED}"
-    text = f"reward is {got}; expected a number: return {fix}"
-    raise Defect(text, "type", "reward")
-
-
-def finite_reward(value: float, row: int | None = None) -> float:
-    """Return the reward; raise Defect if it is not a finite float32."""
-    if -FLOAT_MAX <= value <= FLOAT_MAX:  # false for NaN
-        return value
-    text = f"reward is {value}; expected a finite float32: {FIX_FINITE}"
-    raise Defect(text, "finite", "reward", row)
-
-
-def flag(name: str, value: Any) -> bool:
-    """Return ``terminated`` or ``truncated`` as a Python bool.
-
-    Raises:
-      Defect: if it is neither bool nor numpy.bool_.
-    """
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    text = (
-        f"{name} is {value!r} of type {type(value).__name__}; expected a bool: "
-        f"return bool({name})"
-    )
-    raise Defect(text, "type", name)
-
-
-def info(value: Any) -> None:
-    """Raise Defect unless ``value`` is a dict."""
+def info_defects(value: Any) -> Iterator[Defect]:
+    """Yield the defect of an info that is no dict."""
     if not isinstance(value, dict):
         text = (
             f"info is {type(value).__name__}; expected a dict: return {{}} if there "
             "is nothing to report"
         )
-        raise Defect(text, "type", "info")
+        yield Defect(text, "type", "info")
+
+
+def reward_defects(value: float, row: int | None = None) -> Iterator[Defect]:
+    """Yield the defect of a reward that float32 does not have, in a row of a batch."""
+    if not -FLOAT_MAX <= value <= FLOAT_MAX:  # true for NaN
+        text = f"reward is {value}; expected a finite float32: {FIX_FINITE}"
+        yield Defect(text, "finite", "reward", row)
 
 
 def missing_info(dtype: np.dtype) -> Any:
@@ -158,13 +184,7 @@ def missing_info(dtype: np.dtype) -> Any:
 def info_numbers(name: str, value: Any, column: Any) -> np.ndarray:
     """Return a value of info, or of a batch's info, that is copied into a column.
 
-    Args:
-      name: key in ``info``.
-      value: a number, or the numbers of a batch.
-      column: array or NumPy number with the expected shape and dtype.
-
-    Raises:
-      Defect: if its shape is another one, or the dtype cannot represent it.
+    A Defect is raised unless it has the column's shape, and fits its dtype.
     """
     array = np.asarray(value)
     fits = np.can_cast(array.dtype, column.dtype, "same_kind")

@@ -15,13 +15,9 @@ def cells(colors: np.ndarray, size: int = 20) -> np.ndarray:
 
 
 def like_gymnasium(id: str, state: Any) -> np.ndarray:
-    """Return Gymnasium's picture of a state, uint8 ``[height, width, 3]``.
+    """Return the picture of a state in the form of Gymnasium's environment ``id``.
 
-    It needs pygame, as Gymnasium's own environments do.
-
-    Args:
-      id: id of Gymnasium's environment.
-      state: state in the form in which that environment stores it.
+    It is uint8 ``[height, width, 3]``, and needs pygame as Gymnasium's own does.
     """
     env = _environment(id)
     env.state = state

@@ -23,20 +23,14 @@ _ROWS = np.arange(SIZE, dtype=np.float32)[:, np.newaxis]
 _COLUMNS = np.arange(SIZE, dtype=np.int32)
 
 
-class State(NamedTuple):
-    """State of a game.
+class FlappyState(NamedTuple):
+    """State of a game."""
 
-    Attributes:
-      y, speed: f32 ``[]``, top row of the bird, and the rows that it fell in this step.
-      x, gap: int32 ``[2]``, left column of each pipe, and top row of its gap.
-      frames: uint8 ``[80, 80, 4]``, the newest frame is the last one.
-    """
-
-    y: tf.Tensor
-    speed: tf.Tensor
-    x: tf.Tensor
-    gap: tf.Tensor
-    frames: tf.Tensor
+    y: tf.Tensor  # f32 [], top row of the bird
+    speed: tf.Tensor  # f32 [], rows that it fell in this step
+    x: tf.Tensor  # int32 [2], left column of each pipe
+    gap: tf.Tensor  # int32 [2], top row of its gap
+    frames: tf.Tensor  # uint8 [80, 80, 4], the newest frame is the last one
 
 
 class Flappy:
@@ -63,7 +57,7 @@ class Flappy:
         x = tf.constant([SIZE, SIZE + DISTANCE])
         gap = _gap([2], key)
         frames = tf.repeat(_frame(y, x, gap), FRAMES, -1)
-        return State(y, tf.constant(0.0), x, gap, frames), frames
+        return FlappyState(y, tf.constant(0.0), x, gap, frames), frames
 
     def step(self, state, action, key):
         fallen = tf.minimum(state.speed + GRAVITY, FALL)
@@ -84,7 +78,7 @@ class Flappy:
         crashed = hit | (y + BIRD > SIZE)
         reward = tf.where(crashed, -1.0, tf.cast(passed, tf.float32))
         frames = tf.concat([state.frames[..., 1:], _frame(y, x, gap)], -1)
-        return State(y, speed, x, gap, frames), frames, reward, crashed
+        return FlappyState(y, speed, x, gap, frames), frames, reward, crashed
 
     def render(self, state):
         levels = state.frames[..., -1]

@@ -58,11 +58,7 @@ ENVIRONMENTS: dict[str, Callable[..., TensorEnv]] = {
 
 
 def make(name: str, env_kwargs: dict[str, Any] | None = None) -> TensorEnv:
-    """Create an environment from a name that begins with ``tf/``.
-
-    Raises:
-      UserError: if the name is unknown, or if it does not take the arguments.
-    """
+    """Create an environment from a name that begins with ``tf/``."""
     id = name.removeprefix(PREFIX)
     if id not in ENVIRONMENTS:
         known = [PREFIX + known_id for known_id in ENVIRONMENTS]
@@ -73,12 +69,9 @@ def make(name: str, env_kwargs: dict[str, Any] | None = None) -> TensorEnv:
 def construct(
     make: Callable[..., TensorEnv], env_kwargs: dict[str, Any] | None, name: str
 ) -> TensorEnv:
-    """Call a class or function that creates an environment.
+    """Call a class or function that creates an environment; a UserError if it refuses.
 
     All of them accept ``max_episode_steps``, as in ``gymnasium.make``.
-
-    Raises:
-      UserError: if it does not take the arguments, or refuses one.
     """
     kwargs, signature = dict(env_kwargs or {}), inspect.signature(make)
     known = _LIMIT in signature.parameters

@@ -11,11 +11,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import (
-    action_masks,
     actions,
     failures,
     layout,
@@ -23,9 +21,13 @@ from tfagents_batch.envs.shared import (
     validation,
 )
 from tfagents_batch.envs.shared.failures import Defect, Failure
-from tfagents_batch.envs.shared.observations import ObservationWriter, outside_text
+from tfagents_batch.envs.shared.observations import (
+    FiniteCheck,
+    ObservationWriter,
+    outside_text,
+)
+from tfagents_batch.envs.shared.validation import refuse
 from tfagents_batch.envs.worker import construction
-from tfagents_batch.envs.worker.finite import FiniteCheck
 
 
 @runtime_checkable
@@ -34,19 +36,14 @@ class Steppable(Protocol):
 
     The row after an episode's last one ignores its action, contains the next episode's
     first observation and has reward 0.
-
-    Attributes:
-      num_envs: B.
-      observation_space, action_space: spaces of one environment.
-      max_episode_steps: time limit in steps, or None.
-      raw_reward: key of the rewards before clipping in the info of ``step``, for the
-        statistics; None if rewards are not clipped.
     """
 
     num_envs: int
-    observation_space: gymnasium.Space
+    observation_space: gymnasium.Space  # of one environment
     action_space: gymnasium.Space
-    max_episode_steps: int | None
+    max_episode_steps: int | None  # time limit, or None
+    # Key of the rewards before clipping in the info of ``step``, for the statistics;
+    # None if rewards are not clipped.
     raw_reward: str | None
 
     def reset(self, seed: int) -> tuple[Any, dict[str, Any]]:
@@ -62,27 +59,10 @@ class Steppable(Protocol):
         ...
 
 
-def inspect(batch: Steppable) -> dict:
-    """Return what ``construction.inspect`` returns, for each environment of a batch."""
-    return {
-        "observation_space": spaces.to_json(batch.observation_space),
-        "action_space": spaces.to_json(batch.action_space),
-        "max_episode_steps": batch.max_episode_steps,
-    }
-
-
 class BatchStepper:
     """Stepper of a batch that fills its rows. A failure loses all rows.
 
-    Args:
-      batch: the environments.
-      arrays: views of all rows.
-      words: uint32 control words.
-      finite_check: "raise" makes NaN and infinity a failure, "off" passes them on.
-      catch: exceptions that become failures.
-
-    Attributes:
-      notes: messages for the log; the reader empties the list.
+    With ``finite_check`` "raise" NaN and infinity are failures, "off" passes them on.
     """
 
     def __init__(
@@ -93,7 +73,7 @@ class BatchStepper:
         finite_check: str,
         catch: construction.Catch,
     ):
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # messages for the log; the reader empties the list
         self._batch = batch
         self._arrays = arrays
         self._words = words
@@ -101,11 +81,15 @@ class BatchStepper:
         space = batch.observation_space
         self._observations = ObservationWriter(space, arrays.observation)
         self._finite = FiniteCheck(finite_check, self._observations, arrays)
-        self._no_action = action_masks.rows(
+        self._no_action = observation_rules.mask_rows(
             space, batch.action_space, arrays.observation
         )
         self._columns = arrays.info_columns()
-        self._neutral = [_neutral(leaf) for leaf in spaces.leaves(batch.action_space)]
+        # Actions for rows that ignore them: 0, or the nearest allowed values.
+        self._neutral = [
+            np.clip(0, *observation_rules.bounds(leaf.space)).astype(leaf.space.dtype)
+            for leaf in spaces.leaves(batch.action_space)
+        ]
         self._over = np.zeros(batch.num_envs, bool)
         self._returns = np.zeros(batch.num_envs)  # of raw rewards
         self._lengths = np.zeros(batch.num_envs, np.int32)
@@ -144,29 +128,35 @@ class BatchStepper:
         rows = range(len(self._over))
         arrays.seed[:] = [construction.env_seed(seed, row) for row in rows]
         result = self._batch.reset(seed)
-        validation.reset_result(result)
+        refuse(validation.reset_defects(result))
         observation, info = result
         self._observations.write_batch(observation)
-        observation_rules.refuse(self._finite.check())
+        refuse(self._finite.check())
         self._refuse_masks(np.zeros(len(self._over), bool))
         self._write(np.zeros(len(self._over)))
         self._write_info(info)
 
     def _step(self) -> None:
         result = self._batch.step(self._action())
-        validation.step_result(result)
+        refuse(validation.step_form_defects(result))
         observation, reward, terminated, truncated, info = result
-        validation.info(info)
+        refuse(validation.info_defects(info))
         count = len(self._over)
         reward = _column("reward", reward, count, "fiub", "numbers").astype(np.float64)
         terminated = _column("terminated", terminated, count, "b", "bools")
         truncated = _column("truncated", truncated, count, "b", "bools")
-        self._refuse_ends(self._over & (terminated | truncated))
+        if (both := self._over & (terminated | truncated)).any():
+            raise Defect(
+                "a row ended in the step in which it had to restart: its autoreset "
+                "mode may not be NEXT_STEP, as its metadata says",
+                row=int(np.argmax(both)),
+            )
         reward[self._over] = 0.0
-        if self._finite.enabled:
-            _refuse_reward(reward)
+        if self._finite.enabled and not np.abs(reward).max() <= validation.FLOAT_MAX:
+            for row, value in enumerate(reward.tolist()):
+                refuse(validation.reward_defects(value, row))
         self._observations.write_batch(observation)
-        observation_rules.refuse(self._finite.check())
+        refuse(self._finite.check())
         self._refuse_masks(terminated & ~self._over)
         arrays, raw = self._arrays, self._batch.raw_reward
         arrays.reward[:] = reward
@@ -211,20 +201,11 @@ class BatchStepper:
             flat.append(value)
         return spaces.pack(space, flat)
 
-    def _refuse_ends(self, both: np.ndarray) -> None:
-        """Refuse rows that end in the step in which they restart."""
-        if both.any():
-            raise Defect(
-                "a row ended in the step in which it had to restart: its autoreset "
-                "mode may not be NEXT_STEP, as its metadata says",
-                row=int(np.argmax(both)),
-            )
-
     def _refuse_masks(self, terminated: np.ndarray) -> None:
         if self._no_action is not None:
             broken = self._no_action() & ~terminated
             if broken.any():
-                raise action_masks.defect(int(np.argmax(broken)))
+                raise observation_rules.mask_defect(int(np.argmax(broken)))
 
     def _count_out_of_bounds(self) -> None:
         """Count observations outside their bounds, at some steps only."""
@@ -261,16 +242,6 @@ class BatchStepper:
         return failure._replace(text=failure.text + suffix)
 
 
-def _neutral(leaf: spaces.Leaf) -> Any:
-    """Return an action for rows that ignore it: 0, or the nearest allowed value."""
-    space = leaf.space
-    if isinstance(space, gs.Box):
-        return np.clip(0, space.low, space.high).astype(space.dtype)
-    if isinstance(space, gs.MultiBinary):
-        return 0
-    return np.asarray(space.start)
-
-
 def _column(
     name: str, value: Any, num_envs: int, kinds: str, expected: str
 ) -> np.ndarray:
@@ -281,11 +252,3 @@ def _column(
             f"[{num_envs}]"
         )
     return array
-
-
-def _refuse_reward(reward: np.ndarray) -> None:
-    """Raise a Defect for rewards that float32 cannot represent."""
-    if np.abs(reward).max(initial=0.0) <= validation.FLOAT_MAX:  # false for NaN
-        return
-    for row, value in enumerate(reward.tolist()):
-        validation.finite_reward(value, row)

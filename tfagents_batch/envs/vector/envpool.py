@@ -20,7 +20,7 @@ from gymnasium import spaces as gs
 from tfagents_batch import spaces
 from tfagents_batch.envs.shared import cpus
 from tfagents_batch.envs.worker import construction
-from tfagents_batch.errors import UserError
+from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.settings.suggest import closest, hint
 
 PREFIX = "envpool:"
@@ -35,9 +35,8 @@ _RESERVED = {
 class EnvPoolBatch:
     """Adapter of one EnvPool to ``Steppable``.
 
-    Environment i depends on ``(seed, i)`` only, not on the number of threads. EnvPool's
-    images, uint8 ``[C, H, W]`` with channels first, become ``[H, W, C]`` with channels
-    last.
+    Environment i depends on ``(seed, i)`` only, not on the number of threads. Images,
+    uint8 ``[C, H, W]``, become ``[H, W, C]``.
 
     Args:
       name: id with or without the prefix, such as ``envpool:Pong-v5``.
@@ -45,10 +44,6 @@ class EnvPoolBatch:
       num_threads: number of EnvPool's threads; None uses one per core available to this
         process, 0 uses one. At most one per environment is used.
       env_kwargs: arguments of the environment, such as ``{"episodic_life": True}``.
-
-    Attributes:
-      num_threads: number of threads in use.
-      info_keys: default info columns: ``lives`` if the environment has lives.
 
     Raises:
       UserError: for an unusable name or argument, or if EnvPool is not installed.
@@ -82,6 +77,7 @@ class EnvPoolBatch:
         limit = getattr(spec.config, "max_episode_steps", 0)
         self.max_episode_steps = int(limit) if limit > 0 else None
         columns = spec.state_array_spec
+        # Default info columns, if the environment has lives.
         self.info_keys = {"lives": "int32"} if "info:lives" in columns else {}
         # Atari only: the reward before reward_clip.
         self.raw_reward = "reward" if "info:reward" in columns else None
@@ -146,7 +142,9 @@ def _find(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     try:
         fields = envpool.make_spec(id).config._fields
     except Exception as error:  # for example, a library is not installed
-        raise UserError(f"EnvPool cannot create {name!r}: {_line(error)}") from error
+        raise UserError(
+            f"EnvPool cannot create {name!r}: {first_line(error)}"
+        ) from error
     accepted = [field for field in fields if field not in _RESERVED]
     for key in kwargs:
         if key not in fields and not key.startswith(("render_", "from_pixels")):
@@ -156,7 +154,9 @@ def _find(id: str, name: str, kwargs: dict[str, Any]) -> tuple[Any, Any]:
     try:
         spec = envpool.make_spec(id, **kwargs)
     except Exception as error:
-        raise UserError(f"env_kwargs {kwargs} do not fit: {_line(error)}") from error
+        raise UserError(
+            f"env_kwargs {kwargs} do not fit: {first_line(error)}"
+        ) from error
     players = getattr(spec.config, "max_num_players", 1)
     if players != 1:
         raise UserError(
@@ -176,8 +176,3 @@ def _channels_last(space: gymnasium.Space) -> gymnasium.Space:
         return space
     low, high = np.moveaxis(space.low, 0, -1), np.moveaxis(space.high, 0, -1)
     return gs.Box(low, high, dtype=np.uint8)
-
-
-def _line(error: BaseException) -> str:
-    """Return class and first line of an error, because its text may be very long."""
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

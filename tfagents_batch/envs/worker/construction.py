@@ -18,13 +18,10 @@ Catch = type[BaseException] | tuple[type[BaseException], ...]
 
 
 def env_seed(seed: int, index: int, restarts: int = 0) -> int:
-    """Return the seed of an environment, in ``[0, 2**31)``; it depends on nothing else.
+    """Return the seed of an environment of a batch, in ``[0, 2**31)``.
 
-    Args:
-      seed: seed of the batch.
-      index: index of the environment in the batch.
-      restarts: number of times the environment was replaced. A replacement has another
-        seed, so it does not repeat the episode that failed.
+    It depends on nothing else than the arguments. An environment that was replaced has
+    another seed each time, so it does not repeat the episode that failed.
     """
     key = (index, restarts) if restarts else (index,)
     words = np.random.SeedSequence(seed, spawn_key=key).generate_state(1)
@@ -48,11 +45,8 @@ def construct(
 ) -> tuple[list[Any], list[dict], Failure | None]:
     """Create environments; stop at the first failure.
 
-    Args:
-      constructors: functions without arguments.
-      first_row: index of the first one in the batch.
-      progress: called with the row before each constructor runs.
-      catch: exceptions that become failures.
+    ``progress`` is called with the row before each constructor runs, and ``catch`` are
+    the exceptions that become failures.
 
     Returns:
       the environments, the properties of each (see ``inspect``), the failure or None.
@@ -79,14 +73,9 @@ def inspect(env: Any) -> dict:
 
 
 def same_spaces(facts: Sequence[dict]) -> None:
-    """Raise UserError with the first difference.
-
-    Args:
-      facts: spaces of each environment as JSON, see ``inspect``.
-    """
+    """Raise UserError if environments differ, see ``inspect``."""
     for index, fact in enumerate(facts):
-        text = _first_difference(facts[0], fact)
-        if text:
+        if text := _first_difference(facts[0], fact):
             raise UserError(
                 f"env {index} and env 0 disagree: {text}; all environments "
                 "of a batch need equal spaces"
@@ -101,11 +90,9 @@ def check_replacement(before: dict, after: dict) -> None:
 
 def _first_difference(ours: dict, theirs: dict) -> str | None:
     """Return the first difference between two environments' spaces, as text."""
-    for kind in ("observation_space", "action_space"):
-        text = _difference(ours[kind], theirs[kind], kind)
-        if text:
-            return text
-    return None
+    kinds = ("observation_space", "action_space")
+    texts = (_difference(ours[kind], theirs[kind], kind) for kind in kinds)
+    return next(filter(None, texts), None)
 
 
 def _difference(ours: Any, theirs: Any, path: str) -> str | None:
@@ -117,8 +104,7 @@ def _difference(ours: Any, theirs: Any, path: str) -> str | None:
             if key not in ours or key not in theirs:
                 who = "env 0" if key in ours else "the other"
                 return f"{path} has {key!r} only in {who}"
-            text = _difference(ours[key], theirs[key], f"{path}.{key}")
-            if text:
+            if text := _difference(ours[key], theirs[key], f"{path}.{key}"):
                 return text
     return f"{path} is {_short(theirs)}, not {_short(ours)}"
 

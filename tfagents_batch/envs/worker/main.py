@@ -22,11 +22,10 @@ _STOPS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def main(arguments: list[str]) -> None:
-    """Serve one learner.
+    """Serve the learner with this process id, on these descriptors.
 
-    Args:
-      arguments: process id of the learner, then descriptors: of the control socket and
-        of the files for stack dumps, for pickled constructors and for shared memory.
+    They are of the control socket, and of the files for stack dumps, for pickled
+    constructors and for shared memory.
     """
     parent, *descriptors = (int(argument) for argument in arguments)
     channel_fd, dump_fd, constructors, memory = descriptors

@@ -7,6 +7,7 @@ words of shared memory. Observations, actions and rewards are in shared memory.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import gc
 import itertools
@@ -15,18 +16,28 @@ import os
 import pickle
 import socket
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from tfagents_batch.envs.shared import absl_flags, failures, futex, layout, protocol
+from tfagents_batch.envs.shared import failures, layout, protocol
 from tfagents_batch.envs.shared.layout import resident_bytes
-from tfagents_batch.envs.worker import construction, registrations, stepper
+from tfagents_batch.envs.worker import construction, inherited, stepper
 
+_FUTEX = 202  # number of the system call on x86-64, see ``build.is_supported``
+_WAIT, _WAKE_OP = 0, 5
+# For WAKE_OP: subtract 1 from the second word, and wake its sleeper if the word was at
+# most 1. It can be less than 1, because the hub may see the reply and set the word for
+# its next command before this call.
+# The four fields are operation, comparison and their arguments, see futex(2).
+_ADD, _AT_MOST = 1, 3
+_WAKE_IF_LAST = _ADD << 28 | _AT_MOST << 24 | (-1 & 0xFFF) << 12 | 1
+_PARENT_CHECK_SECONDS = 1
 _CHECK_EVERY = 64  # commands between checks of the memory in use
 
 
 def serve(channel: socket.socket, pickles: int, shared: int) -> None:
-    """Serve the learner's requests until the end.
+    """Serve the learner's requests on the control socket until the end.
 
     Args:
       channel: control socket.
@@ -79,7 +90,7 @@ def serve(channel: socket.socket, pickles: int, shared: int) -> None:
     gc.freeze()  # the collector now skips existing objects, which are permanent
     bell = None
     if payload["native"]:  # before the reply, because a command may follow it
-        bell = futex.Doorbell(memory, plan, worker, payload["poll_microseconds"])
+        bell = Doorbell(memory, plan, worker, payload["poll_microseconds"])
     channel.sendall(_frame(*header[:2], [], batch.notes))
     if bell is not None:
         _serve_hub(channel, inbox, batch, bell, full)
@@ -162,11 +173,10 @@ def _end(batch: Any, reported: bool) -> NoReturn:
 def _construct(
     channel: socket.socket, inbox: protocol.Inbox, pickles: int
 ) -> tuple[list, list, list, int] | None:
-    """Create the environments of the first request.
+    """Create the environments of the first request; None if the process must end.
 
     Returns:
-      environments, their properties, their constructors and the index of the first;
-      None if the process must end.
+      environments, their properties, their constructors and the index of the first.
     """
     request = inbox.wait()
     if request is None or request[0].command != protocol.CONSTRUCT:
@@ -187,15 +197,13 @@ def _construct(
         with open(pickles, "rb") as file:
             file.seek(0)
             load = pickle.Unpickler(file).load
-            inherited = load()
-            registrations.install(inherited["ids"])
-            absl_flags.install(inherited["flags"])
+            inherited.install(load())
             constructors = [load() for _ in range(payload["count"])]
     except BaseException as error:
         failure = failures.from_error(error, env=first_row, phase="construct")
         text = f"while it was unpickled in the worker: {failure.text}"
-        constructors, envs, facts = [], [], []
         failure = failure._replace(text=text)
+        constructors, envs, facts = [], [], []
     else:
         envs, facts, failure = construction.construct(
             constructors, first_row, lambda row: reply(protocol.PROGRESS, row=row)
@@ -225,3 +233,76 @@ def _close_all(envs: list[Any]) -> None:
             env.close()
         except BaseException as error:
             print(f"{type(error).__name__} in close()", file=sys.stderr)
+
+
+class _TimeSpec(ctypes.Structure):
+    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+
+
+class Doorbell:
+    """Worker's side of the signals of the native hub: Linux futexes through ctypes.
+
+    A futex is an aligned 32-bit word of shared memory on which a process can sleep
+    until another one wakes it; the kernel compares the word first, so no wake-up is
+    lost. The mapping of the memory must outlive this object. It polls for some
+    microseconds before it sleeps; polling yields the core.
+    """
+
+    def __init__(self, memory: Any, plan: layout.Layout, worker: int, poll: int):
+        num_workers = plan.num_workers
+        self._words = layout.control(memory, worker)
+        self._learner = layout.control(memory, num_workers)
+        # The last command may have been for a previous worker.
+        self._seen = self._words[layout.COMMAND_SEQUENCE]
+        self._parent = os.getppid()
+        self._poll_nanoseconds = poll * 1000
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        number = ctypes.c_long(_FUTEX)
+        command, pending, unused = (
+            ctypes.c_void_p(start + 4 * (layout.WORDS * line + word))
+            for line, word in (
+                (worker, layout.COMMAND_SEQUENCE),
+                (num_workers + plan.group(worker), layout.PENDING),
+                (num_workers, layout.UNUSED),
+            )
+        )
+        limit = ctypes.byref(_TimeSpec(_PARENT_CHECK_SECONDS, 0))
+        sleep = ctypes.CDLL(None).syscall  # releases the GIL, so other threads run
+        wake = ctypes.PyDLL(None).syscall  # keeps the GIL, because it never blocks
+        one, wait = ctypes.c_uint32, ctypes.c_int(_WAIT)
+        self._sleep = lambda seen: sleep(number, command, wait, one(seen), limit)
+        answer = (
+            *(number, unused, ctypes.c_int(_WAKE_OP), ctypes.c_int(1)),
+            *(ctypes.c_void_p(1), pending, ctypes.c_uint32(_WAKE_IF_LAST)),
+        )
+        self._wake = lambda: wake(*answer)
+
+    def wait(self) -> tuple[int, int]:
+        """Wait for a command; return its code and its number.
+
+        Raises:
+          SystemExit: if the learner has ended.
+        """
+        words, seen = self._words, self._seen
+        if self._poll_nanoseconds:
+            yield_core, clock = os.sched_yield, time.perf_counter_ns
+            deadline = clock() + self._poll_nanoseconds
+            while words[layout.COMMAND_SEQUENCE] == seen and clock() < deadline:
+                yield_core()
+        while words[layout.COMMAND_SEQUENCE] == seen:
+            self._sleep(seen)
+            if os.getppid() != self._parent:
+                raise SystemExit(1)
+        self._seen = seen = words[layout.COMMAND_SEQUENCE]
+        return words[layout.COMMAND], seen
+
+    def seed(self) -> int:
+        """Return the seed of the requested reset."""
+        return layout.seed(self._learner)
+
+    def answer(self, sequence: int, status: int) -> None:
+        """Report that a command is done; the last worker wakes the hub."""
+        words = self._words
+        words[layout.STATUS] = status
+        words[layout.REPLY_SEQUENCE] = sequence
+        self._wake()

@@ -15,19 +15,18 @@ import numpy as np
 
 from tfagents_batch.envs.adapters.adapt import create
 from tfagents_batch.envs.shared import (
-    action_masks,
     actions,
     failures,
     layout,
+    observation_rules,
     observations,
     options,
     validation,
 )
 from tfagents_batch.envs.shared.failures import Defect, Failure
+from tfagents_batch.envs.shared.observations import FiniteCheck
+from tfagents_batch.envs.shared.validation import FLOAT_MAX, refuse
 from tfagents_batch.envs.worker import construction
-from tfagents_batch.envs.worker.finite import FiniteCheck
-
-_FLOAT_MAX = validation.FLOAT_MAX
 
 
 class Stepper:
@@ -39,8 +38,7 @@ class Stepper:
 
     Args:
       envs: constructed environments with equal spaces.
-      arrays: views of their rows.
-      words: control words of this worker, uint32.
+      arrays, words: views of their rows, and control words of this worker, uint32.
       first_row: index of the first environment in the batch.
       finite_check, strict: ``finite_check`` and ``strict_bounds`` of ``EnvOptions``.
       catch: exceptions of environments that become failures.
@@ -75,7 +73,7 @@ class Stepper:
         space = envs[0].observation_space
         self._observations = observations.ObservationWriter(space, arrays.observation)
         self._observe = self._observations.write
-        self._no_action = action_masks.rows(
+        self._no_action = observation_rules.mask_rows(
             space, envs[0].action_space, arrays.observation
         )
         # Single items are cheaper to access through memoryviews.
@@ -128,7 +126,7 @@ class Stepper:
         lengths, returns = self._lengths, self._returns
         rewards, terminations, truncations = self._step_columns
         return_column, length_column = self._statistics
-        index, largest, finite = self._first_row, _FLOAT_MAX, self._finite.enabled
+        index, largest, finite = self._first_row, FLOAT_MAX, self._finite.enabled
         full, columns = self._full, bool(self._columns)
         row_word, stop_word = layout.ROW, layout.STOP
         for row, action in enumerate(self._actions.read()):
@@ -142,18 +140,17 @@ class Stepper:
                 self._phase = "step"
                 result = steps[row](action)
                 if type(result) is not tuple or len(result) != 5:
-                    validation.step_result(result)
+                    refuse(validation.step_defects(result))
                 observation, reward, terminated, truncated, info = result
-                if type(reward) is not float:
-                    reward = validation.reward(reward)
+                if (
+                    type(reward) is not float
+                    or (terminated is not True and terminated is not False)
+                    or (truncated is not True and truncated is not False)
+                    or type(info) is not dict
+                ):
+                    reward, terminated, truncated = validation.plain(result)
                 if not -largest <= reward <= largest and finite:
                     reward = self._finite.reward(row, reward)
-                if terminated is not True and terminated is not False:
-                    terminated = validation.flag("terminated", terminated)
-                if truncated is not True and truncated is not False:
-                    truncated = validation.flag("truncated", truncated)
-                if type(info) is not dict:
-                    validation.info(info)
                 observe(row, observation)
                 if full:
                     self._inspect(row, observation)
@@ -218,7 +215,7 @@ class Stepper:
         env = self._envs[row]
         result = env.reset() if seed is None else env.reset(seed=seed)
         self._unseeded[row] = False
-        validation.reset_result(result)
+        refuse(validation.reset_defects(result))
         self._observe(row, result[0])
         if self._full:
             self._inspect(row, result[0])
@@ -295,7 +292,8 @@ class Stepper:
             arrays = self._arrays
             fine = arrays.terminated | (arrays.first & arrays.truncated)  # or failed
             for row in np.flatnonzero(self._no_action() & ~fine):
-                faults.append(self._fail_late(int(row), action_masks.defect()))
+                defect = observation_rules.mask_defect()
+                faults.append(self._fail_late(int(row), defect))
         for row in self._finite.truncated():
             self._mark_failed(row)
             self._over[row] = True

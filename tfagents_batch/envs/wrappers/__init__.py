@@ -17,11 +17,7 @@ it has the same one; ``docs/concepts/wrappers.md`` lists the differences.
 """
 
 from tfagents_batch.envs.wrappers.actions import ActionRepeat, ClipAction
-from tfagents_batch.envs.wrappers.episodes import (
-    AutoReset,
-    LimitDuration,
-    RandomStart,
-)
+from tfagents_batch.envs.wrappers.episodes import AutoReset, LimitDuration, RandomStart
 from tfagents_batch.envs.wrappers.observations import (
     FrameDelta,
     FrameHistory,

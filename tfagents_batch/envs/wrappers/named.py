@@ -132,13 +132,13 @@ def _located(index: int, name: str, arguments: dict[str, Any]) -> Entry:
     module, target = user_code.split(name, "wrapper")
     if not module or not target:
         raise UserError(f"{place} is {name!r}; expected {_OWN}")
-    found = user_code.import_attribute(name, module, target, "wrapper")
-    if not callable(found):
+    wrapper = user_code.import_attribute(name, module, target, "wrapper")
+    if not callable(wrapper):
         raise UserError(
-            f"{place}: {name} is of type {type(found).__name__}; expected a class or a "
-            "function that wraps an environment"
+            f"{place}: {name} is of type {type(wrapper).__name__}; expected a class or "
+            "a function that wraps an environment"
         )
-    _check_arguments(f"{place}, {name}", found, arguments)
+    _check_arguments(f"{place}, {name}", wrapper, arguments)
     return f"{module}:{target}", arguments
 
 
@@ -198,13 +198,10 @@ def _typed(
     arrays = {
         key: np.asarray(value)
         for key, value in arguments.items()
-        if isinstance(value, list) and _takes_array(kinds.get(key))
+        if isinstance(value, list)
+        and np.ndarray in (kinds.get(key), *typing.get_args(kinds.get(key)))
     }
     return arguments | arrays
-
-
-def _takes_array(annotation: Any) -> bool:
-    return np.ndarray in (annotation, *typing.get_args(annotation))
 
 
 def _parameters(wrapper: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -102,7 +102,7 @@ class FrameHistory(gymnasium.ObservationWrapper, RecordConstructorArgs):
             "FrameHistory",
             "past_indices",
             past_indices,
-            lambda found: 0 in found,
+            lambda steps: 0 in steps,
             "steps back, such as [0, 1, 2]: not negative, and 0 included",
         )
         self._join = np.concatenate if flatten else np.stack

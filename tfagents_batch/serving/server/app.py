@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+
 from tfagents_batch.errors import UserError
 from tfagents_batch.serving.server import openapi
 from tfagents_batch.serving.server.arrivals import GONE, Arrivals, Refused
@@ -24,7 +26,7 @@ from tfagents_batch.serving.server.settings import ServerSettings, is_loopback
 _JSON, _HTML = "application/json", "text/html; charset=utf-8"
 _JSON_HEADERS = [("content-type", _JSON)]
 _BUSY_HEADERS = [*_JSON_HEADERS, ("retry-after", "1")]
-_BUSY = json.dumps(
+_BUSY = orjson.dumps(
     {"error": "decisions wait for longer than --max_wait_ms; try again later"}
 )
 _OPEN = {"/healthz", "/readyz"}  # need no token
@@ -70,7 +72,7 @@ class App:
         start = time.perf_counter()
         queue = self.endpoints.queues.get(path)
         if queue is not None and queue.is_full():  # with as little work as possible
-            protocol.response_str(429, _BUSY_HEADERS, _BUSY)
+            protocol.response_bytes(429, _BUSY_HEADERS, _BUSY)
             self.endpoints.requests.add(path, 429, 0.0)
             return
         self.active += 1
@@ -85,35 +87,35 @@ class App:
                     start = time.perf_counter()  # a slow client is no slow answer
                 answer = endpoint(body)
                 del body  # which may be long, and is not needed any more
-                text = json.dumps(await answer)
+                content = orjson.dumps(await answer)
             else:
-                kind, text = self._text(method, path)
+                kind, content = self._page(method, path)
                 headers = [("content-type", kind)]
         except Refused as error:
-            status, text = error.status, _error(error)
+            status, content = error.status, _error(error)
             headers = [*_JSON_HEADERS]
             if error.retry_seconds is not None:
                 headers.append(("retry-after", str(error.retry_seconds)))
             if status == 401:
                 headers.append(("www-authenticate", "Bearer"))
         except UserError as error:
-            status, text = 422, _error(error)
+            status, content = 422, _error(error)
         except Exception as error:
             if time.monotonic() - self._reported > _REPORT_SECONDS:
                 self._reported = time.monotonic()
                 log.exception("%s failed", path)
-            status, text = 500, _error(f"{type(error).__name__} in the server")
+            status, content = 500, _error(f"{type(error).__name__} in the server")
         self.active -= 1
         if status != GONE:
-            protocol.response_str(status, headers, text)
+            protocol.response_bytes(status, headers, content)
         known = path if path in self._paths else "other"
         self.endpoints.requests.add(known, status, time.perf_counter() - start)
 
-    def _text(self, method: str, path: str) -> tuple[str, str]:
-        """Return the type and the text of a page."""
+    def _page(self, method: str, path: str) -> tuple[str, bytes]:
+        """Return the type and the content of a page."""
         if method == "GET" and path in self._texts:
             kind, text = self._texts[path]
-            return kind, text()
+            return kind, text().encode()
         if path in self._paths:
             raise Refused(405, f"{method} {path} is not possible; see /docs")
         raise Refused(404, f"there is no {path:.80}; see /docs")
@@ -162,5 +164,5 @@ def _is_of_this_machine(host: str) -> bool:
     return parts is not None and is_loopback(parts[1] or parts[2])
 
 
-def _error(error: Exception | str) -> str:
-    return json.dumps({"error": str(error)})
+def _error(error: Exception | str) -> bytes:
+    return json.dumps({"error": str(error)}).encode()  # also for half a character

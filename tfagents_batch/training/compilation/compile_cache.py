@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 import tensorflow as tf
 
 import tfagents_batch
-from tfagents_batch.envs.native import build, folders
+from tfagents_batch.envs.native import build
 from tfagents_batch.envs.shared import cpus
 
 try:
@@ -65,11 +65,11 @@ class Cache:
     """
 
     def __init__(self, root: pathlib.Path, key: str):
-        folders.make_private(root / key)
+        build.make_private(root / key)
         root = root.resolve()
         try:
-            folders.check_private(root / key, root)
-        except folders.NotPrivate as error:
+            build.check_private(root / key, root)
+        except build.NotPrivate as error:
             raise _Off(str(error)) from None
         if any(character.isspace() or character in "'\"" for character in str(root)):
             raise _Off(f"TensorFlow cannot use a folder with such a name: {root}")
@@ -235,7 +235,7 @@ def write(name: str, data: bytes) -> None:
 
 def root() -> pathlib.Path:
     """Return the folder of the store."""
-    return folders.cache() / "xla"
+    return build.cache_folder() / "xla"
 
 
 def key(threads: int = 0, environment: Mapping[str, str] = os.environ) -> str:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.envs.tf.minatar import grid
-from tfagents_batch.envs.tf.minatar.game import Rules
+from tfagents_batch.envs.tf.minatar.game import GameRules
 
 CHANNELS = ("player", "enemy", "trail", "gold")
 LANES = np.arange(1, 9, dtype=np.int32)  # rows, each for one enemy or treasure
@@ -17,7 +17,7 @@ RAMP_STEPS = 100
 SPAWN_SPEED, MOVE_SPEED = 10, 5  # steps, at the start
 
 
-class Drawn(NamedTuple):
+class AsterixDraw(NamedTuple):
     """Random numbers of the next spawn; ``lane`` in [0, 1) selects a free lane."""
 
     right: tf.Tensor
@@ -25,7 +25,7 @@ class Drawn(NamedTuple):
     lane: tf.Tensor
 
 
-class State(NamedTuple):
+class AsterixState(NamedTuple):
     """Game state: int32 and bool scalars, and ``[8]`` for the things in the lanes."""
 
     x: tf.Tensor
@@ -44,7 +44,7 @@ class State(NamedTuple):
 
 def draw(key):
     right, gold, lane = seeds.split(key, 3)
-    return Drawn(
+    return AsterixDraw(
         seeds.bernoulli([], right, 1 / 2),
         seeds.bernoulli([], gold, 1 / 3),
         seeds.uniform([], lane),
@@ -54,7 +54,7 @@ def draw(key):
 def start(drawn):
     empty = tf.zeros([len(LANES)], tf.bool)
     numbers = [SPAWN_SPEED, SPAWN_SPEED, MOVE_SPEED, MOVE_SPEED, RAMP_STEPS, 0]
-    return State(
+    return AsterixState(
         tf.constant(5),
         tf.constant(5),
         empty,
@@ -141,4 +141,4 @@ def _ramp(state):
     )
 
 
-RULES = Rules(CHANNELS, tuple(range(5)), draw, start, advance, picture)
+RULES = GameRules(CHANNELS, tuple(range(5)), draw, start, advance, picture)

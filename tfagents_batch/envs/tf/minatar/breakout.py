@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.envs.tf.minatar import grid
-from tfagents_batch.envs.tf.minatar.game import Rules
+from tfagents_batch.envs.tf.minatar.game import GameRules
 
 CHANNELS = ("paddle", "ball", "trail", "brick")
 BOTTOM = grid.SIZE - 1
@@ -20,7 +20,7 @@ DX = np.array([-1, 1, 1, -1], np.int32)
 DY = np.array([-1, -1, 1, 1], np.int32)
 
 
-class State(NamedTuple):
+class BreakoutState(NamedTuple):
     """Game state: int32 scalars, and bool ``strike`` (a brick was hit) and bricks."""
 
     paddle: tf.Tensor
@@ -41,7 +41,7 @@ def draw(key):
 def start(side):
     x, y = tf.where(side == 0, 0, BOTTOM), tf.constant(3)
     direction = tf.where(side == 0, 2, 3)
-    return State(
+    return BreakoutState(
         tf.constant(4), x, y, direction, x, y, tf.constant(False), tf.constant(WALL)
     )
 
@@ -67,7 +67,7 @@ def advance(state, action, drawn, ramping):
     direction = _turn(direction, slanted, 2)
     y = tf.where(above, 0, tf.where(hit | straight | slanted, state.y, y))
 
-    after = State(paddle, x, y, direction, state.x, state.y, at_brick, bricks)
+    after = BreakoutState(paddle, x, y, direction, state.x, state.y, at_brick, bricks)
     return after, tf.cast(hit, tf.int32), below & ~straight & ~slanted
 
 
@@ -85,6 +85,6 @@ def _turn(direction, where, by):
     return tf.where(where, tf.bitwise.bitwise_xor(direction, by), direction)
 
 
-RULES = Rules(
+RULES = GameRules(
     CHANNELS, (grid.NOOP, grid.LEFT, grid.RIGHT), draw, start, advance, picture
 )

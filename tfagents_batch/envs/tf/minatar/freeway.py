@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.envs.tf.minatar import grid
-from tfagents_batch.envs.tf.minatar.game import Rules
+from tfagents_batch.envs.tf.minatar.game import GameRules
 
 CHANNELS = ("chicken", "car", "speed1", "speed2", "speed3", "speed4", "speed5")
 LANES = np.arange(1, 9, dtype=np.int32)  # rows with a car
@@ -18,7 +18,7 @@ REST = 3  # steps between two moves of the chicken
 LENGTH = 2500  # steps of a game
 
 
-class State(NamedTuple):
+class FreewayState(NamedTuple):
     """Game state, int32: scalars of the chicken, ``[8]`` of the cars, steps left.
 
     A car moves one column when its timer is 0, in the direction of the sign of its
@@ -41,7 +41,7 @@ def draw(key):
 
 
 def start(speed):
-    return State(
+    return FreewayState(
         tf.constant(START),
         tf.constant(REST),
         tf.zeros_like(speed),
@@ -70,7 +70,7 @@ def advance(state, action, speed, ramping):
     y = tf.where(tf.reduce_any(run_over), START, y)
 
     left = state.left - 1
-    after = State(y, tf.maximum(rest - 1, 0), x, timer, speed, left)
+    after = FreewayState(y, tf.maximum(rest - 1, 0), x, timer, speed, left)
     return after, tf.cast(won, tf.int32), left < 0
 
 
@@ -86,4 +86,6 @@ def picture(state):
     return tf.stack(planes, -1)
 
 
-RULES = Rules(CHANNELS, (grid.NOOP, grid.UP, grid.DOWN), draw, start, advance, picture)
+RULES = GameRules(
+    CHANNELS, (grid.NOOP, grid.UP, grid.DOWN), draw, start, advance, picture
+)

@@ -16,29 +16,22 @@ from tfagents_batch.envs.tf.minatar import grid
 from tfagents_batch.types import Nest
 
 
-class Rules(NamedTuple):
-    """Rules of a game.
+class GameRules(NamedTuple):
+    """Rules of a game."""
 
-    Attributes:
-      channels: names of the planes of a picture.
-      actions: the actions of ``grid`` that have an effect.
-      draw: function from a key to the random numbers of a step or a start. It is
-        separate, so that tests can give the same numbers to another implementation.
-      start: function from random numbers to the state at the start of an episode.
-      advance: function from ``(state, action, drawn, ramping)`` to the state, the
-        reward int32 ``[]``, and whether the game is over.
-      picture: function from a state to bool ``[10, 10, channels]``.
-    """
-
-    channels: tuple[str, ...]
-    actions: tuple[int, ...]
+    channels: tuple[str, ...]  # names of the planes of a picture
+    actions: tuple[int, ...]  # those of ``grid`` that have an effect
+    # From a key to the random numbers of a step or a start. It is separate, so that
+    # tests can give the same numbers to another implementation.
     draw: Callable[[tf.Tensor], Nest]
-    start: Callable[[Nest], Nest]
+    start: Callable[[Nest], Nest]  # from random numbers to the state at the start
+    # From ``(state, action, drawn, ramping)`` to the state, the reward int32 [], and
+    # whether the game is over.
     advance: Callable[..., tuple[Nest, tf.Tensor, tf.Tensor]]
-    picture: Callable[[Nest], tf.Tensor]
+    picture: Callable[[Nest], tf.Tensor]  # from a state to bool [10, 10, channels]
 
 
-class State(NamedTuple):
+class MinAtarState(NamedTuple):
     """The game's own state, and the last action, which may be repeated."""
 
     game: Nest
@@ -62,7 +55,7 @@ class MinAtar:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: GameRules,
         sticky_action_prob: float = 0.1,
         difficulty_ramping: bool = True,
         use_minimal_action_set: bool = True,
@@ -80,7 +73,7 @@ class MinAtar:
 
     def reset(self, key):
         game = self.rules.start(self.rules.draw(key))
-        return State(game, tf.constant(grid.NOOP)), self.rules.picture(game)
+        return MinAtarState(game, tf.constant(grid.NOOP)), self.rules.picture(game)
 
     def step(self, state, action, key):
         sticking, drawing_key = seeds.split(key)
@@ -90,7 +83,7 @@ class MinAtar:
         game, reward, over = self.rules.advance(
             state.game, action, self.rules.draw(drawing_key), self._ramping
         )
-        return State(game, action), self.rules.picture(game), reward, over
+        return MinAtarState(game, action), self.rules.picture(game), reward, over
 
     def render(self, state):
         """Draw each channel in its color; later channels cover earlier ones."""

@@ -17,12 +17,7 @@ def cell(y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
 
 
 def cells(present: tf.Tensor, y: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """Return bool ``[10, 10]``, true in each cell with at least one thing.
-
-    Args:
-      present: bool ``[n]``, which things exist.
-      y, x: int32 ``[n]``.
-    """
+    """Return bool ``[10, 10]``, true where one of ``[n]`` things is present."""
     row = y[:, np.newaxis, np.newaxis] == ROWS
     column = x[:, np.newaxis, np.newaxis] == COLUMNS
     return tf.reduce_any(present[:, np.newaxis, np.newaxis] & row & column, 0)

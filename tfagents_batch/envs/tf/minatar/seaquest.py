@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.envs.tf.minatar import grid
-from tfagents_batch.envs.tf.minatar.game import Rules
+from tfagents_batch.envs.tf.minatar.game import GameRules
 
 CHANNELS = (
     *("sub_front", "sub_back", "friendly_bullet", "trail", "enemy_bullet"),
@@ -26,22 +26,14 @@ MOST, MOST_DIVERS, MOST_BULLETS = 32, 3, 3
 
 
 class Things(NamedTuple):
-    """Things of one kind, ``[n]`` each, in order of appearance.
+    """Things of one kind, ``[n]`` each, in order of appearance."""
 
-    Attributes:
-      present: bool, whether the slot is in use; unused slots come last.
-      x, y: int32.
-      right: bool, whether it moves to the right.
-      timer: int32, steps until it moves.
-      reload: int32, steps until it shoots.
-    """
-
-    present: tf.Tensor
-    x: tf.Tensor
-    y: tf.Tensor
-    right: tf.Tensor
-    timer: tf.Tensor
-    reload: tf.Tensor
+    present: tf.Tensor  # bool, whether the slot is in use; unused slots come last
+    x: tf.Tensor  # int32
+    y: tf.Tensor  # int32
+    right: tf.Tensor  # bool, whether it moves to the right
+    timer: tf.Tensor  # int32, steps until it moves
+    reload: tf.Tensor  # int32, steps until it shoots
 
     @property
     def ahead(self) -> tf.Tensor:
@@ -73,7 +65,7 @@ class Things(NamedTuple):
         return Things(*map(moved, self))
 
 
-class Drawn(NamedTuple):
+class SeaquestDraw(NamedTuple):
     """Random numbers of the next enemy and the next diver."""
 
     right: tf.Tensor
@@ -83,7 +75,7 @@ class Drawn(NamedTuple):
     diver_row: tf.Tensor
 
 
-class State(NamedTuple):
+class SeaquestState(NamedTuple):
     """Game state: int32 scalars, bool ``right`` and ``surfaced``, and things.
 
     ``enemy_bullets`` is bool ``[2, 10, 10]``: those that move left, and right.
@@ -110,7 +102,7 @@ class State(NamedTuple):
 
 def draw(key):
     keys = seeds.split(key, 5)
-    return Drawn(
+    return SeaquestDraw(
         seeds.bernoulli([], keys[0], 1 / 2),
         seeds.bernoulli([], keys[1], 1 / 3),
         1 + seeds.integers([], keys[2], 8),
@@ -126,7 +118,7 @@ def start(drawn):
         **{"spawn_speed": SPAWN_SPEED, "spawn_timer": SPAWN_SPEED},
         **{"diver_timer": DIVER_SPAWN_SPEED, "move_speed": MOVE_SPEED},
     }
-    return State(
+    return SeaquestState(
         **{name: tf.constant(value) for name, value in numbers.items()},
         bullets=_no_things(MOST_BULLETS),
         enemy_bullets=tf.zeros([2, grid.SIZE, grid.SIZE], tf.bool),
@@ -362,13 +354,8 @@ def _ranks(things, order):
 def _match(queue, takers, ranks):
     """Match the first of both kinds in every cell, then the second, and so on.
 
-    Args:
-      queue: things of one kind, in order.
-      takers: things of the other kind.
-      ranks: int32, place of each taker among the takers of its cell.
-
-    Returns:
-      bool, which things of the queue have a match, and which takers.
+    The things of the queue are in order, and ``ranks`` are the places of the takers in
+    their cells, int32. Return which things of the queue have a match, and which takers.
     """
     places = _ranks(queue, np.arange(queue.present.shape[0]))
     pairs = _same_cell(queue, takers) & (places[:, tf.newaxis] == ranks)
@@ -382,4 +369,4 @@ def _same_cell(one, other):
     return x & y & one.present[:, tf.newaxis] & other.present
 
 
-RULES = Rules(CHANNELS, tuple(range(6)), draw, start, advance, picture)
+RULES = GameRules(CHANNELS, tuple(range(6)), draw, start, advance, picture)

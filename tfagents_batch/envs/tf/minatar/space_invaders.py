@@ -7,7 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfagents_batch.envs.tf.minatar import grid
-from tfagents_batch.envs.tf.minatar.game import Rules
+from tfagents_batch.envs.tf.minatar.game import GameRules
 
 CHANNELS = (
     *("cannon", "alien", "alien_left", "alien_right"),
@@ -19,7 +19,7 @@ RELOAD, ENEMY_RELOAD = 5, 10  # steps
 PACE, FASTEST = 12, 6  # steps between moves of the aliens, at first and at the end
 
 
-class State(NamedTuple):
+class SpaceInvadersState(NamedTuple):
     """Game state: int32 scalars, bool ``[10, 10]`` grids; direction is -1 or 1."""
 
     x: tf.Tensor
@@ -40,7 +40,7 @@ def draw(key):
 def start(drawn):
     empty = tf.zeros([grid.SIZE, grid.SIZE], tf.bool)
     numbers = [-1, PACE, PACE, ENEMY_RELOAD, 0]
-    return State(
+    return SpaceInvadersState(
         tf.constant(5), empty, empty, tf.constant(SWARM), *map(tf.constant, numbers)
     )
 
@@ -72,7 +72,7 @@ def advance(state, action, drawn, ramping):
     won = ~tf.reduce_any(aliens)
     faster = won & (state.pace > FASTEST) & ramping
     reload = tf.where(fires, RELOAD, state.reload)
-    after = State(
+    after = SpaceInvadersState(
         x,
         bullets,
         enemy_bullets,
@@ -123,7 +123,7 @@ def _shooter(aliens, x):
     return nearest & (row == grid.ROWS)
 
 
-RULES = Rules(
+RULES = GameRules(
     CHANNELS,
     (grid.NOOP, grid.LEFT, grid.RIGHT, grid.FIRE),
     draw,

@@ -7,7 +7,7 @@ import pytest
 
 import tfagents_batch as tfb
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.envs.worker import registrations
+from tfagents_batch.envs.worker import inherited
 from tfagents_batch.errors import UserError
 
 
@@ -35,9 +35,9 @@ def test_an_id_of_the_script_works_in_a_worker_by_name_and_in_a_function(registe
 def test_another_id_of_a_known_class_is_sent_too(register):
     point = gymnasium.registry["CartPole-v1"].entry_point
     register("Longer-v0", entry_point=point, max_episode_steps=9)
-    found = registrations.collect()
+    found = inherited.ids()
     del gymnasium.registry["Longer-v0"]
-    registrations.install(found)
+    inherited.register_ids(found)
     with gymnasium.make("Longer-v0") as env:
         assert env.spec.max_episode_steps == 9
 
@@ -45,9 +45,9 @@ def test_another_id_of_a_known_class_is_sent_too(register):
 def test_a_replaced_id_of_gymnasium_is_replaced_in_workers_too(register):
     spec = gymnasium.registry.pop("CartPole-v1")
     register("CartPole-v1", entry_point=CountingEnv)
-    found = registrations.collect()
+    found = inherited.ids()
     gymnasium.registry["CartPole-v1"] = spec
-    registrations.install(found)
+    inherited.register_ids(found)
     with gymnasium.make("CartPole-v1") as env:
         assert isinstance(env.unwrapped, CountingEnv)
 
@@ -60,9 +60,9 @@ def test_an_entry_point_is_imported_by_its_first_use_only(
     (tmp_path / "late_module.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     register("Late-v0", entry_point=importlib.import_module("late_module").Late)
-    found = registrations.collect()
+    found = inherited.ids()
     del sys.modules["late_module"], gymnasium.registry["Late-v0"]
-    registrations.install(found)
+    inherited.register_ids(found)
     assert "late_module" not in sys.modules
     with gymnasium.make("Late-v0") as env:
         assert env.metadata["render_modes"] == ["late"]
@@ -77,12 +77,12 @@ def test_an_id_that_a_worker_cannot_load_leaves_the_others_usable(
     lost = importlib.import_module("lost_module").Lost()
     register("Lost-v0", entry_point=CountingEnv, kwargs={"length": lost})
     register("Other-v0", entry_point=CountingEnv)
-    found = registrations.collect()
+    found = inherited.ids()
     del sys.modules["lost_module"]
     (tmp_path / "lost_module.py").unlink()
     importlib.invalidate_caches()
     del gymnasium.registry["Lost-v0"], gymnasium.registry["Other-v0"]
-    registrations.install(found)
+    inherited.register_ids(found)
     assert "Lost-v0" not in gymnasium.registry
     gymnasium.make("Other-v0").close()
 

@@ -1,7 +1,7 @@
 import importlib.util
 import sys
 
-from tfagents_batch.envs.shared.on_import import when_imported
+from tfagents_batch.envs.worker.inherited import when_imported
 
 
 def test_a_module_is_passed_on_after_its_import_which_is_not_caused(

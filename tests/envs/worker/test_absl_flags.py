@@ -7,7 +7,7 @@ from absl import flags
 import tfagents_batch as tfb
 from tests.support import python
 from tfagents_batch.envs.checking.check import check_env
-from tfagents_batch.envs.shared import absl_flags
+from tfagents_batch.envs.worker import inherited
 
 MODULE = """
 from absl import flags
@@ -61,16 +61,17 @@ def test_workers_get_the_flags_that_the_script_has_parsed(game):
     flags.FLAGS(["script", "--arena=maze"])
     assert length(tfb.make_env(game, 1, 1)) == 2
     assert length(tfb.make_env(flagged_game.Game, 1, 1)) == 2
-    assert absl_flags.collect() == {"arena": "maze"}
+    assert inherited.flags() == {"arena": "maze"}
 
 
 def test_absl_is_not_imported_before_an_environment_does_and_then_adopted():
     code = """
 import json, sys
-from tfagents_batch.envs.shared import absl_flags
-from tfagents_batch.envs.worker import serving
-absl_flags.install({"arena": "maze"})
-absl_flags.mark_as_parsed()
+from tfagents_batch.envs.adapters.adapt import create
+from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.envs.worker import inherited, serving
+inherited.adopt_flags({"arena": "maze"})
+create(CountingEnv)
 found = ["absl" in sys.modules]
 from absl import flags
 flags.DEFINE_string("arena", "plain", "map")
