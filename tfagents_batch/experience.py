@@ -122,6 +122,10 @@ class Stores(Protocol):
         """Store it and say how many updates are due; ``step`` is as of ``collect``."""
         ...
 
+    def sample(self, collected: Collected, seed, step) -> Trajectory: ...
+
+    def feedback(self, priority: tf.Tensor) -> None: ...
+
 
 @runtime_checkable
 class OwnFile(Protocol):

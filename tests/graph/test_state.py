@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.graph.state import State, kept
+from tfagents_batch.graph.state import NestVariables, kept
 
 NEST = {
     "count": np.array([1, -2], np.int32),
@@ -17,7 +17,7 @@ INTEGERS = tf.int8, tf.int16, tf.int32, tf.int64, tf.uint16, tf.uint32, tf.uint6
 
 
 def test_integers_keep_their_width_on_the_host():
-    named = State(NEST).named_variables()
+    named = NestVariables(NEST).named_variables()
     assert list(named) == ["000", "001", "002", "003", "004"]
     assert [x.dtype for x in named.values()] == [tf.int32, *OTHERS, tf.int16]
     with tf.device("/CPU:0"):
@@ -27,7 +27,7 @@ def test_integers_keep_their_width_on_the_host():
 @pytest.mark.parametrize("device", ["/CPU:1", "/GPU:0"])
 def test_no_variable_has_a_dtype_that_tensorflow_keeps_on_the_cpu(device):
     with tf.device(device):
-        named = State(NEST).named_variables()
+        named = NestVariables(NEST).named_variables()
         assert [kept(x) for x in INTEGERS] == [tf.int64] * 7
     assert [x.dtype for x in named.values()] == [tf.int64, *OTHERS, tf.int64]
 
@@ -36,7 +36,7 @@ def test_no_variable_has_a_dtype_that_tensorflow_keeps_on_the_cpu(device):
 @pytest.mark.parametrize("compiled", [False, True])
 def test_values_are_read_with_the_dtypes_they_were_given_with(compiled, device):
     with tf.device(device):
-        state = State(NEST)
+        state = NestVariables(NEST)
 
     @tf.function(jit_compile=compiled)
     def double():

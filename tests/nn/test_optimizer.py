@@ -98,13 +98,19 @@ def test_compiled_steps_equal_eager_ones():
         np.testing.assert_allclose(xla, eager, rtol=1e-4, atol=1e-6)
 
 
+def adam_of(variable, rate, epsilon=1e-8):
+    adam = Adam([variable], epsilon)
+    adam.learning_rate.assign(rate)
+    return adam
+
+
 @pytest.mark.parametrize("epsilon, jit", [(1e-8, True), (1e-2, False)])
 def test_steps_follow_algorithm_1_of_the_paper(epsilon, jit):
     random = np.random.default_rng(0)
     gradients = random.normal(size=(200, 3)) * [1e-4, 1e-2, 1.0]
     weight, rate, beta_1, beta_2 = np.array([1.0, -2.0, 3.0]), 1e-2, 0.9, 0.999
     variable = keras.Variable(weight, dtype="float32")
-    adam = Adam([variable], rate, epsilon=epsilon)
+    adam = adam_of(variable, rate, epsilon)
 
     @tf.function(jit_compile=jit, autograph=False)
     def step(gradient):
@@ -122,7 +128,7 @@ def test_steps_follow_algorithm_1_of_the_paper(epsilon, jit):
 
 def test_steps_equal_those_of_keras_for_a_tiny_epsilon():
     weights = [keras.Variable([1.0, 2.0]) for _ in range(2)]
-    ours = Adam([weights[0]], 0.1, epsilon=1e-30)
+    ours = adam_of(weights[0], 0.1, 1e-30)
     theirs = keras.optimizers.Adam(0.1, epsilon=1e-30)
     for gradient in ([0.1, -1.0], [0.3, 0.2], [-2.0, 0.0]):
         ours.step([tf.constant(gradient)])
@@ -131,7 +137,7 @@ def test_steps_equal_those_of_keras_for_a_tiny_epsilon():
 
 
 def test_mean_gradients_are_corrected_for_starting_at_zero():
-    adam = Adam([keras.Variable([1.0, 2.0])], 0.1)
+    adam = adam_of(keras.Variable([1.0, 2.0]), 0.1)
     np.testing.assert_array_equal(adam.mean_gradients()[0], [0, 0])
     for _ in range(3):
         adam.step([tf.constant([0.5, -2.0])])

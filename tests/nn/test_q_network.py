@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
@@ -126,7 +128,7 @@ def test_a_noisy_layer_has_independent_noise_of_inputs_and_outputs():
     layer = noisy.NoisyDense(3)
     layer.build((None, 2))
     x = tf.constant([[1.0, -2.0]])
-    noise = noisy.Noise(tf.constant([[0.5, 2.0]]), tf.constant([[1.0, -1.0, 0.0]]))
+    noise = noisy.LayerNoise(tf.constant([[0.5, 2.0]]), tf.constant([[1.0, -1.0, 0.0]]))
     sigma = 0.5 / np.sqrt(2)
     part = sigma * (1 * 0.5 - 2 * 2.0) + sigma
     expected = layer(x) + part * np.array([[1.0, -1.0, 0.0]])
@@ -196,12 +198,17 @@ def test_only_valid_actions_are_selected_and_a_row_without_one_counts_as_all_val
     np.testing.assert_array_equal(best(value, mask), [1, 0])
 
 
+def moving(target, learned, every, tau):
+    networks = (SimpleNamespace(variables=[x]) for x in (target, learned))
+    return TargetNetwork([tuple(networks)], every, tau)
+
+
 @pytest.mark.parametrize(
     "every, tau, expected", [(3, 1.0, [0, 0, 4]), (1, 0.5, [2, 3, 3.5])]
 )
 def test_the_target_moves_after_every_n_updates_by_tau(every, tau, expected):
     target, learned = keras.Variable(1.0), keras.Variable(0.0)
-    network = TargetNetwork([target], [learned], every, tau)
+    network = moving(target, learned, every, tau)
     assert float(target.value) == 0  # it starts as a copy
     learned.assign(4.0)
     found = []
@@ -213,7 +220,7 @@ def test_the_target_moves_after_every_n_updates_by_tau(every, tau, expected):
 
 def test_integers_of_a_target_are_copied():
     target, learned = (keras.Variable(0, dtype="int64") for _ in range(2))
-    network = TargetNetwork([target], [learned], every=1, tau=0.5)
+    network = moving(target, learned, every=1, tau=0.5)
     learned.assign(5)  # such as the count of keras.layers.Normalization
     network.update()
     assert int(target.value) == 5

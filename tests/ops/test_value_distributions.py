@@ -4,9 +4,13 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfagents_batch.ops.value_distributions import Categorical, Mean, Quantiles
+from tfagents_batch.ops.value_distributions import (
+    ReturnCategories,
+    ReturnMean,
+    ReturnQuantiles,
+)
 
-KINDS = [Mean(), Quantiles(8), Categorical(7, -10.0, 50.0)]
+KINDS = [ReturnMean(), ReturnQuantiles(8), ReturnCategories(7, -10.0, 50.0)]
 
 
 def random(seed, *shape):
@@ -63,7 +67,7 @@ def test_no_gradient_flows_into_the_target():
 @given(st.integers(2, 9), st.integers(1, 6), st.integers(0, 10_000))
 def test_the_projection_is_that_of_the_papers_loop(size, count, seed):
     generator = np.random.default_rng(seed)
-    kind = Categorical(size, -1.0, 2.0)
+    kind = ReturnCategories(size, -1.0, 2.0)
     returns = generator.uniform(-3, 4, (3, count))
     returns[0, 0] = kind.atoms.numpy()[0]  # exactly on an atom
     chance = generator.dirichlet(np.ones(count), 3)
@@ -92,7 +96,7 @@ def test_the_quantile_loss_is_that_of_the_paper():
             u = value - outputs[0, i]
             huber = 0.5 * u * u if abs(u) <= 1 else abs(u) - 0.5
             expected += p * abs(tau - (u < 0)) * huber
-    found = Quantiles(2).losses(
+    found = ReturnQuantiles(2).losses(
         *(tf.constant(x, tf.float32) for x in (outputs, returns, chance))
     )
     np.testing.assert_allclose(found, [expected], rtol=1e-5)

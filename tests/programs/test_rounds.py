@@ -14,7 +14,6 @@ from tfagents_batch import experience, nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.metrics import Interval, Max, Mean, Sum
-from tfagents_batch.nn.policies.base import new_version
 from tfagents_batch.programs import program
 from tfagents_batch.schedules import Linear
 from tfagents_batch.sources.rollout import Rollout
@@ -147,7 +146,9 @@ class Learner(tf.Module):
 
     def __init__(self):
         super().__init__()
-        self.policy = SimpleNamespace(version=new_version())
+        self.policy = SimpleNamespace(
+            version=tf.Variable(0, dtype=tf.int64, trainable=False)
+        )
         self.calls = tf.Variable(tf.fill([40, 3], -1))
 
     def update(self, trajectory, seed, step):

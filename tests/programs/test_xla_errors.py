@@ -1,17 +1,19 @@
 import pytest
 import tensorflow as tf
 
+from tfagents_batch.errors import UserError
 from tfagents_batch.programs import rounds
 
 
 def test_a_failure_of_the_gpus_driver_is_one_line_with_a_way_out():
     text = "tfab:cuda:3: the GPU cannot step environments: cuX failed with CUDA_Y"
     error = tf.errors.AbortedError(None, None, f"{text}\n\t[[{{node step}}]]")
-    assert str(rounds.gpu_error(error)) == (
+    with pytest.raises(UserError) as raised:
+        rounds.refused(error)
+    assert str(raised.value) == (
         "the GPU cannot step environments: cuX failed with CUDA_Y; use "
         "--compile=update, which steps them from the CPU"
     )
-    assert rounds.gpu_error(ValueError("of something else")) is None
 
 
 @pytest.mark.parametrize(
@@ -23,5 +25,6 @@ def test_a_failure_of_the_gpus_driver_is_one_line_with_a_way_out():
 )
 def test_an_operation_that_xla_refuses_is_named(text):
     error = tf.errors.InvalidArgumentError(None, None, text)
-    assert rounds.refused_operation(error) == "PyFunc"
-    assert rounds.refused_operation(ValueError(text)) is None
+    assert rounds.refused(error) == "PyFunc"
+    with pytest.raises(ValueError):
+        rounds.refused(ValueError(text))

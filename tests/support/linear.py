@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tfagents_batch import spaces
 from tfagents_batch.config import check, option
-from tfagents_batch.nn.policies.base import assign, new_version
+from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops import masked, returns
 from tfagents_batch.ops.distributions import families
 from tfagents_batch.schedules import Constant, Schedule
@@ -57,7 +57,7 @@ class LinearPolicy(tf.Module):
         )
         start = keras.random.normal([width + 1, self._family.size + 1], stddev=0.1)
         self.weights = keras.Variable(start, trainable=False)
-        self.version = new_version()
+        self.version = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def initial_state(self, batch):
         return ()
@@ -70,8 +70,7 @@ class LinearPolicy(tf.Module):
         action = policy.sample(noise) if explore else policy.mode()
         return action, {"log_prob": policy.log_prob(action)}, state
 
-    def assign_from(self, policy):
-        assign(self, policy)
+    assign_from = NetworkPolicy.assign_from
 
     def named_variables(self):
         return {"policy/weights": self.weights}

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import check, option
-from tfagents_batch.nn.policies.base import assign, new_version
+from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops import td
 from tfagents_batch.types import Updated, UpdateSize, Windows
 
@@ -40,10 +40,10 @@ class Greedy(tf.Module):
         super().__init__()
         shape = math.prod(spec.observation_space.shape), int(spec.action_space.n)
         self.weights = keras.Variable(np.zeros(shape), dtype="float32")
-        self.version = new_version()
+        self.version = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.initial_state = lambda batch: ()
         self.noise = lambda shape, seed: seeds.uniform(shape, seeds.key(seed, "noise"))
-        self.assign_from = lambda policy: assign(self, policy)
+        self.assign_from = lambda policy: NetworkPolicy.assign_from(self, policy)
         self.named_variables = lambda: {"policy/weights": self.weights}
 
     def act(self, timestep, state, noise, step, explore):

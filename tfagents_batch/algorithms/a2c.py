@@ -68,16 +68,18 @@ Config = A2CConfig  # its name in version 0.1
 
 
 class A2C(tf.Module):
-    """A2C with an actor-critic network; satisfies ``interfaces.Algorithm``.
-
-    Attributes:
-      learner: normalizers and optimizer.
-    """
+    """A2C with an actor-critic network; satisfies ``interfaces.Algorithm``."""
 
     def __init__(self, config: A2CConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        _check_correction(config, spec)
+        space = spec.action_space
+        dense = any(isinstance(x.space, gs.Box) for x in spaces.leaves(space))
+        if config.correction == "log_floor" and dense:
+            raise UserError(
+                f"correction is log_floor, but the action space is {space}; densities "
+                "of several numbers are below 1e-6 without being unlikely, use vtrace"
+            )
         self.learner = learner = on_policy.OnPolicyLearner(config, spec, network)
         self.inputs, self.compilable = learner.inputs, learner.compilable
         self.policy, self.network = learner.policy, learner.network
@@ -144,20 +146,9 @@ class A2C(tf.Module):
             return loss, (policy, log_prob, value[:-1], target, metrics)
 
         learns = tf.reduce_any(mask)  # else momentum would still move the weights
-        found, metrics = learner.optimizer.minimize(loss, when=learns)
-        policy, log_prob, value, target, more = found
+        results, metrics = learner.optimizer.minimize(loss, when=learns)
+        policy, log_prob, value, target, more = results
         metrics |= more | on_policy.value_metrics(value, target, mask)
         metrics["grad/updates"] = tf.cast(learns, tf.float32)
         data = trajectory, steps, policy, log_prob, value, target
         return Updated(metrics | on_policy.finish(learner, *data))
-
-
-def _check_correction(config: A2CConfig, spec: EnvSpec) -> None:
-    """Refuse a bound of probabilities for actions that have densities."""
-    space = spec.action_space
-    dense = any(isinstance(x.space, gs.Box) for x in spaces.leaves(space))
-    if config.correction == "log_floor" and dense:
-        raise UserError(
-            f"correction is log_floor, but the action space is {space}; densities of "
-            "several numbers are below 1e-6 without being unlikely, use vtrace"
-        )

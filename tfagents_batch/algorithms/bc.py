@@ -23,7 +23,14 @@ from tfagents_batch.nn.policies.box import ClippedNormal, clipped_normal
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.ops import masked, td
 from tfagents_batch.schedules import Constant, Schedule
-from tfagents_batch.types import Assessment, BoxAssessment, EnvSpec, Trajectory, Updated
+from tfagents_batch.types import (
+    Assessment,
+    BoxAssessment,
+    EnvSpec,
+    TimeStep,
+    Trajectory,
+    Updated,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +59,7 @@ class BC(tf.Module):
                 f"the action space is {space}; behavior cloning needs Discrete "
                 "actions, or a Box of floats"
             )
-        self._spec, self._given = spec, user.distinct(network)
+        self._spec, self._custom = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
         weights = {"actor": self.network.trainable_variables}
@@ -61,21 +68,21 @@ class BC(tf.Module):
 
     def make_policy(self) -> Softmax | ClippedNormal:
         make = softmax if self._discrete else clipped_normal
-        return make(self._spec, self.config.network, self._given)
+        return make(self._spec, self.config.network, self._custom)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Take a gradient step of -ln pi(a | s) on a batch of rows ``[1, N]``."""
         metrics, mask = self.learner.set_learning_rate(step), trajectory.mask[0]
+        steps = _first(trajectory)
 
         def discrete():
-            log_policy = self._log_policy(trajectory)
+            log_policy = self.policy.log_policy(steps)
             action = self.policy.index(trajectory.action[0])
             best = tf.argmax(log_policy, -1, tf.int32) == action
             likely = td.chosen(log_policy, action)
             return -likely, {"policy/accuracy": tf.cast(best, tf.float32)}
 
         def box():
-            steps = nest.map(lambda x: x[0], trajectory.steps)
             policy = self.policy.distribution(steps)
             action = self.policy.bounds.unit(trajectory.action[0])
             error = tf.reduce_mean(tf.square(policy.mode() - action), -1)
@@ -86,20 +93,17 @@ class BC(tf.Module):
             loss = masked.mean(losses, mask) + networks.added_loss(self.network)
             return loss, (loss, quality)
 
-        (loss, quality), found = self.learner.optimizers["actor"].minimize(loss)
+        (loss, quality), taken = self.learner.optimizers["actor"].minimize(loss)
         means = {name: masked.mean(x, mask) for name, x in quality.items()}
-        return Updated(metrics | found | {"loss/total": loss} | means)
+        return Updated(metrics | taken | {"loss/total": loss} | means)
 
     def assess(self, trajectory: Trajectory) -> Assessment | BoxAssessment:
+        step = _first(trajectory)
         if not self._discrete:
-            step = nest.map(lambda x: x[0], trajectory.steps._replace(info={}))
             log = self.policy.density_of(step, trajectory.action[0])
             return BoxAssessment((), (), log)
-        return Assessment((), (), tf.exp(self._log_policy(trajectory)))
+        return Assessment((), (), tf.exp(self.policy.log_policy(step)))
 
-    def _log_policy(self, trajectory: Trajectory) -> tf.Tensor:
-        """Return ln pi(a | s) of all actions in the first states, f32 ``[N, A]``."""
-        steps = trajectory.steps._replace(info={})
-        first = nest.map(lambda x: x[0], steps)
-        _, valid = networks.split_mask(first.observation)
-        return td.log_policy(self.network(first)[0]["logits"], 1.0, valid)
+
+def _first(trajectory: Trajectory) -> TimeStep:
+    return nest.map(lambda x: x[0], trajectory.steps._replace(info={}))

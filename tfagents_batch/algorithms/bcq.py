@@ -21,7 +21,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor, networks, q_network, user
-from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best, both
+from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best, both, log_policy
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.schedules import Constant
 from tfagents_batch.types import (
@@ -52,9 +52,6 @@ class BCQConfig(RowValueSettings):
     imitator_updates: int = option(
         0, "updates at the beginning that train the imitator only", least=0
     )
-    target_tau: float = number(
-        0.005, "step of the target network to the learned one", above=0, most=1
-    )
     target: Literal["max", "double"] = option(
         "double",
         "network that chooses the best allowed action of a target: the target network "
@@ -66,11 +63,8 @@ class BCQConfig(RowValueSettings):
     )
     imitator: actor.ActorConfig = option(actor.ActorConfig(), "shape of the imitator")
 
-    # Settings that change the meaning of saved weights, see ``training.starting_runs``.
     OF_AGENT: ClassVar[tuple[str, ...]] = (
-        "network.activation",
-        "network.dueling",
-        "imitator.activation",
+        *("network.activation", "network.dueling", "imitator.activation"),
     )
 
     def check(self) -> BCQConfig:
@@ -99,17 +93,12 @@ class Imitated(keras.Model):
       values: network of action values, without noise.
       imitator: actor with the output ``logits``.
       threshold: from 0, all actions, to 1, the most likely one; a number or a variable.
-
-    Attributes:
-      size: A, number of actions.
-      noisy: False.
-      convolves: True if a convolution is among its operations.
     """
 
     noisy = False
 
     def __init__(
-        self, values: q_network.QNetwork, imitator: actor.Actor, threshold: Any
+        self, values: q_network.QNetwork, imitator: actor.ActorNetwork, threshold: Any
     ):
         super().__init__(name="imitated", dtype="float32")
         self.values, self.imitator = values, imitator
@@ -133,28 +122,23 @@ class Imitated(keras.Model):
 
     def log_mu(self, timestep: TimeStep) -> tf.Tensor:
         """Return ln mu(a | s), f32 ``[N, A]``; very small for invalid actions."""
-        _, valid = networks.split_mask(timestep.observation)
-        return td.log_policy(self.imitator(timestep)[0]["logits"], 1.0, valid)
+        return log_policy(self.imitator, timestep)
 
 
 class BCQ(tf.Module):
     """BCQ; satisfies ``interfaces.Algorithm``.
 
     Actions are Discrete. A user's network is a builder of models, for action values and
-    for the imitator.
-
-    Attributes:
-      network: action values and imitator, see ``Imitated``.
-      target: the target network of action values.
+    for the imitator. ``network`` is both, see ``Imitated``.
     """
 
     def __init__(self, config: BCQConfig, spec: EnvSpec, network: Any = None):
         super().__init__()
         self.config = config = config.check()
-        self._spec, self._given = spec, user.distinct(network)
+        self._spec, self._custom = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
-        self.target = q_network.q_network(spec, config.network, self._given)
+        self.target = q_network.q_network(spec, config.network, self._custom)
         self.learner = NetworkLearner(
             config,
             self.policy,
@@ -169,9 +153,9 @@ class BCQ(tf.Module):
 
     def make_policy(self) -> EpsilonGreedy:
         spec, config = self._spec, self.config
-        values = q_network.q_network(spec, config.network, self._given)
+        values = q_network.q_network(spec, config.network, self._custom)
         heads = {"logits": values.size}
-        imitator = actor.Actor(spec, config.imitator, heads, self._given)
+        imitator = actor.ActorNetwork(spec, config.imitator, heads, self._custom)
         network = Imitated(values, imitator, Inputs(config).threshold)
         start = spec.action_space.start
         return EpsilonGreedy(network, start, Constant(0.0))
@@ -184,8 +168,7 @@ class BCQ(tf.Module):
         """
         learner, config = self.learner, self.learner.inputs
         metrics, optimizers = learner.set_learning_rate(step), learner.optimizers
-        waits = config.imitator_updates
-        begins = step >= waits if waits else True
+        begins = step >= config.imitator_updates if config.imitator_updates else True
         batch = windows.transition(trajectory, 1, config.gamma)
         mask, action = batch.mask, self.policy.index(batch.action)
         target = self._target(batch)
@@ -202,9 +185,9 @@ class BCQ(tf.Module):
             loss += networks.added_loss(self.network.imitator)
             return loss, (loss, log_mu)
 
-        (loss, q), found = optimizers["network"].minimize(td_loss, when=begins)
-        (imitation, log_mu), steps = optimizers["imitator"].minimize(imitation_loss)
-        found["grad/skipped"] = tf.maximum(found["grad/skipped"], steps["grad/skipped"])
+        (loss, q), steps = optimizers["network"].minimize(td_loss, when=begins)
+        (imitation, log_mu), others = optimizers["imitator"].minimize(imitation_loss)
+        skipped = tf.maximum(steps["grad/skipped"], others["grad/skipped"])
         learner.move_targets()
         allowed = tf.cast(self.network.allowed(log_mu), tf.float32)
         shown = {
@@ -213,9 +196,9 @@ class BCQ(tf.Module):
             "value/target": target,
             "value/td_error": tf.abs(target - q),
         }
-        losses = {"loss/td": loss, "loss/imitator": imitation}
-        means = {name: masked.mean(x, mask) for name, x in shown.items()}
-        return Updated(metrics | found | losses | means)
+        metrics |= steps | {"grad/skipped": skipped}
+        metrics |= {"loss/td": loss, "loss/imitator": imitation}
+        return Updated(metrics | {k: masked.mean(x, mask) for k, x in shown.items()})
 
     def assess(self, trajectory: Trajectory) -> Assessment:
         batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import gymnasium as gym
 import tensorflow as tf
 
-from tfagents_batch import seeds
+from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.algorithms.shared.off_policy import RowActorCriticSettings
 from tfagents_batch.config import number, option
@@ -58,27 +58,23 @@ class CRRConfig(CRRDiscreteConfig):
 
 
 class CRR(tf.Module):
-    """CRR of Box actions; satisfies ``interfaces.Algorithm``.
-
-    Attributes:
-      critics: critics; ``network`` is the actor.
-    """
+    """CRR of Box actions; satisfies ``interfaces.Algorithm``."""
 
     def __init__(self, config: CRRConfig, spec: EnvSpec, network: Any = None):
         super().__init__()
         self.config = config = config.check()
-        self._spec, self._given = spec, user.distinct(network)
+        self._spec, self._custom = spec, user.distinct(network)
         self.policy, self._target_policy = self.make_policy(), self.make_policy()
         self.network = self.policy.network
         self.critics, self._targets = actor_critic.critics(
-            config, spec, self._given, self.policy.bounds.size
+            config, spec, self._custom, self.policy.bounds.size
         )
         learned = self.policy, self.critics, self._targets, self._target_policy.network
         self.learner = actor_critic.learner(config, *learned)
         self.compilable = self.learner.compilable
 
     def make_policy(self) -> box.ClippedNormal:
-        return box.clipped_normal(self._spec, self.config.network, self._given)
+        return box.clipped_normal(self._spec, self.config.network, self._custom)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of rows; those that ended by truncation bootstrap.
@@ -141,9 +137,6 @@ class CRRDiscrete(tf.Module):
     """CRR of Discrete actions; satisfies ``interfaces.Algorithm``.
 
     Expectations over actions are sums over all actions, so nothing is sampled.
-
-    Attributes:
-      critics: critics; ``network`` is the actor.
     """
 
     def __init__(self, config: CRRDiscreteConfig, spec: EnvSpec, network: Any = None):
@@ -154,19 +147,18 @@ class CRRDiscrete(tf.Module):
                 f"the action space is {spec.action_space}; crr_discrete needs Discrete "
                 "actions"
             )
-        self._spec, self._given = spec, user.distinct(network)
+        self._spec, self._custom = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.critics, self._targets = actor_critic.critics(
-            config, spec, self._given, outputs=self.policy.size
+            config, spec, self._custom, outputs=self.policy.size
         )
-        self.learner = actor_critic.learner(
-            config, self.policy, self.critics, self._targets
-        )
+        learned = self.policy, self.critics, self._targets
+        self.learner = actor_critic.learner(config, *learned)
         self.compilable = self.learner.compilable
 
     def make_policy(self) -> Softmax:
-        return softmax(self._spec, self.config.network, self._given)
+        return softmax(self._spec, self.config.network, self._custom)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of rows; those that ended by truncation bootstrap.
@@ -191,18 +183,18 @@ class CRRDiscrete(tf.Module):
             return loss, (loss, q, error)
 
         def actor_loss():
-            log_prob = td.chosen(self._log_policy(batch.step), action)
+            log_prob = td.chosen(self.policy.log_policy(batch.step), action)
             loss = advantages.weighted_likelihood(log_prob, weight, mask)
             loss += networks.added_loss(self.network)
             return loss, (loss, log_prob)
 
-        (loss, q, error), found = learner.optimizers["critics"].minimize(critics_loss)
-        metrics |= found
-        (policy_loss, log_prob), found = learner.optimizers["actor"].minimize(
+        (loss, q, error), steps = learner.optimizers["critics"].minimize(critics_loss)
+        metrics |= steps
+        (policy_loss, log_prob), steps = learner.optimizers["actor"].minimize(
             actor_loss
         )
         learner.move_targets()
-        metrics |= actor_critic.actor_metrics(policy_loss, found) | {
+        metrics |= actor_critic.actor_metrics(policy_loss, steps) | {
             "policy/weight": masked.mean(weight, mask),
             "policy/logged": masked.mean(tf.exp(log_prob), mask),
         }
@@ -214,7 +206,7 @@ class CRRDiscrete(tf.Module):
         batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
         target = tf.where(batch.mask, self._target(batch), float("nan"))
         _, q = self._value(self.critics, batch.step)
-        return Assessment(q, target, tf.exp(self._log_policy(batch.step)))
+        return Assessment(q, target, tf.exp(self.policy.log_policy(batch.step)))
 
     def _target(self, batch: windows.Transition) -> tf.Tensor:
         """Return r + gamma sum_a pi(a | s') min_k Q'_k(s', a), f32 ``[N]``."""
@@ -224,12 +216,7 @@ class CRRDiscrete(tf.Module):
     def _value(self, critics: Critics, step: TimeStep) -> tuple[tf.Tensor, tf.Tensor]:
         """Return sum_a pi(a | s) min_k Q_k(s, a), and min_k Q_k, f32 ``[N, A]``."""
         q = tf.reduce_min(critics(step), 0)
-        return tf.reduce_sum(tf.exp(self._log_policy(step)) * q, -1), q
-
-    def _log_policy(self, step: TimeStep) -> tf.Tensor:
-        """Return ln pi(a | s) of all actions, f32 ``[N, A]``."""
-        _, valid = networks.split_mask(step.observation)
-        return td.log_policy(self.network(step)[0]["logits"], 1.0, valid)
+        return tf.reduce_sum(tf.exp(self.policy.log_policy(step)) * q, -1), q
 
 
 def _weights(advantage: tf.Tensor, config: Any) -> tf.Tensor:
@@ -243,6 +230,7 @@ def _drawn(
     policy: box.ClippedNormal, step: TimeStep, count: int, key: tf.Tensor
 ) -> tf.Tensor:
     """Return ``count`` actions in each state, scaled to [-1, 1], ``[N, count, A]``."""
-    noise = seeds.normal([count, step.first.shape[0], policy.bounds.size], key)
+    shape = [count, nest.static_size(step.first), policy.bounds.size]
+    noise = seeds.normal(shape, key)
     actions = policy.distribution(step).sample(noise)
     return tf.transpose(tf.clip_by_value(actions, -1.0, 1.0), [1, 0, 2])

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfagents_batch import config as configs
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared import alarms
-from tfagents_batch.algorithms.shared.off_policy import ReplaySettings
+from tfagents_batch.algorithms.shared.off_policy import OffPolicySettings
 from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
@@ -28,10 +28,10 @@ from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best
 from tfagents_batch.ops import histograms, masked, td, windows
 from tfagents_batch.ops.value_distributions import (
-    Categorical,
     Distribution,
-    Mean,
-    Quantiles,
+    ReturnCategories,
+    ReturnMean,
+    ReturnQuantiles,
 )
 from tfagents_batch.schedules import Constant, Linear, Schedule
 from tfagents_batch.types import Assessment, EnvSpec, Nest, Trajectory, Updated
@@ -59,7 +59,7 @@ class Munchausen:
 
 
 @dataclasses.dataclass(frozen=True)
-class DQNConfig(ReplaySettings):
+class DQNConfig(OffPolicySettings):
     """Settings of DQN.
 
     The defaults are tuned on CartPole-v1, Acrobot-v1 and LunarLander-v3, so that the
@@ -68,24 +68,16 @@ class DQNConfig(ReplaySettings):
     that moves slowly and a learning rate that decreases keep what was learned.
     """
 
-    n_step: int = inherited(ReplaySettings, "n_step", default=3)
+    n_step: int = inherited(OffPolicySettings, "n_step", default=3)
     learning_rate: Schedule = number(
         Linear(1e-3, 1e-4, 100_000), "learning rate of the optimizer", least=0
     )
-    max_gradient_norm: float | None = number(
-        10.0,
-        "largest global norm of the gradient; none: any (Stable-Baselines3: "
-        "max_grad_norm)",
-        above=0,
+    max_gradient_norm: float | None = inherited(
+        OffPolicySettings, "max_gradient_norm", default=10.0
     )
-    batch_size: int = inherited(ReplaySettings, "batch_size", default=128)
-    train_every: int = inherited(ReplaySettings, "train_every", default=4)
-    target_tau: float = number(
-        0.01,
-        "step of the target network to the learned one (Stable-Baselines3: tau)",
-        above=0,
-        most=1,
-    )
+    batch_size: int = inherited(OffPolicySettings, "batch_size", default=128)
+    train_every: int = inherited(OffPolicySettings, "train_every", default=4)
+    target_tau: float = inherited(OffPolicySettings, "target_tau", default=0.01)
     epsilon: Schedule | None = number(
         None,
         "probability of a random action; none: linear(1, 0.05, 10000), or 0 if noisy "
@@ -120,13 +112,9 @@ class DQNConfig(ReplaySettings):
     loss: td.Loss = option("huber", "loss of the TD error; not for C51 and QR")
     network: q_network.QConfig = option(q_network.QConfig(), "shape of the network")
 
-    # Settings that change the meaning of saved weights, see ``training.starting_runs``.
     OF_AGENT: ClassVar[tuple[str, ...]] = (
-        "network.activation",
-        "network.dueling",
-        "distribution",
-        "v_min",
-        "v_max",
+        *("network.activation", "network.dueling"),
+        *("distribution", "v_min", "v_max"),
     )
 
     @property
@@ -154,36 +142,27 @@ class DQNConfig(ReplaySettings):
         return dataclasses.replace(checked, munchausen=munchausen)
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
-        return (
-            alarms.diverging_values(
-                10,
-                self.gamma,
-                "rewards of about 1; lower --algorithm.learning_rate; "
-                "--algorithm.target=double; a larger --algorithm.target_every",
-            ),
-            _OUTSIDE,
-            *alarms.small_returns(),
+        advice = (
+            "rewards of about 1; lower --algorithm.learning_rate; "
+            "--algorithm.target=double; a larger --algorithm.target_every"
         )
+        values = alarms.diverging_values(10, self.gamma, advice)
+        return values, _OUTSIDE, *alarms.small_returns()
 
     def values(self) -> Distribution:
         """Return what the network's outputs of an action mean."""
         if self.distribution == "c51":
-            return Categorical(self.atoms, self.v_min, self.v_max)
-        return Quantiles(self.atoms) if self.distribution == "qr" else Mean(self.loss)
+            return ReturnCategories(self.atoms, self.v_min, self.v_max)
+        qr = self.distribution == "qr"
+        return ReturnQuantiles(self.atoms) if qr else ReturnMean(self.loss)
 
 
 class _Noise(NamedTuple):
-    """Noise of noisy networks in an update; each use of a network has its own.
+    """Noise of noisy networks in an update; each use of a network has its own."""
 
-    Attributes:
-      learned: of Q(s, a).
-      target: of the target network.
-      choice: of the choice of the last action by double DQN.
-    """
-
-    learned: Nest
-    target: Nest
-    choice: Nest
+    learned: Nest  # of Q(s, a)
+    target: Nest  # of the target network
+    choice: Nest  # of the choice of the last action by double DQN
 
 
 Config = DQNConfig  # its name in version 0.1
@@ -193,15 +172,12 @@ class DQN(tf.Module):
     """DQN with an epsilon-greedy policy; satisfies ``interfaces.Algorithm``.
 
     Actions are Discrete. For a user's network see ``q_network``.
-
-    Attributes:
-      target: the target network.
     """
 
     def __init__(self, config: DQNConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        self._spec, self._given = spec, user.distinct(network)
+        self._spec, self._custom = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.target = self._make_network()
@@ -251,7 +227,7 @@ class DQN(tf.Module):
                 total += config.cql_scale * parts["loss/cql"]
             return total, (parts, losses, outputs)
 
-        (parts, losses, outputs), found = learner.optimizers["network"].minimize(loss)
+        (parts, losses, outputs), steps = learner.optimizers["network"].minimize(loss)
         learner.move_targets()
         q, mean = values.mean(outputs), tf.reduce_sum(returns * probability, -1)
         error = masked.safe(mean - q, mask)
@@ -267,16 +243,13 @@ class DQN(tf.Module):
             beyond = (returns < values.low) | (returns > values.high)
             beyond = tf.reduce_sum(tf.cast(beyond, tf.float32) * probability, -1)
             metrics["value/outside"] = masked.mean(beyond, mask)
-        metrics |= (
-            found
-            | parts
-            | {
-                "value/q": masked.mean(q, mask),
-                "value/target": masked.mean(mean, mask),
-                "value/td_error": masked.mean(tf.abs(error), mask),
-                "policy/epsilon": self.policy.epsilon(step),
-            }
-        )
+        metrics |= {
+            **(steps | parts),
+            "value/q": masked.mean(q, mask),
+            "value/target": masked.mean(mean, mask),
+            "value/td_error": masked.mean(tf.abs(error), mask),
+            "policy/epsilon": self.policy.epsilon(step),
+        }
         # Rainbow's priority is the KL divergence: this loss minus the target's entropy.
         priority = losses if config.distribution == "c51" else tf.abs(error)
         return Updated(metrics, masked.safe(priority, mask))
@@ -293,8 +266,8 @@ class DQN(tf.Module):
         return Assessment(q, target, tf.one_hot(best(q, valid), q.shape[-1]))
 
     def _make_network(self) -> q_network.QNetwork:
-        spec, config, given = self._spec, self.config, self._given
-        return q_network.q_network(spec, config.network, given, config.values())
+        parts = self.config.network, self._custom, self.config.values()
+        return q_network.q_network(self._spec, *parts)
 
     def _transition(self, trajectory: Trajectory, noise: _Noise) -> windows.Transition:
         """Return the transitions that the windows begin with."""
@@ -334,10 +307,8 @@ class DQN(tf.Module):
             )
         else:
             if config.target == "sarsa":
-                action = self._next_action(trajectory, batch)[0]
-                action = self.policy.index(
-                    tf.maximum(action, self._spec.action_space.start)
-                )
+                action = self.policy.index(self._next_action(trajectory, batch)[0])
+                action = tf.maximum(action, 0)
             elif config.target == "double":
                 action = best(self.network(batch.next, (), noise.choice)[0].q, valid)
             else:

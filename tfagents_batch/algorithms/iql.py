@@ -40,22 +40,18 @@ class IQLConfig(RowActorCriticSettings):
 
 
 class IQL(tf.Module):
-    """IQL; satisfies ``interfaces.Algorithm``. Actions are a bounded Box.
-
-    Attributes:
-      critics: critics; ``network`` is the actor.
-    """
+    """IQL; satisfies ``interfaces.Algorithm``. Actions are a bounded Box."""
 
     def __init__(self, config: IQLConfig, spec: EnvSpec, network: Any = None):
         super().__init__()
         self.config = config = config.check()
-        self._spec, self._given = spec, user.distinct(network)
+        self._spec, self._custom = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.critics, self._targets = actor_critic.critics(
-            config, spec, self._given, self.policy.bounds.size
+            config, spec, self._custom, self.policy.bounds.size
         )
-        self._value = Critics(spec, config.network, 1, network=self._given)
+        self._value = Critics(spec, config.network, 1, network=self._custom)
         valued = [*self.critics.trainable_variables, *self._value.trainable_variables]
         self.learner = actor_critic.learner(
             config,
@@ -68,7 +64,7 @@ class IQL(tf.Module):
         self.compilable = self.learner.compilable
 
     def make_policy(self) -> box.ClippedNormal:
-        return box.clipped_normal(self._spec, self.config.network, self._given)
+        return box.clipped_normal(self._spec, self.config.network, self._custom)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of rows; those that ended by truncation bootstrap.
@@ -98,8 +94,8 @@ class IQL(tf.Module):
             loss += networks.added_loss(self.network)
             return loss, loss
 
-        found, steps = learner.optimizers["critics"].minimize(values_loss)
-        loss, value_loss, q, value, error = found
+        valued, steps = learner.optimizers["critics"].minimize(values_loss)
+        loss, value_loss, q, value, error = valued
         metrics |= steps
         advantage = masked.safe(tf.stop_gradient(least - value), mask)
         scaled = config.advantage_scale * advantage

@@ -136,12 +136,7 @@ Config = PPOConfig  # its name in version 0.1
 
 
 class PPO(tf.Module):
-    """PPO with an actor-critic network; satisfies ``interfaces.Algorithm``.
-
-    Attributes:
-      learner: normalizers and optimizer.
-      recurrent: True if the network has a recurrent state.
-    """
+    """PPO with an actor-critic network; satisfies ``interfaces.Algorithm``."""
 
     METRICS = METRICS  # of ``_loss``, whose means over all minibatches are logged
 
@@ -157,14 +152,6 @@ class PPO(tf.Module):
         self.make_policy = learner.make_policy
         self.recurrent = self.policy.recurrent
         self._sequential = self.recurrent or config.kl.reduction == "sequence"
-        self._check_minibatches()
-        # Only its type is used; a batch supplies the parameters.
-        start = self.network.initial_state(2)
-        self._type = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
-        networks.added_loss(self.network)  # clears the losses of this call
-
-    def _check_minibatches(self) -> None:
-        config = self.config
         single = config.sequence_length in (None, 1) and not self._sequential
         if config.minibatch_size == 1 and config.normalize_advantage is True and single:
             raise UserError(
@@ -172,6 +159,10 @@ class PPO(tf.Module):
                 "advantage minus its own mean is 0, so the policy would learn nothing; "
                 "use larger minibatches, or normalize_advantage=batch"
             )
+        # Only its type is used; a batch supplies the parameters.
+        start = self.network.initial_state(2)
+        self._type = self.network.unroll(networks.dummy_steps(spec), start)[0].policy
+        networks.added_loss(self.network)  # clears the losses of this call
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train policy and value on one trajectory ``[T, B]``."""
@@ -186,7 +177,7 @@ class PPO(tf.Module):
 
         def train(rows, taken):
             minibatch = forward.minibatch(rows, taken)
-            metrics, found = learner.optimizer.minimize(
+            metrics, gradient = learner.optimizer.minimize(
                 lambda: self._loss(*minibatch, entropy_scale)
             )
             if unknown := sorted(set(metrics) - {*names, *KL_METRICS}):
@@ -194,7 +185,7 @@ class PPO(tf.Module):
                     f"the loss has the metrics {', '.join(unknown)}, which are not in "
                     f"{type(self).__name__}.METRICS; add them there to log their means"
                 )
-            return metrics | found
+            return metrics | gradient
 
         def far(metrics):
             return metrics["policy/approx_kl"] > config.kl_stop
@@ -261,12 +252,7 @@ class PPO(tf.Module):
         }
 
     def _batch(self, trajectory: Trajectory, seen: TimeStep) -> Batch:
-        """Return the training batch of a trajectory.
-
-        Args:
-          trajectory: ``[T, B]``.
-          seen: its steps, with normalized observations.
-        """
+        """Return the training batch of a trajectory; ``seen`` has normalized steps."""
         config, mask = self.inputs, trajectory.mask
         reward = self.learner.rewards(trajectory.reward)
         discount = trajectory.discount(config.gamma)
@@ -287,15 +273,8 @@ class PPO(tf.Module):
             target = returns.discounted(reward, discount, value, mask)
         if config.normalize_advantage == "batch":
             advantage = masked.standardize(advantage, mask, 1e-8)
-        return Batch(
-            steps=first,
-            action=action,
-            log_prob=acted,
-            policy=trajectory.behavior["policy"],
-            advantage=advantage,
-            value=value[:-1],
-            target=target,
-        )
+        policy = trajectory.behavior["policy"]
+        return Batch(first, action, acted, policy, value[:-1], target, advantage)
 
 
 def _limits(config: PPOConfig, spec: EnvSpec | None) -> tuple[Limit, ...]:
@@ -304,10 +283,6 @@ def _limits(config: PPOConfig, spec: EnvSpec | None) -> tuple[Limit, ...]:
     They come from twelve runs of the presets that solved their tasks (CartPole and
     Pendulum with five seeds each, LunarLander, HalfCheetah; see ``docs/results.md``). A
     comment beside each limit gives the worst value in any of these runs.
-
-    Args:
-      config: settings of PPO.
-      spec: spec of the environments; None disables the limit of the entropy.
     """
     scaled = config.normalize_return is True
     kl = 0.2 if config.objective == "clip" else max(0.2, 4 * config.kl.target)

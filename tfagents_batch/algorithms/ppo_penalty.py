@@ -50,12 +50,7 @@ class KLConfig:
     )
 
     def check(self, path: str) -> KLConfig:
-        """Return the checked settings; ``path`` is the prefix of names in errors.
-
-        Raises:
-          UserError: for an invalid setting, or if one KL divergence would raise and
-            lower the weight at once.
-        """
+        """Return the checked settings; ``path`` is the prefix of names in errors."""
         checked = config.check(self, path)
         if self.adapt_low > self.adapt_high:
             raise UserError(
@@ -67,9 +62,6 @@ class KLConfig:
 
 class AdaptiveKL(tf.Module):
     """KL penalty with a weight that adapts to keep the KL near its target.
-
-    Args:
-      settings: the settings, or these as inputs of a program.
 
     Attributes:
       beta: f32 ``[]``, the weight.
@@ -86,14 +78,8 @@ class AdaptiveKL(tf.Module):
         """Return a minibatch's penalty, and the share of it where the cutoff is active.
 
         beta K + c max(K - f tau, 0)^2, averaged over sequences if each has its own K.
-        The cutoff is that of batch-ppo, against single large steps.
-
-        Args:
-          kl: f32 ``[N]`` or ``[L, n]``, KL(behavior || policy) of every step, in nats.
-          mask: bool, like ``kl``.
-
-        Returns:
-          f32 ``[]`` each.
+        The cutoff is that of batch-ppo, against single large steps. ``kl`` is f32
+        ``[N]`` or ``[L, n]``: KL(behavior || policy) of every step, in nats.
         """
         settings, (mean, counts) = self._settings, self.mean(kl, mask)
         excess = tf.nn.relu(mean - settings.cutoff_factor * settings.target)
@@ -107,9 +93,6 @@ class AdaptiveKL(tf.Module):
         It is multiplied if K > high tau and divided if K < low tau; otherwise, and if K
         is NaN, it does not change. (Schulman et al. 2017 use a factor of 2, high = 1.5
         and low = 1 / 1.5.)
-
-        Args:
-          kl, mask: as in ``loss``, for all data of the update.
         """
         settings, beta = self._settings, self.beta.value
         target, factor = settings.target, settings.adapt_factor

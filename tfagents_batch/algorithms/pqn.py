@@ -60,9 +60,6 @@ class PQNConfig(OptimizerSettings):
     )
     epochs: int = option(2, "passes over a rollout", least=1)
     minibatch_size: int = option(128, "transitions per gradient step", least=1)
-    histograms: bool = option(
-        True, "log histograms, such as those of values, weights and gradients"
-    )
     network: q_network.QConfig = option(
         q_network.QConfig(layer_norm=True), "shape of the network"
     )
@@ -71,15 +68,12 @@ class PQNConfig(OptimizerSettings):
     OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation", "network.dueling")
 
     def accepts(self) -> Accepts:
-        """Return that it learns from rollouts."""
         return {"rollouts": Rollouts()}
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         advice = "rewards of about 1; a lower --algorithm.learning_rate"
-        return (
-            alarms.diverging_values(10, self.gamma, advice),
-            *alarms.small_returns(),
-        )
+        values = alarms.diverging_values(10, self.gamma, advice)
+        return values, *alarms.small_returns()
 
     def update_size(self, transitions: int) -> UpdateSize:
         size = min(self.minibatch_size, transitions)
@@ -104,7 +98,7 @@ class PQN(tf.Module):
     def __init__(self, config: PQNConfig, spec: EnvSpec, network: Any = None):
         super().__init__()
         self.config = config = config.check()
-        self._spec, self._given = spec, user.distinct(network)
+        self._spec, self._custom = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
         weights = {"network": self.network.trainable_variables}
@@ -113,9 +107,9 @@ class PQN(tf.Module):
 
     def make_policy(self) -> EpsilonGreedy:
         shape = self.config.network
-        if self._given is not None:  # which normalizes its layers itself
+        if self._custom is not None:  # which normalizes its layers itself
             shape = dataclasses.replace(shape, layer_norm=False)
-        network = q_network.q_network(self._spec, shape, self._given)
+        network = q_network.q_network(self._spec, shape, self._custom)
         epsilon = InputSchedule(self.config.epsilon)
         start = self._spec.action_space.start
         return EpsilonGreedy(network, start, epsilon)
@@ -142,8 +136,8 @@ class PQN(tf.Module):
                     "value/td_error": masked.mean(tf.abs(error), taken),
                 }
 
-            losses, found = learner.optimizers["network"].minimize(td_loss)
-            return losses | found
+            losses, gradient = learner.optimizers["network"].minimize(td_loss)
+            return losses | gradient
 
         metrics |= epochs.means(
             train,
@@ -157,18 +151,14 @@ class PQN(tf.Module):
         taken = tf.reduce_sum(tf.one_hot(action, q.shape[-1]) * q[:-1], -1)
         if config.histograms:
             shown = {"action": trajectory.action, "q": taken, "target": target}
-            metrics |= {
-                f"histogram/{name}": histograms.rows(x, mask)
-                for name, x in shown.items()
-            }
-        return Updated(
-            metrics
-            | {
-                "value/q": masked.mean(taken, mask),
-                "value/target": masked.mean(target, mask),
-                "policy/epsilon": self.policy.epsilon(step),
-            }
-        )
+            named = {k: histograms.rows(x, mask) for k, x in shown.items()}
+            metrics |= nest.prefixed("histogram", named)
+        metrics |= {
+            "value/q": masked.mean(taken, mask),
+            "value/target": masked.mean(target, mask),
+            "policy/epsilon": self.policy.epsilon(step),
+        }
+        return Updated(metrics)
 
     def _targets(self, trajectory: Trajectory, q: tf.Tensor) -> tf.Tensor:
         """Return Q(lambda) returns, f32 ``[T, B]``; ``q`` is ``[T + 1, B, A]``.

@@ -72,20 +72,16 @@ class ReinforceConfig(on_policy.SingleStepSettings):
 
 
 class Reinforce(tf.Module):
-    """REINFORCE with a choice of baselines; satisfies ``interfaces.Algorithm``.
-
-    Attributes:
-      learner: normalizers and optimizer.
-    """
+    """REINFORCE with a choice of baselines; satisfies ``interfaces.Algorithm``."""
 
     def __init__(self, config: ReinforceConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        self._space = spec.action_space
-        if config.loss == "squared_error" and not isinstance(self._space, gs.Discrete):
+        self._space = space = spec.action_space
+        if config.loss == "squared_error" and not isinstance(space, gs.Discrete):
             raise UserError(
-                f"loss is squared_error, but the action space is {self._space}; it "
-                "needs Discrete actions, use log_likelihood"
+                f"loss is squared_error, but the action space is {space}; it needs "
+                "Discrete actions, use log_likelihood"
             )
         self._average = keras.Variable(0.0, dtype="float32", trainable=False)
         self.learner = learner = on_policy.OnPolicyLearner(
@@ -149,8 +145,8 @@ class Reinforce(tf.Module):
             return loss, (policy, log_prob, value[:-1], target, metrics)
 
         learns = tf.reduce_any(mask)  # else momentum would still move the weights
-        found, metrics = learner.optimizer.minimize(loss, when=learns)
-        policy, log_prob, value, target, more = found
+        results, metrics = learner.optimizer.minimize(loss, when=learns)
+        policy, log_prob, value, target, more = results
         metrics |= more | {"grad/updates": tf.cast(learns, tf.float32)}
         if learns_value:
             metrics |= on_policy.value_metrics(value, target, mask)
@@ -186,11 +182,8 @@ def squared_probability(
     -A (a - p): that of the log-likelihood times p (1 - p). So it is no policy gradient;
     BigDL's ``VanillaPGCriterion`` computes it.
 
-    Args:
-      probability: f32 ``[..., n]``, pi.
-      action: int32 ``[...]``, a.
-      advantage: f32 ``[...]``, A; no gradient flows through it.
-      mask: bool ``[...]``, true for valid entries.
+    Shapes: f32 ``[..., n]`` for pi, ``[...]`` for a, A and the mask. No gradient flows
+    through A.
     """
     taken = tf.one_hot(action, probability.shape[-1])
     distance = tf.reduce_sum(tf.square(taken - probability), -1) / 4

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 from gymnasium import spaces as gs
 
-from tfagents_batch import seeds
+from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac_cql
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.config import number, option
@@ -26,7 +26,6 @@ from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.ops import masked, td, windows
 from tfagents_batch.types import (
-    Accepts,
     Assessment,
     BoxAssessment,
     DefaultSource,
@@ -69,7 +68,6 @@ class CQLConfig(SACConfig):
     """Settings of CQL."""
 
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
-    entropy_in_target: bool = option(False, "count entropy of later actions as value")
     cql_scale: float = option(
         5.0,
         "weight alpha of the conservative loss, if learned at the start; 0: as SAC",
@@ -83,6 +81,7 @@ class CQLConfig(SACConfig):
     )
 
     source: ClassVar[DefaultSource] = "table", {}
+    entropy_in_target: bool = option(False, "count entropy of later actions as value")
 
     def check(self) -> Self:
         if self.cql_gap is not None and not self.cql_scale:
@@ -92,10 +91,6 @@ class CQLConfig(SACConfig):
             )
         return super().check()
 
-    def accepts(self) -> Accepts:
-        """Return that it learns from rows."""
-        return self.only_rows()
-
     def regularizer(self, spec: EnvSpec) -> sac_cql.Conservative | None:
         """Return the conservative loss of the critics."""
         return sac_cql.Conservative(self, spec) if self.cql_scale else None
@@ -104,23 +99,20 @@ class CQLConfig(SACConfig):
 class SAC(tf.Module):
     """SAC with twin critics and a learned temperature; an ``interfaces.Algorithm``.
 
-    Actions are a bounded Box, or Discrete.
-
-    Attributes:
-      critics, targets: critics and their target networks; ``network`` is the actor.
+    Actions are a bounded Box, or Discrete; ``network`` is the actor.
     """
 
     def __init__(self, config: SACConfig, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        self._spec, self._given = spec, user.distinct(network)
+        self._spec, self._custom = spec, user.distinct(network)
         self._discrete = isinstance(spec.action_space, gs.Discrete)
         self.policy = self.make_policy()
         self._check_target_entropy()
         self.network = self.policy.network
         sizes = (0, self.policy.size) if self._discrete else (self.policy.bounds.size,)
         self.critics, self.targets = actor_critic.critics(
-            config, spec, self._given, *sizes
+            config, spec, self._custom, *sizes
         )
         self._log_temperature = keras.Variable(
             math.log(config.start_temperature), dtype="float32"
@@ -139,11 +131,11 @@ class SAC(tf.Module):
         self.compilable = self.learner.compilable
 
     def make_policy(self) -> SquashedNormal | Softmax:
-        config, spec, given = self.config, self._spec, self._given
+        config, spec, custom = self.config, self._spec, self._custom
         if not self._discrete:
             limits = bounds(spec)
             heads = {"mean": limits.size, "log_std": limits.size}
-            network = actor.Actor(spec, config.network, heads, given)
+            network = actor.ActorNetwork(spec, config.network, heads, custom)
             noise = config.action_noise()
             return SquashedNormal(network, limits, config.warmup_steps, noise)
         if config.exploration != "none":
@@ -152,7 +144,7 @@ class SAC(tf.Module):
                 f"{spec.action_space}; noise is added to actions of a Box only, leave "
                 "--algorithm.exploration out"
             )
-        return softmax(spec, config.network, given, config.warmup_steps)
+        return softmax(spec, config.network, custom, config.warmup_steps)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
@@ -191,13 +183,13 @@ class SAC(tf.Module):
             loss = self._log_temperature.value * excess
             return loss, loss
 
-        (loss, q, error, gap), found = optimizers["critics"].minimize(critic_loss)
-        metrics |= found | (extra.step(optimizers, gap) if extra else {})
-        (policy_loss, log_prob), found = optimizers["actor"].minimize(actor_loss)
-        metrics |= actor_critic.actor_metrics(policy_loss, found)
+        (loss, q, error, gap), steps = optimizers["critics"].minimize(critic_loss)
+        metrics |= steps | (extra.step(optimizers, gap) if extra else {})
+        (policy_loss, log_prob), steps = optimizers["actor"].minimize(actor_loss)
+        metrics |= actor_critic.actor_metrics(policy_loss, steps)
         if config.temperature is None:
-            found = optimizers["temperature"].minimize(temperature_loss)
-            metrics["loss/temperature"], _ = found
+            moved = optimizers["temperature"].minimize(temperature_loss)
+            metrics["loss/temperature"], _ = moved
         learner.move_targets()
         metrics |= actor_critic.noise_metrics(self.policy.action_noise, step) | {
             "policy/temperature": self._temperature(),
@@ -218,7 +210,7 @@ class SAC(tf.Module):
         batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
         target = self._target(batch, 0)
         if self._discrete:
-            probability = tf.exp(self._log_policy(batch.step))
+            probability = tf.exp(self.policy.log_policy(batch.step))
             target = tf.where(batch.mask, target, float("nan"))
             q = tf.reduce_min(self.critics(batch.step), 0)
             return Assessment(q, target, probability)
@@ -234,21 +226,17 @@ class SAC(tf.Module):
         """
         if not self._discrete:
             policy = self.policy.distribution(step)
-            noise = seeds.normal([step.first.shape[0], self.policy.bounds.size], key)
+            size = nest.static_size(step.first)
+            noise = seeds.normal([size, self.policy.bounds.size], key)
             action, log_prob = policy.sample_with_log_prob(noise)
             return tf.reduce_min(critics(step, action), 0), log_prob
-        log_prob = self._log_policy(step)
+        log_prob = self.policy.log_policy(step)
         probability, q = tf.exp(log_prob), tf.reduce_min(critics(step), 0)
         if networks.split_mask(step.observation)[1] is not None:
             # 0 times an infinite value or log would be NaN.
             log_prob = masked.safe(log_prob, probability > 0)
         products = probability * q, probability * log_prob
         return tuple(tf.reduce_sum(x, -1) for x in products)
-
-    def _log_policy(self, step: TimeStep) -> tf.Tensor:
-        """Return ln pi(a | s) of all Discrete actions, f32 ``[N, A]``."""
-        _, valid = networks.split_mask(step.observation)
-        return td.log_policy(self.network(step)[0]["logits"], 1.0, valid)
 
     def _values(self, step: TimeStep, action: tf.Tensor) -> tf.Tensor:
         """Return Q_k of actions, f32 ``[K, N]``."""

@@ -24,24 +24,15 @@ from tfagents_batch.ops.windows import Transition
 from tfagents_batch.types import EnvSpec
 
 
-class Drawn(NamedTuple):
-    """Drawn actions, scaled to [-1, 1].
+class DrawnActions(NamedTuple):
+    """Drawn actions, scaled to [-1, 1]."""
 
-    Attributes:
-      action: f32 ``[N, M, A]``.
-      log_density: f32 ``[N, M]``.
-    """
-
-    action: tf.Tensor
-    log_density: tf.Tensor
+    action: tf.Tensor  # f32 [N, M, A]
+    log_density: tf.Tensor  # f32 [N, M]
 
 
 class Conservative(tf.Module):
-    """Conservative loss of critics, and its weight alpha.
-
-    Args:
-      config: ``sac.CQLConfig``.
-      spec: spec of the rows; their actions are a bounded Box.
+    """Conservative loss of critics, and its weight alpha; settings are ``CQLConfig``.
 
     Attributes:
       trained: weights by the name of their optimizer.
@@ -57,7 +48,7 @@ class Conservative(tf.Module):
         self.trained = {"cql": [self._log_scale]} if learned else {}
         self.learned = {"log_cql_scale": self._log_scale} if learned else {}
 
-    def draw(self, policy: SquashedNormal, batch: Transition, seed) -> Drawn:
+    def draw(self, policy: SquashedNormal, batch: Transition, seed) -> DrawnActions:
         """Draw actions: uniform ones, and those of the policy in s and in s'."""
         count, rows = self._config.cql_samples, batch.mask.shape[0]
         shape = [count, rows, self._size]
@@ -67,19 +58,17 @@ class Conservative(tf.Module):
             noise = seeds.normal(shape, seeds.key(seed, f"cql/{name}"))
             parts.append(policy.distribution(step).sample_with_log_prob(noise))
         actions, log_densities = (tf.concat(x, 0) for x in zip(*parts, strict=True))
-        return Drawn(tf.transpose(actions, [1, 0, 2]), tf.transpose(log_densities))
+        actions = tf.transpose(actions, [1, 0, 2])
+        return DrawnActions(actions, tf.transpose(log_densities))
 
     def loss(
-        self, critics: Critics, batch: Transition, drawn: Drawn, logged: tf.Tensor
+        self,
+        critics: Critics,
+        batch: Transition,
+        drawn: DrawnActions,
+        logged: tf.Tensor,  # f32 [K, N], Q of the logged actions
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return alpha sum_k gap_k, f32 ``[]``, and the mean gap.
-
-        Args:
-          critics: critics.
-          batch: rows.
-          drawn: from ``draw``.
-          logged: f32 ``[K, N]``, Q of the logged actions.
-        """
+        """Return alpha sum_k gap_k, f32 ``[]``, and the mean gap."""
         q = critics(batch.step, drawn.action)
         gap = td.sampled_gap(q, drawn.log_density, logged, batch.mask)
         return self._scale() * tf.reduce_sum(gap), tf.reduce_mean(gap)
@@ -89,7 +78,7 @@ class Conservative(tf.Module):
 
         Returns metrics, with the alpha that was used.
         """
-        found = {"value/gap": gap, "value/cql_scale": tf.identity(self._scale())}
+        metrics = {"value/gap": gap, "value/cql_scale": tf.identity(self._scale())}
         if self.trained:
             excess = gap - self._config.cql_gap
 
@@ -97,7 +86,7 @@ class Conservative(tf.Module):
                 return -self._scale() * excess, ()
 
             optimizers["cql"].minimize(loss)
-        return found
+        return metrics
 
     def _scale(self) -> tf.Tensor:
         """Return alpha, f32 ``[]``: the setting, or what was learned."""

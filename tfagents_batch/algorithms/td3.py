@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfagents_batch import seeds
+from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared import actor_critic
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.metrics import Mean
@@ -21,7 +21,6 @@ from tfagents_batch.nn.policies.box import Deterministic, Kind
 from tfagents_batch.ops import advantages, masked, td, windows
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import (
-    Accepts,
     BoxAssessment,
     DefaultSource,
     EnvSpec,
@@ -86,28 +85,21 @@ class TD3BCConfig(TD3Config):
 
     source: ClassVar[DefaultSource] = "table", {}
 
-    def accepts(self) -> Accepts:
-        """Return that it learns from rows."""
-        return self.only_rows()
-
 
 class TD3(tf.Module):
     """TD3, DDPG or TD3+BC by its settings; satisfies ``interfaces.Algorithm``.
 
-    Actions are a bounded Box.
-
-    Attributes:
-      critics: critics; ``network`` is the actor.
+    Actions are a bounded Box; ``network`` is the actor.
     """
 
     def __init__(self, config: TD3Config, spec: EnvSpec, network=None):
         super().__init__()
         self.config = config = config.check()
-        self._spec, self._given = spec, user.distinct(network)
+        self._spec, self._custom = spec, user.distinct(network)
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.critics, self._targets = actor_critic.critics(
-            config, spec, self._given, self.policy.bounds.size
+            config, spec, self._custom, self.policy.bounds.size
         )
         self._target_actor = self.make_policy().network
         learned = self.policy, self.critics, self._targets, self._target_actor
@@ -118,7 +110,7 @@ class TD3(tf.Module):
     def make_policy(self) -> Deterministic:
         config, limits = self.config, actor.bounds(self._spec)
         heads = {"action": limits.size}
-        network = actor.Actor(self._spec, config.network, heads, self._given)
+        network = actor.ActorNetwork(self._spec, config.network, heads, self._custom)
         noise = config.action_noise()
         return Deterministic(network, limits, config.warmup_steps, noise)
 
@@ -155,16 +147,16 @@ class TD3(tf.Module):
             return loss, loss
 
         def train_actor():
-            found = learner.optimizers["actor"].minimize(actor_loss)
-            return actor_critic.actor_metrics(*found)
+            result = learner.optimizers["actor"].minimize(actor_loss)
+            return actor_critic.actor_metrics(*result)
 
         (loss, q, error), steps = learner.optimizers["critics"].minimize(critic_loss)
         due = (learner.updates + 1) % config.policy_delay == 0
         nothing = dict.fromkeys(actor_critic.ACTOR_METRICS, tf.zeros([]))
-        found = tf.cond(due, train_actor, lambda: nothing)
+        shown = tf.cond(due, train_actor, lambda: nothing)
         trained = tf.cast(due, tf.float32)  # in only some updates
         learner.move_targets()
-        metrics |= steps | {name: Mean(x, trained) for name, x in found.items()}
+        metrics |= steps | {name: Mean(x, trained) for name, x in shown.items()}
         metrics |= actor_critic.noise_metrics(policy.action_noise, step)
         shown = loss, q, target, error, mask, config.histograms
         return Updated(metrics | actor_critic.critic_metrics(*shown), error)
@@ -174,7 +166,8 @@ class TD3(tf.Module):
         config = self.learner.inputs
         action = self.policy.unit(batch.next, self._target_actor)
         if config.target_noise is not None:
-            noise = seeds.normal(action.shape, seeds.key(seed, "target"))
+            shape = [nest.static_size(action), self.policy.bounds.size]
+            noise = seeds.normal(shape, seeds.key(seed, "target"))
             noise *= config.target_noise
             noise = tf.clip_by_value(noise, -config.target_clip, config.target_clip)
             action = tf.clip_by_value(action + noise, -1.0, 1.0)

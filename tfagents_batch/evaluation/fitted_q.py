@@ -65,12 +65,8 @@ class Fit(tf.Module):
         self._nets, self._targets = nets, targets
         trained = [x for net in nets for x in net.trainable_variables]
         self._optimizer = Optimizer(trained, None, 1e-8)
-        self._moves = TargetNetwork(
-            [x for net in targets for x in net.trainable_variables],
-            [x for net in nets[:2] for x in net.trainable_variables],
-            1,
-            settings.target_tau,
-        )
+        pairs = [*zip(targets, nets[:2], strict=True)]
+        self._moves = TargetNetwork(pairs, 1, settings.target_tau)
         self._predicts = tf.function(self._outputs, autograph=False, jit_compile=True)
         self.losses: list[np.ndarray] = []
         with console.doing("fitting") as say:

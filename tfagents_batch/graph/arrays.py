@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,9 @@ Blocks = dict[str, tf.Tensor]
 
 
 def empty(size: int, like: Nest) -> Any:
-    """Create an array of ``size`` entries for each leaf, which a loop writes in place.
+    """Create an array for each leaf, which a loop writes in place.
 
-    Args:
-      size: size of the new first axis.
-      like: tensors or specs of one entry.
+    It has ``size`` entries; ``like`` are tensors or specs of one.
     """
     return nest.map(
         lambda x: tf.TensorArray(x.dtype, size, element_shape=x.shape), like
@@ -46,25 +43,13 @@ def join(values: Nest) -> Blocks:
 
 
 def split(blocks: Blocks, like: Nest) -> Nest:
-    """Return the nest that was joined.
-
-    Args:
-      blocks: from ``join``.
-      like: nest of ``tf.TensorSpec``.
-    """
-    specs = nest.flatten(like)
-    parts = {name: _parts(blocks[name], name, specs) for name in blocks}
-    values = [next(parts[x.dtype.name]) for x in specs]
+    """Return the nest that was joined; ``like`` has its ``tf.TensorSpec``."""
+    specs, parts = nest.flatten(like), {}
+    for name, block in blocks.items():
+        sizes = [x.shape.num_elements() for x in specs if x.dtype.name == name]
+        parts[name] = iter(tf.split(block, sizes))
+    values = [tf.reshape(next(parts[x.dtype.name]), x.shape) for x in specs]
     return tf.nest.pack_sequence_as(like, values)
-
-
-def _parts(
-    block: tf.Tensor, name: str, specs: list[tf.TensorSpec]
-) -> Iterator[tf.Tensor]:
-    shapes = [x.shape for x in specs if x.dtype.name == name]
-    sizes = [math.prod(shape) for shape in shapes]
-    for part, shape in zip(tf.split(block, sizes), shapes, strict=True):
-        yield tf.reshape(part, shape)
 
 
 def zeros(shape: Sequence[int], dtype: tf.DType = tf.float32) -> tf.Tensor:

@@ -63,8 +63,7 @@ def loop(
     if minibatch_size is None:
         count = tf.where(tf.reduce_any(mask), epochs, 0)
         return _repeat("epochs", lambda _, x: step(rows, mask, x), carry, count, stop)
-    size = mask.shape[0]
-    assert size is not None
+    size = nest.static_size(mask)
     width = min(minibatch_size, size)
     most = -(-size // width)  # number of minibatches if all rows are valid
     valid = tf.reduce_sum(tf.cast(mask, tf.int32))
@@ -107,8 +106,7 @@ def _repeat(
     """Repeat ``carry = body(index, carry)`` for each index below ``count``."""
 
     def goes_on(index, carry):
-        on = index < count
-        return on if stop is None else on & ~stop(carry)
+        return index < count if stop is None else (index < count) & ~stop(carry)
 
     _, carry = tf.while_loop(
         goes_on,
@@ -154,8 +152,8 @@ def means(
         stop=None if stop is None else lambda carry: carry[2],
         **options,
     )
-    found = {name: total / tf.maximum(count, 1) for name, total in sums.items()}
-    return found | {UPDATES: count}
+    means = {name: total / tf.maximum(count, 1) for name, total in sums.items()}
+    return means | {UPDATES: count}
 
 
 def random_order(size: int, count: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
@@ -167,13 +165,8 @@ def random_order(size: int, count: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     section 3). The result is again a bijection. Walks are doubled in length by looking
     up where they lead, so that their number is known when XLA compiles them.
 
-    Entries after the first ``count`` are arbitrary numbers in ``[0, 2 * size)``. Eager,
-    graph and compiled code give the same order.
-
-    Args:
-      size: static, at least ``count``.
-      count: int32 scalar.
-      key: int32 ``[2]``, see ``seeds``.
+    Entries after the first ``count``, at most ``size``, are arbitrary numbers in
+    ``[0, 2 * size)``. Eager, graph and compiled code give the same order.
     """
     words = tf.unstack(seeds.words([2 * _ROUNDS], key))
     top = tf.cast(tf.maximum(count - 1, 1), tf.uint32)
@@ -202,15 +195,8 @@ def random_order(size: int, count: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
 
 
 def true_first(mask: tf.Tensor) -> tf.Tensor:
-    """Return the indices where ``mask`` is true, in order, int32 ``[N]``.
-
-    The remaining entries are N.
-
-    Args:
-      mask: bool ``[N]``.
-    """
-    size = mask.shape[0]
-    assert size is not None
+    """Return the indices where a mask is true, in order, and then N; int32 ``[N]``."""
+    size = nest.static_size(mask)
     seen = tf.cumsum(tf.cast(mask, tf.int32))
     wanted = tf.range(1, size + 1)
     index = tf.zeros([size], tf.int32)

@@ -34,28 +34,18 @@ class Batch(NamedTuple):
     It is cut into rows on the leading axis: transitions ``[N, ...]`` or sequences
     ``[N, L, ...]``. A minibatch of sequences is time-major again, ``[L, n, ...]``.
 
-    Attributes:
-      steps: steps as the network receives them.
-      action: nest.
-      log_prob: log-probability of the action under the behavior policy.
-      policy: parameters of the behavior policy.
-      advantage: advantage of the actions.
-      value: value estimate before the update.
-      target: target of the value estimate.
-      mask: for sequences, bool: true for the steps that count.
-      state: for sequences, the state of a recurrent network before their first step,
-        ``[N, ...]``.
+    Of sequences, it also has the state of a recurrent network before their first step.
     """
 
-    steps: TimeStep
+    steps: TimeStep  # as the network receives them
     action: Nest
-    log_prob: tf.Tensor
-    policy: dict[str, tf.Tensor]
-    advantage: tf.Tensor
-    value: tf.Tensor
-    target: tf.Tensor
-    mask: tf.Tensor | tuple = ()
-    state: Nest = ()
+    log_prob: tf.Tensor  # of the action under the behavior policy
+    policy: dict[str, tf.Tensor]  # parameters of the behavior policy
+    value: tf.Tensor  # before the update
+    target: tf.Tensor  # of the value
+    advantage: Nest = ()  # of the action; () in a batch for the log only
+    mask: tf.Tensor | tuple = ()  # of sequences, bool: true for steps that count
+    state: Nest = ()  # of sequences, [N, ...]
 
     @property
     def sequential(self) -> bool:
@@ -65,7 +55,7 @@ class Batch(NamedTuple):
     @property
     def length(self) -> int:
         """Steps of a row ``[N, ...]``: L of sequences, 1 of transitions."""
-        return self.mask.shape[1] if self.sequential else 1
+        return 1 if isinstance(self.mask, tuple) else nest.static_size(self.mask, 1)
 
 
 def rows(
@@ -76,14 +66,13 @@ def rows(
     A sequence counts if one of its steps does.
 
     Args:
-      batch: ``[T, B, ...]``.
-      mask: bool ``[T, B]``.
+      batch, mask: ``[T, B, ...]``.
       length: length of sequences, at most T; None for transitions.
       state: state of a recurrent network before each step, ``[T, B, ...]``.
     """
     if length is None:
         return nest.fold((batch, mask))
-    length = min(length, mask.shape[0])
+    length = min(length, nest.static_size(mask))
     parts = functools.partial(cut, length=length)
     rows = parts(batch._replace(policy=()))._replace(
         policy=parts(batch.policy, padding=1.0),  # the KL is not finite for a std of 0
@@ -94,11 +83,9 @@ def rows(
 
 
 def minibatch(rows: Batch, taken: tf.Tensor) -> tuple[Batch, tf.Tensor]:
-    """Return rows in the layout of a loss, and the mask of the loss.
+    """Return rows ``[n, ...]`` in the layout of a loss, and the mask of the loss.
 
-    Args:
-      rows: ``[n, ...]``.
-      taken: bool ``[n]`` or ``[]``, true for the rows that count.
+    ``taken``, bool ``[n]`` or ``[]``, is true for the rows that count.
     """
     if not rows.sequential:
         return rows, taken
@@ -108,13 +95,10 @@ def minibatch(rows: Batch, taken: tf.Tensor) -> tuple[Batch, tf.Tensor]:
 
 
 def cut(x: Nest, length: int, padding: float = 0.0) -> Nest:
-    """Cut ``[T, B, ...]`` leaves into ``[C, L, ...]``.
+    """Cut ``[T, B, ...]`` leaves into ``[C, L, ...]``; L is ``length``.
 
-    Args:
-      x: nest, its T and B static.
-      length: L, at least 1.
-      padding: constant after T in the last part of every stream; false in a mask. Give
-        one that later operations accept, such as 1 for a standard deviation.
+    ``padding`` follows T in the last part of every stream; it is false in a mask. Give
+    one that later operations accept, such as 1 for a standard deviation.
     """
 
     def leaf(x):
@@ -138,10 +122,7 @@ def starts(x: Nest, length: int) -> Nest:
 
 def swap(x: Nest) -> Nest:
     """Swap the two leading axes."""
-    return nest.map(
-        lambda x: tf.transpose(x, [1, 0, *range(2, len(x.shape))]),
-        x,
-    )
+    return nest.map(lambda x: tf.transpose(x, [1, 0, *range(2, len(x.shape))]), x)
 
 
 def heads(network: Network, batch: Batch) -> ActorCriticHeads:
@@ -154,10 +135,8 @@ def heads(network: Network, batch: Batch) -> ActorCriticHeads:
 def values(network: Network, steps: TimeStep, state: Nest) -> tf.Tensor:
     """Return the values of a trajectory's steps, f32 ``[T, B]``.
 
-    Args:
-      network: recurrent or feed-forward network.
-      steps: steps with normalized observations.
-      state: state of the network before the first step; ``()`` if feed-forward.
+    Observations are normalized already. ``state`` is that of the network before the
+    first step; ``()`` if it is feed-forward.
     """
     return _evaluate(lambda heads: heads.value, network, state, steps)
 
@@ -165,13 +144,7 @@ def values(network: Network, steps: TimeStep, state: Nest) -> tf.Tensor:
 def log_probs(
     network: Network, steps: TimeStep, state: Nest, action: Nest
 ) -> tf.Tensor:
-    """Return ln pi of a trajectory's actions, f32 ``[T, B]``.
-
-    Args:
-      network, state: as of ``values``.
-      steps: the T steps with actions, with normalized observations.
-      action: nest of ``[T, B, ...]``.
-    """
+    """Return ln pi of actions ``[T, B, ...]``, f32 ``[T, B]``; see ``values``."""
 
     def log_prob(heads, action):
         return heads.policy.log_prob(action)
@@ -182,11 +155,11 @@ def log_probs(
 def _evaluate(function, network: Network, state: Nest, steps: TimeStep, *more: Nest):
     """Return f32 ``[T, B]``, a function of the heads and of more rows ``[T, B]``."""
     if not nest.flatten(state):
-        found = chunked(
+        results = chunked(
             lambda rows: function(network(rows[0], ())[0], *rows[1:]),
             nest.fold((steps, *more)),
         )
-        return tf.reshape(found, steps.first.shape)
+        return tf.reshape(results, steps.first.shape)
 
     def unrolled(streams):
         rows, state = streams
@@ -202,13 +175,9 @@ def divergence(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return KL(behavior || policy) of every step of some rows, and their mask.
 
-    Args:
-      network: network of the policy.
-      rows: transitions ``[N, ...]``, or sequences ``[N, L, ...]``.
-      valid: bool ``[N]``, true for the rows that count.
-
-    Returns:
-      f32 (nats) and bool, ``[N]`` each; ``[L, N]`` for sequences.
+    Rows are transitions ``[N, ...]``, or sequences ``[N, L, ...]``; ``valid``, bool
+    ``[N]``, is true for those that count. The results are f32 (nats) and bool, ``[N]``
+    each; ``[L, N]`` for sequences.
     """
     unused = dict.fromkeys(("action", "log_prob", "advantage", "value", "target"), ())
     needed = rows._replace(**unused)
@@ -221,8 +190,7 @@ def divergence(
 
     if not rows.sequential:
         return chunked(kl, needed), valid
-    found = chunked(kl, needed, steps=rows.length)
-    return swap((found, rows.mask))
+    return swap((chunked(kl, needed, steps=rows.length), rows.mask))
 
 
 def chunked(
@@ -242,9 +210,6 @@ def chunked(
       limit: rows per chunk; by default 4096, and fewer if a row is large (images).
       steps: length of a row that is a sequence. Chunks are then as large as memory
         allows, because each chunk takes a loop over all steps.
-
-    Returns:
-      f32 ``[N]``, or ``[N, steps]``.
     """
     leaves = nest.flatten(rows)
     size = leaves[0].shape[0]
@@ -271,6 +236,5 @@ def chunked(
 
 def _limit(leaves: list[tf.Tensor], steps: int | None) -> int:
     largest = max(leaf.shape[1:].num_elements() for leaf in leaves)
-    if steps is None:
-        return min(ROWS, max(NUMBERS // max(largest, 1), 1))
-    return max(NUMBERS // max(largest, LAYER * steps), 1)
+    most = max(NUMBERS // max(largest, 1 if steps is None else LAYER * steps), 1)
+    return min(ROWS, most) if steps is None else most

@@ -10,6 +10,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
+from tfagents_batch import nest
+
 _REGISTRY = ops.gradient_registry._registry
 
 
@@ -19,24 +21,15 @@ def single_call(function: Callable) -> Callable:
     Use it for the outermost body of an XLA program. TensorFlow searches a body's loops
     and nested functions for constants before it compiles, and keeps a copy of each
     graph until the process ends: about 40 MB for a run of PPO. It does not search an
-    operation whose type is the function itself.
-
-    Args:
-      function: function from nests of tensors to nests of tensors.
-
-    Returns:
-      A function with the same arguments and results. Outside a graph it calls
-      ``function``.
+    operation whose type is the function itself. Outside a graph, the function is called
+    as it is.
     """
     traced = tf.function(function, autograph=False)
 
     def call(*arguments: Any) -> Any:
         if tf.executing_eagerly():
             return function(*arguments)
-        specs = tf.nest.map_structure(
-            lambda x: tf.TensorSpec(x.shape, x.dtype), arguments
-        )
-        body = traced.get_concrete_function(*specs)
+        body = traced.get_concrete_function(*nest.specs_of(arguments))
         graph = tf.compat.v1.get_default_graph()
         body.add_to_graph(graph)
         operation = graph.create_op(
@@ -52,16 +45,18 @@ def single_call(function: Callable) -> Callable:
     return call
 
 
+def program(function: Callable, compiled: bool) -> Any:
+    """Return a ``tf.function``, whose whole body XLA compiles if ``compiled``."""
+    body = single_call(function) if compiled else function
+    return tf.function(body, jit_compile=compiled, autograph=False)
+
+
 def custom_gradient(function: Callable) -> Callable:
     """Decorate like ``tf.custom_gradient``, without keeping the traced graph in memory.
 
     TensorFlow registers the gradient of every call until the process ends, and each
     gradient refers to its graph: tens of megabytes per training run. Here the graph
     owns the gradient, and the registry has only a weak reference to it.
-
-    Args:
-      function: takes tensors; returns a nest of tensors and a function from their
-        gradients to those of its arguments, as for ``tf.custom_gradient``.
     """
     differentiable = tf.custom_gradient(function)
 
@@ -86,10 +81,10 @@ def _move_to_graph(operation: tf.Operation) -> None:
         # The body of a loop is traced again when its gradient is computed.
         program, outer = outer, outer.outer_graph
     program._own_gradients = [*getattr(program, "_own_gradients", ()), gradient]
-    found = weakref.ref(gradient, lambda _: _REGISTRY.pop(name, None))
+    reference = weakref.ref(gradient, lambda _: _REGISTRY.pop(name, None))
 
     def call(operation, *upstream):
-        gradient = found()
+        gradient = reference()
         assert gradient is not None  # its owner is a graph that is in use
         return gradient(operation, *upstream)
 

@@ -48,11 +48,7 @@ class Inputs(tf.Module):
 
 
 class InputSchedule(tf.Module):
-    """Schedule whose numbers are variables; satisfies ``schedules.Schedule``.
-
-    Args:
-      schedule: a Constant, Linear or Piecewise schedule.
-    """
+    """Schedule whose numbers are variables; satisfies ``schedules.Schedule``."""
 
     def __init__(self, schedule: Schedule):
         super().__init__()
@@ -60,7 +56,6 @@ class InputSchedule(tf.Module):
         self._numbers = [_variable(x) for x in schedule.numbers()]
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
-        """Return the f32 scalar at ``step``."""
         return self._at(step, *self._numbers)
 
     def __str__(self) -> str:

@@ -38,18 +38,14 @@ def pack(like: Nest, leaves: Sequence[tf.Tensor]) -> Nest:
     return tf.nest.pack_sequence_as(like, values)
 
 
-class State(tf.Module):
-    """Variables of a nest, read and assigned as a whole.
-
-    Args:
-      start: nest of tensors, their first values.
-    """
+class NestVariables(tf.Module):
+    """Variables of a nest, read and assigned as a whole; ``start`` has first values."""
 
     def __init__(self, start: Nest):
         super().__init__()
         start = nest.map(tf.convert_to_tensor, start)
         self._variables = [variable(x) for x in nest.flatten(start)]
-        like = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), start)
+        like = nest.specs_of(start)
         # A function: tf.Module would replace a nest by a wrapper of its own.
         self._like = lambda: like
 
@@ -64,4 +60,4 @@ class State(tf.Module):
 
     def named_variables(self) -> dict[str, tf.Variable]:
         """Return the variables by their number in the nest, ``"000"`` and so on."""
-        return {f"{i:03d}": each for i, each in enumerate(self._variables)}
+        return {f"{i:03d}": x for i, x in enumerate(self._variables)}

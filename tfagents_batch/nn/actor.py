@@ -39,17 +39,10 @@ class ActorConfig(LayerSettings):
     )
 
 
-class Actor(keras.Model):
-    """Map observations to the outputs of a policy.
+class ActorNetwork(keras.Model):
+    """Map observations to the outputs of a policy; ``heads`` has their sizes by name.
 
-    Args:
-      spec: spec of the environments.
-      config: shape of the network.
-      heads: number of outputs by name.
-      network: the user's network of features, see ``encoder_and_hidden``.
-
-    Attributes:
-      convolves: True if a convolution is among its operations.
+    ``network`` is the user's network of features, see ``encoder_and_hidden``.
     """
 
     def __init__(
@@ -90,15 +83,10 @@ class Critics(keras.Model):
     network only; all other layers are their own.
 
     Args:
-      spec: spec of the environments.
-      config: shape of the networks.
+      spec, config, network: see ``encoder_and_hidden``.
       count: K.
       inputs: A, entries of an action that is an input; 0 for Q of all actions.
       outputs: number of actions if they are no input, else 1.
-      network: the user's network of features, see ``encoder_and_hidden``.
-
-    Attributes:
-      convolves: True if a convolution is among its operations.
     """
 
     def __init__(
@@ -146,8 +134,7 @@ def encoder_and_hidden(
     """Return the encoder of observations, and the hidden layers that follow it.
 
     Args:
-      spec: spec of the environments.
-      config: shape of the networks.
+      spec, config: spec of the environments, and shape of the networks.
       network: a user's ``keras.Model`` or builder, as in ``user.actor_critic``: it maps
         observations to features ``[N, F]``. Linear heads of the actor follow, and the
         hidden layers of the critics, whose input are features and actions. None uses
@@ -164,8 +151,7 @@ def encoder_and_hidden(
         return encoder, hidden
     model = user_model.create(network, spec)
     user_model.outputs(model, spec, {})
-    used = ("hidden", "activation", "initializer")
-    user_model.warn_of_unused(config, model, used)
+    user_model.warn_of_unused(config, model, ("hidden", "activation", "initializer"))
     return model, hidden if critic else ()
 
 

@@ -63,11 +63,8 @@ class LayerSettings:
     def check(self, path: str = "") -> Self:
         """Return the settings, each value converted to its declared type.
 
-        Args:
-          path: prefix of the names in errors, such as "network.".
-
         Raises:
-          UserError: for a setting that is invalid; names it.
+          UserError: for a setting that is invalid; names it, with ``path`` before it.
         """
         settings = check(self, path)
         if settings.activation not in ACTIVATIONS:
@@ -117,8 +114,8 @@ class Encoder(keras.layers.Layer):
       is_single_image: True if the observation is one image and nothing else.
     """
 
-    def __init__(self, space: gymnasium.Space, cnn: CNN = "auto", **kwargs):
-        super().__init__(dtype="float32", **kwargs)
+    def __init__(self, space: gymnasium.Space, cnn: CNN = "auto"):
+        super().__init__(dtype="float32")
         self.space = feature_space(space)
         if spaces.is_empty(self.space):
             raise UserError(
@@ -131,8 +128,7 @@ class Encoder(keras.layers.Layer):
     def check_size(self, units: int) -> None:
         """Check that the largest layer on an observation fits into memory.
 
-        Args:
-          units: number of units in all layers whose input is the encoder's output.
+        ``units`` are those of all layers whose input is the encoder's output.
 
         Raises:
           UserError: names the part of the observation.
@@ -159,10 +155,8 @@ class Encoder(keras.layers.Layer):
 
     def call(self, observation):
         leaves = spaces.flatten(self.space, observation)
-        parts = [
-            tf.cast(part(x), tf.float32)
-            for part, x in zip(self.parts, leaves, strict=True)
-        ]
+        pairs = zip(self.parts, leaves, strict=True)
+        parts = [tf.cast(part(x), tf.float32) for part, x in pairs]
         return parts[0] if len(parts) == 1 else tf.concat(parts, axis=1)
 
 
@@ -191,15 +185,10 @@ class _ScaledInteger(_Flat):
 
 
 class _Image(keras.layers.Layer):
-    """CNN of images or stacks of images, ``[N, ...]``; see ``encoding.rows_axis``.
+    """CNN of images or stacks of images, ``[N, ...]``; see ``encoding.rows_axis``."""
 
-    Args:
-      leaf: part of the observation.
-      cnn: see ``Encoder``.
-    """
-
-    def __init__(self, leaf: spaces.Leaf, cnn: CNN = "auto", **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, leaf: spaces.Leaf, cnn: CNN):
+        super().__init__()
         shape = leaf.shape
         side = encoding.side(shape)
         if side < 3:

@@ -53,10 +53,7 @@ class NetworkConfig(LayerSettings):
         1.0, "initial standard deviation of a Box policy", above=0, group="actions"
     )
     min_std: float = option(
-        0.0,
-        "lower bound of the standard deviation",
-        least=0,
-        group="actions",
+        0.0, "lower bound of the standard deviation", least=0, group="actions"
     )
     max_std: float | None = option(
         None,
@@ -127,18 +124,12 @@ class TrainedStd(NamedTuple):
     - With ``most``: least + (most - least) sigmoid(x).
 
     Clipping would have no gradient: a value that reached a bound would stay there.
-
-    Attributes:
-      first: initial standard deviation, between ``least`` and ``most``.
-      least: lower bound.
-      most: upper bound; None sets no bound.
-      kind: function to use without an upper bound.
     """
 
-    first: float
-    least: float
-    most: float | None
-    kind: Std
+    first: float  # initial standard deviation, between ``least`` and ``most``
+    least: float  # lower bound
+    most: float | None  # upper bound; None sets no bound
+    kind: Std  # function to use without an upper bound
 
     @property
     def name(self) -> str:
@@ -180,7 +171,6 @@ class ActorCritic(keras.Model):
     Attributes:
       family: distribution family of its policies.
       trained_std: f32 ``[A]``, trained parameter of a Box policy's standard deviation.
-      convolves: True if it runs a convolution.
     """
 
     def __init__(
@@ -206,9 +196,9 @@ class ActorCritic(keras.Model):
             )
         # This call creates the weights before a program is traced and checks shapes.
         steps = dummy_steps(spec)
-        self.unroll(steps, self.initial_state(steps.first.shape[1]))
-        self.built = True
         state = self.initial_state(steps.first.shape[1])
+        self.unroll(steps, state)
+        self.built = True
         self.convolves = convolves(
             self, lambda *inputs: self.unroll(*inputs)[0].value, steps, state
         )
@@ -289,13 +279,7 @@ def added_loss(network: keras.Model) -> tf.Tensor:
 def convolves(
     network: keras.Model, function: Callable[..., tf.Tensor], *arguments: Nest
 ) -> bool:
-    """Return True if evaluating a network runs a convolution.
-
-    Args:
-      network: the network.
-      function: returns a tensor that needs all its layers.
-      *arguments: of the function.
-    """
+    """Return True if a function that needs all layers of a network convolves."""
     if all(_is_plain(layer) for layer in layers(network)):
         return False  # known without a graph, which takes as long as the network
     traced = tf.function(function, autograph=False)
@@ -313,7 +297,7 @@ def _is_plain(layer: keras.layers.Layer) -> bool:
     return kind.__module__.startswith("tfagents_batch.") or (
         kind.__module__.startswith("keras.")
         and kind.__name__ in _PLAIN
-        and all(isinstance(each, keras.layers.Layer) for each in inside)
+        and all(isinstance(part, keras.layers.Layer) for part in inside)
     )
 
 
@@ -333,10 +317,7 @@ def layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
 
 def named_variables(network: keras.Model) -> dict[str, keras.Variable]:
     """Return every variable by position; Keras' names differ between processes."""
-    return {
-        f"{index:03d}-{variable.name}": variable
-        for index, variable in enumerate(network.variables)
-    }
+    return {f"{i:03d}-{x.name}": x for i, x in enumerate(network.variables)}
 
 
 def split_mask(observation: Nest) -> tuple[Nest, tf.Tensor | None]:

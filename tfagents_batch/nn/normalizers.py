@@ -31,28 +31,24 @@ class Moments(tf.Module):
 
     Sums are float64: in float32 the second moment is lost after about 2**24 samples.
 
-    Args:
-      shape: shape of one sample.
-
     Attributes:
       count: f64 ``[]``, number of samples.
-      mean: f64 ``shape``.
-      sum_of_squares: f64 ``shape``, sum of squared differences from the mean.
+      mean: f64 with the shape of a sample.
+      sum_of_squares: likewise, sum of squared differences from the mean.
     """
 
     def __init__(self, shape):
         super().__init__()
         self.count, self.mean, self.sum_of_squares = (
-            keras.Variable(np.zeros(each), dtype="float64", trainable=False)
-            for each in ((), shape, shape)
+            keras.Variable(np.zeros(size), dtype="float64", trainable=False)
+            for size in ((), shape, shape)
         )
 
     def update(self, x: tf.Tensor, mask: tf.Tensor) -> None:
         """Add samples (Chan et al. 1979: parallel form of Welford's update).
 
-        Args:
-          x: ``[..., *shape]`` of any real dtype.
-          mask: bool ``[...]``, true for valid samples.
+        They are of any real dtype, ``[..., *shape]``; the mask, ``[...]``, is true for
+        valid ones.
         """
         lead = len(mask.shape)
         axes = list(range(lead))
@@ -75,30 +71,27 @@ class Moments(tf.Module):
     def std(self, floor: float = FLOOR, epsilon: float = 0.0) -> tf.Tensor:
         """Return the sample standard deviation, f32 ``shape``; 1 below two samples.
 
-        Args:
-          floor: lower bound of the standard deviation.
-          epsilon: added to the variance.
+        ``floor`` is its lower bound, and ``epsilon`` is added to the variance.
         """
-        count = self.count.value
-        variance = self.sum_of_squares.value / tf.maximum(count - 1, 1)
-        std = tf.sqrt(tf.maximum(variance + epsilon, floor**2))
-        return tf.cast(tf.where(count > 1, std, tf.ones_like(std)), tf.float32)
+        std = tf.sqrt(tf.maximum(self._variance() + epsilon, floor**2))
+        enough = self.count.value > 1
+        return tf.cast(tf.where(enough, std, tf.ones_like(std)), tf.float32)
 
     def scale(self, epsilon: float = 0.0) -> tf.Tensor:
         """Return the divisor, f32 ``shape``: ``std``, or 1 where samples are equal.
 
         Without an epsilon it has no absolute floor: it is proportional to the samples.
         """
-        variance = self.sum_of_squares.value / tf.maximum(self.count.value - 1, 1)
         least = tf.maximum(EQUAL * tf.abs(self.mean.value), TINY)
-        return tf.where(variance <= tf.square(least), 1.0, self.std(0.0, epsilon))
+        equal = self._variance() <= tf.square(least)
+        return tf.where(equal, 1.0, self.std(0.0, epsilon))
+
+    def _variance(self) -> tf.Tensor:
+        return self.sum_of_squares.value / tf.maximum(self.count.value - 1, 1)
 
     def named_variables(self) -> dict[str, keras.Variable]:
-        return {
-            "count": self.count,
-            "mean": self.mean,
-            "sum_of_squares": self.sum_of_squares,
-        }
+        names = "count", "mean", "sum_of_squares"
+        return {name: getattr(self, name) for name in names}
 
 
 class ObservationNormalizer(tf.Module):
@@ -125,9 +118,7 @@ class ObservationNormalizer(tf.Module):
         integers: bool = True,
     ):
         super().__init__()
-        self.clip = clip
-        self.enabled = enabled
-        self._bounds = floor, epsilon
+        self.clip, self.enabled, self._bounds = clip, enabled, (floor, epsilon)
         kinds = {"floats", "integers"} if integers else {"floats"}
         self.moments = [
             Moments(leaf.shape)
@@ -166,30 +157,26 @@ class ObservationNormalizer(tf.Module):
     def metrics(self, raw: Nest, seen: Nest, mask: tf.Tensor) -> Metrics:
         """Return the mean of raw observations, the share clipped, and histograms.
 
-        Empty if no leaf is normalized.
-
-        Args:
-          raw: observations ``[T, B, ...]``.
-          seen: the same observations, normalized.
-          mask: bool ``[T, B]``.
+        Observations are ``[T, B, ...]``; ``seen`` are normalized. There are none if no
+        leaf is normalized.
         """
         used = [moments for moments in self.moments if moments is not None]
         if not (self.enabled and used):
             return {}
-        flat = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(raw)]
+
+        def flat(observation):
+            leaves = self.normalized(observation)
+            return tf.concat([tf.reshape(x, [*mask.shape, -1]) for x in leaves], -1)
+
         rows = [histograms.rows(x, mask) for x in self.normalized(seen)]
-        clipped = [tf.reshape(x, [*mask.shape, -1]) for x in self.normalized(seen)]
         means = [tf.convert_to_tensor(moments.mean.value) for moments in used]
+        stds = [moments.std(*self._bounds) for moments in used]
         return {
-            "normalize/observation": masked.mean(tf.concat(flat, -1), mask),
-            "normalize/observation_clipped": _share(
-                tf.concat(clipped, -1), self.clip, mask
-            ),
+            "normalize/observation": masked.mean(flat(raw), mask),
+            "normalize/observation_clipped": _share(flat(seen), self.clip, mask),
             "histogram/observation": tf.concat(rows, 0),
             "histogram/observation_mean": histograms.tensors(means),
-            "histogram/observation_std": histograms.tensors(
-                [moments.std(*self._bounds) for moments in used]
-            ),
+            "histogram/observation_std": histograms.tensors(stds),
         }
 
     def update(self, observation: Nest, mask: tf.Tensor) -> None:
@@ -201,12 +188,11 @@ class ObservationNormalizer(tf.Module):
                 moments.update(x, mask)
 
     def named_variables(self) -> dict[str, keras.Variable]:
-        return {
-            f"{index}/{name}": variable
-            for index, moments in enumerate(self.moments)
-            if moments is not None
-            for name, variable in moments.named_variables().items()
-        }
+        variables = {}
+        for index, moments in enumerate(self.moments):
+            if moments is not None:
+                variables |= nest.prefixed(str(index), moments.named_variables())
+        return variables
 
 
 class RewardNormalizer(tf.Module):
@@ -224,20 +210,15 @@ class RewardNormalizer(tf.Module):
 
     def __init__(self, kind: RewardKind, clip: float = 10.0, epsilon: float = 0.0):
         super().__init__()
-        self.kind = kind
-        self.clip = clip
-        self._epsilon = epsilon
+        self.kind, self.clip, self._epsilon = kind, clip, epsilon
         self.moments = Moments(())
 
     def update(self, trajectory: Trajectory, gamma: float) -> None:
         """Add all rewards of a trajectory to the statistics.
 
         Call it before the rewards are learned from; acting does not use them.
-
-        Args:
-          trajectory: ``behavior["return"]`` is the running discounted return at each
-            step with an action.
-          gamma: the discount factor of that return.
+        ``behavior["return"]`` is the running return, discounted by gamma, at each step
+        with an action.
         """
         if self.kind == "per_step":
             self.moments.update(trajectory.reward, trajectory.mask)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -13,7 +12,24 @@ from tensorflow.compiler.tf2xla.python import xla
 
 from tfagents_batch.metrics import Metrics
 
+Rule = Literal["adam", "rmsprop", "rmsprop_tf"]
 BETAS = 0.9, 0.999  # decay of m and of v
+DECAY = 0.99  # of the mean of squared gradients in RMSProp
+_PARTS, _LARGE = 16, 4096  # see ``_sum_of_squares``
+
+
+def _counters() -> tuple[keras.Variable, keras.Variable]:
+    """Return the number of steps, 0, and the learning rate, which is set later."""
+    rate = keras.Variable(1.0, dtype="float32", trainable=False)
+    return keras.Variable(0, dtype="int64", trainable=False), rate
+
+
+def _slots(weights: Sequence[keras.Variable], start: float = 0.0) -> list:
+    """Return a variable like each weight, with equal numbers at the start."""
+    return [
+        keras.Variable(np.full(x.shape, start), dtype=x.dtype, trainable=False)
+        for x in weights
+    ]
 
 
 class Adam:
@@ -29,33 +45,20 @@ class Adam:
     1e-5, small gradients then hardly count for hundreds of steps. PyTorch and published
     results use the equation above.
 
-    Args:
-      weights: the weights to train.
-      learning_rate: initial learning rate.
-      epsilon: epsilon in the equation.
-
     Attributes:
       iterations: i64, t; learning_rate: f32; both ``keras.Variable``.
     """
 
-    def __init__(
-        self,
-        weights: Sequence[keras.Variable],
-        learning_rate: float,
-        epsilon: float = 1e-8,
-    ):
+    def __init__(self, weights: Sequence[keras.Variable], epsilon: float = 1e-8):
         self._weights, self.epsilon = list(weights), epsilon
-        self.iterations, self.learning_rate = _counters(learning_rate)
+        self.iterations, self.learning_rate = _counters()
         self._momentums, self._velocities = (_slots(weights) for _ in range(2))
 
     @property
     def variables(self) -> list[keras.Variable]:
         """All variables except the weights, always in the same order."""
-        return [
-            *(self.iterations, self.learning_rate),
-            *self._momentums,
-            *self._velocities,
-        ]
+        slots = *self._momentums, *self._velocities
+        return [self.iterations, self.learning_rate, *slots]
 
     def mean_gradients(self) -> list[tf.Tensor]:
         """Return m / (1 - beta_1^t), a mean of about the last 10 gradients."""
@@ -66,10 +69,8 @@ class Adam:
     def step(self, gradients: Sequence[tf.Tensor], compiled: bool = False) -> None:
         """Update every weight with its gradient.
 
-        Args:
-          gradients: one for each weight.
-          compiled: True if XLA compiles it. Then m and v are kept from being computed a
-            second time for the weights, which would need copies of the old m and v.
+        If XLA compiles it, m and v are kept from being computed a second time for the
+        weights, which would need copies of the old m and v.
         """
         beta_1, beta_2 = BETAS
         count = self.iterations.value + 1
@@ -95,23 +96,6 @@ class Adam:
         self.iterations.assign(count)
 
 
-DECAY = 0.99
-
-
-def _counters(learning_rate: float) -> tuple[keras.Variable, keras.Variable]:
-    """Return the number of steps, 0, and the learning rate."""
-    rate = keras.Variable(learning_rate, dtype="float32", trainable=False)
-    return keras.Variable(0, dtype="int64", trainable=False), rate
-
-
-def _slots(weights: Sequence[keras.Variable], start: float = 0.0) -> list:
-    """Return a variable like each weight, with equal numbers at the start."""
-    return [
-        keras.Variable(np.full(x.shape, start), dtype=x.dtype, trainable=False)
-        for x in weights
-    ]
-
-
 class RMSProp:
     """RMSProp, shared by all actors in Mnih et al. 2016 (arXiv:1602.01783, equation 8).
 
@@ -125,28 +109,16 @@ class RMSProp:
     TensorFlow 1 did: steps are small until g has decayed, after hundreds of steps. The
     same epsilon matters much more inside, because g is small for most weights.
 
-    Args:
-      weights: the weights to train.
-      learning_rate: initial learning rate.
-      epsilon: epsilon in the equation.
-      decay: decay of g.
-      inside: whether epsilon is inside of the root.
-
     Attributes:
       iterations: i64, number of steps; learning_rate: f32; both ``keras.Variable``.
     """
 
     def __init__(
-        self,
-        weights: Sequence[keras.Variable],
-        learning_rate: float,
-        epsilon: float,
-        decay: float = DECAY,
-        inside: bool = False,
+        self, weights: Sequence[keras.Variable], epsilon: float, inside: bool = False
     ):
-        self._weights, self._decay, self.epsilon = list(weights), decay, epsilon
+        self._weights, self.epsilon = list(weights), epsilon
         self._inside, self._squares = inside, _slots(weights, float(inside))
-        self.iterations, self.learning_rate = _counters(learning_rate)
+        self.iterations, self.learning_rate = _counters()
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -158,33 +130,17 @@ class RMSProp:
         return []
 
     def step(self, gradients: Sequence[tf.Tensor], compiled: bool = False) -> None:
-        """Update every weight with its gradient.
-
-        Args:
-          gradients: one for each weight.
-          compiled: unused, see ``Adam.step``.
-        """
+        """Update every weight with its gradient; ``compiled`` is for ``Adam``."""
         rate = self.learning_rate.value
         slots = zip(gradients, self._weights, self._squares, strict=True)
         for gradient, weight, square in slots:
             mean = square.value
-            mean = mean + (tf.square(gradient) - mean) * (1 - self._decay)
+            mean = mean + (tf.square(gradient) - mean) * (1 - DECAY)
             square.assign(mean)
-            if self._inside:
-                root = tf.sqrt(mean + self.epsilon)
-            else:
-                root = tf.sqrt(mean) + self.epsilon
+            epsilon, inside = self.epsilon, self._inside
+            root = tf.sqrt(mean + epsilon) if inside else tf.sqrt(mean) + epsilon
             weight.assign(weight.value - rate * gradient / root)
         self.iterations.assign(self.iterations.value + 1)
-
-
-Rule = Literal["adam", "rmsprop", "rmsprop_tf"]
-_RULES = {
-    "adam": Adam,
-    "rmsprop": functools.partial(RMSProp, inside=False),
-    "rmsprop_tf": functools.partial(RMSProp, inside=True),
-}
-_PARTS, _LARGE = 16, 4096  # see ``_sum_of_squares``
 
 
 class Optimizer(tf.Module):
@@ -214,9 +170,11 @@ class Optimizer(tf.Module):
         rule: Rule = "adam",
     ):
         super().__init__()
-        self.trained = list(variables)
-        self.clip_norm = clip_norm
-        self.rule = _RULES[rule](self.trained, 1.0, epsilon=epsilon)
+        self.trained, self.clip_norm = list(variables), clip_norm
+        if rule == "adam":
+            self.rule = Adam(self.trained, epsilon)
+        else:
+            self.rule = RMSProp(self.trained, epsilon, inside=rule == "rmsprop_tf")
         self._compiled = tf.function(
             lambda gradients: self._step(gradients, compiled=True),
             jit_compile=True,
@@ -250,21 +208,14 @@ class Optimizer(tf.Module):
         return others, tf.cond(when, lambda: self.apply(gradients), lambda: nothing)
 
     def apply(self, gradients: Sequence[tf.Tensor | None]) -> Metrics:
-        """Take one step.
-
-        Args:
-          gradients: one for each weight; None counts as zero.
+        """Take one step; a gradient of None counts as zero.
 
         Returns:
           ``grad/norm`` before clipping and ``grad/skipped`` (1 if not finite).
         """
         step = self._compiled if self.compiled else self._step
-        return step(
-            [
-                _dense(gradient, variable.value)
-                for gradient, variable in zip(gradients, self.trained, strict=True)
-            ]
-        )
+        pairs = zip(gradients, self.trained, strict=True)
+        return step([_dense(gradient, weight.value) for gradient, weight in pairs])
 
     def _step(self, gradients: list[tf.Tensor], compiled: bool = False) -> Metrics:
         norm = tf.sqrt(tf.add_n([_sum_of_squares(x) for x in gradients]))
@@ -334,24 +285,25 @@ class TargetNetwork(tf.Module):
     Integers, which a user's layers may have, are always copied.
 
     Args:
-      target, learned: weights in the same order; the target starts as a copy.
+      networks: pairs of a target network, which starts as a copy, and a learned one.
       every: number of updates.
       tau: in (0, 1], a number or a variable.
     """
 
     def __init__(
-        self,
-        target: Sequence[keras.Variable],
-        learned: Sequence[keras.Variable],
-        every: int,
-        tau: float | tf.Variable,
+        self, networks: Sequence[tuple[Any, Any]], every: int, tau: float | tf.Variable
     ):
         super().__init__()
-        self._pairs = lambda: list(zip(target, learned, strict=True))
+        pairs = [
+            pair
+            for target, learned in networks
+            for pair in zip(target.variables, learned.variables, strict=True)
+        ]
+        self._pairs = lambda: pairs
         self._every, self._tau = every, tau
         self.updates = keras.Variable(0, dtype="int64", trainable=False)
-        for copy, original in self._pairs():
-            copy.assign(original.value)
+        for target, learned in pairs:
+            target.assign(learned.value)
 
     def update(self) -> None:
         """Count an update, and move the target if it is time."""

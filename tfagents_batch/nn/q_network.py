@@ -22,7 +22,7 @@ from tfagents_batch.nn.encoder import (
 from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.noisy import NoisyDense
 from tfagents_batch.nn.user import model as user_model
-from tfagents_batch.ops.value_distributions import Distribution, Mean
+from tfagents_batch.ops.value_distributions import Distribution, ReturnMean
 from tfagents_batch.types import ActionValueHeads, EnvSpec, Nest, TimeStep
 
 ACTION_FEATURES = "action_features"  # key in a Dict observation: a row for each action
@@ -70,8 +70,7 @@ class QBody(keras.Model):
     Args:
       encoder: layer or model from observations to features ``[N, F]``.
       hidden: units of the hidden layers, of each tower if there are two.
-      actions: A, number of actions.
-      outputs: n, outputs of an action.
+      actions, outputs: A, number of actions, and n, outputs of each.
       config: activation, initializer, ``dueling`` and ``noisy``.
       action_encoder: layer that flattens ``ACTION_FEATURES`` ``[N, A, ...]`` of
         observations and scales integers; None if there are none.
@@ -117,9 +116,7 @@ class QBody(keras.Model):
 
     def noise(self, shape, key: tf.Tensor) -> Nest:
         """Draw the noise of layers that are noisy, see ``QNetwork.noise``."""
-        keys = seeds.split(key, len(self.towers))
-        pairs = zip(self.towers, keys, strict=True)
-        return tuple(tower.noise(shape, key) for tower, key in pairs)
+        return _noise_of(self.towers, shape, key)
 
     def _per_action(self, noise: Nest) -> Nest:
         """Repeat noise of rows for all actions of a row; one row is for all."""
@@ -145,9 +142,12 @@ class _Tower(blocks.Stack):
         return x
 
     def noise(self, shape, key: tf.Tensor) -> Nest:
-        keys = seeds.split(key, len(self.stack))
-        pairs = zip(self.stack, keys, strict=True)
-        return tuple(layer.noise(shape, key) for layer, key in pairs)
+        return _noise_of(self.stack, shape, key)
+
+
+def _noise_of(layers: list, shape, key: tf.Tensor) -> Nest:
+    keys = zip(layers, seeds.split(key, len(layers)), strict=True)
+    return tuple(layer.noise(shape, key) for layer, key in keys)
 
 
 def _tower(hidden: tuple[int, ...], units: int, config: QConfig, name: str) -> _Tower:
@@ -175,7 +175,7 @@ def _mean_over_actions(advantage: tf.Tensor, mask: tf.Tensor | None) -> tf.Tenso
     return tf.reduce_sum(advantage * share[..., tf.newaxis], 1, keepdims=True)
 
 
-_DEFAULTS, _MEAN = QConfig(), Mean()
+_DEFAULTS, _MEAN = QConfig(), ReturnMean()
 
 
 class QNetwork(keras.Model):
@@ -190,7 +190,6 @@ class QNetwork(keras.Model):
     Attributes:
       size: A, number of actions.
       noisy: True if layers have noise in their weights.
-      convolves: True if a convolution is among its operations.
     """
 
     def __init__(
@@ -211,9 +210,7 @@ class QNetwork(keras.Model):
     def noise(self, shape, key: tf.Tensor) -> Nest:
         """Draw the noise of noisy layers; ``()`` if there are none.
 
-        Args:
-          shape: leading axes; ``[N]`` gives every row its own noise, ``[1]`` the same.
-          key: int32 ``[2]``.
+        The leading axes ``[N]`` give every row its own noise, ``[1]`` the same.
         """
         return self.body.noise(shape, key) if self.noisy else ()
 
@@ -247,8 +244,7 @@ def q_network(
     """Return a network of action values.
 
     Args:
-      spec: spec of the environments.
-      config: shape of the built-in network.
+      spec, config: spec of the environments, and shape of the built-in network.
       network: a user's ``keras.Model`` or builder, as in ``user.actor_critic``: it maps
         observations to features ``[N, F]``, to which a head is added, or to
         ``{"q": [N, A n]}``. None uses the built-in network. If actions have features,

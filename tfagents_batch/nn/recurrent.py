@@ -25,12 +25,7 @@ ValueCore = Literal["own", "shared", "none"]
 
 
 class Cell(keras.layers.Layer):
-    """Common base of the cells.
-
-    Args:
-      units: size of the state.
-      initializer: kernel initializer, see ``kernels.recurrent``.
-    """
+    """Common base of the cells; ``units`` is the size of the state."""
 
     def __init__(self, units: int, initializer: kernels.Kind = "orthogonal", **kwargs):
         super().__init__(dtype="float32", **kwargs)
@@ -40,9 +35,8 @@ class Cell(keras.layers.Layer):
     def _rows(self, kernel) -> list[tf.Tensor]:
         """Split a kernel into the rows of the inputs and those of the state."""
         kernel = tf.convert_to_tensor(kernel)
-        rows = kernel.shape[0]
-        assert rows is not None
-        return tf.split(kernel, [rows - self.units, self.units], axis=0)
+        inputs = nest.static_size(kernel) - self.units
+        return tf.split(kernel, [inputs, self.units], axis=0)
 
 
 class GRU(Cell):
@@ -99,10 +93,7 @@ class GRU(Cell):
     def back(self, weights, recalled, gradient):
         """Return the gradients of a step's inputs and of the state before it.
 
-        Args:
-          weights: from ``state_kernels``.
-          recalled: the step's values from ``recall``.
-          gradient: gradient of the state after the step.
+        ``gradient`` is that of the state after the step; see ``recall``.
         """
         reset, update, new, state = recalled
         gates, candidate = weights
@@ -219,16 +210,13 @@ def step(
     first: tf.Tensor,
     states: tuple[Nest, ...],
 ) -> tuple[tuple[tf.Tensor, ...], tuple[Nest, ...]]:
-    """Advance several cells by one step.
+    """Advance several cells by one step; return outputs ``[B, units]`` and states.
 
     Args:
       cells: the cells.
       inputs: each cell's pre-activations from ``call``, ``[B, n]``.
       first: bool ``[B]``, true where an episode starts: the state is reset first.
       states: each cell's state.
-
-    Returns:
-      Outputs ``[B, units]`` and states of each cell.
     """
     states = nest.where(first, initial_state(cells, nest.size(first)), tuple(states))
     weights = [cell.state_kernels() for cell in cells]
@@ -244,11 +232,8 @@ def unroll(
 ) -> tuple[tuple[tf.Tensor, ...], tuple[Nest, ...]]:
     """Advance several cells by T steps in one loop; has first-order gradients only.
 
-    Args:
-      cells: the cells.
-      inputs: each cell's pre-activations from ``call``, ``[T, B, n]``.
-      first: bool ``[T, B]``, as in ``step``.
-      states: each cell's state before the first step.
+    Arguments are those of ``step`` with a leading axis T; states are from before the
+    first step.
 
     Returns:
       Outputs ``[T, B, units]`` of each cell, and the states after the last step.
@@ -263,8 +248,8 @@ def unroll(
 
         def gradient(*upstream):
             to_all = tf.nest.pack_sequence_as(through, upstream)
-            found = _backwards(cells, weights, inputs, first, states, through, to_all)
-            return nest.flatten(found)
+            parts = weights, inputs, first, states, through, to_all
+            return nest.flatten(_backwards(cells, *parts))
 
         return nest.flatten(through), gradient
 
@@ -328,7 +313,7 @@ def _backwards(cells: Cells, weights, inputs, first, states, through, to_through
 def _each(method: str, cells: Cells, *arguments) -> tuple:
     """Call a method of every cell with the cell's arguments."""
     rows = zip(cells, *arguments, strict=True)
-    return tuple(getattr(cell, method)(*each) for cell, *each in rows)
+    return tuple(getattr(cell, method)(*its) for cell, *its in rows)
 
 
 def _outputs(states: tuple[Nest, ...]) -> tuple[tf.Tensor, ...]:
@@ -340,15 +325,10 @@ class RecurrentTowers(keras.layers.Layer):
 
     The value has its own core, shares the policy's ("shared": all layers but the heads
     are shared), or has no core ("none": its tower is feed-forward with the same sizes).
+    The last hidden layer is the core's. For the arguments see ``blocks.Towers``.
 
     The state is a tuple: the state of the policy's core and, with "own", of the
     value's.
-
-    Args:
-      encoder, activation, size, initializer, policy_scale, mean: see ``blocks.Towers``.
-      hidden: units of each tower's layers; the last is the core's.
-      core: key in ``CELLS``.
-      value_core: "own", "shared" or "none", see above.
     """
 
     def __init__(
@@ -364,24 +344,20 @@ class RecurrentTowers(keras.layers.Layer):
         mean: blocks.Mean = "linear",
     ):
         super().__init__(name="towers", dtype="float32")
+        self.encoder, self.mean = encoder, mean
         *before, units = hidden
-        cell = CELLS[core]
+        cell, kind = CELLS[core], (activation, initializer)
         tower = "shared" if value_core == "shared" else "policy"
-        self.encoder = encoder
-        name = f"{tower}_tower"
-        self.policy_tower = blocks.mlp(before, activation, initializer, name)
+        self.policy_tower = blocks.mlp(before, *kind, f"{tower}_tower")
         self.cores = [cell(units, initializer, name=f"{tower}_core")]
         self.value_tower = None
         if value_core != "shared":
             sizes = before if value_core == "own" else hidden
-            name = "value_tower"
-            self.value_tower = blocks.mlp(sizes, activation, initializer, name)
+            self.value_tower = blocks.mlp(sizes, *kind, "value_tower")
         if value_core == "own":
             self.cores.append(cell(units, initializer, name="value_core"))
-        self.policy_head, self.value_head = blocks.heads(
-            size, initializer, policy_scale
-        )
-        self.mean = mean
+        heads = blocks.heads(size, initializer, policy_scale)
+        self.policy_head, self.value_head = heads
 
     def initial_state(self, batch: int) -> Nest:
         return initial_state(self.cores, batch)

@@ -33,8 +33,7 @@ def update_histograms(
     """Return histograms of the trajectory, the new weights and their gradients.
 
     Args:
-      trajectory: trajectory of the update.
-      batch: training batch of that trajectory, ``[T, B, ...]``.
+      trajectory, batch: of the update, ``[T, B, ...]``.
       policy: behavior policy.
       optimizer: its state after the update.
       observations: normalizer with the statistics used for the trajectory.
@@ -57,15 +56,14 @@ def update_histograms(
 def weight_histograms(optimizers: Mapping[str, Optimizer]) -> Metrics:
     """Return histograms of the weights and, if the rule keeps them, of gradients.
 
-    Args:
-      optimizers: by the name of the network they train; "actor" for that of a policy,
-        "critics" for that of values.
+    Optimizers are by the name of the network they train; "actor" for that of a policy,
+    "critics" for that of values.
     """
     weights, gradients, paths = [], [], []
-    for name, each in optimizers.items():
-        weights += [tf.convert_to_tensor(x.value) for x in each.trained]
-        gradients += each.rule.mean_gradients()
-        paths += [f"{name}/{x.path}" for x in each.trained]
+    for name, optimizer in optimizers.items():
+        weights += [tf.convert_to_tensor(x.value) for x in optimizer.trained]
+        gradients += optimizer.rule.mean_gradients()
+        paths += [f"{name}/{x.path}" for x in optimizer.trained]
     metrics = by_group("weights", weights, paths)
     return metrics | (by_group("gradient", gradients, paths) if gradients else {})
 
@@ -73,10 +71,8 @@ def weight_histograms(optimizers: Mapping[str, Optimizer]) -> Metrics:
 def by_group(name: str, parts: Sequence[tf.Tensor], paths: Sequence[str]) -> Metrics:
     """Return histograms of all weights (or gradients), the policy's and the value's.
 
-    Args:
-      name: name of the first one; the others have "_policy" and "_value" behind it.
-      parts: one tensor for each weight.
-      paths: paths of the weights. A group without weights is omitted.
+    These have "_policy" and "_value" behind the name. A group without weights is
+    omitted. There is one part for each path of a weight.
     """
     metrics = {f"histogram/{name}": histograms.tensors(parts)}
     for group, words in _GROUPS.items():

@@ -17,10 +17,6 @@ def exponential(x: tf.Tensor, most: float) -> tf.Tensor:
 
     With x = A(s, a) / beta it is the weight of an action in advantage-weighted
     regression (Peng et al. 2019, arXiv:1910.00177, eq. 9).
-
-    Args:
-      x: scaled advantages.
-      most: largest weight, above 0.
     """
     return tf.stop_gradient(tf.exp(tf.minimum(x, math.log(most))))
 
@@ -34,11 +30,7 @@ def expectile(error: tf.Tensor, share: float | tf.Tensor) -> tf.Tensor:
     """Return |share - 1[error < 0]| error^2 (Kostrikov et al. 2021, eq. 5).
 
     Its minimum over a constant is the expectile of the targets: their mean for a share
-    of 1/2, and near their maximum for a share near 1.
-
-    Args:
-      error: target - prediction.
-      share: in (0, 1).
+    of 1/2, and near their maximum for a share near 1. The error is target - prediction.
     """
     weight = tf.where(error < 0, 1 - share, share)
     return tf.stop_gradient(weight) * tf.square(error)
@@ -47,13 +39,7 @@ def expectile(error: tf.Tensor, share: float | tf.Tensor) -> tf.Tensor:
 def weighted_likelihood(
     log_prob: tf.Tensor, weight: tf.Tensor, mask: tf.Tensor
 ) -> tf.Tensor:
-    """Return the loss -mean(w ln pi(a | s)), f32 ``[]``.
-
-    Args:
-      log_prob: f32 ``[N]``, of logged actions.
-      weight: f32 ``[N]``, w.
-      mask: bool ``[N]``, rows that count.
-    """
+    """Return the loss -mean(w ln pi(a | s)) of logged actions ``[N]``, f32 ``[]``."""
     return -masked.mean(tf.stop_gradient(weight) * masked.safe(log_prob, mask), mask)
 
 

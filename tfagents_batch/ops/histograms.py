@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfagents_batch import nest
 from tfagents_batch.ops import masked
 
 MOST = 2**14  # largest size of a histogram, in numbers
@@ -23,17 +24,9 @@ def rows(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 def tensors(parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """Sample tensors of any shape to one f32 ``[n]``, the same share of each."""
-    return _joined([_flat(part) for part in parts])
-
-
-def _flat(x: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(tf.cast(x, tf.float32), [-1])
-
-
-def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Sample the same share of each vector; concatenate."""
-    size = sum(part.shape[0] for part in parts)
-    return tf.concat([_sampled(part, size) for part in parts], 0)
+    flat = [tf.reshape(tf.cast(part, tf.float32), [-1]) for part in parts]
+    size = sum(nest.static_size(part) for part in flat)
+    return tf.concat([_sampled(part, size) for part in flat], 0)
 
 
 def _sampled(x: tf.Tensor, size: int) -> tf.Tensor:

@@ -57,11 +57,7 @@ def clipped_surrogate(
     """-mean(min(r A, clip(r, 1 - e, 1 + e) A)), r = pi(a|s) / mu(a|s).
 
     Schulman et al. 2017 (arXiv:1707.06347), eq. 7. The gradient is 0 where r is outside
-    the clip range and moving further away would reduce the loss.
-
-    Args:
-      log_prob, behavior_log_prob, advantage, mask: see the module.
-      clip_ratio: e.
+    the clip range and moving further away would reduce the loss. ``clip_ratio`` is e.
     """
     advantage = tf.stop_gradient(advantage)
     ratio = tf.exp(_log_ratio(log_prob, behavior_log_prob, mask))
@@ -85,9 +81,7 @@ def value(
     not from the paper.
 
     Args:
-      value: V(s), the prediction.
-      target: G.
-      mask: see the module.
+      value, target, mask: V(s), G; see the module.
       old_value: V(s) at the time of the rollout; used only with ``clip``.
       clip: largest change that reduces the loss, in units of the value; None disables
         clipping.

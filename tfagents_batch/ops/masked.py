@@ -6,8 +6,6 @@ including NaN and infinity, affect neither a value nor a gradient.
 
 from __future__ import annotations
 
-import builtins
-
 import tensorflow as tf
 
 # Finite, so that 0 * log(0) is 0; low enough for a probability of exactly 0.
@@ -18,12 +16,8 @@ def safe(x: tf.Tensor, mask: tf.Tensor, value: float = 0.0) -> tf.Tensor:
     """Replace masked entries by ``value``, before an operation that cannot take them.
 
     Where ``f`` has no gradient, ``tf.where(mask, f(x), 0)`` has a gradient of NaN,
-    because 0 * NaN is NaN; ``f(safe(x, mask))`` has a gradient of 0.
-
-    Args:
-      x: f32 ``[..., *]``.
-      mask: bool, leading axes of ``x``.
-      value: replacement in the domain of the operation that follows.
+    because 0 * NaN is NaN; ``f(safe(x, mask))`` has a gradient of 0. So ``value`` is in
+    the domain of f.
     """
     return tf.where(_as_flag(mask, x), x, tf.cast(value, x.dtype))
 
@@ -57,13 +51,8 @@ def moments(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def standardize(x: tf.Tensor, mask: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Shift and scale valid entries to mean 0 and standard deviation 1.
 
-    Args:
-      x: f32 ``[...]``.
-      mask: bool, leading axes of ``x``.
-      epsilon: lower bound of the standard deviation.
-
-    Returns:
-      f32 ``[...]``, 0 where masked out; all 0 where the valid entries are equal.
+    ``epsilon`` is the lower bound of the standard deviation. The result has the shape
+    of ``x``: 0 where masked out, and all 0 where the valid entries are equal.
     """
     _, centered = _center(x, mask)
     variance = mean(tf.square(centered), mask)
@@ -74,13 +63,7 @@ def standardize(x: tf.Tensor, mask: tf.Tensor, epsilon: float) -> tf.Tensor:
 def rescale(x: tf.Tensor, mask: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Scale valid entries to a root mean square of 1; their mean is not removed.
 
-    Args:
-      x: f32 ``[...]``.
-      mask: bool, leading axes of ``x``.
-      epsilon: lower bound of the root mean square.
-
-    Returns:
-      f32 ``[...]``, 0 where masked out.
+    ``epsilon`` is the lower bound of the root mean square. Masked entries become 0.
     """
     x = safe(x, mask)
     return x / tf.sqrt(tf.maximum(mean(tf.square(x), mask), epsilon**2))
@@ -90,11 +73,8 @@ def logits(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Give invalid choices a probability of 0.
 
     In a row without a valid choice all choices are valid: terminal states often have
-    no valid choice, and their action is ignored.
-
-    Args:
-      logits: f32 ``[..., n]``.
-      mask: bool (or numbers, where 0 is invalid), broadcast to ``[..., n]``.
+    no valid choice, and their action is ignored. The mask is bool, or numbers where 0
+    is invalid, and is broadcast to the logits, f32 ``[..., n]``.
     """
     mask = tf.cast(mask, tf.bool)
     allowed = mask | ~tf.reduce_any(mask, axis=-1, keepdims=True)
@@ -111,8 +91,8 @@ def _center(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _as_flag(mask: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     """Return the mask as bool, with trailing axes of size 1 up to the rank of ``x``."""
     mask = tf.cast(mask, tf.bool)
-    for _ in builtins.range(x.shape.rank - mask.shape.rank):
-        mask = mask[..., tf.newaxis]
+    for _ in range(x.shape.rank - mask.shape.rank):
+        mask = tf.expand_dims(mask, -1)
     return mask
 
 

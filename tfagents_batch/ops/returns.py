@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tfagents_batch import nest
 from tfagents_batch.ops import masked
 
 MOST_LOG_RATIO = 20.0  # of V-trace, so that no ratio overflows
@@ -30,15 +31,11 @@ def discounted(
 ) -> tf.Tensor:
     """G_t = r_{t+1} + discount_t G_{t+1}, to the end of the episode or block.
 
-    Args:
-      reward, discount, mask: see the module.
-      bootstrap: f32 ``[T+1, B]``, estimated return from each state; used after a
-        truncated episode's last state and at the end of the block. Zeros: plain sums.
-
-    Returns:
-      f32 ``[T, B]``.
+    ``bootstrap``, f32 ``[T+1, B]``, is the estimated return from each state; it is used
+    after a truncated episode's last state and at the end of the block. Zeros: plain
+    sums.
     """
-    return n_step(reward, discount, bootstrap, reward.shape[0], mask)
+    return n_step(reward, discount, bootstrap, nest.static_size(reward), mask)
 
 
 def n_step(
@@ -52,14 +49,7 @@ def n_step(
 
     G^(0)_t = V(s_t); G^(k)_t = r_{t+1} + discount_t G^(k-1)_{t+1} where mask_t, else
     V(s_t) (Sutton & Barto 2018, eq. 7.1; the sum also ends at the end of the episode
-    or block).
-
-    Args:
-      reward, discount, value, mask: see the module.
-      n: number of steps, at least 1.
-
-    Returns:
-      f32 ``[T, B]``.
+    or block). n is at least 1.
     """
     if n < 1:
         raise ValueError(f"n_step got n={n}; expected at least 1")
@@ -77,9 +67,6 @@ def n_step_sum(
     The value of a single state is needed, that of s_k: k is the length T of the block,
     or less if the episode ended before. V(s_k) counts by the product of the discounts,
     which is 0 if s_k is terminal.
-
-    Args:
-      reward, discount, mask: see the module.
 
     Returns:
       sum: f32 ``[B]``, the discounted sum of k rewards.
@@ -107,14 +94,8 @@ def lambda_return(
     """G_t = r_{t+1} + discount_t ((1 - lambda) V(s_{t+1}) + lambda G_{t+1}).
 
     Sutton & Barto 2018, eq. 12.2 in its recursive form. It is the value plus the
-    generalised advantage, so ``lambda_return(...) - value[:-1] == gae(...)``.
-
-    Args:
-      reward, discount, value, mask: see the module.
-      lambda_: in [0, 1]; 0 is the one-step target, 1 the discounted return.
-
-    Returns:
-      f32 ``[T, B]``.
+    generalised advantage, so ``lambda_return(...) - value[:-1] == gae(...)``. Lambda is
+    in [0, 1]; 0 is the one-step target, 1 the discounted return.
     """
     return tf.stop_gradient(value[:-1]) + gae(reward, discount, value, lambda_, mask)
 
@@ -129,14 +110,7 @@ def gae(
     """A_t = mask_t (delta_t + lambda discount_t A_{t+1}).
 
     delta_t = r_{t+1} + discount_t V(s_{t+1}) - V(s_t). Schulman et al. 2016
-    (arXiv:1506.02438), eq. 16.
-
-    Args:
-      reward, discount, value, mask: see the module.
-      gae_lambda: in [0, 1].
-
-    Returns:
-      f32 ``[T, B]`` advantages, 0 where masked.
+    (arXiv:1506.02438), eq. 16. Lambda is in [0, 1].
     """
     # The value of a terminal state is not read, even if it is NaN.
     target = reward + tf.math.multiply_no_nan(value[1:], discount)
@@ -219,15 +193,11 @@ def reverse_linear(
     loop takes 25 and this takes 110, but that is one percent of an iteration or less.
 
     Args:
-      factor, term: f32 ``[T, B]``; T is static.
+      factor, term: f32 ``[T, B]``, as the result; T is static.
       start: f32 ``[T, B]``, y before the first round; None for ``term``.
       n: rounds, at least 1; None for the recurrence.
-
-    Returns:
-      f32 ``[T, B]``.
     """
-    size = factor.shape[0]
-    assert size is not None
+    size = nest.static_size(factor)
     if n is None or n >= size:
         n = 1 << (size - 1).bit_length()  # reaches the fixed point with fewest passes
     y, step = term if start is None else start, 1
@@ -242,7 +212,7 @@ def reverse_linear(
 
 def shift(x: tf.Tensor, step: int) -> tf.Tensor:
     """Return x_{t+step}, and 0 after the last row, of ``[T, B]``."""
-    return tf.pad(x[step:], [[0, min(step, x.shape[0])], [0, 0]])
+    return tf.pad(x[step:], [[0, min(step, nest.static_size(x))], [0, 0]])
 
 
 def _round(factor: tf.Tensor, term: tf.Tensor, y: tf.Tensor, step: int) -> tf.Tensor:

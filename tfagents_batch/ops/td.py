@@ -16,15 +16,13 @@ Loss = Literal["huber", "squared"]
 
 
 def chosen(x: tf.Tensor, action: tf.Tensor) -> tf.Tensor:
-    """Return what belongs to the given actions, f32 ``[N]`` or ``[N, n]``.
+    """Return the entries of actions, int32 ``[N]``, f32 ``[N]`` or ``[N, n]``.
 
-    Args:
-      x: f32 ``[N, A]``, such as Q(s, .), or ``[N, A, n]``.
-      action: int32 ``[N]``.
+    ``x`` is f32 ``[N, A]``, such as Q(s, .), or ``[N, A, n]``.
     """
     # A product with a one-hot vector: its gradient needs no scatter.
     hot = tf.one_hot(action, x.shape[1])
-    return tf.reduce_sum(x * (hot if x.shape.rank == 2 else hot[..., tf.newaxis]), 1)
+    return tf.reduce_sum(x * (hot if x.shape.rank == 2 else tf.expand_dims(hot, -1)), 1)
 
 
 def target(reward: tf.Tensor, factor: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
@@ -38,7 +36,7 @@ def target(reward: tf.Tensor, factor: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
       value: f32 ``[N]``, or ``[N, m]``: m returns from s' on.
     """
     while reward.shape.rank < value.shape.rank:
-        reward, factor = reward[..., tf.newaxis], factor[..., tf.newaxis]
+        reward, factor = tf.expand_dims(reward, -1), tf.expand_dims(factor, -1)
     return tf.stop_gradient(reward + tf.math.multiply_no_nan(value, factor))
 
 
@@ -47,10 +45,7 @@ def log_policy(
 ) -> tf.Tensor:
     """Return ln pi(a | s) of the policy softmax(q / temperature), f32 ``[N, A]``.
 
-    Args:
-      q: f32 ``[N, A]``.
-      temperature: above 0.
-      valid: bool ``[N, A]``, valid actions; None if all are.
+    ``valid``, bool ``[N, A]``, has the valid actions; None if all are.
     """
     q = q / temperature
     return tf.nn.log_softmax(q if valid is None else masked.logits(q, valid))
@@ -62,12 +57,7 @@ def conservative_gap(
     """Return ln sum_b exp Q(s, b) - Q(s, a) of logged actions a, f32 ``[N]``.
 
     It is at least 0, and small where a logged action has by far the largest value
-    (Kumar et al. 2020, arXiv:2006.04779, eq. 4).
-
-    Args:
-      q: f32 ``[N, A]``.
-      action: int32 ``[N]``.
-      valid: bool ``[N, A]``, valid actions; None if all are.
+    (Kumar et al. 2020, arXiv:2006.04779, eq. 4). See ``chosen`` and ``log_policy``.
     """
     return -chosen(log_policy(q, 1.0, valid), action)
 
@@ -98,18 +88,16 @@ def soft_returns(
     bonus = tf.where(policy > 0, -temperature * log, 0.0)
     size = returns.shape[1] * returns.shape[2]
     return (
-        tf.reshape(returns + bonus[..., tf.newaxis], [-1, size]),
-        tf.reshape(probability * policy[..., tf.newaxis], [-1, size]),
+        tf.reshape(returns + bonus[:, :, tf.newaxis], [-1, size]),
+        tf.reshape(probability * policy[:, :, tf.newaxis], [-1, size]),
     )
 
 
 def error_loss(error: tf.Tensor, kind: Loss = "huber") -> tf.Tensor:
-    """Return the loss of each error, f32 of the same shape.
+    """Return the loss of each error target - Q(s, a), f32 of the same shape.
 
-    Args:
-      error: f32, target - Q(s, a).
-      kind: "squared", error^2 / 2; or "huber", the same up to an error of 1 and linear
-        beyond it, so that no gradient is larger than 1.
+    "squared" is error^2 / 2; "huber" the same up to an error of 1 and linear beyond it,
+    so that no gradient is larger than 1.
     """
     if kind == "squared":
         return 0.5 * tf.square(error)
@@ -154,30 +142,19 @@ def loss(losses: tf.Tensor, mask: tf.Tensor, weight: Nest = ()) -> tf.Tensor:
     return masked.mean(losses, mask)
 
 
-def soft_maximum(q: tf.Tensor, log_density: tf.Tensor) -> tf.Tensor:
-    """Return ln sum_m exp(Q(s, a_m)) / p(a_m), f32 ``[K, N]``.
-
-    It estimates ln of M times the integral of exp(Q(s, a)) over all actions (Kumar et
-    al. 2020, arXiv:2006.04779, appendix F; their code leaves ln M out, too).
-
-    Args:
-      q: f32 ``[K, N, M]``.
-      log_density: f32 ``[N, M]``, ln p of the actions, as they were drawn.
-    """
-    return tf.reduce_logsumexp(q - log_density, -1)
-
-
 def sampled_gap(
     q: tf.Tensor, log_density: tf.Tensor, logged: tf.Tensor, mask: tf.Tensor
 ) -> tf.Tensor:
-    """Return the mean soft maximum less the mean of Q(s, a), f32 ``[K]``.
+    """Return the mean of ln sum_m exp(Q(s, a_m)) / p(a_m) less Q(s, a), f32 ``[K]``.
 
-    Shapes: K critics, N rows, M drawn actions in each row.
+    The first term estimates ln of M times the integral of exp(Q(s, a)) over all actions
+    (Kumar et al. 2020, arXiv:2006.04779, appendix F; their code leaves ln M out, too).
 
     Args:
-      q, log_density: see ``soft_maximum``.
+      q: f32 ``[K, N, M]``, of K critics, N rows, M drawn actions in each row.
+      log_density: f32 ``[N, M]``, ln p of the actions, as they were drawn.
       logged: f32 ``[K, N]``, Q of the logged actions.
       mask: bool ``[N]``, rows that count.
     """
-    excess = soft_maximum(q, log_density) - logged
+    excess = tf.reduce_logsumexp(q - log_density, -1) - logged
     return masked.mean_over_time(tf.transpose(excess), mask[:, tf.newaxis])

@@ -1,8 +1,9 @@
 """Distributions of returns, and the losses that learn them.
 
 An action value is the mean of a distribution of returns. A network returns ``size``
-outputs for each action; each class says what they mean. ``Mean`` is a plain value,
-``Quantiles`` are those of QR-DQN and ``Categorical`` the probabilities of C51.
+outputs for each action; each class says what they mean. ``ReturnMean`` is a plain
+value, ``ReturnQuantiles`` are those of QR-DQN, and ``ReturnCategories`` have the
+probabilities of C51. All classes have the methods of ``ReturnMean``.
 
 A target is a sample of m returns with probabilities, f32 ``[N, m]`` each. So every
 target (double, n-step, that of a soft policy) serves every class.
@@ -18,19 +19,15 @@ from tfagents_batch.ops import td
 
 
 @dataclasses.dataclass(frozen=True)
-class Mean:
-    """The mean only: the action value itself.
+class ReturnMean:
+    """The mean only: the action value itself."""
 
-    Attributes:
-      loss: of the TD error, see ``td.error_loss``.
-    """
-
-    loss: td.Loss = "huber"
+    loss: td.Loss = "huber"  # of the TD error, see ``td.error_loss``
     size = 1
 
     def mean(self, outputs: tf.Tensor) -> tf.Tensor:
         """Return action values, f32 ``[...]``, of outputs ``[..., size]``."""
-        return outputs[..., 0]
+        return tf.squeeze(outputs, -1)
 
     def returns(self, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the returns and their probabilities, f32 ``[..., size]`` each."""
@@ -39,32 +36,27 @@ class Mean:
     def losses(
         self, outputs: tf.Tensor, returns: tf.Tensor, probability: tf.Tensor
     ) -> tf.Tensor:
-        """Return the loss of each row, f32 ``[N]``.
+        """Return the loss of each row, f32 ``[N]``, of outputs ``[N, size]``.
 
-        Args:
-          outputs: f32 ``[N, size]``.
-          returns, probability: target, f32 ``[N, m]``; no gradient flows into it.
+        ``returns`` and ``probability``, f32 ``[N, m]``, are the target; no gradient
+        flows into it.
         """
         goal = tf.reduce_sum(returns * probability, -1)
         return td.error_loss(goal - outputs[:, 0], self.loss)
 
 
 @dataclasses.dataclass(frozen=True)
-class Quantiles:
-    """Quantiles of the returns (Dabney et al. 2018, arXiv:1710.10044).
+class ReturnQuantiles:
+    """Quantiles of the returns (Dabney et al. 2018, arXiv:1710.10044)."""
 
-    Attributes:
-      size: N, their number; output i is the quantile (i + 1/2) / N.
-    """
-
-    size: int
+    size: int  # N; output i is the quantile (i + 1/2) / N
 
     def mean(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Return the mean of the quantiles; see ``Mean.mean``."""
+        """Return the mean of the quantiles."""
         return tf.reduce_mean(outputs, -1)
 
     def returns(self, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the quantiles, each with probability 1 / N; see ``Mean.returns``."""
+        """Return the quantiles, each with probability 1 / N."""
         return outputs, tf.fill(tf.shape(outputs), 1 / self.size)
 
     def losses(
@@ -78,22 +70,17 @@ class Quantiles:
         error = returns[:, tf.newaxis] - outputs[:, :, tf.newaxis]
         tau = (tf.range(self.size, dtype=tf.float32) + 0.5) / self.size
         side = tf.abs(tau[:, tf.newaxis] - tf.cast(error < 0, tf.float32))
-        each = tf.stop_gradient(side * probability[:, tf.newaxis])
-        return tf.reduce_sum(each * td.error_loss(error, "huber"), [1, 2])
+        weight = tf.stop_gradient(side * probability[:, tf.newaxis])
+        return tf.reduce_sum(weight * td.error_loss(error, "huber"), [1, 2])
 
 
 @dataclasses.dataclass(frozen=True)
-class Categorical:
-    """Probabilities of fixed returns (Bellemare et al. 2017, arXiv:1707.06887).
+class ReturnCategories:
+    """Probabilities of fixed returns (Bellemare et al. 2017, arXiv:1707.06887)."""
 
-    Attributes:
-      size: number of returns ("atoms").
-      low, high: the smallest and the largest; low < high.
-    """
-
-    size: int
-    low: float
-    high: float
+    size: int  # number of returns ("atoms")
+    low: float  # the smallest of them
+    high: float  # the largest; low < high
 
     @property
     def atoms(self) -> tf.Tensor:
@@ -101,11 +88,11 @@ class Categorical:
         return tf.linspace(tf.constant(self.low), tf.constant(self.high), self.size)
 
     def mean(self, outputs: tf.Tensor) -> tf.Tensor:
-        """Return the mean of the returns; see ``Mean.mean``. Outputs are logits."""
+        """Return the mean of the returns. Outputs are logits."""
         return tf.reduce_sum(tf.nn.softmax(outputs) * self.atoms, -1)
 
     def returns(self, outputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the atoms and their probabilities; see ``Mean.returns``."""
+        """Return the atoms and their probabilities."""
         return tf.broadcast_to(self.atoms, tf.shape(outputs)), tf.nn.softmax(outputs)
 
     def losses(
@@ -118,11 +105,8 @@ class Categorical:
     def project(self, returns: tf.Tensor, probability: tf.Tensor) -> tf.Tensor:
         """Return probabilities of the atoms, f32 ``[N, size]`` (equation 7).
 
-        Returns are clipped to [low, high]; the probability of a return between two
-        atoms is split between them by its distance.
-
-        Args:
-          returns, probability: f32 ``[N, m]``.
+        Returns ``[N, m]`` are clipped to [low, high]; the probability of a return
+        between two atoms is split between them by its distance.
         """
         space = (self.high - self.low) / (self.size - 1)
         place = (tf.clip_by_value(returns, self.low, self.high) - self.low) / space
@@ -131,4 +115,4 @@ class Categorical:
         return tf.reduce_sum(near * probability[:, tf.newaxis], -1)
 
 
-Distribution = Mean | Quantiles | Categorical
+Distribution = ReturnMean | ReturnQuantiles | ReturnCategories

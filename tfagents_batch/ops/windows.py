@@ -12,25 +12,15 @@ from tfagents_batch.types import Nest, TimeStep, Trajectory
 
 
 class Transition(NamedTuple):
-    """Transition over up to n steps: y = reward + discount V(next).
+    """Transition over up to n steps: y = reward + discount V(next)."""
 
-    Attributes:
-      step: step at its beginning, ``[N, ...]``.
-      action: action taken there.
-      reward: f32 ``[N]``, discounted sum of the rewards.
-      discount: f32 ``[N]``, product of the discounts; 0 if ``next`` is terminal.
-      next: step at its end, the n-th or the last one of the episode.
-      length: int32 ``[N]``, number of steps.
-      mask: bool ``[N]``, false where a window begins with no transition.
-    """
-
-    step: TimeStep
-    action: Nest
-    reward: tf.Tensor
-    discount: tf.Tensor
-    next: TimeStep
-    length: tf.Tensor
-    mask: tf.Tensor
+    step: TimeStep  # at its beginning, [N, ...]
+    action: Nest  # taken there
+    reward: tf.Tensor  # f32 [N], discounted sum of the rewards
+    discount: tf.Tensor  # f32 [N], product of the discounts; 0 if next is terminal
+    next: TimeStep  # at its end, the n-th or the last one of the episode
+    length: tf.Tensor  # int32 [N], number of steps
+    mask: tf.Tensor  # bool [N], false where a window begins with no transition
 
 
 def transition(
@@ -40,8 +30,7 @@ def transition(
 
     Args:
       trajectory: windows of n + 1 steps or more, ``[T, N, ...]``.
-      n: number of rewards.
-      gamma: discount factor.
+      n, gamma: number of rewards, and discount factor.
       bonus: f32 ``[n, N]``, added to the rewards.
     """
     steps = trajectory.steps._replace(info={})
@@ -55,12 +44,9 @@ def transition(
 
 
 def row(nested: Nest, number: tf.Tensor, most: int) -> Nest:
-    """Return row ``number[i]`` of each window.
+    """Return row ``number[i]`` of each window ``[T, N, ...]``.
 
-    Args:
-      nested: nest of ``[T, N, ...]``.
-      number: int32 ``[N]``, from 0 to ``most``; rows of 0 are of no use if it is 1.
-      most: the largest number.
+    Numbers, int32 ``[N]``, are from 0 to ``most``; rows of 0 are of no use if it is 1.
     """
     if most == 1:  # by far the most common: no gather
         return nest.map(lambda x: x[1], nested)

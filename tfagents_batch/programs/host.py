@@ -19,7 +19,7 @@ from tfagents_batch.devices.placement import Placement
 from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.experience import HostSource, Stores
 from tfagents_batch.graph import arrays
-from tfagents_batch.graph.function import single_call
+from tfagents_batch.graph.function import program
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Interval, Mean, Metrics, Result
 from tfagents_batch.programs import rounds
@@ -30,18 +30,7 @@ from tfagents_batch.types import Collected, Trajectory
 class HostProgram:
     """The training of a run from a host source; a ``program.Program``.
 
-    Args:
-      source: what fetches experience.
-      algorithm: the algorithm that learns.
-      mode, reason: part that XLA compiles, and why.
-      seed: seed of the run.
-      step: progress already made.
-      placement: the devices.
-
-    Attributes:
-      step: progress so far, in the unit of the source.
-      rounds: number of updates of the newest call, or of batches that were stored.
-      mode, reason: part that XLA compiles, and why.
+    Its ``rounds`` are the updates of the newest call, or the batches that were stored.
     """
 
     def __init__(
@@ -60,7 +49,7 @@ class HostProgram:
         self._updates: dict[Any, Any] = {}  # a program for each shape of a batch
         self._compiled = mode in ("full", "split", "update")
         self._update = rounds.make_update(algorithm, compiled=False)
-        self._stores = isinstance(source, Stores)
+        self._store = source if isinstance(source, Stores) else None
         self._thread = ThreadPoolExecutor(1, "tfagents_batch-fetch")
         self._ahead: Future | None = None
         source.start(mode in ("full", "split"))
@@ -89,7 +78,7 @@ class HostProgram:
     def traces(self) -> int:
         """Return how often a program was traced; more than once is a fault."""
         programs = self._updates.values()
-        counts = [each.experimental_get_tracing_count() for each in programs]
+        counts = [program.experimental_get_tracing_count() for program in programs]
         return max([self._source.traces(), *counts])
 
     def close(self) -> None:
@@ -100,24 +89,24 @@ class HostProgram:
     def _run(self, until: int, most: int) -> dict[str, Any]:
         self._source.check()
         self._source.report(0.0)  # of evaluations and checkpoints since the call before
-        found, begin, waited = Interval(), time.perf_counter(), 0.0
+        interval, begin, waited = Interval(), time.perf_counter(), 0.0
         steps = updates = done = 0
         while done < most and (not done or self.step < until):
             ask = time.perf_counter()
             batch = self._next()
             waited += time.perf_counter() - ask
-            found.add(batch.metrics)
+            interval.add(batch.metrics)
             learned, made = self._learn(batch)
-            found.add(learned)
+            interval.add(learned)
             self._source.publish(self._algorithm.policy)
             self.step += int(batch.steps)
             steps, updates = steps + int(batch.steps), updates + made
             done += int(batch.updates)
         seconds = time.perf_counter() - begin
-        found.add(self._source.report(seconds))
-        found.add(metrics.to_host(rounds.histograms(self._algorithm)))
+        interval.add(self._source.report(seconds))
+        interval.add(metrics.to_host(rounds.histograms(self._algorithm)))
         self.rounds = done
-        return found.totals | {
+        return interval.totals | {
             "async/updates_per_second": Mean(updates, seconds),
             "async/update_rows": Mean(steps, updates),
             "async/update_wait": Mean(waited, seconds),
@@ -140,20 +129,16 @@ class HostProgram:
         trajectory = batch.trajectory
         shapes = tuple(x.shape for x in nest.flatten(trajectory))
         if shapes not in self._updates:
-            body = self._stored if self._stores else self._several
-            body = single_call(body) if self._compiled else body
-            self._updates[shapes] = tf.function(
-                body, jit_compile=self._compiled, autograph=False
-            )
+            body = self._several if self._store is None else self._stored
+            self._updates[shapes] = program(body, self._compiled)
         step = arrays.argument(self.step, tf.int64)
         made = arrays.argument(int(batch.steps), tf.int64)
         with self._placement.updating():
             learned = self._updates[shapes](trajectory, step, made)
-        if not self._stores:
+        if self._store is None:
             return metrics.to_host(learned), int(batch.updates)
         self._source.check()
-        found, _ = learned.to_host()
-        return found, int(learned.updates)
+        return learned.to_host()[0], int(learned.updates)
 
     def _stored(self, trajectories: Trajectory, step, made) -> Result:
         """Store the trajectory ``[1, T, B]``, and make the updates that are due."""
@@ -161,7 +146,8 @@ class HostProgram:
         trajectory = nest.map(lambda x: x[0], trajectories)
         none, one = tf.constant(0), tf.constant(1)
         collected = Collected(made, tf.constant(True), none, {}, trajectory)
-        parts = self._source, self._algorithm, self._update
+        assert self._store is not None
+        parts = self._store, self._algorithm, self._update
         stored, (count, sums) = rounds.learn(*parts, collected, seed, step)
         learned = rounds.of_updates(sums, count, one)
         return Result(one, count, learned, metrics.finish(stored.metrics, one))
@@ -172,7 +158,7 @@ class HostProgram:
         Each has its share of the ``made`` steps since ``step``, and the seed that a
         program with one update in a round would give it.
         """
-        count = trajectories.steps.first.shape[0]
+        count = nest.static_size(trajectories.steps.first)
 
         def one(index):
             return nest.map(lambda x: x[index], trajectories)
@@ -180,9 +166,9 @@ class HostProgram:
         def body(index, totals):
             now = step + tf.cast(index, tf.int64) * made // count
             seed = seeds.iteration_seed(tf.constant(self._seed), now)
-            found = self._update(one(index), seed, now)
+            updated = self._update(one(index), seed, now)
             self._algorithm.policy.version.assign_add(1)
-            return index + 1, metrics.merge(totals, found.metrics)
+            return index + 1, metrics.merge(totals, updated.metrics)
 
         known = rounds.outline(self._update, one(0)).metrics
         _, totals = tf.while_loop(

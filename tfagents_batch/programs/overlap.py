@@ -18,7 +18,7 @@ from tfagents_batch.devices.placement import Placement
 from tfagents_batch.envs.graph.function import call, function
 from tfagents_batch.envs.processes import interrupts
 from tfagents_batch.experience import Source
-from tfagents_batch.graph.function import single_call
+from tfagents_batch.graph.function import program, single_call
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import Result
 from tfagents_batch.ops import masked
@@ -32,10 +32,8 @@ class Ahead:
     """One iteration: update while the next trajectory is collected.
 
     Args:
-      source: collects trajectories with a policy of its own.
-      algorithm: the algorithm that is trained.
-      update: the algorithm's update, see ``rounds.make_update``.
-      step: i64 ``[]``, environment steps of the run.
+      source: collects trajectories with a policy of its own, ``actor``.
+      algorithm, update, step: see ``rounds.call``.
       placement: the devices.
       compiled: whether collecting is compiled.
     """
@@ -57,9 +55,7 @@ class Ahead:
         self._collect = function(
             body, envs=source.envs, jit_compile=compiled, autograph=False
         )
-        self._copy = tf.function(
-            lambda: acting.assign_from(algorithm.policy), autograph=False
-        )
+        self._copy = program(lambda: acting.assign_from(algorithm.policy), False)
 
     def __call__(self, seed: tf.Tensor, until: tf.Tensor, most: tf.Tensor) -> Result:
         """Update from the trajectory collected before: one round, see ``rounds.call``.
@@ -101,7 +97,7 @@ class Ahead:
         parts = self._collect, self._update, self._copy
         return max(part.experimental_get_tracing_count() for part in parts)
 
-    def _run_collect(self, seed: tf.Tensor, step: tf.Tensor) -> Collected:
+    def _run_collect(self, seed: int | tf.Tensor, step: tf.Tensor) -> Collected:
         with self._placement.collecting():  # device scopes are per thread
             return self._collect(seed, step)
 

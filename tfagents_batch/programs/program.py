@@ -24,28 +24,28 @@ from tfagents_batch.programs.rounds import compile_error, refused
 
 Call = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Result]  # see ``rounds.call``
 Kind = Literal["synchronous", "overlapped", "host"]
-Save = Callable[[Call, dict[str, Any], Sequence[Env]], Call]
+Save = Callable[[Call, dict[str, Any], Sequence[Any]], Call]
 
 _LOG = logging.getLogger("tfagents_batch")
 
 
 @runtime_checkable
 class Program(Protocol):
-    """The training of a run as calls of compiled programs.
+    """The training of a run as calls of compiled programs."""
 
-    Attributes:
-      step: progress in the unit of the source, the only counter of a run.
-      rounds: number of rounds of the newest call.
-      mode, reason: the part that XLA compiles, and why.
-      failed: whether a thread beside the calls has failed; the next call raises its
-        exception.
-    """
+    rounds: int  # of the newest call
+    mode: str  # the part that XLA compiles
+    reason: str  # for the mode
 
-    step: int
-    rounds: int
-    mode: str
-    reason: str
-    failed: bool
+    @property
+    def step(self) -> int:
+        """Progress in the unit of the source, the only counter of a run."""
+        ...
+
+    @property
+    def failed(self) -> bool:
+        """Whether a thread beside the calls has failed; the next call raises why."""
+        ...
 
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
         """Train.
@@ -74,17 +74,14 @@ class Program(Protocol):
 
 
 class Plan(NamedTuple):
-    """Choice of the parts that XLA compiles.
+    """Choice of the parts that XLA compiles, in the order to try.
 
-    Attributes:
-      modes: "full" (one program), "split" (one on each device), "update", "parts" (of
-        the update) or "off", in the order to try. The first mode that XLA does not
-        refuse is used.
-      reason: reason for the first mode.
+    They are "full" (one program), "split" (one on each device), "update", "parts" (of
+    the update) or "off". The first mode that XLA does not refuse is used.
     """
 
     modes: list[str]
-    reason: str
+    reason: str  # for the first mode
 
 
 def build(
@@ -101,7 +98,7 @@ def build(
     """Build the program that joins a source and an algorithm.
 
     Args:
-      source, algorithm: as in ``interfaces``.
+      source, algorithm: as in ``interfaces``; a ``HostSource`` for the kind "host".
       compile: "full", "update", "off" or "auto": the part that XLA compiles. If XLA
         refuses an operation, "auto" continues uncompiled and logs a warning; with a
         host source, the first call raises ``UserError``.
@@ -126,24 +123,25 @@ def build(
             "stepped in this process, or without a C++ compiler; use --compile=update"
         )
     chosen = plan(source.compilable, algorithm.compilable, compile, placement)
+    compile_parts = getattr(algorithm.learner, "compile_parts", lambda on: None)
     if kind == "host":
-        if hasattr(algorithm.learner, "compile_parts"):
-            algorithm.learner.compile_parts(chosen.modes[0] != "off")
+        assert isinstance(source, HostSource)
+        compile_parts(chosen.modes[0] != "off")
         mode = chosen.modes[0], chosen.reason
         return HostProgram(source, algorithm, *mode, seed, step, placement)
+    assert isinstance(source, Source)
     with placement.collecting():
-        count = tf.Variable(step, dtype=tf.int64, trainable=False)
+        start = arrays.argument(step, tf.int64)
+        count = tf.Variable(start, trainable=False)
     checked = *source.envs, source  # their ``check`` raises what went wrong in a call
 
     def make(mode: str) -> Call:
-        if hasattr(algorithm.learner, "compile_parts"):
-            algorithm.learner.compile_parts(mode != "off")
-        update = rounds.make_update(algorithm, mode in ("full", "update"))
+        compile_parts(mode != "off")
         compiled = mode == "full"
-        if kind == "overlapped":
-            apart = mode in ("full", "split")
-            return Ahead(source, algorithm, update, count, placement, apart)
+        update = rounds.make_update(algorithm, compiled or mode == "update")
         parts = source, algorithm, update, count
+        if kind == "overlapped":
+            return Ahead(*parts, placement, compiled or mode == "split")
         if placement.whole:
             call = rounds.call(*parts)
         else:
@@ -159,18 +157,7 @@ def build(
 
 
 class Training:
-    """The training of a run; a ``Program``.
-
-    Args:
-      make: creates the program that is compiled in one of the modes.
-      plan: the modes in the order to try.
-      seed: seed of the run.
-      step: i64 ``[]``, progress already made; the program counts further.
-      placement: see ``build``.
-
-    Attributes:
-      rounds: number of rounds in the newest call.
-    """
+    """The training of a run; a ``Program``, which counts ``step`` further."""
 
     failed = False  # nothing runs beside its calls
 
@@ -184,32 +171,20 @@ class Training:
     ):
         self._compiled = Compiled(make, plan, placement)
         self._seed, self._step = tf.constant(seed, tf.int32), step
-        self.rounds = 0
+        self.rounds, self.mode, self.reason = 0, plan.modes[0], plan.reason
+        self.traces = self._compiled.traces
 
     @property
     def step(self) -> int:
-        """Progress so far, in the unit of the source."""
         return int(self._step.numpy())
 
-    @property
-    def mode(self) -> str:
-        """Part that XLA compiles, final after the first call."""
-        return self._compiled.mode
-
-    @property
-    def reason(self) -> str:
-        """Reason for the mode."""
-        return self._compiled.reason
-
     def __call__(self, until: int, rounds: int) -> dict[str, Any]:
-        """Train, see ``Program``."""
         limits = arrays.argument(until, tf.int64), arrays.argument(rounds)
-        metrics, self.rounds = self._compiled(self._seed, *limits).to_host()
+        try:
+            metrics, self.rounds = self._compiled(self._seed, *limits).to_host()
+        finally:
+            self.mode, self.reason = self._compiled.mode, self._compiled.reason
         return metrics
-
-    def traces(self) -> int:
-        """Return how often the program was traced; more than once is a fault."""
-        return self._compiled.traces()
 
     def close(self) -> None:
         """Do nothing: it has started nothing that outlives a call."""
@@ -266,8 +241,7 @@ class Compiled:
       setting: name of the setting in the warning when XLA refuses a mode.
 
     Attributes:
-      mode: part that XLA compiles, see ``Plan``; final after the first call.
-      reason: reason for that mode.
+      mode, reason: part that XLA compiles, see ``Plan``; final after the first call.
     """
 
     def __init__(
@@ -277,10 +251,8 @@ class Compiled:
         placement: Placement = HOST,
         setting: str = "--compile",
     ):
-        self._make, self._placement = make, placement
-        self._setting = setting
-        self.mode, *self._others = plan.modes
-        self.reason = plan.reason
+        self._make, self._placement, self._setting = make, placement, setting
+        (self.mode, *self._others), self.reason = plan
         self._program = make(self.mode)
         self._settled = False
 
@@ -289,19 +261,17 @@ class Compiled:
         return self._program.experimental_get_tracing_count()
 
     def __call__(self, *arguments: tf.Tensor) -> Any:
-        while not self._settled:
+        while True:
             try:
-                found = self._run(*arguments)
+                with self._placement.collecting():
+                    result = self._program(*arguments)
             except tf.errors.OpError as error:
+                if self._settled:
+                    raise
                 self._fall_back(refused(error))
                 continue
             self._settled = True
-            return found
-        return self._run(*arguments)
-
-    def _run(self, *arguments: tf.Tensor) -> Any:
-        with self._placement.collecting():
-            return self._program(*arguments)
+            return result
 
     def _fall_back(self, operation: str) -> None:
         if not self._others:
@@ -328,14 +298,14 @@ def _variables(
     Those that no checkpoint has, such as numbers of the settings, are named by their
     position.
     """
-    found = {
+    variables = {
         **algorithm.learner.named_variables(),
         **nest.prefixed("source", source.named_variables()),
         "policy/version": algorithm.policy.version,
         "step": step,
     }
-    named = {id(variable) for variable in found.values()}
+    named = {id(variable) for variable in variables.values()}
     for part, module in (("source", source), ("algorithm", algorithm)):
         others = (x for x in module.variables if id(x) not in named)
-        found |= {f"{part}/other/{i}": x for i, x in enumerate(others)}
-    return found
+        variables |= {f"{part}/other/{i}": x for i, x in enumerate(others)}
+    return variables

@@ -12,25 +12,19 @@ from tfagents_batch import metrics, nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import Source, Stores
 from tfagents_batch.graph import arrays
-from tfagents_batch.graph.function import single_call
+from tfagents_batch.graph.function import program
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.metrics import UPDATES, Mean, Metrics, Result
 from tfagents_batch.types import Collected, Trajectory, Updated
 
 
 class Round(NamedTuple):
-    """Result of one round.
+    """Result of one round."""
 
-    Attributes:
-      ok: bool ``[]``, false if nothing may be learned from what was collected.
-      updates: int32 ``[]``, updates that were made.
-      learned, measured: metrics of the updates, summed, and of what was collected.
-    """
-
-    ok: tf.Tensor
-    updates: tf.Tensor
-    learned: Metrics
-    measured: Metrics
+    ok: tf.Tensor  # bool [], false if nothing may be learned from what was collected
+    updates: tf.Tensor  # int32 [], updates that were made
+    learned: Metrics  # of the updates, summed
+    measured: Metrics  # of what was collected
 
 
 def call(
@@ -62,10 +56,10 @@ def call(
         known = traced.get_concrete_function(seed).structured_outputs
 
         def body(index, ok, count, sums, totals):
-            found = traced(seed)
-            sums = metrics.merge(sums, found.learned, found.updates > 0)
-            totals = metrics.merge(totals, found.measured)
-            return index + 1, found.ok, count + found.updates, sums, totals
+            result = traced(seed)
+            sums = metrics.merge(sums, result.learned, result.updates > 0)
+            totals = metrics.merge(totals, result.measured)
+            return index + 1, result.ok, count + result.updates, sums, totals
 
         def more(index, ok, *_):
             # At least one: a resumed run may have passed ``until`` already.
@@ -88,31 +82,25 @@ def call(
 
 def histograms(algorithm: Algorithm) -> Metrics:
     """Return the vectors that an algorithm logs at the end of a call, if any."""
-    read = getattr(algorithm.learner, "histograms", dict)
-    return read()
+    return getattr(algorithm.learner, "histograms", dict)()
 
 
 def make_update(algorithm: Algorithm, compiled: bool) -> Any:
     """Return the algorithm's update as a function that several programs may call."""
-    body = single_call(algorithm.update) if compiled else algorithm.update
-    return tf.function(body, jit_compile=compiled, autograph=False)
+    return program(algorithm.update, compiled)
 
 
 def learn(
-    source: Source,
+    source: Source | Stores,
     algorithm: Algorithm,
     update: Any,
     collected: Collected,
-    seed: tf.Tensor,
+    seed: int | tf.Tensor,
     step: tf.Tensor,
 ) -> tuple[Collected, tuple[tf.Tensor, Metrics]]:
     """Store what was collected, and make the updates that are due.
 
-    Args:
-      source, algorithm, update: as for ``call``.
-      collected: from the source.
-      seed: int32 ``[]``, of the round.
-      step: i64 ``[]``, before the round.
+    ``seed`` is that of the round, and ``step`` the progress before it.
 
     Returns:
       What was stored; the number of updates, int32 ``[]``, and sums of their metrics.
@@ -129,8 +117,8 @@ def learn(
     known = _trace(update, sampled, seed, step)
 
     def body(index, sums):
-        mine = seeds.update_seed(seed, index)
-        updated = update(draw(mine), mine, step)
+        own_seed = seeds.update_seed(seed, index)
+        updated = update(draw(own_seed), own_seed, step)
         source.feedback(updated.priority)
         return index + 1, metrics.merge(sums, updated.metrics)
 
@@ -153,17 +141,14 @@ def outline(update: Any, trajectory: Trajectory) -> Updated:
 
 
 def of_updates(totals: Metrics, count: tf.Tensor, rounds: tf.Tensor) -> Metrics:
-    """Return metrics of updates, in which each summed scalar is a mean.
+    """Return merged metrics of ``count`` updates, each summed scalar as their mean.
 
-    Args:
-      totals: merged metrics of the updates.
-      count: number of updates.
-      rounds: number of rounds; ``grad/updates`` is a mean over these.
+    ``grad/updates`` is a mean over rounds.
     """
-    found = metrics.finish(totals, count)
+    means = metrics.finish(totals, count)
     if UPDATES in totals:
-        found[UPDATES] = Mean(totals[UPDATES], rounds)
-    return found
+        means[UPDATES] = Mean(totals[UPDATES], rounds)
+    return means
 
 
 def _trace(update: Any, trajectory: Trajectory, seed, step) -> Updated:
@@ -172,36 +157,25 @@ def _trace(update: Any, trajectory: Trajectory, seed, step) -> Updated:
     return update.get_concrete_function(*arguments).structured_outputs
 
 
-def refused_operation(error: BaseException) -> str | None:
-    """Return the operation that XLA has no kernel for; None for other errors."""
-    kinds = tf.errors.InvalidArgumentError, tf.errors.UnimplementedError
-    if not isinstance(error, kinds):
-        return None
-    text = str(error)
-    found = re.search(r"No registered '(\w+)' OpKernel for XLA", text)
-    found = found or re.search(r"unsupported operations.*?: (\w+)", text, re.S)
-    return found[1] if found else None
-
-
 def refused(error: BaseException) -> str:
     """Return the operation that XLA has no kernel for; raise any other error.
 
     Raises:
       UserError: if a program of a GPU cannot step environments.
     """
-    if name := refused_operation(error):
-        return name
-    if failure := gpu_error(error):
-        raise failure from None
+    text, kinds = (
+        str(error),
+        (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError),
+    )
+    if isinstance(error, kinds):
+        name = re.search(r"No registered '(\w+)' OpKernel for XLA", text)
+        if name := name or re.search(r"unsupported operations.*?: (\w+)", text, re.S):
+            return name[1]
+    if failure := re.search(r"tfab:cuda:\d+: ([^\n]*)", text):
+        raise UserError(
+            f"{failure[1]}; use --compile=update, which steps them from the CPU"
+        ) from None
     raise error
-
-
-def gpu_error(error: BaseException) -> UserError | None:
-    """Return the error of a GPU's program that cannot step environments, if it is."""
-    found = re.search(r"tfab:cuda:\d+: ([^\n]*)", str(error))
-    if not found:
-        return None
-    return UserError(f"{found[1]}; use --compile=update, which steps them from the CPU")
 
 
 def compile_error(setting: str, mode: str, name: str, instead: str) -> UserError:

@@ -20,15 +20,13 @@ from tfagents_batch.devices.placement import Placement
 from tfagents_batch.experience import Source
 from tfagents_batch.graph import arrays
 from tfagents_batch.graph.arrays import Blocks
-from tfagents_batch.graph.function import single_call
+from tfagents_batch.graph.function import program
 from tfagents_batch.interfaces import Algorithm, Policy
 from tfagents_batch.metrics import Metrics, Result
 from tfagents_batch.programs import rounds
 
 
-class _Totals(NamedTuple):
-    """Merged results of the rounds of a call."""
-
+class _Totals(NamedTuple):  # merged results of the rounds of a call
     updates: tf.Tensor
     learned: Metrics
     measured: Metrics
@@ -46,9 +44,8 @@ def call(
 
     Args:
       source: its ``actor`` lies on the device that collects, apart from the algorithm.
-      algorithm: lies on the device that updates.
-      update: the algorithm's update, from ``rounds.make_update``.
-      step: i64 ``[]``, progress of the run; on the device that collects.
+      algorithm, update: on the device that updates.
+      step: on the device that collects.
       placement: the devices.
       compiled: whether XLA compiles collecting, and storing and updating.
     """
@@ -76,22 +73,24 @@ def call(
     def update_all(
         block: Blocks, seed: tf.Tensor, before: tf.Tensor, totals: Blocks
     ) -> tuple[tf.Tensor, Blocks, Blocks]:
-        facts, found = learn(block, seed, before)
+        facts, (count, learned, measured) = learn(block, seed, before)
         known = arrays.split(totals, like["totals"])
-        count, learned, measured = found
         merged = _Totals(
             known.updates + count,
             metrics.merge(known.learned, learned, count > 0),
             metrics.merge(known.measured, measured),
         )
-        return facts, arrays.join(_values(weights)), arrays.join(merged)
+        return facts, newest(), arrays.join(merged)
 
-    gather = _program(collect, compiled[0])
-    update_all = _program(update_all, compiled[1])
+    def newest() -> Blocks:
+        return arrays.join([tf.convert_to_tensor(x) for x in weights])
+
+    gather = program(collect, compiled[0])
+    update_all = program(update_all, compiled[1])
 
     def iterate(seed, until, most):
         with placement.updating():
-            block = arrays.join(_values(weights))
+            block = newest()
             totals = arrays.join(_start(seed, block))
 
         def body(index, _, block, totals):
@@ -122,8 +121,8 @@ def call(
         traced = tf.function(learn, autograph=False).get_concrete_function(
             nest.specs_of(gathered.structured_outputs), number, now
         )
-        _, found = traced.structured_outputs
-        parts = (metrics.start(x, wide=True) for x in found[1:])
+        _, added = traced.structured_outputs
+        parts = (metrics.start(x, wide=True) for x in added[1:])
         totals = _Totals(arrays.zeros([], tf.int32), *parts)
         like["totals"] = nest.specs_of(totals)
         return totals
@@ -131,15 +130,6 @@ def call(
     return iterate
 
 
-def _program(function: Callable, compiled: bool) -> Any:
-    body = single_call(function) if compiled else function
-    return tf.function(body, jit_compile=compiled, autograph=False)
-
-
 def _variables(policy: Policy) -> list[Any]:
     """Return a policy's variables; those of policies of one kind are in one order."""
     return [*policy.named_variables().values(), policy.version]
-
-
-def _values(variables: list[Any]) -> list[tf.Tensor]:
-    return [tf.convert_to_tensor(x) for x in variables]

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
-from tfagents_batch.graph.state import State, variable
+from tfagents_batch.graph.state import NestVariables, variable
 from tfagents_batch.interfaces import Env, Policy
 from tfagents_batch.sources import metrics
 from tfagents_batch.types import VERSION, Collected, Nest, TimeStep, Trajectory
@@ -85,7 +85,7 @@ class AsyncRollout(tf.Module):
         action, behavior, after = self._act(timestep, state, noise, step)
         row = _SentRow(timestep, action, behavior)
         flying = tf.zeros([self.batch], tf.bool)
-        self._state = State((token, _Newest(row, state, after, flying)))
+        self._state = NestVariables((token, _Newest(row, state, after, flying)))
         self.active = variable(tf.constant(self.batch))
 
     @property

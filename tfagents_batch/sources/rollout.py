@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.graph import arrays
-from tfagents_batch.graph.state import State
+from tfagents_batch.graph.state import NestVariables
 from tfagents_batch.interfaces import Actor, Env
 from tfagents_batch.sources import metrics
 from tfagents_batch.types import Collected, Trajectory
@@ -52,7 +52,7 @@ class Rollout(tf.Module):
 
         tensors = nest.map(tf.convert_to_tensor, (first[1], action, behavior))
         recorded = nest.map(tf.TensorSpec.from_tensor, tensors)
-        self._state = State((*first, state))
+        self._state = NestVariables((*first, state))
         # A function: tf.Module would replace a nest by a wrapper of its own.
         self._recorded = lambda: recorded
 

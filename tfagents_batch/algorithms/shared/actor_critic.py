@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfagents_batch.algorithms.shared import alarms
-from tfagents_batch.algorithms.shared.off_policy import ReplaySettings
+from tfagents_batch.algorithms.shared.off_policy import OffPolicySettings
 from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import number, option
 from tfagents_batch.graph.inputs import Inputs
@@ -28,7 +28,7 @@ ACTOR_METRICS = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")
 
 
 @dataclasses.dataclass(frozen=True)
-class ActorCriticSettings(ReplaySettings):
+class ActorCriticSettings(OffPolicySettings):
     """Settings that all algorithms with an actor and critics have."""
 
     num_critics: int = option(
@@ -50,9 +50,6 @@ class ActorCriticSettings(ReplaySettings):
     )
     network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
 
-    # Settings that change the meaning of saved weights, see ``training.starting_runs``.
-    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
-
     def action_noise(self) -> ActionNoise | None:
         """Return the noise that is added to actions of a Box."""
         if self.exploration == "none":
@@ -60,15 +57,10 @@ class ActorCriticSettings(ReplaySettings):
         return ActionNoise(self.exploration, Inputs(self).noise)
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
-        fewer = "; fewer --algorithm.train_updates"
-        values = alarms.diverging_values(
-            100,
-            self.gamma,
-            "smaller rewards; lower --algorithm.learning_rate or "
-            f"--algorithm.target_tau{fewer if 'windows' in self.accepts() else ''}",
-        )
-        played = "windows" in self.accepts()  # rows have no episodes
-        return (values, *(alarms.small_returns() if played else ()))
+        if "windows" not in self.accepts():  # rows have no episodes
+            return (alarms.large_critics(self.gamma),)
+        values = alarms.large_critics(self.gamma, "; fewer --algorithm.train_updates")
+        return (values, *alarms.small_returns())
 
 
 def critics(
@@ -85,21 +77,16 @@ def learner(
     policy: Any,
     critics: Critics,
     targets: Critics,
-    target_actor: actor.Actor | None = None,
+    target_actor: actor.ActorNetwork | None = None,
     trained: Mapping[str, Sequence[keras.Variable]] | None = None,
     variables: Mapping[str, Any] | None = None,
     delay: int = 1,
 ) -> NetworkLearner:
     """Return optimizers and target networks of an actor and critics.
 
-    Args:
-      config: settings.
-      policy: the policy that learns.
-      critics, targets: critics and their target networks.
-      target_actor: the actor's target network; None if it has none.
-      trained, variables, delay: further ones, see ``NetworkLearner``.
+    The last three arguments are further ones, see ``NetworkLearner``.
     """
-    pairs = [(targets, critics)]
+    pairs: list[tuple[Any, Any]] = [(targets, critics)]
     learned = {
         "critics": networks.named_variables(critics),
         "targets": networks.named_variables(targets),
@@ -121,23 +108,14 @@ def noise_metrics(noise: ActionNoise | None, step) -> Metrics:
 
 
 def critic_metrics(
-    loss: tf.Tensor,
-    q: tf.Tensor,
-    target: tf.Tensor,
-    error: tf.Tensor,
-    mask: tf.Tensor,
-    rows: bool,
+    loss: tf.Tensor,  # f32 []
+    q: tf.Tensor,  # f32 [K, N], Q_k of the actions taken
+    target: tf.Tensor,  # f32 [N]
+    error: tf.Tensor,  # f32 [N], absolute errors, the mean over critics
+    mask: tf.Tensor,  # bool [N], rows that count
+    rows: bool,  # whether there are histograms of the values and targets
 ) -> Metrics:
-    """Return metrics of an update of critics.
-
-    Args:
-      loss: f32 ``[]``.
-      q: f32 ``[K, N]``, Q_k of the actions taken.
-      target: f32 ``[N]``.
-      error: f32 ``[N]``, absolute errors, the mean over critics.
-      mask: bool ``[N]``, rows that count.
-      rows: whether there are histograms of the values and targets.
-    """
+    """Return metrics of an update of critics."""
     metrics = {
         "loss/critics": loss,
         "value/q": masked.mean(tf.reduce_mean(q, 0), mask),
@@ -161,11 +139,7 @@ def assessment(
 ) -> BoxAssessment:
     """Return the assessment of rows by critics, the smallest of which counts.
 
-    Args:
-      agent: algorithm with ``critics`` and a policy of a Box.
-      batch: rows.
-      target: f32 ``[N]``, targets of the values of logged actions.
-      log_density: f32 ``[N]``, of these under the policy; ``()`` if it has none.
+    ``target`` and ``log_density``, f32 ``[N]`` each, are of the logged actions.
     """
     action = agent.policy.bounds.unit(batch.action)
     q = tf.reduce_min(agent.critics(batch.step, action), 0)

@@ -22,12 +22,7 @@ _SMALL = 1e-3  # returns of smaller magnitude are lost in the errors of values
 
 
 def value_loss(config: Any, further: str = "") -> Limit:
-    """Return the limit of the value loss.
-
-    Args:
-      config: settings of the algorithm.
-      further: more that can be tried, beginning with "; ".
-    """
+    """Return the limit of the value loss; ``further`` is more that can be tried."""
     # 0.4; a loss of 100 is an error of 14 standard deviations of returns
     return Limit(
         "value_loss",
@@ -43,8 +38,7 @@ def value_loss(config: Any, further: str = "") -> Limit:
 def small_returns(kind: normalizers.RewardKind | None = None) -> tuple[Limit, ...]:
     """Return the limit of returns too small to learn from; none if rewards are divided.
 
-    Args:
-      kind: how rewards are normalized; None if the algorithm cannot normalize them.
+    The kind is None if the algorithm cannot normalize rewards.
     """
     if kind in (True, "per_step"):
         return ()
@@ -64,13 +58,7 @@ def small_returns(kind: normalizers.RewardKind | None = None) -> tuple[Limit, ..
 
 
 def diverging_values(reward: float, gamma: float, advice: str) -> Limit:
-    """Return a limit of the mean action value.
-
-    Args:
-      reward: absolute reward of every step that gives the value at the limit.
-      gamma: discount factor.
-      advice: what to try.
-    """
+    """Return a limit of the mean action value: that of ``reward`` in every step."""
     bound = reward / max(1 - gamma, 1e-4)
     return Limit(
         "values_diverge",
@@ -81,6 +69,12 @@ def diverging_values(reward: float, gamma: float, advice: str) -> Limit:
         text="The mean action value is {value/q:.3g}, more than rewards of "
         f"{reward:g} per step could give. What to try: {advice}",
     )
+
+
+def large_critics(gamma: float, further: str = "") -> Limit:
+    """Return the limit of critics' values; ``further`` is more that can be tried."""
+    advice = "smaller rewards; lower --algorithm.learning_rate or "
+    return diverging_values(100, gamma, f"{advice}--algorithm.target_tau{further}")
 
 
 def entropy(config: Any, spec: EnvSpec | None) -> Limit:

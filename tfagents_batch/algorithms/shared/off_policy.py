@@ -1,4 +1,4 @@
-"""Settings of algorithms with a replay, and of those that learn from logged rows."""
+"""Settings of algorithms that learn from logged rows, and of those with a replay."""
 
 from __future__ import annotations
 
@@ -13,16 +13,69 @@ from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor
 from tfagents_batch.types import Accepts, DefaultSource, EnvSpec, Rows, Windows
 
-_COLLECTING = "train_every", "train_updates", "warmup_steps"
+
+@dataclasses.dataclass(frozen=True)
+class RowSettings(OptimizerSettings):
+    """Settings that all algorithms of logged rows have."""
+
+    batch_size: int = option(256, "transitions per update", least=1, group="update")
+
+    source: ClassVar[DefaultSource] = "table", {}
+    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
+
+    def accepts(self) -> Accepts:
+        return {"rows": Rows(self.batch_size)}
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        return ()
 
 
 @dataclasses.dataclass(frozen=True)
-class ReplaySettings(OptimizerSettings):
-    """Settings that all algorithms with a replay have."""
+class RowValueSettings(RowSettings):
+    """Settings of values and target networks that learn from logged rows."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
+    target_every: int = option(
+        1,
+        "updates per update of targets (Stable-Baselines3: target_update_interval)",
+        least=1,
+        group="update",
+    )
+    target_tau: float = number(
+        0.005,
+        "step of target networks to the learned ones (Stable-Baselines3: tau)",
+        above=0,
+        most=1,
+        group="update",
+    )
+
+    def accepts(self) -> Accepts:
+        """Return that it learns from rows, and the discount factor of its values."""
+        return {"rows": Rows(self.batch_size, self.gamma)}
+
+
+@dataclasses.dataclass(frozen=True)
+class RowActorCriticSettings(RowValueSettings):
+    """Settings of an actor and critics that learn from logged rows."""
+
+    num_critics: int = option(
+        2,
+        "number of critics; targets use their minimum (Stable-Baselines3: n_critics)",
+        least=1,
+        most=10,
+    )
+    network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        """Return the limit of values."""
+        return (alarms.large_critics(self.gamma),)
+
+
+@dataclasses.dataclass(frozen=True)
+class OffPolicySettings(RowValueSettings):
+    """Settings that all algorithms with a replay have; some only learn from rows."""
+
     n_step: int = option(1, "number of rewards in a target, n", least=1, most=1000)
-    batch_size: int = option(256, "transitions per update", least=1, group="update")
     train_every: int = option(
         1,
         "environment steps per training (Stable-Baselines3: train_freq)",
@@ -43,22 +96,6 @@ class ReplaySettings(OptimizerSettings):
         least=0,
         group="update",
     )
-    target_every: int = option(
-        1,
-        "updates per update of targets (Stable-Baselines3: target_update_interval)",
-        least=1,
-        group="update",
-    )
-    target_tau: float = number(
-        0.005,
-        "step of target networks to the learned ones (Stable-Baselines3: tau)",
-        above=0,
-        most=1,
-        group="update",
-    )
-    histograms: bool = option(
-        True, "log histograms, such as those of values, weights and gradients"
-    )
 
     source: ClassVar[DefaultSource] = "replay", {}
 
@@ -68,64 +105,14 @@ class ReplaySettings(OptimizerSettings):
         return self.n_step + 1
 
     def accepts(self) -> Accepts:
-        """Return that it learns from windows, and with n = 1 also from rows."""
+        """Return that it learns from windows, unless it is for logged rows, and rows.
+
+        These hold their n rewards already, so windows and rows both need n = 1.
+        """
+        collecting = "train_every", "train_updates", "warmup_steps"
+        rows = {"rows": Rows(self.batch_size, self.gamma, collecting)}
+        if self.source[0] == "table":
+            return rows
         ratio = Ratio(self.train_updates, self.train_every, self.warmup_steps)
         windows = {"windows": Windows(self.batch_size, self.window, ratio)}
-        return windows | (self.only_rows() if self.n_step == 1 else {})
-
-    def only_rows(self) -> Accepts:
-        """Return that it learns from rows, which hold their n rewards already."""
-        return {"rows": Rows(self.batch_size, self.gamma, _COLLECTING)}
-
-
-@dataclasses.dataclass(frozen=True)
-class RowSettings(OptimizerSettings):
-    """Settings that all algorithms of logged rows have."""
-
-    batch_size: int = option(256, "rows per update", least=1)
-    histograms: bool = option(
-        True, "log histograms, such as those of values, weights and gradients"
-    )
-
-    source: ClassVar[DefaultSource] = "table", {}
-    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
-
-    def accepts(self) -> Accepts:
-        """Return that it learns from rows."""
-        return {"rows": Rows(self.batch_size)}
-
-    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
-        """Return no limits of metrics."""
-        return ()
-
-
-@dataclasses.dataclass(frozen=True)
-class RowValueSettings(RowSettings):
-    """Settings of values and target networks that learn from logged rows."""
-
-    gamma: float = number(0.99, "discount factor per step", least=0, most=1)
-    target_every: int = option(1, "updates per update of targets", least=1)
-    target_tau: float = number(
-        0.005, "step of target networks to the learned ones", above=0, most=1
-    )
-
-    def accepts(self) -> Accepts:
-        """Return that it learns from rows, and the discount factor of its values."""
-        return {"rows": Rows(self.batch_size, self.gamma)}
-
-
-@dataclasses.dataclass(frozen=True)
-class RowActorCriticSettings(RowValueSettings):
-    """Settings of an actor and critics that learn from logged rows."""
-
-    num_critics: int = option(
-        2, "number of critics; targets use their minimum", least=1, most=10
-    )
-    network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
-
-    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
-        """Return the limit of values."""
-        advice = (
-            "smaller rewards; lower --algorithm.learning_rate or --algorithm.target_tau"
-        )
-        return (alarms.diverging_values(100, self.gamma, advice),)
+        return windows | (rows if self.n_step == 1 else {})

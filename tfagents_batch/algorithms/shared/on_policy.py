@@ -42,11 +42,8 @@ class OnPolicySettings(OptimizerSettings):
     optimizer_epsilon: float = inherited(
         OptimizerSettings, "optimizer_epsilon", default=1e-5
     )
-    max_gradient_norm: float | None = number(
-        0.5,
-        "largest global norm of the gradient; none: any (Stable-Baselines3: "
-        "max_grad_norm)",
-        above=0,
+    max_gradient_norm: float | None = inherited(
+        OptimizerSettings, "max_gradient_norm", default=0.5
     )
     entropy_scale: Schedule = number(
         Constant(0.0), "weight of the entropy bonus (Stable-Baselines3: ent_coef)"
@@ -86,18 +83,12 @@ class OnPolicySettings(OptimizerSettings):
         above=0,
         group="normalization",
     )
-    histograms: bool = option(
-        True,
-        "log histograms of actions, values, KL, weights, gradients and statistics",
-    )
     network: networks.NetworkConfig = option(
         networks.NetworkConfig(), "shape of the network"
     )
 
     source: ClassVar[DefaultSource] = "rollout", {}
 
-    # Settings that change the meaning of saved weights and statistics. Settings that
-    # change shapes need not be listed here. See ``training.starting_runs``.
     OF_AGENT: ClassVar[tuple[str, ...]] = (
         *("normalize_observation", "normalize_return"),
         *("network.activation", "network.mean", "network.std", "network.squash"),
@@ -105,7 +96,6 @@ class OnPolicySettings(OptimizerSettings):
     )
 
     def accepts(self) -> Accepts:
-        """Return that it learns from rollouts."""
         return {"rollouts": Rollouts()}
 
     def update_size(self, transitions: int) -> UpdateSize:
@@ -143,10 +133,7 @@ class OnPolicyLearner(tf.Module):
     """Policy, normalizers and optimizer; an ``interfaces.Learner``.
 
     Args:
-      config: checked settings.
-      spec: spec of the environments.
-      network: the user's ``keras.Model`` or builder, see ``nn.user``; None uses the
-        built-in network.
+      config, spec, network: see ``interfaces.Algorithm``.
       variables: what else a checkpoint has, by name.
 
     Attributes:
@@ -163,7 +150,7 @@ class OnPolicyLearner(tf.Module):
         super().__init__()
         self.config, self._spec, self._variables = config, spec, lambda: variables
         self.inputs = inputs = Inputs(config)
-        self._given = user.distinct(network)
+        self._custom = user.distinct(network)
         self.policy = self.make_policy()
         self.network, self.observations = self.policy.network, self.policy.observations
         self.compilable = not self.network.convolves
@@ -180,11 +167,11 @@ class OnPolicyLearner(tf.Module):
 
     def make_policy(self) -> ActorCriticPolicy:
         """Return a policy with variables of its own, like the one that learns."""
-        spec, given, inputs = self._spec, self._given, Inputs(self.config)
+        spec, custom, inputs = self._spec, self._custom, Inputs(self.config)
         network = (
             networks.actor_critic(spec, inputs.network)
-            if given is None
-            else user.actor_critic(given, spec, inputs.network)
+            if custom is None
+            else user.actor_critic(custom, spec, inputs.network)
         )
         observations = normalizers.ObservationNormalizer(
             spec.observation_space,
@@ -192,7 +179,7 @@ class OnPolicyLearner(tf.Module):
             inputs.normalize_floor,
             inputs.normalize_epsilon,
             enabled=inputs.normalize_observation,
-            integers=given is None,  # a user's network may look them up in a table
+            integers=custom is None,  # a user's network may look them up in a table
         )
         return ActorCriticPolicy(network, observations, inputs.gamma)
 
@@ -235,13 +222,13 @@ class OnPolicyLearner(tf.Module):
             return {}
         mask, acted = trajectory.mask, trajectory.behavior[VERSION]
         lag = tf.cast(self.policy.version.read_value() - acted, tf.float32)
-        found = {
+        metrics = {
             "lag/updates": masked.mean(lag, mask),
             "lag/max": Max(tf.reduce_max(masked.safe(lag, mask))),
         }
         if self.config.histograms:
-            found["histogram/lag"] = histograms.rows(lag, mask)
-        return found
+            metrics["histogram/lag"] = histograms.rows(lag, mask)
+        return metrics
 
 
 def actions(trajectory: Trajectory) -> Nest:
@@ -270,32 +257,20 @@ def first_rows(policy: Distribution) -> Distribution:
 
 
 def finish(
-    learner: OnPolicyLearner,
-    trajectory: Trajectory,
-    steps: TimeStep,
-    policy: Distribution,
-    log_prob: tf.Tensor,
-    value: tf.Tensor,
-    target: tf.Tensor,
+    learner: OnPolicyLearner,  # with the weights after the step
+    trajectory: Trajectory,  # [T, B]
+    steps: TimeStep,  # of the trajectory, with normalized observations
+    policy: Distribution,  # before the step, of the T states with actions
+    log_prob: tf.Tensor,  # f32 [T, B], ln pi of the actions
+    value: tf.Tensor,  # f32 [T, B], before the step
+    target: tf.Tensor,  # f32 [T, B], of the value
 ) -> Metrics:
     """Finish an update of one gradient step; return further metrics of it.
 
     If an older policy may have acted, they have the ratios pi / mu of both.
-
-    Args:
-      learner: with the weights after the step.
-      trajectory: ``[T, B]``.
-      steps: its steps, with normalized observations.
-      policy: the policy before the step, of the T states with actions.
-      log_prob: f32 ``[T, B]``, ln pi of the actions.
-      value, target: f32 ``[T, B]``, values before the step, and their targets.
     """
-    metrics: Metrics = {}
-    mask, behavior, rows = (
-        trajectory.mask,
-        trajectory.behavior,
-        learner.config.histograms,
-    )
+    metrics, rows = {}, learner.config.histograms
+    mask, behavior = trajectory.mask, trajectory.behavior
     if VERSION in behavior:
         log_ratio = masked.safe(log_prob - behavior["log_prob"], mask)
         ratio = tf.exp(tf.minimum(log_ratio, returns.MOST_LOG_RATIO))
@@ -305,15 +280,9 @@ def finish(
         if rows:
             metrics["histogram/ratio"] = histograms.rows(ratio, mask)
     if rows:
-        batch = Batch(
-            steps=nest.map(lambda x: x[:-1], steps),
-            action=actions(trajectory),
-            log_prob=behavior["log_prob"],
-            policy=behavior["policy"],
-            advantage=(),
-            value=value,
-            target=target,
-        )
+        first, acted = nest.map(lambda x: x[:-1], steps), behavior["log_prob"]
+        data = actions(trajectory), acted, behavior["policy"], value, target
+        batch = Batch(first, *data)
         acted = policy.with_params(behavior["policy"])
         parts = learner.optimizer, learner.observations
         metrics |= summary.update_histograms(trajectory, batch, acted, *parts)

@@ -37,9 +37,13 @@ class OptimizerSettings:
     )
     max_gradient_norm: float | None = number(
         None,
-        "largest global norm of the gradient; none: any",
+        "largest global norm of the gradient; none: any (Stable-Baselines3: "
+        "max_grad_norm)",
         above=0,
         group="optimizer",
+    )
+    histograms: bool = option(
+        True, "log histograms, such as those of values, weights and gradients"
     )
 
     def check(self) -> Self:
@@ -59,8 +63,7 @@ class NetworkLearner(tf.Module):
     """Optimizers and target networks of an algorithm; an ``interfaces.Learner``.
 
     Args:
-      config: settings.
-      policy: the policy that learns.
+      config, policy: settings, and the policy that learns.
       trained: weights by the name of their optimizer.
       target: pairs of a target network and the learned one; none without targets.
       variables: what else a checkpoint has, a variable or nested dicts of variables.
@@ -91,23 +94,21 @@ class NetworkLearner(tf.Module):
         }
         self._target: Any = None
         if target:
-            sides = zip(*target, strict=True)  # all targets, and all learned networks
-            sides = [[x for model in side for x in model.variables] for side in sides]
             every = config.target_every * delay
-            self._target = TargetNetwork(*sides, every, inputs.target_tau)
+            self._target = TargetNetwork(target, every, inputs.target_tau)
         learned = policy.network, *(model for _, model in target)
         self.compilable = not any(model.convolves for model in learned)
 
     def compile_parts(self, on: bool) -> None:
         """Compile the optimizer steps, alone or as parts of the update."""
-        for each in self.optimizers.values():
-            each.compiled = on
+        for optimizer in self.optimizers.values():
+            optimizer.compiled = on
 
     def set_learning_rate(self, step: tf.Tensor) -> Metrics:
         """Set the step size of all optimizers; return metrics of an update."""
         rate = self.inputs.learning_rate(step)
-        for each in self.optimizers.values():
-            each.set_learning_rate(rate)
+        for optimizer in self.optimizers.values():
+            optimizer.set_learning_rate(rate)
         return {"grad/learning_rate": tf.identity(rate), "grad/updates": tf.ones([])}
 
     @property
@@ -134,6 +135,5 @@ class NetworkLearner(tf.Module):
         if not self.inputs.histograms:
             return {}
         named = self.optimizers.items()
-        return summary.weight_histograms(
-            {name: x for name, x in named if len(x.trained) > 1}
-        )
+        several = {name: x for name, x in named if len(x.trained) > 1}
+        return summary.weight_histograms(several)

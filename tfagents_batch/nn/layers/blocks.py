@@ -9,6 +9,7 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
+from tfagents_batch import nest
 from tfagents_batch.graph.function import custom_gradient
 from tfagents_batch.nn.layers import kernels
 
@@ -42,14 +43,10 @@ def mlp(
     name: str,
     layer_norm: bool = False,
 ) -> Stack:
-    """Build dense layers with one activation, ``[N, F] -> [N, sizes[-1]]``.
+    """Build dense layers with one Keras activation, ``[N, F] -> [N, sizes[-1]]``.
 
-    Args:
-      sizes: units of each layer; empty for the identity.
-      activation: name of a Keras activation.
-      initializer: kernel initializer, see ``kernels.hidden``.
-      name: name of the stack.
-      layer_norm: whether the inputs of activations are normalized (Ba et al. 2016).
+    Without sizes it is the identity. With ``layer_norm``, the inputs of activations are
+    normalized (Ba et al. 2016).
     """
     layers: list[keras.layers.Layer] = []
     for size in sizes:
@@ -68,12 +65,7 @@ def mlp(
 
 
 class Head(keras.layers.Dense):
-    """A linear layer with few outputs: ``[N, F] -> [N, units]``, in float32.
-
-    Args:
-      units: number of outputs.
-      initializer: kernel initializer.
-    """
+    """A linear layer with few outputs: ``[N, F] -> [N, units]``, in float32."""
 
     def __init__(self, units: int, initializer: kernels.Initializer, name: str):
         super().__init__(
@@ -95,14 +87,9 @@ class PatchConv2D(keras.layers.Conv2D):
     def call(self, inputs):
         high, wide = self.kernel_size
         rows, columns = inputs.shape[1] - high + 1, inputs.shape[2] - wide + 1
-        patches = tf.concat(
-            [
-                inputs[:, i : i + rows, j : j + columns]
-                for i in range(high)
-                for j in range(wide)
-            ],
-            -1,
-        )
+        corners = [(i, j) for i in range(high) for j in range(wide)]
+        parts = [inputs[:, i : i + rows, j : j + columns] for i, j in corners]
+        patches = tf.concat(parts, -1)
         size = patches.shape[-1]
         kernel = tf.reshape(self.kernel, [size, self.filters])
         outputs = tf.reshape(patches, [-1, size]) @ kernel + self.bias
@@ -117,12 +104,8 @@ def image_cnn(
 ) -> Stack:
     """Build convolutions and a dense layer: ``[N, H, W, C]`` in [0, 1] to ``[N, F]``.
 
-    The layers use Keras' global dtype policy at the time of this call.
-
-    Args:
-      convolutions: (filters, kernel size, stride) of each; no padding, ReLU.
-      features: F.
-      layer: class of the convolutions.
+    The layers use Keras' global dtype policy at the time of this call. Convolutions are
+    (filters, kernel size, stride) each; no padding, ReLU.
     """
     kernel = kernels.hidden("orthogonal")
     init = {"activation": "relu", "kernel_initializer": kernel}
@@ -160,11 +143,8 @@ def ga3c_cnn(stride: int = 4) -> Stack:
     """Build the CNN of GA3C: convolutions of 16 and 32 filters, and 256 units.
 
     Babaeizadeh et al. 2017 (arXiv:1611.06256) also measure larger ones, whose first
-    convolution has a smaller stride. All weights start uniform within +-1 /
+    convolution has a smaller stride, 3 to 1. All weights start uniform within +-1 /
     sqrt(inputs).
-
-    Args:
-      stride: of the first convolution, 4 to 1.
     """
 
     def init():
@@ -185,9 +165,7 @@ def ga3c_cnn(stride: int = 4) -> Stack:
 class OneHot(keras.layers.Layer):
     """Concatenated one-hot encodings of integers, ``[N, ...]`` to ``[N, sum(sizes)]``.
 
-    Args:
-      sizes: number of values of each integer, in flat order.
-      starts: smallest value of each integer.
+    Each integer, in flat order, has a number of values and a smallest one.
     """
 
     def __init__(self, sizes: Sequence[int], starts: Sequence[int], **kwargs):
@@ -207,14 +185,10 @@ def matmul(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
     XLA's matrix product on a CPU packs both factors into panels, which does not pay off
     for a few columns: the gradients of a 64 by 2 head took as long as those of a 64 by
-    64 layer. As matrix-vector products they take a tenth of the time.
-
-    Args:
-      x: ``[N, F]``.
-      kernel: ``[F, A]``, A static.
+    64 layer. As matrix-vector products they take a tenth of the time. ``x`` is
+    ``[N, F]``, and ``kernel`` ``[F, A]`` with a static A.
     """
-    width = kernel.shape[-1]
-    assert width is not None
+    width = nest.static_size(kernel, -1)
     kernel = tf.convert_to_tensor(kernel)  # a variable would be captured
     return _narrow(x, kernel) if 1 < width <= WIDEST else tf.matmul(x, kernel)
 
@@ -239,10 +213,8 @@ class Towers(keras.Model):
 
     Args:
       encoder: layer or model, observation to features ``[N, F]``.
-      hidden: units of each tower's layers.
-      activation: activation of the hidden layers.
+      hidden, activation, initializer: of each tower's layers.
       size: A, number of outputs that the policy needs.
-      initializer: initializer of the towers' kernels.
       policy_scale: scale of the policy head's kernel, see ``kernels.policy``.
       mean: "tanh" keeps the policy's outputs within -1 and 1.
     """
@@ -258,13 +230,12 @@ class Towers(keras.Model):
         mean: Mean = "linear",
     ):
         super().__init__(name="towers", dtype="float32")
-        self.encoder = encoder
+        self.encoder, self.mean = encoder, mean
         self.policy_tower, self.value_tower = (
             mlp(hidden, activation, initializer, name)
             for name in ("policy_tower", "value_tower")
         )
         self.policy_head, self.value_head = heads(size, initializer, policy_scale)
-        self.mean = mean
 
     def build(self, observation_shape):
         """Leave it to the first call, which Keras would otherwise trace before."""

@@ -15,11 +15,7 @@ class EnsembleDense(keras.layers.Layer):
 
     With more inputs, see ``EnsembleMLP.call``, it is ``[N, F] -> [K, N M, units]``.
 
-    Args:
-      count: K.
-      units: number of outputs.
-      activation: name of a Keras activation; None for none.
-      initializer: returns a kernel initializer; called for each network.
+    ``count`` is K; ``initializer`` returns a kernel initializer for each network.
     """
 
     def __init__(
@@ -36,8 +32,8 @@ class EnsembleDense(keras.layers.Layer):
 
     def build(self, input_shape):
         def draw(shape, dtype=None):
-            count, *each = shape
-            return tf.stack([self._initializer()(each, dtype) for _ in range(count)])
+            count, *rest = shape
+            return tf.stack([self._initializer()(rest, dtype) for _ in range(count)])
 
         self.kernel = self.add_weight(
             name="kernel",
@@ -65,15 +61,7 @@ class EnsembleDense(keras.layers.Layer):
 
 
 class EnsembleMLP(keras.layers.Layer):
-    """K networks of hidden layers and a linear head, ``[N, F] -> [K, N, units]``.
-
-    Args:
-      count: K.
-      hidden: units of the hidden layers.
-      units: number of outputs.
-      activation: name of the hidden layers' Keras activation.
-      initializer: kind of kernel initializers.
-    """
+    """K networks of hidden layers and a linear head, ``[N, F] -> [K, N, units]``."""
 
     def __init__(
         self,

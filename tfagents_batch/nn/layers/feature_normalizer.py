@@ -36,16 +36,16 @@ class FeatureNormalizer(keras.layers.Layer):
         self.layout: FeatureLayout = layout(specification, ids)
         self._parameters = []
         for group in self.layout.groups:
-            found = {}
+            weights = {}
             for name, value in parameters(group).items():
-                found[name] = self.add_weight(
+                weights[name] = self.add_weight(
                     shape=value.shape,
                     dtype="float64",
                     trainable=False,
                     name=f"{group.kind.lower()}_{name}",
                 )
-                found[name].assign(value)
-            self._parameters.append(found)
+                weights[name].assign(value)
+            self._parameters.append(weights)
         self.built = True
 
     def call(self, values: tf.Tensor, presence: tf.Tensor | None = None) -> tf.Tensor:
@@ -61,8 +61,8 @@ class FeatureNormalizer(keras.layers.Layer):
         values = tf.cast(values, tf.float64)
         present = tf.logical_not(tf.math.is_nan(values))
         if presence is not None:
-            given = tf.cast(presence, tf.float32) != 0  # a type that ONNX compares
-            present = tf.logical_and(present, given)
+            known = tf.cast(presence, tf.float32) != 0  # a type that ONNX compares
+            present = tf.logical_and(present, known)
         values = tf.where(present, values, tf.constant(0, tf.float64))
         columns = []
         for group, weights in zip(self.layout.groups, self._parameters, strict=True):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfagents_batch.nn.layers import kernels
 
-FILTERS = (16, 32, 32)
+FILTERS = (16, 32, 32)  # of each section
 FEATURES = 256
 
 
@@ -20,19 +20,10 @@ class ImpalaCNN(keras.layers.Layer):
     """CNN from images ``[N, H, W, C]`` in [0, 1] to features ``[N, F]``.
 
     Its layers use Keras' global dtype policy at the time of construction.
-
-    Args:
-      filters: number of filters of each section.
-      features: F.
     """
 
-    def __init__(
-        self,
-        filters: Sequence[int] = FILTERS,
-        features: int = FEATURES,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
+    def __init__(self, filters: Sequence[int] = FILTERS, features: int = FEATURES):
+        super().__init__()
         self.sections = [Section(count) for count in filters]
         self.dense = keras.layers.Dense(
             features, "relu", kernel_initializer=kernels.hidden("orthogonal")
@@ -63,8 +54,8 @@ class Section(keras.layers.Layer):
     ``[N, H, W, C]`` to ``[N, ceil(H / 2), ceil(W / 2), filters]``.
     """
 
-    def __init__(self, filters: int, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, filters: int):
+        super().__init__()
         self.filters = filters
         self.convolution = _convolution(filters)
         self.residuals = [Residual(filters) for _ in range(2)]
@@ -88,8 +79,8 @@ class Section(keras.layers.Layer):
 class Residual(keras.layers.Layer):
     """Residual block x + conv(relu(conv(relu(x)))), ``[N, H, W, filters]``."""
 
-    def __init__(self, filters: int, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, filters: int):
+        super().__init__()
         self.convolutions = [_convolution(filters) for _ in range(2)]
 
     def build(self, input_shape):

@@ -19,7 +19,7 @@ from tfagents_batch import seeds
 _START = 0.5  # sigma_0 of the paper
 
 
-class Noise(NamedTuple):
+class LayerNoise(NamedTuple):
     """Noise of a layer: f32 ``[..., inputs]`` and ``[..., units]``."""
 
     inputs: tf.Tensor
@@ -48,21 +48,16 @@ class NoisyDense(keras.layers.Dense):
         )
 
     # The other arguments of Dense are not needed: Keras passes them by name.
-    def call(self, x, noise: Noise | None = None):  # pyright: ignore[reportIncompatibleMethodOverride]
+    def call(self, x, noise: LayerNoise | None = None):  # pyright: ignore[reportIncompatibleMethodOverride]
         y = tf.matmul(x, self.kernel) + self.bias
         if noise is not None:
             noisy = tf.matmul(x * noise.inputs, self.sigma) + self.bias_sigma
             y += noisy * noise.outputs
         return self.activation(y)
 
-    def noise(self, shape, key: tf.Tensor) -> Noise:
-        """Draw noise.
-
-        Args:
-          shape: leading axes.
-          key: int32 ``[2]``.
-        """
+    def noise(self, shape, key: tf.Tensor) -> LayerNoise:
+        """Draw noise with the leading axes ``shape``."""
         inputs, units = self.sigma.shape
         drawn = seeds.normal([*shape, inputs + units], key)
         drawn = tf.sign(drawn) * tf.sqrt(tf.abs(drawn))
-        return Noise(drawn[..., :inputs], drawn[..., inputs:])
+        return LayerNoise(drawn[..., :inputs], drawn[..., inputs:])

@@ -28,9 +28,6 @@ class ActorCriticPolicy(NetworkPolicy):
       network: network with the heads ``policy`` and ``value``.
       observations: normalizer of the observations.
       gamma: discount factor of the running return.
-
-    Attributes:
-      recurrent: whether the network keeps a state between steps.
     """
 
     def __init__(
@@ -45,7 +42,6 @@ class ActorCriticPolicy(NetworkPolicy):
         return self.network.initial_state(batch), arrays.zeros([batch])
 
     def noise(self, shape, seed) -> tf.Tensor:
-        """Draw the noise of all actions of a rollout."""
         return self.network.family.noise(shape, seed)
 
     def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):
@@ -105,9 +101,9 @@ class ActorCriticPolicy(NetworkPolicy):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return weights and statistics of observations by name."""
-        return super().named_variables() | nest.prefixed(
-            "statistics/observations", self.observations.named_variables()
-        )
+        statistics = self.observations.named_variables()
+        statistics = nest.prefixed("statistics/observations", statistics)
+        return super().named_variables() | statistics
 
     def _heads(self, timestep: TimeStep, state: Nest) -> tuple[ActorCriticHeads, Nest]:
         """Return the heads of the network, and its next state."""

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.interfaces import Policy
 from tfagents_batch.nn import networks
 from tfagents_batch.types import Nest, TimeStep
 
@@ -19,18 +18,14 @@ class NetworkPolicy(tf.Module):
 
     A policy of Discrete actions defines ``probabilities``, one of Box actions
     ``log_density``; the other one raises an error.
-
-    Args:
-      network: a ``keras.Model``.
     """
 
     def __init__(self, network: Any):
         super().__init__()
         self.network = network
-        self.version = new_version()
+        self.version = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def initial_state(self, batch: int) -> Nest:
-        """Return the state of a policy without memory."""
         return ()
 
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
@@ -38,8 +33,10 @@ class NetworkPolicy(tf.Module):
         return self.initial_state(batch) if explore else ()
 
     def assign_from(self, policy: Self) -> None:
-        """Copy all variables and the version of another policy."""
-        assign(self, policy)
+        variables = policy.named_variables()
+        for name, variable in self.named_variables().items():
+            variable.assign(tf.convert_to_tensor(variables[name]))
+        self.version.assign(policy.version)
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
         """Raise the error for Box actions."""
@@ -58,18 +55,4 @@ class NetworkPolicy(tf.Module):
         )
 
     def named_variables(self) -> dict[str, keras.Variable]:
-        """Return the weights by name."""
         return nest.prefixed("policy/network", networks.named_variables(self.network))
-
-
-def new_version() -> tf.Variable:
-    """Return the version of a policy that has seen no update."""
-    return tf.Variable(0, dtype=tf.int64, trainable=False)
-
-
-def assign(target: Policy, source: Policy) -> None:
-    """Copy every variable of a policy, and its version."""
-    mine, its = target.named_variables(), source.named_variables()
-    for name, variable in mine.items():
-        variable.assign(tf.convert_to_tensor(its[name]))
-    target.version.assign(source.version)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
-from tfagents_batch.nn.actor import Actor, ActorConfig, Bounds, bounds
+from tfagents_batch.nn.actor import ActorConfig, ActorNetwork, Bounds, bounds
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.distributions.gaussian import (
     DiagNormal,
@@ -37,11 +37,7 @@ class ActionNoise(tf.Module):
 
     "gaussian" is independent normal noise. "ou" is Ornstein-Uhlenbeck noise: it is
     correlated in time and starts at 0 in every episode (Lillicrap et al. 2016,
-    arXiv:1509.02971, section 7).
-
-    Args:
-      kind: one of these names.
-      scale: schedule of its scale, in units of half the range of an action.
+    arXiv:1509.02971, section 7). The scale is in units of half the range of an action.
     """
 
     def __init__(self, kind: Kind, scale: Schedule):
@@ -57,11 +53,7 @@ class ActionNoise(tf.Module):
     ) -> DiagNormal:
         """Return the distribution of noisy actions before they are clipped, ``[N, A]``.
 
-        Args:
-          action: f32 ``[N, A]``, without noise.
-          timestep: ``[N, ...]``.
-          state: of the noise.
-          step: environment steps of the run.
+        ``action`` has no noise; ``state`` is that of the noise.
         """
         if self._kept:
             before = tf.where(timestep.first[:, tf.newaxis], 0.0, state)
@@ -73,18 +65,12 @@ class ActionNoise(tf.Module):
         return noise if self._kept else ()
 
 
-class Noise(NamedTuple):
-    """Random numbers of an action, f32 ``[..., A]`` each.
+class BoxNoise(NamedTuple):
+    """Random numbers of an action, f32 ``[..., A]`` each."""
 
-    Attributes:
-      action: normal, of a sampled action; of its noise, if nothing is sampled.
-      noise: normal, of the noise that is added to a sampled action; ``()`` if none is.
-      uniform: in [-1, 1], a random action.
-    """
-
-    action: tf.Tensor
-    noise: Nest
-    uniform: tf.Tensor
+    action: tf.Tensor  # normal, of a sampled action; of its noise, if none is sampled
+    noise: Nest  # normal, of the noise that is added to a sampled action, or ()
+    uniform: tf.Tensor  # in [-1, 1], a random action
 
 
 class BoxPolicy(NetworkPolicy):
@@ -101,7 +87,7 @@ class BoxPolicy(NetworkPolicy):
 
     def __init__(
         self,
-        network: Actor,
+        network: ActorNetwork,
         bounds: Bounds,
         warmup: int = 0,
         noise: ActionNoise | None = None,
@@ -111,15 +97,13 @@ class BoxPolicy(NetworkPolicy):
         self.action_noise = noise
 
     def initial_state(self, batch: int) -> Nest:
-        """Return the state of the noise before the first step."""
         if self.action_noise is None:
             return ()
         return self.action_noise.initial_state(batch, self.bounds.size)
 
-    def noise(self, shape, seed) -> Noise:
-        """Draw the random numbers of a rollout."""
+    def noise(self, shape, seed) -> BoxNoise:
         shape = [*shape, self.bounds.size]
-        return Noise(
+        return BoxNoise(
             seeds.normal(shape, seeds.key(seed, "action")),
             (),
             2 * seeds.uniform(shape, seeds.key(seed, "explore")) - 1,
@@ -131,7 +115,7 @@ class BoxPolicy(NetworkPolicy):
         if noise is None:
             return Decision(self.act(timestep, state, (), step, False)[0], state, {})
         step = tf.maximum(step, self._warmup)  # never a random action
-        numbers = Noise(noise, (), tf.zeros_like(noise))
+        numbers = BoxNoise(noise, (), tf.zeros_like(noise))
         action, _, after = self.act(timestep, state, numbers, step, True)
         log = self.log_density(timestep, state, action, step)
         return Decision(action, after, {}, None, log)
@@ -158,10 +142,8 @@ class BoxPolicy(NetworkPolicy):
     ) -> tuple[tf.Tensor, Nest]:
         """Return the action of a training step, and the next state.
 
-        Args:
-          unit: f32 ``[N, A]``, actions in [-1, 1].
-          timestep, state, step: of ``act``.
-          normal, uniform: random numbers of the noise and of the warm-up.
+        ``unit``, f32 ``[N, A]``, is the action in [-1, 1]; ``normal`` and ``uniform``
+        are the random numbers of the noise and of the warm-up.
         """
         if self.action_noise is not None:
             policy = self.action_noise.distribution(unit, timestep, state, step)
@@ -178,21 +160,27 @@ class SquashedNormal(BoxPolicy):
     The actor's outputs are ``mean`` and ``log_std``, A each.
     """
 
-    def distribution(self, timestep: TimeStep, low=-1.0, high=1.0) -> TanhNormal:
+    def distribution(
+        self,
+        timestep: TimeStep,
+        low: np.ndarray | float = -1.0,
+        high: np.ndarray | float = 1.0,
+    ) -> TanhNormal:
         """Return the distribution of actions scaled to [low, high], ``[N, A]``."""
         outputs, _ = self.network(timestep)
         log_std = tf.clip_by_value(outputs["log_std"], *_LOG_STD)
         return TanhNormal(outputs["mean"], tf.exp(log_std), low, high)
 
-    def noise(self, shape, seed) -> Noise:
-        """Draw the random numbers of a rollout."""
+    def noise(self, shape, seed) -> BoxNoise:
         numbers = super().noise(shape, seed)
         if self.action_noise is None:
             return numbers
         normal = seeds.normal([*shape, self.bounds.size], seeds.key(seed, "noise"))
         return numbers._replace(noise=normal)
 
-    def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
+    def act(
+        self, timestep: TimeStep, state: Nest, noise: BoxNoise, step, explore: bool
+    ):
         """Sample actions, or take the squashed means."""
         policy = self.distribution(timestep)
         if not explore:
@@ -233,16 +221,15 @@ class Deterministic(BoxPolicy):
     The actor's output is ``action``; tanh squashes it into the bounds.
     """
 
-    def unit(self, timestep: TimeStep, network: Actor | None = None) -> tf.Tensor:
-        """Return actions without noise, scaled to [-1, 1], f32 ``[N, A]``.
-
-        Args:
-          timestep: ``[N, ...]``.
-          network: another actor of the same kind.
-        """
+    def unit(
+        self, timestep: TimeStep, network: ActorNetwork | None = None
+    ) -> tf.Tensor:
+        """Return actions of an actor without noise, scaled to [-1, 1], ``[N, A]``."""
         return tf.tanh((network or self.network)(timestep)[0]["action"])
 
-    def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
+    def act(
+        self, timestep: TimeStep, state: Nest, noise: BoxNoise, step, explore: bool
+    ):
         """Return the actor's actions, with noise if ``explore``."""
         unit = self.unit(timestep)
         if not explore:
@@ -272,15 +259,14 @@ class ClippedNormal(BoxPolicy):
     """
 
     def distribution(self, timestep: TimeStep) -> DiagNormal:
-        """Return the distribution of actions in units of half their range, ``[N, A]``.
-
-        It is not clipped.
-        """
+        """Return the distribution of unclipped actions in halves of their range."""
         outputs, _ = self.network(timestep)
         log_std = tf.clip_by_value(outputs["log_std"], *_LOG_STD_OF_ROWS)
         return DiagNormal(tf.tanh(outputs["action"]), tf.exp(log_std))
 
-    def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
+    def act(
+        self, timestep: TimeStep, state: Nest, noise: BoxNoise, step, explore: bool
+    ):
         """Sample actions and clip them, or take the means."""
         policy = self.distribution(timestep)
         unit = policy.sample(noise.action) if explore else policy.mode()
@@ -294,26 +280,22 @@ class ClippedNormal(BoxPolicy):
 
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
         policy = self.distribution(timestep)
-        each = DiagNormal(policy.mean, policy.std, event_ndims=0)
-        return _clipped(each, action, self.bounds)
+        numbers = DiagNormal(policy.mean, policy.std, event_ndims=0)
+        return _clipped(numbers, action, self.bounds)
 
 
 def clipped_normal(spec: EnvSpec, config: ActorConfig, network: Any) -> ClippedNormal:
     """Return a policy with variables of its own; ``network`` is the user's, or None."""
     limits = bounds(spec)
     heads = {"action": limits.size, "log_std": limits.size}
-    return ClippedNormal(Actor(spec, config, heads, network), limits)
+    return ClippedNormal(ActorNetwork(spec, config, heads, network), limits)
 
 
 def _clipped(policy: DiagNormal, action: tf.Tensor, bounds: Bounds) -> tf.Tensor:
     """Return the log density of clipped actions, f32 ``[N]``.
 
     At a bound it is the log of the probability of numbers that are clipped to it.
-
-    Args:
-      policy: of each number in units of half its range, before it is clipped.
-      action: f32 ``[N, A]``.
-      bounds: bounds of the actions.
+    ``policy`` is of each number in units of half its range, before it is clipped.
     """
     low, high = bounds.flat
     log = policy.log_prob(bounds.unit(action)) - np.log(high / 2 - low / 2)

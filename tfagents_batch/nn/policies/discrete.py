@@ -9,35 +9,46 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.actor import Actor, ActorConfig
+from tfagents_batch.nn.actor import ActorConfig, ActorNetwork
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
-from tfagents_batch.ops import masked
+from tfagents_batch.ops import masked, td
 from tfagents_batch.ops.distributions.categorical import Categorical, gumbel_noise
 from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
 
 
-class Softmax(NetworkPolicy):
-    """Draws actions from the softmax of logits; satisfies ``interfaces.Policy``.
-
-    During the warm-up, every valid action is equally likely.
+class DiscretePolicy(NetworkPolicy):
+    """Base of the policies of this module; see ``interfaces.Policy``.
 
     Args:
-      network: actor with the output ``logits``.
-      size: A, number of actions.
+      network: network of the policy.
       start: smallest action of the Discrete space.
       warmup: environment steps with random actions only, at the start of a run.
     """
 
+    def __init__(self, network: Any, start: int, warmup: int = 0):
+        super().__init__(network)
+        self._start, self._warmup = int(start), warmup
+
+    def index(self, action: tf.Tensor) -> tf.Tensor:
+        """Return the numbers of actions, from 0."""
+        return action - self._start
+
+
+class Softmax(DiscretePolicy):
+    """Draws one of ``size`` actions from the softmax of an actor's ``logits``.
+
+    During the warm-up, every valid action is equally likely.
+    """
+
     action_noise = None  # as of policies of a Box
 
-    def __init__(self, network: Actor, size: int, start: int, warmup: int = 0):
-        super().__init__(network)
-        self.size, self._start, self._warmup = size, int(start), warmup
+    def __init__(self, network: ActorNetwork, size: int, start: int, warmup: int = 0):
+        super().__init__(network, start, warmup)
+        self.size = size
 
     def noise(self, shape, seed) -> tf.Tensor:
-        """Draw the Gumbel noise of a rollout."""
         return gumbel_noise([*shape, self.size], seed)
 
     def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):
@@ -55,9 +66,9 @@ class Softmax(NetworkPolicy):
         policy = self._distribution(timestep)
         return Decision(policy.mode(), state, {}, policy)
 
-    def index(self, action: tf.Tensor) -> tf.Tensor:
-        """Return the numbers of actions, from 0."""
-        return action - self._start
+    def log_policy(self, timestep: TimeStep) -> tf.Tensor:
+        """Return ln pi(a | s) of all actions, f32 ``[N, A]``, without the warm-up."""
+        return log_policy(self.network, timestep)
 
     def _exploring(self, timestep: TimeStep, step) -> Categorical:
         return self._distribution(timestep, step < self._warmup)
@@ -75,26 +86,26 @@ def softmax(
 ) -> Softmax:
     """Return a policy with variables of its own; ``network`` is the user's, or None."""
     space = spec.action_space
-    made = Actor(spec, config, {"logits": int(space.n)}, network)
-    return Softmax(made, int(space.n), space.start, warmup)
+    actor = ActorNetwork(spec, config, {"logits": int(space.n)}, network)
+    return Softmax(actor, int(space.n), space.start, warmup)
 
 
-class Noise(NamedTuple):
-    """Random numbers of an action.
-
-    Attributes:
-      explore: uniform, ``[...]``; a random action is taken below epsilon.
-      action: Gumbel, ``[..., A]``; the place of its largest number is a random action.
-      network: noise of the network.
-    """
-
-    explore: tf.Tensor
-    action: tf.Tensor
-    network: Nest
+def log_policy(actor: ActorNetwork, timestep: TimeStep) -> tf.Tensor:
+    """Return ln pi(a | s) of all actions, f32 ``[N, A]``; tiny for invalid ones."""
+    _, valid = networks.split_mask(timestep.observation)
+    return td.log_policy(actor(timestep)[0]["logits"], 1.0, valid)
 
 
-class EpsilonGreedy(NetworkPolicy):
-    """Takes the action of the largest value, or a random one; an ``interfaces.Policy``.
+class GreedyNoise(NamedTuple):
+    """Random numbers of an action."""
+
+    explore: tf.Tensor  # uniform, [...]; a random action is taken below epsilon
+    action: tf.Tensor  # Gumbel, [..., A]; the place of the largest is a random action
+    network: Nest  # noise of the network
+
+
+class EpsilonGreedy(DiscretePolicy):
+    """Takes the action of the largest value, or a random one.
 
     With probability epsilon, and always during the warm-up, every valid action is
     equally likely. With a temperature, the other actions are drawn with the
@@ -103,9 +114,8 @@ class EpsilonGreedy(NetworkPolicy):
 
     Args:
       network: network of action values. If it is noisy, each row has its own noise.
-      start: smallest action of the Discrete space.
+      start, warmup: see ``DiscretePolicy``.
       epsilon: schedule of the probability over environment steps.
-      warmup: environment steps with random actions only, at the start of a run.
       temperature: schedule over environment steps; None for the largest value.
     """
 
@@ -117,19 +127,19 @@ class EpsilonGreedy(NetworkPolicy):
         warmup: int = 0,
         temperature: Schedule | None = None,
     ):
-        super().__init__(network)
-        self._start, self._warmup = int(start), warmup
+        super().__init__(network, start, warmup)
         self._epsilon, self._temperature = epsilon, temperature
 
-    def noise(self, shape, seed) -> Noise:
-        """Draw the random numbers of a rollout."""
-        return Noise(
+    def noise(self, shape, seed) -> GreedyNoise:
+        return GreedyNoise(
             seeds.uniform([*shape], seeds.key(seed, "explore")),
             gumbel_noise([*shape, self.network.size], seed),
             self.network.noise(shape, seeds.key(seed, "network")),
         )
 
-    def act(self, timestep: TimeStep, state: Nest, noise: Noise, step, explore: bool):
+    def act(
+        self, timestep: TimeStep, state: Nest, noise: GreedyNoise, step, explore: bool
+    ):
         """Select actions of the largest value among the valid ones, or random ones."""
         q, mask, allowed = self._values(timestep, noise.network if explore else ())
         action = best(q, allowed)
@@ -168,16 +178,8 @@ class EpsilonGreedy(NetworkPolicy):
         """Return the probability of a random action, f32 ``[]``."""
         return tf.where(step < self._warmup, 1.0, self._epsilon(step))
 
-    def index(self, action: tf.Tensor) -> tf.Tensor:
-        """Return the place of actions among the values, int32."""
-        return action - self._start
-
     def _values(self, timestep: TimeStep, noise: Nest = ()) -> tuple:
-        """Return the values of all actions, and masks; None if all are true.
-
-        The first mask has the valid actions, the second one those among them that are
-        allowed.
-        """
+        """Return the values of all actions, and masks of the valid and allowed ones."""
         _, mask = networks.split_mask(timestep.observation)
         heads = self.network(timestep, (), noise)[0]
         return heads.q, mask, both(mask, heads.allowed)
@@ -190,9 +192,7 @@ class EpsilonGreedy(NetworkPolicy):
 def both(valid: tf.Tensor | None, allowed: Nest) -> tf.Tensor | None:
     """Return which actions are valid and allowed, see ``ActionValueHeads``.
 
-    Args:
-      valid: bool ``[..., A]``; None if all are.
-      allowed: bool ``[..., A]``; ``()`` if all are.
+    All are valid if ``valid`` is None, and all are allowed if ``allowed`` is ``()``.
     """
     if isinstance(allowed, tuple):
         return valid
@@ -202,10 +202,8 @@ def both(valid: tf.Tensor | None, allowed: Nest) -> tf.Tensor | None:
 def best(value: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
     """Return the valid action of the largest value, int32 ``[...]``.
 
-    Args:
-      value: f32 ``[..., A]``.
-      mask: bool ``[..., A]``, valid actions; None if all are. A row without a valid
-        action counts as all valid.
+    ``mask``, bool ``[..., A]``, has the valid actions; None if all are. A row without a
+    valid action counts as all valid.
     """
     value = value if mask is None else masked.logits(value, mask)
     return tf.argmax(value, -1, tf.int32)

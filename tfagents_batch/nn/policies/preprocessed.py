@@ -24,8 +24,7 @@ def normalized_space(space: gymnasium.Space, inputs: int, size: int) -> gymnasiu
 
     Args:
       space: a vector, or a Dict with ``STATE``, maybe ``PRESENCE``, and other parts.
-      inputs: number of raw features.
-      size: number of normalized ones.
+      inputs, size: numbers of raw and of normalized features.
 
     Raises:
       UserError: for another space.
@@ -38,30 +37,22 @@ def normalized_space(space: gymnasium.Space, inputs: int, size: int) -> gymnasiu
             f"the observation space is {space}, but the specification of features "
             f"needs a vector of {inputs} numbers, alone or as {STATE!r} of a Dict"
         )
-    found = gs.Box(-np.inf, np.inf, (size,), np.float32)
-    return gs.Dict(parts | {STATE: found}) if len(parts) > 1 else found
+    normalized = gs.Box(-np.inf, np.inf, (size,), np.float32)
+    return gs.Dict(parts | {STATE: normalized}) if len(parts) > 1 else normalized
 
 
 class Preprocessed(tf.Module):
     """Policy that normalizes features first; an ``interfaces.Policy``.
 
-    Args:
-      policy: policy of normalized features.
-      normalizer: the normalization.
+    Its variables are those of the policy, without the parameters of the normalization.
     """
 
     def __init__(self, policy: Policy, normalizer: FeatureNormalizer):
         super().__init__()
         self._policy, self._normalizer = policy, normalizer
-        self.version = policy.version
-
-    def initial_state(self, batch: int) -> Nest:
-        """Return the acting state at the start."""
-        return self._policy.initial_state(batch)
-
-    def noise(self, shape, seed) -> Nest:
-        """Draw all exploration noise."""
-        return self._policy.noise(shape, seed)
+        self.version, self.named_variables = policy.version, policy.named_variables
+        self.initial_state, self.memory = policy.initial_state, policy.memory
+        self.noise = policy.noise
 
     def act(self, timestep: TimeStep, state: Nest, noise: Nest, step, explore: bool):
         return self._policy.act(self._seen(timestep), state, noise, step, explore)
@@ -78,40 +69,26 @@ class Preprocessed(tf.Module):
     ) -> tf.Tensor:
         return self._policy.log_density(self._seen(timestep), state, action, step)
 
-    def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
-        """Return the state of ``decide`` before the first step."""
-        return self._policy.memory(batch, explore)
-
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
         return self._policy.decide(self._seen(timestep), state, step, noise)
-
-    def named_variables(self) -> dict[str, Any]:
-        """Return the weights by name, without the parameters of the normalization."""
-        return self._policy.named_variables()
 
     def _seen(self, timestep: TimeStep) -> TimeStep:
         """Return steps with normalized observations."""
         raw = timestep.observation
         parts = dict(raw) if isinstance(raw, dict) else {STATE: raw}
         values, presence = parts.pop(STATE), parts.pop(PRESENCE, None)
-        found = self._normalizer(values, presence)
-        observation = {**parts, STATE: found} if parts else found
+        state = self._normalizer(values, presence)
+        observation = {**parts, STATE: state} if parts else state
         return timestep._replace(observation=observation)
 
 
 class Player:
     """Agent of raw features, to be played, made of an algorithm of normalized ones.
 
-    Args:
-      algorithm: the algorithm.
-      normalizer: returns the normalization, with weights on the current device.
-
-    Attributes:
-      policy: its policy.
-      compilable: as of an ``interfaces.Algorithm``.
-      config: its settings.
+    ``normalizer`` returns the normalization, with weights on the current device. For
+    the attributes see ``interfaces.Algorithm``.
     """
 
     def __init__(

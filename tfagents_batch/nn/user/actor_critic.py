@@ -27,11 +27,10 @@ def actor_critic(
     """Adapt a user's model to ``interfaces.Network``.
 
     A builder's model is used directly, including trained weights; each call has to
-    return a new one, see ``fresh.distinct``. A model that is
-    passed itself is copied with new weights from the current seed: it does not change,
-    and one model in two runs gives two agents. Sequential and functional models can be
-    copied, and so can subclasses with ``get_config`` or a constructor without
-    arguments.
+    return a new one, see ``fresh.distinct``. A model that is passed itself is copied
+    with new weights from the current seed: it does not change, and one model in two
+    runs gives two agents. Sequential and functional models can be copied, and so can
+    subclasses with ``get_config`` or a constructor without arguments.
 
     Args:
       network: a ``keras.Model``, or a builder ``f(observation_space, action_space)``
@@ -41,9 +40,8 @@ def actor_critic(
         is its mean, in units by the setting ``scale_actions``: by default -1 is the
         lower bound and 1 the upper one. It may also be a recurrent network, see
         ``user.recurrent``; a builder may also return an ``ActorCritic``. It runs with
-        ``training=False``. Losses that its layers add
-        (regularizers, ``add_loss``) are minimized too; these layers see all rows of a
-        minibatch, including masked rows.
+        ``training=False``. Losses that its layers add (regularizers, ``add_loss``) are
+        minimized too; these layers see all rows of a minibatch, including masked rows.
       spec: spec of the environments.
       config: settings for ``ActorCritic`` and for the linear heads (initializer, scale
         and ``mean``). A warning names other settings that are set but not used.
@@ -58,10 +56,10 @@ def actor_critic(
         user_model.warn_of_unused(config, model, ())
         return model
     if is_recurrent(model):
-        network = Recurrent(model, spec)
+        recurrent = Recurrent(model, spec)
         user_model.warn_of_unused(config, model, ())
         user_model.check_layers(model)  # again: the first call may create layers
-        return network
+        return recurrent
     family = families.for_space(spec.action_space)
     heads = {"policy": family.size, "value": None}
     if isinstance(user_model.outputs(model, spec, heads), dict):
@@ -69,9 +67,8 @@ def actor_critic(
         return ActorCritic(model, spec, config)
     options = head_options(config, family)
     user_model.warn_of_unused(config, model, (*_POLICY_FIELDS, *options))
-    return ActorCritic(
-        Towers(model, (), "linear", family.size, **options), spec, config
-    )
+    towers = Towers(model, (), "linear", family.size, **options)
+    return ActorCritic(towers, spec, config)
 
 
 def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:

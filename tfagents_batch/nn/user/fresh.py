@@ -58,9 +58,9 @@ def distinct(network: Any) -> Any:
 
 def _shared(one: Any, other: Any) -> list[str]:
     """Return the names of the weights that two models share."""
-    mine = {id(weight) for weight in getattr(one, "variables", ())}
+    known = {id(weight) for weight in getattr(one, "variables", ())}
     weights = getattr(other, "variables", ())
-    return [weight.path for weight in weights if id(weight) in mine]
+    return [weight.path for weight in weights if id(weight) in known]
 
 
 def _copy(model: keras.Model) -> keras.Model:

@@ -35,10 +35,6 @@ BUILDER = "a function of (observation_space, action_space) that returns a keras.
 def create(network: keras.Model | Builder, spec: EnvSpec) -> keras.Model:
     """Return the model of a user: a copy of a model, or what a builder returns.
 
-    Args:
-      network: a ``keras.Model``, or a builder; see ``user.actor_critic``.
-      spec: spec of the environments.
-
     Raises:
       UserError: names the builder or the layer at fault.
     """
@@ -58,11 +54,8 @@ def create(network: keras.Model | Builder, spec: EnvSpec) -> keras.Model:
 def outputs(model: keras.Model, spec: EnvSpec, heads: Mapping[str, int | None]) -> Any:
     """Build a model; return its symbolic outputs for a batch of unknown size.
 
-    Args:
-      model: maps observations ``[N, ...]`` to features ``[N, F]``, or to a dict of all
-        heads.
-      spec: spec of the environments.
-      heads: width n of each head ``[N, n]`` by name; None for ``[N]``.
+    It maps observations ``[N, ...]`` to features ``[N, F]``, or to a dict of all heads,
+    which have widths n, ``[N, n]``, by name; None for ``[N]``.
 
     Raises:
       UserError: names what does not fit.
@@ -78,7 +71,7 @@ def outputs(model: keras.Model, spec: EnvSpec, heads: Mapping[str, int | None]) 
         nest.specs(feature_space(spec.observation_space)),
     )
     try:
-        found = model(inputs, training=False)
+        result = model(inputs, training=False)
     except Exception as error:
         shapes = nest.map(lambda x: f"{x.dtype}{list(x.shape)}", inputs)
         raise UserError(
@@ -86,16 +79,15 @@ def outputs(model: keras.Model, spec: EnvSpec, heads: Mapping[str, int | None]) 
             f"{first_line(error)}"
         ) from error
     check_layers(model)  # again: `build` may create layers
-    if isinstance(found, dict):
-        _check_heads(found, heads, model)
+    if isinstance(result, dict):
+        _check_heads(result, heads, model)
     else:
-        shape = getattr(found, "shape", None)
+        shape, shown = getattr(result, "shape", None), type(result).__name__
         if shape is None or len(shape) != 2 or shape[1] is None:
-            raise UserError(
-                f"model {model.name!r} returns {_describe(found)}; {_expected(heads)}"
-            )
+            shown += "" if shape is None else f" of shape {tuple(shape)}"
+            raise UserError(f"model {model.name!r} returns {shown}; {_expected(heads)}")
     _check_own_layers(model, spec)
-    return found
+    return result
 
 
 def check_backend() -> None:
@@ -157,9 +149,6 @@ def _check_own_layers(model: keras.Model, spec: EnvSpec) -> None:
     """Check that the user's own code returns the same in training, by trying it.
 
     Layers of Keras are known, see ``check_layers``, and are not tried.
-
-    Raises:
-      UserError: if it does not.
     """
     if not any(map(_may_act, (model, *layers(model)))):
         return
@@ -187,8 +176,8 @@ def _may_act(layer: keras.layers.Layer) -> bool:
     """Return whether the user's own code in a layer is told if it is in training."""
     if from_keras(type(layer)) and not isinstance(layer, keras.layers.Lambda):
         return False
-    given = inspect.signature(layer.call).parameters
-    return "training" in given or any(x.kind is x.VAR_KEYWORD for x in given.values())
+    names = inspect.signature(layer.call).parameters
+    return "training" in names or any(x.kind is x.VAR_KEYWORD for x in names.values())
 
 
 def _observations(spec: EnvSpec) -> Any:
@@ -197,7 +186,7 @@ def _observations(spec: EnvSpec) -> Any:
     space.seed(0)
     samples = [space.sample() for _ in range(_SAMPLES)]
     return nest.map(
-        lambda spec, *given: tf.constant(np.stack(given), spec.dtype),
+        lambda spec, *leaves: tf.constant(np.stack(leaves), spec.dtype),
         nest.specs(space),
         *samples,
     )
@@ -213,14 +202,9 @@ def _alike(some: list, others: list) -> bool:
 
 
 def warn_of_unused(config: Any, model: keras.Model, used: tuple) -> None:
-    """Warn of settings that have no effect on a user's model.
+    """Warn of settings that have no effect on a user's model; those ``used`` have one.
 
     They are not an error, because a preset may contain them.
-
-    Args:
-      config: settings of the network.
-      model: the user's model.
-      used: names of the settings that have an effect.
     """
     defaults = type(config)()
     unused = [
@@ -249,14 +233,14 @@ def _expected(heads: Mapping[str, int | None]) -> str:
 
 
 def _check_heads(
-    found: dict, heads: Mapping[str, int | None], model: keras.Model
+    result: dict, heads: Mapping[str, int | None], model: keras.Model
 ) -> None:
-    if set(found) != set(heads):
+    if set(result) != set(heads):
         raise UserError(
-            f"model {model.name!r} returns keys {sorted(found)}; {_expected(heads)}"
+            f"model {model.name!r} returns keys {sorted(result)}; {_expected(heads)}"
         )
     for name, size in heads.items():
-        shape = tuple(found[name].shape)
+        shape = tuple(result[name].shape)
         if size is None and shape not in {(None,), (None, 1)}:
             raise UserError(
                 f"output {name!r} of model {model.name!r} has shape {shape}; expected "
@@ -295,9 +279,3 @@ def _built(builder: Builder, spec: EnvSpec) -> keras.Model:
             "keras.Model"
         )
     return model
-
-
-def _describe(outputs) -> str:
-    shape = getattr(outputs, "shape", None)
-    kind = type(outputs).__name__
-    return f"{kind} of shape {tuple(shape)}" if shape is not None else kind

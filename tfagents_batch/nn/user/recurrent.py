@@ -43,10 +43,6 @@ def is_recurrent(model: keras.Model) -> bool:
 class Recurrent(keras.Model):
     """A user's recurrent network as ``interfaces.Network``.
 
-    Args:
-      model: the user's model.
-      spec: spec of the environments.
-
     Raises:
       UserError: if it does not accept the observations, returns the wrong type or
         shape, or if calling it step by step differs from ``unroll``.
@@ -55,6 +51,7 @@ class Recurrent(keras.Model):
     def __init__(self, model: keras.Model, spec: EnvSpec):
         super().__init__(name="user_recurrent", dtype="float32")
         self.model = model
+        self.initial_state, self.unroll = model.initial_state, model.unroll
         self.family = families.for_space(spec.action_space)
         steps = trial_steps(spec)
         _check(self, steps)
@@ -64,14 +61,8 @@ class Recurrent(keras.Model):
             self, lambda *inputs: self.unroll(*inputs)[0].value, steps, state
         )
 
-    def initial_state(self, batch: int) -> Nest:
-        return self.model.initial_state(batch)
-
     def call(self, timestep: TimeStep, state: Nest):
         return self.model(timestep, state)
-
-    def unroll(self, steps: TimeStep, state: Nest):
-        return self.model.unroll(steps, state)
 
 
 def trial_steps(spec: EnvSpec) -> TimeStep:
@@ -115,7 +106,7 @@ def _check(network: Recurrent, steps: TimeStep) -> None:
 
 
 def _check_heads(heads, family, lead: tuple[int, ...], what: str) -> None:
-    missing = [each for each in ("policy", "value") if not hasattr(heads, each)]
+    missing = [name for name in ("policy", "value") if not hasattr(heads, name)]
     if missing:
         raise UserError(
             f"{what} returns {type(heads).__name__} without {' and '.join(missing)}; "

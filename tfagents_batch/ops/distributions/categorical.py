@@ -43,12 +43,7 @@ class Categorical:
     def __init__(
         self, logits: tf.Tensor, start: int = 0, mask: tf.Tensor | None = None
     ):
-        """
-        Args:
-          logits: f32 ``[..., n]``, unnormalised log-probabilities.
-          start: the first action.
-          mask: bool ``[..., n]`` of valid actions; in a row without any, all are valid.
-        """
+        """Mask logits by bool ``[..., n]``; a row without a valid one is not masked."""
         self.logits = logits if mask is None else masked.logits(logits, mask)
         self._start = start
 
@@ -98,13 +93,10 @@ class MultiCategorical:
         start: np.ndarray | Sequence[int] | int = 0,
         mask: tf.Tensor | None = None,
     ):
-        """
-        Args:
-          logits: f32 ``[..., sum(nvec)]``.
-          nvec: number of choices of each entry, with the shape of an action.
-          start: the first choice of each entry.
-          mask: bool ``[..., sum(nvec)]`` of valid choices; in an entry without any, all
-            are valid.
+        """Mask invalid choices, bool ``[..., sum(nvec)]``.
+
+        ``nvec``, the number of choices of each entry, has the shape of an action, and
+        ``start`` the first choices. In an entry without any valid one, all are valid.
         """
         self._nvec = np.asarray(nvec)
         self._sizes = [int(n) for n in self._nvec.ravel()]
@@ -170,17 +162,11 @@ class Bernoulli:
     """Distribution of independent bits (MultiBinary).
 
     Attributes:
-      logits: f32 ``[..., *event]``, log-odds of a 1.
+      logits: f32 ``[..., *event]``, log-odds of a 1; an event is one action.
     """
 
     def __init__(self, logits: tf.Tensor, event_ndims: int = 1):
-        """
-        Args:
-          logits: f32 ``[..., *event]``.
-          event_ndims: number of trailing axes that form one action.
-        """
-        self.logits = logits
-        self._event_ndims = event_ndims
+        self.logits, self._event_ndims = logits, event_ndims
 
     @property
     def params(self) -> dict[str, tf.Tensor]:

@@ -40,42 +40,27 @@ _LARGEST = 1e30
 
 
 class Ranges(NamedTuple):
-    """Middle of the range of every number of a Box, and half of the range.
+    """Middle of the range of every number of a Box, and half of the range."""
 
-    Attributes:
-      middle, half: f32 ``[*shape]``; 0 and 1 where ``bounded`` is false.
-      bounded: bool ``[*shape]``, true for two different finite bounds.
-    """
-
-    middle: np.ndarray
-    half: np.ndarray
-    bounded: np.ndarray
+    middle: np.ndarray  # f32 [*shape]; 0 where not bounded
+    half: np.ndarray  # f32 [*shape]; 1 where not bounded
+    bounded: np.ndarray  # bool [*shape], true for two different finite bounds
 
 
 @dataclass(frozen=True)
 class Family:
-    """Family of distributions over one action space; see ``for_space``.
+    """Family of distributions over one action space; see ``for_space``."""
 
-    Attributes:
-      name: name of the distribution's class.
-      size: number of network outputs that ``make`` needs; also the width of its mask.
-      shape: shape of one action.
-      dtype: dtype of actions, tf.int32 or tf.float32.
-      needs_std: True if ``make`` needs a standard deviation.
-      takes_mask: True if actions can be masked.
-      squashed: True if actions are kept inside their bounds.
-    """
-
-    name: str
-    size: int
-    shape: tuple[int, ...]
-    dtype: tf.DType
+    name: str  # of the distribution's class
+    size: int  # number of outputs that ``make`` needs; also the width of its mask
+    shape: tuple[int, ...]  # of one action
+    dtype: tf.DType  # of actions, tf.int32 or tf.float32
     _build: Callable[..., Distribution]
     _noise: Callable[..., tf.Tensor]
     _noise_shape: tuple[int, ...]
-    needs_std: bool = False
-    takes_mask: bool = False
-    squashed: bool = False
+    needs_std: bool = False  # whether ``make`` needs a standard deviation
+    takes_mask: bool = False  # whether actions can be masked
+    squashed: bool = False  # whether actions are kept inside their bounds
 
     def make(
         self,
@@ -93,8 +78,8 @@ class Family:
         Raises:
           UserError: if an argument is missing, not supported or not ``size`` wide.
         """
-        given = {"policy output": outputs, "std": std, "action_mask": mask}
-        for name, tensor in given.items():
+        tensors = {"policy output": outputs, "std": std, "action_mask": mask}
+        for name, tensor in tensors.items():
             if tensor is not None and tensor.shape[-1:] != (self.size,):
                 raise UserError(
                     f"{name} has shape {tuple(tensor.shape)}; {self.name} over this "
@@ -113,12 +98,7 @@ class Family:
         return self._build(outputs, **options)
 
     def noise(self, shape, seed) -> tf.Tensor:
-        """Draw the noise for ``sample``, ``[*shape, ...]``, in one op.
-
-        Args:
-          shape: leading axes, such as ``(T, B)``.
-          seed: int or int32 scalar.
-        """
+        """Draw the noise for ``sample``, ``[*shape, ...]``, in one op."""
         return self._noise([*shape, *self._noise_shape], seed)
 
 
@@ -163,14 +143,14 @@ def for_space(
 
 def ranges(space: gs.Box) -> Ranges:
     """Return the ranges of the numbers of a Box."""
-    low, high = np.float64(space.low), np.float64(space.high)
+    low, high = (x.astype(np.float64) for x in (space.low, space.high))
     with np.errstate(invalid="ignore", over="ignore"):  # infinite bounds, or too large
         half = high / 2 - low / 2
         bounded = (half > 1 / _LARGEST) & (half < _LARGEST)
-        bounded &= np.float32(low) < np.float32(high)
+        bounded &= low.astype(np.float32) < high.astype(np.float32)
         middle = np.where(bounded, low + half, 0)
     half = np.where(bounded, half, 1)
-    return Ranges(np.float32(middle), np.float32(half), bounded)
+    return Ranges(middle.astype(np.float32), half.astype(np.float32), bounded)
 
 
 def finite_bounds(space: gs.Box) -> tuple[np.ndarray, np.ndarray]:
@@ -188,7 +168,7 @@ def finite_bounds(space: gs.Box) -> tuple[np.ndarray, np.ndarray]:
             "environment or by gymnasium.wrappers.TransformAction, or use ppo without "
             "squash"
         )
-    return np.float32(space.low), np.float32(space.high)
+    return space.low.astype(np.float32), space.high.astype(np.float32)
 
 
 def _categorical(name, size, shape, build) -> Family:
@@ -216,17 +196,11 @@ def _box(space, shape, squash, scale) -> Family:
     def build(outputs, std):
         mean, std = (event.reshape(x, 1, shape) for x in (outputs, std))
         if scales:
-            mean, std = middle + half * mean, half * std
+            mean, std = mean * half + middle, std * half
         return distribution(mean, std, event_ndims=len(shape))
 
+    name, size = "TanhNormal" if squash else "DiagNormal", math.prod(shape)
+    noise = normal_noise, shape
     return Family(
-        "TanhNormal" if squash else "DiagNormal",
-        math.prod(shape),
-        shape,
-        tf.float32,
-        build,
-        normal_noise,
-        shape,
-        needs_std=True,
-        squashed=squash,
+        name, size, shape, tf.float32, build, *noise, needs_std=True, squashed=squash
     )

@@ -23,10 +23,6 @@ Requests = Sequence[Sequence[DecisionRequest]]
 class Acting:
     """Work on batches of requests, each of one or several decisions.
 
-    Args:
-      models: whose current one acts.
-      log: of the decisions, or None.
-
     Attributes:
       missing: number of features that were not given.
       unknown: number of names of categories that the export does not know.
@@ -43,8 +39,8 @@ class Acting:
     def knows(self, request_id: str) -> bool:
         """Return whether this process has made the decision with an id."""
         own = rf"[0-9a-f]+-{self._process}-([0-9a-f]{{1,16}})"
-        found = re.fullmatch(own, request_id)
-        return found is not None and int(found[1], 16) < self._made
+        match = re.fullmatch(own, request_id)
+        return match is not None and int(match[1], 16) < self._made
 
     def predict(self, requests: Requests) -> list[Answers | Refused]:
         """Return the answers of each request of ``/v1/predict``, or its refusal."""
@@ -65,9 +61,9 @@ class Acting:
         feeds = stack(model.description, decisions)
         outputs = model.predictor.run(feeds, outputs=model.needed)
         answers = split(model.description, outputs)
-        found, rows = _share(requests, answers, outputs)
+        shares, rows = _share(requests, answers, outputs)
         if not rows:
-            return found
+            return shares
         if len(rows) < len(decisions):
             decisions = [decisions[row] for row in rows]
             answers = [answers[row] for row in rows]
@@ -90,7 +86,7 @@ class Acting:
             except SaveError as error:
                 self.unlogged += len(decisions)
                 raise Refused(503, f"no decision was made: {error}", 10) from error
-        return found
+        return shares
 
 
 def _share(
@@ -102,7 +98,7 @@ def _share(
     client knows which decisions count; it does not cost the others.
     """
     wrong = _not_finite(outputs)
-    found: list[Answers | Refused] = []
+    shares: list[Answers | Refused] = []
     answered: list[int] = []
     first = 0
     for request in requests:
@@ -110,30 +106,28 @@ def _share(
         first = rows.stop
         bad = next((row for row in rows if row in wrong), None) if wrong else None
         if bad is None:
-            found.append(answers[rows.start : rows.stop])
+            shares.append(answers[rows.start : rows.stop])
             answered += rows
             continue
         where = "the observation"
         if len(request) > 1:
             where = f"observations[{bad - rows.start}]"
-        found.append(
-            Refused(
-                422,
-                f"{where} leads to values of {wrong[bad]} that are not finite; send "
-                "smaller numbers, or load another export if this happens to all",
-            )
+        text = (
+            f"{where} leads to values of {wrong[bad]} that are not finite; send "
+            "smaller numbers, or load another export if this happens to all"
         )
-    return found, answered
+        shares.append(Refused(422, text))
+    return shares, answered
 
 
 def _not_finite(outputs: Mapping[str, Any]) -> dict[int, str]:
     """Return an output that has NaN or infinity, by row; JSON has neither of them."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for name, value in outputs.items():
         for array in value if name == "state" else (value,):
             # Finite for nearly all batches, and quicker than a test of each number.
             if array.dtype.kind != "f" or np.vdot(array, array) < np.inf:
                 continue
             rows = ~np.isfinite(array.reshape(len(array), -1)).all(1)
-            found |= dict.fromkeys(np.flatnonzero(rows).tolist(), name)
-    return found
+            names |= dict.fromkeys(np.flatnonzero(rows).tolist(), name)
+    return names

@@ -38,12 +38,7 @@ log = logging.getLogger(__name__)
 class App:
     """RSGI application of the server.
 
-    Args:
-      endpoints: what it answers with.
-      settings: tokens, and limits of bodies.
-
     Attributes:
-      endpoints: as given.
       active: number of requests that are being answered.
       arrivals: of bodies.
     """
@@ -130,10 +125,8 @@ class App:
         if not self._token:
             if "origin" in headers:
                 # A page in a browser could otherwise send requests to this machine.
-                raise Refused(
-                    403,
-                    "web pages may not send requests; start the server with --token",
-                )
+                text = "web pages may not send requests; start the server with --token"
+                raise Refused(403, text)
             host = headers.get("host", "")
             if not _is_of_this_machine(host):
                 # The name of a web site can be given the address 127.0.0.1.
@@ -167,8 +160,8 @@ class App:
 @functools.lru_cache(16)
 def _is_of_this_machine(host: str) -> bool:
     """Return whether the header Host has a name or address of this machine."""
-    found = re.fullmatch(r"(?:\[(.*)\]|([^:]*))(?::\d+)?", host)
-    return found is not None and is_loopback(found[1] or found[2])
+    parts = re.fullmatch(r"(?:\[(.*)\]|([^:]*))(?::\d+)?", host)
+    return parts is not None and is_loopback(parts[1] or parts[2])
 
 
 def _error(error: Exception | str) -> bytes:

@@ -23,9 +23,7 @@ _MANY = 429, "many bodies arrive; try again later", 1
 class Refused(Exception):
     """Request that gets no decision.
 
-    Attributes:
-      status: HTTP status.
-      retry_seconds: seconds after which the same request may succeed, or None.
+    It has the status of HTTP, and the seconds after which it may succeed, or None.
     """
 
     def __init__(self, status: int, message: str, retry_seconds: int | None = None):
@@ -56,11 +54,7 @@ class Arrivals:
         self.slow = 0
 
     async def read(self, headers: Any, protocol: Any) -> bytes:
-        """Return the body of a request.
-
-        Args:
-          headers: of RSGI.
-          protocol: of RSGI; awaiting it reads the whole body.
+        """Return the body of a request; awaiting the protocol of RSGI reads it.
 
         Raises:
           Refused: with 413 if it is too long, with 408 if it takes too long, and with
@@ -102,21 +96,21 @@ class Arrivals:
 
         Clients send all of a body before they look at the answer.
         """
-        parts, found = [], 0
+        parts, arrived = [], 0
         async for part in protocol:
-            found += len(part)
-            if max(found, size) <= self._most:
+            arrived += len(part)
+            size = max(arrived, size)
+            if size <= self._most:
                 parts.append(part)
-                if found > self._taken.get(task, SMALL):
-                    self._take(task, min(self._most, max(_MIDDLE, 4 * found)))
+                if arrived > self._taken.get(task, SMALL):
+                    self._take(task, min(self._most, max(_MIDDLE, 4 * arrived)))
             else:
                 parts.clear()
-        if max(found, size) > self._most:
+        if size > self._most:
             raise Refused(
                 413,
-                f"the body has {max(found, size):,} bytes; expected at most "
-                f"{self._most:,}: send less, or start the server with a larger "
-                "--max_body",
+                f"the body has {size:,} bytes; expected at most {self._most:,}: send "
+                "less, or start the server with a larger --max_body",
             )
         return b"".join(parts)
 

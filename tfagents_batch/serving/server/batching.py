@@ -136,16 +136,16 @@ class Batches:
     ) -> None:
         """Hand out results, or the error, and go on with what waits."""
         try:
-            found = results()
+            answers = results()
         except Exception as error:
-            found = [error] * len(futures)
-        for future, each in zip(futures, found, strict=True):
+            answers = [error] * len(futures)
+        for future, answer in zip(futures, answers, strict=True):
             if future.done():  # its client is gone
                 continue
-            if isinstance(each, Exception):
-                future.set_exception(each)
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
             else:
-                future.set_result(each)
+                future.set_result(answer)
         self._ended = time.perf_counter()
         self._seconds.append(max(0.0, self._ended - self._began))
         self._running = False

@@ -103,8 +103,8 @@ class DecisionLog:
 
     def rotate_if_due(self) -> list[str]:
         """End the files that have their size or age, and return what went wrong."""
-        found = self.decisions.rotate_if_due(), self.feedback.rotate_if_due()
-        return [each for each in found if each]
+        problems = self.decisions.rotate_if_due(), self.feedback.rotate_if_due()
+        return [text for text in problems if text]
 
     def close(self) -> None:
         """End both files; may be called again."""

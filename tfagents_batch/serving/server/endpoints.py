@@ -35,13 +35,7 @@ class RequestCounts:
         self._seconds = 0.0
 
     def add(self, path: str, status: int, seconds: float) -> None:
-        """Count an answer.
-
-        Args:
-          path: of an endpoint.
-          status: of HTTP.
-          seconds: from the request's last byte to the answer.
-        """
+        """Count an answer; its seconds are those since the request's last byte."""
         self._count[path, status] += 1
         self._buckets[bisect.bisect_left(BUCKETS, seconds)] += 1
         self._seconds += seconds
@@ -68,11 +62,8 @@ def _to_text(
 ) -> str:
     """Return a measure in the text format of Prometheus.
 
-    Args:
-      name: without prefix.
-      help: one line.
-      values: by what follows the name, such as ``{path="/v1/act"}``, or "".
-      kind: None for a counter, whose name ends with ``_total``, or a gauge.
+    Values are by what follows the name, such as ``{path="/v1/act"}``, or "". The kind
+    None is a counter, if the name ends with ``_total``, or a gauge.
     """
     if kind is None:
         kind = "counter" if name.endswith("_total") else "gauge"
@@ -102,9 +93,7 @@ class Endpoints:
       parent: folder below which other exports are.
 
     Attributes:
-      models, log: as given.
-      queues: queues of the paths that have one.
-      requests: counts of answered requests.
+      queues: by the paths that have one.
       ready: whether the server takes requests.
     """
 
@@ -132,9 +121,9 @@ class Endpoints:
         return self._decide(body, self._predicting, "predictions")
 
     async def _decide(self, body: bytes, queue: Batches, name: str) -> Json:
-        found, several = bodies.decisions(body, self.models.current.reader)
+        decisions, several = bodies.decisions(body, self.models.current.reader)
         del body  # which may be long
-        answers = await queue.submit(found)
+        answers = await queue.submit(decisions)
         return {name: answers} if several else answers[0]
 
     async def feedback(self, body: bytes) -> Json:
@@ -187,7 +176,7 @@ class Endpoints:
         """Return all measures as Prometheus text."""
         work, acting, log, models = self._work, self._acting, self.log, self.models
         waiting = acting.waiting + self._predicting.waiting
-        found: list[tuple[str, str, float]] = [
+        numbers: list[tuple[str, str, float]] = [
             ("decisions_total", "Decisions of /v1/act.", acting.items),
             ("batches_total", "Batches of /v1/act.", acting.batches),
             ("waiting", "Decisions that wait for a batch.", waiting),
@@ -200,12 +189,12 @@ class Endpoints:
         ]
         if log is not None:
             failures = log.decisions.failures + log.feedback.failures
-            found += [
+            numbers += [
                 ("logged_total", "Logged decisions.", log.decisions.logged),
                 ("feedback_total", "Logged feedback.", log.feedback.logged),
                 ("log_failures_total", "Failures of the disk.", failures),
             ]
-        lines = [_to_text(name, help, {"": x}) for name, help, x in found]
+        lines = [_to_text(name, help, {"": x}) for name, help, x in numbers]
         version = json.dumps(self._version, ensure_ascii=False)  # has the same escapes
         labels = f"{{version={version}}}"
         lines.append(_to_text("model", "The current export.", {labels: 1}))
@@ -221,29 +210,25 @@ def below(parent: str, path: str) -> str:
     """Return the path, without links, of a folder below another one.
 
     All paths that are refused, with 422, have the same error, which does not tell what
-    exists.
-
-    Args:
-      parent: see ``parent_of``; no path is below the root, which has all files.
-      path: path of the folder.
+    exists. No path is below the root, which has all files.
     """
     try:
-        found = os.path.realpath(path)
+        folder = os.path.realpath(path)
     except ValueError:  # no path has such characters
-        found = ""
-    if parent == "/" or not found.startswith(f"{parent}/"):
+        folder = ""
+    if parent == "/" or not folder.startswith(f"{parent}/"):
         raise Refused(
             422,
             f"export is {path!r:.80}; expected a folder below the one that has the "
             "export of the server's start, which must not be /",
         )
-    return found
+    return folder
 
 
 def describe(description: Description) -> Json:
     """Return what callers may know of an export."""
     names = "name", "algorithm", "step", "exploration", "observation_space"
     names += "action_space", "actions", "features", "mask"
-    found = {name: getattr(description, name) for name in names}
+    values = {name: getattr(description, name) for name in names}
     version = {"model_version": description.version}
-    return version | found | {"recurrent": description.is_recurrent}
+    return version | values | {"recurrent": description.is_recurrent}

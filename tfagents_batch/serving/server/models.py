@@ -27,17 +27,9 @@ _OF_A_DECISION = ("action", "sample", "propensity", "log_density")
 
 
 class ServedModel:
-    """An export that can answer.
-
-    Args:
-      folder: of the export.
-      threads: threads of a run.
-      logs: whether its decisions are logged.
-      call: calls what takes long, see ``Predictor.load``.
+    """An export that can answer, with a reader of its observations.
 
     Attributes:
-      predictor: of the export.
-      reader: reads its observations.
       rows: writes its decisions, if they are logged.
       needed: names of the outputs that belong to a decision.
       slow: whether a run would hold up the event loop.
@@ -64,8 +56,6 @@ class Models:
       remember: called with the folder of an export that takes over.
 
     Attributes:
-      current: model that answers.
-      previous: model before it, or None.
       swaps, refusals: numbers of exports that took over, and that were refused.
 
     Raises:

@@ -28,13 +28,8 @@ _ERRORS = {
 
 
 def document(description: Description, token: bool) -> Json:
-    """Return the OpenAPI document of the server.
-
-    Args:
-      description: of the export.
-      token: whether requests need a token.
-    """
-    found: Json = {
+    """Return the OpenAPI document of a server, whose requests may need a token."""
+    result: Json = {
         "openapi": "3.1.0",
         "info": {
             "title": f"Decisions of {description.name}",
@@ -45,9 +40,9 @@ def document(description: Description, token: bool) -> Json:
     }
     if token:
         scheme = {"token": {"type": "http", "scheme": "bearer"}}
-        found["components"] = {"securitySchemes": scheme}
-        found["security"] = [{"token": []}]
-    return found
+        result["components"] = {"securitySchemes": scheme}
+        result["security"] = [{"token": []}]
+    return result
 
 
 def page(document: Json) -> str:
@@ -84,10 +79,10 @@ def _object(properties: Json) -> Json:
 
 
 def _array(shape: Sequence[int], dtype: str) -> Json:
-    found: Json = {"type": "integer" if "int" in dtype else "number"}
+    items: Json = {"type": "integer" if "int" in dtype else "number"}
     for size in reversed(shape):
-        found = {"type": "array", "items": found, "minItems": size, "maxItems": size}
-    return found
+        items = {"type": "array", "items": items, "minItems": size, "maxItems": size}
+    return items
 
 
 def _paths(description: Description) -> Json:
@@ -129,10 +124,10 @@ def _paths(description: Description) -> Json:
         ("/readyz", "get", "Say that requests are taken", None, None),
         ("/metrics", "get", "Return measures as Prometheus text", None, None),
     ]
-    found: Json = {}
+    paths: Json = {}
     for path, method, *operation in rows:
-        found.setdefault(path, {})[method] = _operation(*operation)
-    return found
+        paths.setdefault(path, {})[method] = _operation(*operation)
+    return paths
 
 
 def _asked(description: Description) -> Json:
@@ -147,7 +142,7 @@ def _asked(description: Description) -> Json:
             observation["properties"][name] = category
     else:
         observation = schema(description.observation_space)
-    found = {
+    properties = {
         "observation": observation,
         "observations": {"type": "array", "items": observation},
         "mdp_id": {"type": "string"},
@@ -157,22 +152,26 @@ def _asked(description: Description) -> Json:
         start = description.start
         numbers = [start + k for k in range(description.action_space["n"])]
         items = {"enum": [*description.action_names, *numbers]}
-        found["possible_actions"] = {"type": "array", "items": items, "minItems": 1}
+        properties["possible_actions"] = {
+            "type": "array",
+            "items": items,
+            "minItems": 1,
+        }
     if description.is_recurrent:
-        found |= {"episode_start": {"type": "boolean"}, "state": {"type": "array"}}
-    return found
+        properties |= {"episode_start": {"type": "boolean"}, "state": {"type": "array"}}
+    return properties
 
 
 def _operation(summary: str, asked: Json | None, answer: Json | None) -> Json:
     good: Json = {"description": "done"}
     if answer is not None:
         good |= _content({"type": "object", "properties": answer})
-    found: Json = {"summary": summary, "responses": {"200": good}}
+    operation: Json = {"summary": summary, "responses": {"200": good}}
     if asked is not None:
         required = [x for x in asked if x in _REQUIRED]
-        found["requestBody"] = _content(_object(asked) | {"required": required})
-        found["responses"] |= {k: {"description": x} for k, x in _ERRORS.items()}
-    return found
+        operation["requestBody"] = _content(_object(asked) | {"required": required})
+        operation["responses"] |= {k: {"description": x} for k, x in _ERRORS.items()}
+    return operation
 
 
 def _content(inner: Json) -> Json:

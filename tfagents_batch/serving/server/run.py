@@ -55,7 +55,7 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
         ) from error
     host, port = _free_address(settings.host, settings.port)
     files = settings.tls_certificate, settings.tls_key
-    certificate, key = (Path(each) if each else None for each in files)
+    certificate, key = (Path(path) if path else None for path in files)
     protocol = "https" if key else "http"
     shown = f"[{settings.host}]" if ":" in settings.host else settings.host
     receiver, sender = multiprocessing.Pipe(duplex=False)

@@ -104,13 +104,7 @@ def _models(settings: ServerSettings, current: Any) -> Models:
 
 
 class ServerWorker:
-    """Application as Granian calls it, with the regular work beside the requests.
-
-    Args:
-      app: answers requests.
-      started, sender: see ``load``.
-      stack: closes files and threads.
-    """
+    """Application as Granian calls it, with the regular work beside the requests."""
 
     def __init__(self, app: App, started: Any, sender: Any, stack: Any):
         self.__rsgi__ = app.__rsgi__
@@ -177,9 +171,9 @@ class ServerWorker:
                 self._app.arrivals.end_slow()
                 if self._log is not None:
                     rotate = self._log.rotate_if_due  # waits for the disk
-                    found = await loop.run_in_executor(self._disk, rotate)
-                    for each in set(found) - said:  # not every second
-                        print(f"warning: {each}", file=sys.stderr)
-                    said = set(found)
+                    problems = await loop.run_in_executor(self._disk, rotate)
+                    for problem in set(problems) - said:  # not every second
+                        print(f"warning: {problem}", file=sys.stderr)
+                    said = set(problems)
             except Exception as error:
                 print(f"warning: {type(error).__name__}: {error}", file=sys.stderr)

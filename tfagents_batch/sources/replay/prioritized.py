@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.graph.inputs import Inputs
-from tfagents_batch.graph.state import State
+from tfagents_batch.graph.state import NestVariables
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.sources.replay.layout import RingLayout
 from tfagents_batch.sources.replay.sampler import DrawnTransitions, Ring
@@ -39,7 +39,7 @@ class Prioritized(tf.Module):
         self._largest = tf.Variable(tf.constant(1.0), trainable=False)
         # Leaves of the newest sample; where nothing was drawn, the one behind the last.
         nothing = tf.fill([batch_size], self._leaves)
-        self._drawn = State(nothing)
+        self._drawn = NestVariables(nothing)
         self._learn = tf.function(self._set, jit_compile=True, autograph=False)
 
     def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> DrawnTransitions:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfagents_batch import config as configs
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph.state import State, variable
+from tfagents_batch.graph.state import NestVariables, variable
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.sources.replay import frames, layout
@@ -71,9 +71,9 @@ class Replay(tf.Module):
         self._steps = Storage(_rows(_Stored(stored, stored.first)), sizes.size)
         self._taken = Storage(_rows(taken), sizes.size)
 
-        self._span = State(RingSpan(tf.constant(0), tf.constant(0)))
-        self._break = State(frames.broken(batch, sizes.stack))
-        self._size = State(tf.constant(0))
+        self._span = NestVariables(RingSpan(tf.constant(0), tf.constant(0)))
+        self._break = NestVariables(frames.broken(batch, sizes.stack))
+        self._size = NestVariables(tf.constant(0))
         self._age = variable(tf.constant(0.0))
         self._start = variable(tf.constant(ratio.start, tf.int64))
         self._stacked = variable(tf.constant(True))
