@@ -75,7 +75,7 @@ def command(name: str, *flags: str) -> str:
 def judge(name: str, policy, folder: pathlib.Path, true: float) -> None:
     """Estimate a policy from the rows that were not used for training."""
     found = tfb.evaluate_offline(policy, folder / "table")
-    decision = rules.decide(found, rules.Rules())
+    decision = rules.decide(found, rules.DeployRules())
     estimate = found.estimates[decision.estimator]["reward"].value
     interval = f"{estimate.low:.3f} to {estimate.high:.3f}"
     said = f"{decision.estimator} {estimate.value:.3f}, {interval}"

@@ -8,7 +8,7 @@ from pyarrow import parquet
 
 from tests.offline import timelines
 from tfagents_batch.errors import UserError
-from tfagents_batch.offline import manifest, table_reader
+from tfagents_batch.offline import manifest, publish, table_reader
 
 
 @pytest.fixture
@@ -128,11 +128,11 @@ def test_damage_in_a_table_of_an_earlier_version_is_one_line(folder):
 def test_files_are_hashed_once_in_a_process(folder, monkeypatch):
     hashed = []
 
-    def count(path, actual=manifest._digest):
+    def count(path, actual=publish.digest):
         hashed.append(path)
         return actual(path)
 
-    monkeypatch.setattr(manifest, "_digest", count)
+    monkeypatch.setattr(publish, "digest", count)
     for _ in range(3):
         table_reader.partition(folder)
     assert hashed == [part_of(folder)]
