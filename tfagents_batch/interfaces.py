@@ -114,7 +114,7 @@ class ManagedEnv(Env, Protocol):
 
 @runtime_checkable
 class Distribution(Protocol):
-    """Batch of distributions over actions; see ``ops/distributions/families.py``."""
+    """Batch of distributions over actions; see ``ops/distributions.py``."""
 
     @property
     def params(self) -> dict[str, tf.Tensor]:

@@ -24,10 +24,10 @@ class WaitingCartPole(gymnasium.Wrapper):
 
 
 def atari(game: str, **kwargs: Any) -> gymnasium.Env:
-    """Create a game such as ALE/Pong-v5; ``kwargs`` as in ``envs.adapters.atari``."""
+    """Create a game such as ALE/Pong-v5; ``kwargs`` as in ``envs.wrappers.atari``."""
     import ale_py
 
-    from tfagents_batch.envs.adapters import atari
+    from tfagents_batch.envs.wrappers import atari
 
     if game not in gymnasium.registry:
         gymnasium.register_envs(ale_py)

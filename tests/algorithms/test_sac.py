@@ -15,7 +15,7 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.actor import Bounds
-from tfagents_batch.ops.distributions.gaussian import TanhNormal
+from tfagents_batch.ops.gaussian import TanhNormal
 from tfagents_batch.schedules import Constant
 
 STEP = tf.constant(5000, tf.int64)

@@ -9,7 +9,7 @@ from tfagents_batch import config as configs
 from tfagents_batch.devices import gpu, nvidia, placement
 from tfagents_batch.devices.nvidia import Gpu, Process
 from tfagents_batch.errors import UserError
-from tfagents_batch.sources.replay import layout
+from tfagents_batch.sources import replay_layout
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import EnvSpec
 
@@ -99,7 +99,7 @@ def test_the_gpu_is_the_first_visible_one(machine, monkeypatch):
 
 def test_a_replay_must_fit_into_the_memory_of_the_gpu():
     place = placement.Placement(placement.CPU, placement.GPU, free_bytes=10 * GIB)
-    layout.check_memory(8 * GIB, place)
+    replay_layout.check_memory(8 * GIB, place)
     with pytest.raises(UserError, match=r"needs 8.50 GiB, but 10.00 GiB are free on"):
-        layout.check_memory(8 * GIB + GIB // 2, place)
-    layout.check_memory(99 * GIB, place._replace(free_bytes=None))
+        replay_layout.check_memory(8 * GIB + GIB // 2, place)
+    replay_layout.check_memory(99 * GIB, place._replace(free_bytes=None))

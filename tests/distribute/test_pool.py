@@ -30,7 +30,7 @@ from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import Stopped, UserError
 from tfagents_batch.sources.episodes import Episodes
-from tfagents_batch.sources.replay.replay import Replay
+from tfagents_batch.sources.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.training.assembly import create_algorithm

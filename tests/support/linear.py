@@ -17,8 +17,7 @@ import tensorflow as tf
 from tfagents_batch import spaces
 from tfagents_batch.config import check, option
 from tfagents_batch.nn.policies.base import NetworkPolicy
-from tfagents_batch.ops import masked, returns
-from tfagents_batch.ops.distributions import families
+from tfagents_batch.ops import distributions, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import Rollouts, Updated, UpdateSize
 
@@ -50,7 +49,7 @@ class LinearPolicy(tf.Module):
 
     def __init__(self, spec):
         super().__init__()
-        self._family = families.for_space(spec.action_space)
+        self._family = distributions.for_space(spec.action_space)
         width = sum(
             math.prod(leaf.space.shape)
             for leaf in spaces.leaves(spec.observation_space)

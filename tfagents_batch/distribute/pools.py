@@ -24,7 +24,7 @@ from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.experience import HasRemotePlan
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.sources import episodes
-from tfagents_batch.sources.replay.replay import Replay
+from tfagents_batch.sources.replay import Replay
 from tfagents_batch.training import own_algorithm
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import VERSION, Collected, EnvSpec, Trajectory

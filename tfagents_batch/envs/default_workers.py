@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from tfagents_batch.envs.adapters.adapt import create
 from tfagents_batch.envs.shared import arguments, cpus
+from tfagents_batch.envs.wrappers.adapt import create
 
 BATCH_MICROSECONDS = 100  # if a batch needs less for its steps, one worker is faster
 _MEASURED = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")

@@ -9,7 +9,6 @@ from typing import Any, overload
 import gymnasium
 
 from tfagents_batch.envs import default_workers, registry
-from tfagents_batch.envs.adapters.adapt import is_environment
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.graph.vector_env import VectorEnv
 from tfagents_batch.envs.shared import arguments
@@ -19,6 +18,7 @@ from tfagents_batch.envs.tf.batch import TensorBatch
 from tfagents_batch.envs.tf.environment import TensorEnv
 from tfagents_batch.envs.vector import envpool
 from tfagents_batch.envs.wrappers import named
+from tfagents_batch.envs.wrappers.adapt import is_environment
 from tfagents_batch.errors import UserError
 
 _BATCH_OPTIONS = ("on_fault", "finite_check", "info_keys")

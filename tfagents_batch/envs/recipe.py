@@ -17,9 +17,8 @@ import cloudpickle
 import gymnasium
 
 from tfagents_batch.envs import make, registry
-from tfagents_batch.envs.adapters import atari
-from tfagents_batch.envs.adapters.adapt import adapt, is_environment
-from tfagents_batch.envs.wrappers import named
+from tfagents_batch.envs.wrappers import atari, named
+from tfagents_batch.envs.wrappers.adapt import adapt, is_environment
 from tfagents_batch.errors import EnvError, UserError
 from tfagents_batch.interfaces import Env
 

@@ -28,9 +28,9 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
 from tfagents_batch.envs import packages
-from tfagents_batch.envs.adapters import atari, legacy_gym
-from tfagents_batch.envs.adapters.adapt import Reseeded, adapt, is_environment
 from tfagents_batch.envs.shared import user_code, validation
+from tfagents_batch.envs.wrappers import atari, legacy_gym
+from tfagents_batch.envs.wrappers.adapt import Reseeded, adapt, is_environment
 from tfagents_batch.errors import UserError
 from tfagents_batch.settings import suggest
 

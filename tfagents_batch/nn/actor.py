@@ -20,7 +20,7 @@ from tfagents_batch.nn.encoder import ACTION_MASK, Encoder, LayerSettings
 from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.nn.user import model as user_model
-from tfagents_batch.ops.distributions import families
+from tfagents_batch.ops import distributions
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 _SCALE = 0.01  # of the last kernel: actions begin near the middle of their bounds
@@ -205,4 +205,4 @@ def bounds(spec: EnvSpec) -> Bounds:
             "cannot mask actions; only Discrete and MultiDiscrete action spaces "
             f"support it; leave {ACTION_MASK!r} out"
         )
-    return Bounds(*families.finite_bounds(space))
+    return Bounds(*distributions.finite_bounds(space))

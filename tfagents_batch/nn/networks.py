@@ -16,7 +16,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn.encoder import ACTION_MASK, Encoder, LayerSettings
 from tfagents_batch.nn.layers.blocks import POLICY_SCALE, Mean, Towers
 from tfagents_batch.nn.recurrent import RecurrentTowers, ValueCore
-from tfagents_batch.ops.distributions import families
+from tfagents_batch.ops import distributions
 from tfagents_batch.types import ActorCriticHeads, EnvSpec, Nest, TimeStep
 
 Std = Literal["exp", "softplus"]
@@ -181,7 +181,7 @@ class ActorCritic(keras.Model):
     ):
         super().__init__(name="actor_critic", dtype="float32")
         self.body = body
-        self.family = families.for_space(
+        self.family = distributions.for_space(
             spec.action_space, config.squash, config.scale_actions
         )
         self._recurrent = isinstance(body, RecurrentTowers)
@@ -245,7 +245,7 @@ def actor_critic(spec: EnvSpec, config: NetworkConfig = NetworkConfig()) -> Acto
         hidden = CORE_BEHIND_IMAGE if recurrent else ()
     elif hidden is None:
         hidden = config.USUAL
-    family = families.for_space(spec.action_space)
+    family = distributions.for_space(spec.action_space)
     count = 1 if recurrent and config.value_core == "shared" else 2  # of towers
     encoder.check_size(count * hidden[0] if hidden else family.size + 1)
     options = head_options(config, family)
@@ -256,7 +256,7 @@ def actor_critic(spec: EnvSpec, config: NetworkConfig = NetworkConfig()) -> Acto
     return ActorCritic(body, spec, config)
 
 
-def head_options(config: NetworkConfig, family: families.Family) -> dict[str, Any]:
+def head_options(config: NetworkConfig, family: distributions.Family) -> dict[str, Any]:
     """Return the options of the heads of ``Towers`` for a family of policies."""
     return {
         "initializer": config.initializer,

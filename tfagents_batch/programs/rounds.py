@@ -21,7 +21,7 @@ from tfagents_batch.types import Collected, Trajectory, Updated
 class Round(NamedTuple):
     """Result of one round."""
 
-    ok: tf.Tensor | bool  # bool [], false if nothing may be learned from what was collected
+    ok: tf.Tensor | bool  # [], false if nothing may be learned from what was collected
     updates: tf.Tensor  # int32 [], updates that were made
     learned: Metrics  # of the updates, summed
     measured: Metrics  # of what was collected

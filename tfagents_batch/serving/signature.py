@@ -20,7 +20,7 @@ from tfagents_batch import nest, spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.nn.encoder import ACTION_MASK
-from tfagents_batch.ops.distributions.categorical import Bernoulli, gumbel
+from tfagents_batch.ops.categorical import Bernoulli, gumbel
 from tfagents_batch.serving.description import Array
 from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
 

@@ -13,8 +13,8 @@ from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
 from tfagents_batch.schedules import Linear, Schedule
-from tfagents_batch.sources.replay import layout
-from tfagents_batch.sources.replay.replay import Replay, outline
+from tfagents_batch.sources import replay_layout
+from tfagents_batch.sources.replay import Replay, outline
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import EnvSpec, RemotePlan
 
@@ -91,11 +91,11 @@ class ReplaySettings:
     def check_memory(self, spec: EnvSpec, run: Any, placement: Placement) -> None:
         """Refuse a replay without room for its windows, or too large for its device."""
         wanted = run.settings.accepts()[self.kind]
-        sizes = layout.ring(self, spec.num_envs, wanted.length)
-        layout.check_capacity(self.capacity, wanted.batch_size, sizes)
+        sizes = replay_layout.ring(self, spec.num_envs, wanted.length)
+        replay_layout.check_capacity(self.capacity, wanted.batch_size, sizes)
         with placement.updating():
-            needed = layout.required_bytes(self, spec, wanted.length)
-        layout.check_memory(needed, placement)
+            needed = replay_layout.required_bytes(self, spec, wanted.length)
+        replay_layout.check_memory(needed, placement)
         amount = machine.amount(needed)
         _LOG.info("replay: %s transitions, %s", f"{self.capacity:,}", amount)
 

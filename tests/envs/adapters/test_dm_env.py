@@ -12,12 +12,12 @@ from gymnasium import spaces as gs
 from tests.envs.dm_walk import walk
 from tests.support import python
 from tfagents_batch.envs import registry
-from tfagents_batch.envs.adapters.adapt import adapt, is_environment
-from tfagents_batch.envs.adapters.dm import to_space
 from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.envs.testing import CountingEnv
+from tfagents_batch.envs.wrappers.adapt import adapt, is_environment
+from tfagents_batch.envs.wrappers.dm import to_space
 from tfagents_batch.errors import UserError
 
 
@@ -240,8 +240,8 @@ def test_adapting_imports_no_package():
     code = """
 import json, sys
 from tfagents_batch.envs.worker import construction
-from tfagents_batch.envs.adapters import adapt
-from tfagents_batch.envs.adapters import adapt, dm, legacy_gym
+from tfagents_batch.envs.wrappers import adapt
+from tfagents_batch.envs.wrappers import adapt, dm, legacy_gym
 from tfagents_batch.envs.testing import CountingEnv
 construction.construct([CountingEnv], 0)
 found = {name.partition(".")[0] for name in sys.modules}

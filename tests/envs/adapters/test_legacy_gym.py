@@ -11,13 +11,13 @@ from gymnasium import spaces as gs
 
 from tests.support import python
 from tfagents_batch.envs import registry
-from tfagents_batch.envs.adapters import legacy_gym
-from tfagents_batch.envs.adapters.adapt import adapt, is_environment
 from tfagents_batch.envs.contract import rollout
 from tfagents_batch.envs.make import make_env
 from tfagents_batch.envs.shared.failures import Defect
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.worker import construction
+from tfagents_batch.envs.wrappers import legacy_gym
+from tfagents_batch.envs.wrappers.adapt import adapt, is_environment
 from tfagents_batch.errors import UserError
 
 gym = pytest.importorskip("gym")
@@ -228,7 +228,7 @@ def test_ids_of_a_users_module_are_user_code_and_work_in_workers(tmp_path, monke
 def test_a_worker_hides_warnings_of_gym_but_not_of_users():
     code = """
 import warnings
-from tfagents_batch.envs.adapters import legacy_gym
+from tfagents_batch.envs.wrappers import legacy_gym
 env = legacy_gym.make("CartPole-v0", {})
 warnings.warn("a user's own warning")
 """

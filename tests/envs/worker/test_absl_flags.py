@@ -67,7 +67,7 @@ def test_workers_get_the_flags_that_the_script_has_parsed(game):
 def test_absl_is_not_imported_before_an_environment_does_and_then_adopted():
     code = """
 import json, sys
-from tfagents_batch.envs.adapters.adapt import create
+from tfagents_batch.envs.wrappers.adapt import create
 from tfagents_batch.envs.testing import CountingEnv
 from tfagents_batch.envs.worker import inherited, serving
 inherited.adopt_flags({"arena": "maze"})

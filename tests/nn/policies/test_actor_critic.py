@@ -19,13 +19,13 @@ from tests.nn.policies.cases import (
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
-from tfagents_batch.ops.distributions import families
+from tfagents_batch.ops import distributions
 
 BOX = gs.Box(-1, 3, (1,))  # a range of 4 around 1
 
 
 def make(space, squash=False, std=None):
-    family = families.for_space(space, squash)
+    family = distributions.for_space(space, squash)
     network = ActorCritic(family, std)
     normalizer = ObservationNormalizer(
         gs.Dict(outputs=gs.Box(-9, 9, (family.size,))), enabled=False
@@ -145,7 +145,7 @@ def test_densities_are_what_acting_records():
 def test_what_an_action_space_does_not_have_is_refused_while_tracing(
     space, method, text
 ):
-    family = families.for_space(space)
+    family = distributions.for_space(space)
     policy = make(space, std=tf.ones([family.size]) if family.needs_std else None)
     step, state = choice([0.0] * family.size), policy.initial_state(1)
     action = [tf.zeros([1, *family.shape], family.dtype)] * (method == "log_density")

@@ -13,7 +13,7 @@ from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks, user
-from tfagents_batch.ops.distributions.families import for_space
+from tfagents_batch.ops.distributions import for_space
 from tfagents_batch.types import ActorCriticHeads
 
 

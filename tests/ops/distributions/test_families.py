@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Distribution
-from tfagents_batch.ops.distributions import families as ds
+from tfagents_batch.ops import distributions as ds
 
 NAN = float("nan")
 ROWS = 5

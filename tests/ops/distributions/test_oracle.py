@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfagents_batch.ops.distributions import families as ds
-from tfagents_batch.ops.distributions.gaussian import log_upper_tail
+from tfagents_batch.ops import distributions as ds
+from tfagents_batch.ops.gaussian import log_upper_tail
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -11,7 +11,7 @@ from tests.sources.replay.test_replay import CASES, build
 from tfagents_batch.devices import machine
 from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
-from tfagents_batch.sources.replay import layout
+from tfagents_batch.sources import replay_layout
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.training.config import RunConfig
 from tfagents_batch.types import EnvSpec
@@ -37,7 +37,7 @@ def compare(case):
     size = sum(x.dtype.size * int(tf.size(x)) for k, x in stored.items())
     recorded = stored["taken/behavior/log_prob"]
     size -= recorded.dtype.size * int(tf.size(recorded))
-    assert layout.required_bytes(config, spec, case.window) == size
+    assert replay_layout.required_bytes(config, spec, case.window) == size
 
 
 PARTS = ("steps", "taken")
@@ -46,18 +46,20 @@ PARTS = ("steps", "taken")
 def test_an_atari_replay_of_a_million_frames_takes_seven_gigabytes():
     space = gymnasium.spaces.Box(0, 255, (84, 84, 4), np.uint8)
     spec = EnvSpec(8, space, gymnasium.spaces.Discrete(6), {})
-    size = layout.required_bytes(ReplaySettings(stack=4, prioritized=True), spec, 2)
+    size = replay_layout.required_bytes(
+        ReplaySettings(stack=4, prioritized=True), spec, 2
+    )
     assert 7.05e9 < size < 7.1e9
     assert machine.amount(size) == "6.59 GiB"
 
 
 def test_more_than_four_fifths_of_the_memory_are_refused(monkeypatch):
     monkeypatch.setattr(machine, "available_bytes", lambda: None)
-    layout.check_memory(81)
+    replay_layout.check_memory(81)
     monkeypatch.setattr(machine, "available_bytes", lambda: 100)
-    layout.check_memory(80)
+    replay_layout.check_memory(80)
     with pytest.raises(UserError, match="smaller capacity"):
-        layout.check_memory(81)
+        replay_layout.check_memory(81)
 
 
 def test_integers_are_counted_as_the_device_of_the_updates_holds_them(monkeypatch):
@@ -66,11 +68,11 @@ def test_integers_are_counted_as_the_device_of_the_updates_holds_them(monkeypatc
     )
     run, config = RunConfig(algorithm="dqn"), ReplaySettings(capacity=1000)
     window = run.settings.accepts()[config.kind].length
-    host = layout.required_bytes(config, spec, window)
-    integers = 5 * layout.ring(config, spec.num_envs, window).size
+    host = replay_layout.required_bytes(config, spec, window)
+    integers = 5 * replay_layout.ring(config, spec.num_envs, window).size
     with tf.device("/CPU:1"):
-        assert layout.required_bytes(config, spec, window) == host + 4 * integers
-    free = int(host / layout.PART) + 1
+        assert replay_layout.required_bytes(config, spec, window) == host + 4 * integers
+    free = int(host / replay_layout.PART) + 1
     monkeypatch.setattr(machine, "available_bytes", lambda: free)
     config.check_memory(spec, run, HOST)
     with pytest.raises(UserError, match="free on the GPU"):

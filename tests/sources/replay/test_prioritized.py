@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfagents_batch import seeds
-from tfagents_batch.sources.replay import prioritized
+from tfagents_batch.sources import prioritized
 
 TREES = {size: prioritized.SumTree(size) for size in (5, 16, 300)}
 compiled = tf.function(

@@ -15,8 +15,8 @@ from tests.sources.replay.scripted import KINDS, Case, Script, Slow, stream, uid
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.errors import UserError
 from tfagents_batch.schedules import Linear
-from tfagents_batch.sources.replay import replay as replays
-from tfagents_batch.sources.replay.replay import Replay
+from tfagents_batch.sources import replay as replays
+from tfagents_batch.sources.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.types import Windows
 

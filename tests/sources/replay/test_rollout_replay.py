@@ -9,7 +9,7 @@ from tests.sources.cases import Counter
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.envs.graph.process_env import ProcessEnv
 from tfagents_batch.envs.testing import CountingEnv
-from tfagents_batch.sources.replay import replay as replays
+from tfagents_batch.sources import replay as replays
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
 from tfagents_batch.types import Windows

@@ -15,7 +15,7 @@ from gymnasium import spaces as gs
 from tfagents_batch import spaces
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import normalizers
-from tfagents_batch.ops.distributions import families
+from tfagents_batch.ops import distributions
 from tfagents_batch.types import EnvSpec
 
 _SMALL = 1e-3  # returns of smaller magnitude are lost in the errors of values
@@ -138,7 +138,7 @@ def _least_entropy(config: Any, spec: EnvSpec) -> float:
     if any(leaf.path[-1:] == ("action_mask",) for leaf in leaves):
         return -math.inf
     if isinstance(space, gs.Box) and not config.network.squash:
-        unit = families.ranges(space).half if config.network.scale_actions else 1.0
+        unit = distributions.ranges(space).half if config.network.scale_actions else 1.0
         std = 0.05 * config.network.init_std * unit * np.ones(space.shape)
         return float(np.sum(np.log(std * math.sqrt(2 * math.pi * math.e))))
     if isinstance(space, gs.Discrete):

@@ -16,7 +16,6 @@ import gymnasium
 
 from tfagents_batch import spaces
 from tfagents_batch.envs import registry
-from tfagents_batch.envs.adapters.adapt import create, is_environment
 from tfagents_batch.envs.checking.findings import (
     CATCH,
     DEFECT,
@@ -33,6 +32,7 @@ from tfagents_batch.envs.checking.scale import (
     hint_at_tiny_rewards,
 )
 from tfagents_batch.envs.wrappers import layers
+from tfagents_batch.envs.wrappers.adapt import create, is_environment
 from tfagents_batch.errors import UserError
 
 BESIDE_STEPS = 100  # steps of a second instance beside the first

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfagents_batch import spaces
-from tfagents_batch.envs.adapters.adapt import create
 from tfagents_batch.envs.shared import failures
 from tfagents_batch.envs.shared.failures import Defect, Failure
 from tfagents_batch.envs.wrappers import layers
+from tfagents_batch.envs.wrappers.adapt import create
 from tfagents_batch.errors import UserError
 
 Catch = type[BaseException] | tuple[type[BaseException], ...]

@@ -22,8 +22,8 @@ from typing import Any
 import cloudpickle
 import gymnasium
 
-from tfagents_batch.envs.adapters import legacy_gym
 from tfagents_batch.envs.shared import failures
+from tfagents_batch.envs.wrappers import legacy_gym
 from tfagents_batch.errors import UserError
 
 _FLAGS = "absl.flags"

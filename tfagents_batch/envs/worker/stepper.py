@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tfagents_batch.envs.adapters.adapt import create
 from tfagents_batch.envs.shared import (
     actions,
     failures,
@@ -27,6 +26,7 @@ from tfagents_batch.envs.shared.failures import Defect, Failure
 from tfagents_batch.envs.shared.observations import FiniteCheck
 from tfagents_batch.envs.shared.validation import FLOAT_MAX, refuse
 from tfagents_batch.envs.worker import construction
+from tfagents_batch.envs.wrappers.adapt import create
 
 
 class Stepper:

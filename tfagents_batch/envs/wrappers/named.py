@@ -20,8 +20,8 @@ import gymnasium
 import numpy as np
 
 from tfagents_batch.envs import wrappers
-from tfagents_batch.envs.adapters.adapt import create
 from tfagents_batch.envs.shared import user_code
+from tfagents_batch.envs.wrappers.adapt import create
 from tfagents_batch.errors import UserError
 from tfagents_batch.settings.suggest import unknown
 

@@ -13,8 +13,8 @@ from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Distribution, Network
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
-from tfagents_batch.ops.distributions.categorical import Categorical
-from tfagents_batch.ops.distributions.gaussian import DiagNormal, TanhNormal
+from tfagents_batch.ops.categorical import Categorical
+from tfagents_batch.ops.gaussian import DiagNormal, TanhNormal
 from tfagents_batch.types import ActorCriticHeads, Decision, Nest, TimeStep
 
 

@@ -17,7 +17,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.nn.actor import ActorConfig, ActorNetwork, Bounds, bounds
 from tfagents_batch.nn.policies.base import NetworkPolicy
-from tfagents_batch.ops.distributions.gaussian import (
+from tfagents_batch.ops.gaussian import (
     DiagNormal,
     TanhNormal,
     log_upper_tail,

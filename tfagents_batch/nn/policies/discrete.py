@@ -13,7 +13,7 @@ from tfagents_batch.nn.actor import ActorConfig, ActorNetwork
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked, td
-from tfagents_batch.ops.distributions.categorical import Categorical, gumbel_noise
+from tfagents_batch.ops.categorical import Categorical, gumbel_noise
 from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
 

@@ -14,7 +14,7 @@ from tfagents_batch.nn.networks import (
 )
 from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.nn.user.recurrent import Recurrent, is_recurrent
-from tfagents_batch.ops.distributions import families
+from tfagents_batch.ops import distributions
 from tfagents_batch.types import EnvSpec
 
 # Fields of ``NetworkConfig`` that ``ActorCritic`` uses.
@@ -60,7 +60,7 @@ def actor_critic(
         user_model.warn_of_unused(config, model, ())
         user_model.check_layers(model)  # again: the first call may create layers
         return recurrent
-    family = families.for_space(spec.action_space)
+    family = distributions.for_space(spec.action_space)
     heads = {"policy": family.size, "value": None}
     if isinstance(user_model.outputs(model, spec, heads), dict):
         user_model.warn_of_unused(config, model, _POLICY_FIELDS)
@@ -74,7 +74,7 @@ def actor_critic(
 def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
     """Check that a model fits the action space and the observation space."""
     got = model.family
-    wanted = families.for_space(spec.action_space, got.squashed)
+    wanted = distributions.for_space(spec.action_space, got.squashed)
     if (got.name, got.size, got.shape) != (wanted.name, wanted.size, wanted.shape):
         raise UserError(
             f"model {model.name!r} has policies {got.name} of size {got.size} for "

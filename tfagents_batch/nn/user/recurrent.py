@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError, first_line
 from tfagents_batch.nn import networks
-from tfagents_batch.ops.distributions import families
+from tfagents_batch.ops import distributions
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
 
 METHODS = ("initial_state", "unroll")
@@ -52,7 +52,7 @@ class Recurrent(keras.Model):
         super().__init__(name="user_recurrent", dtype="float32")
         self.model = model
         self.initial_state, self.unroll = model.initial_state, model.unroll
-        self.family = families.for_space(spec.action_space)
+        self.family = distributions.for_space(spec.action_space)
         steps = trial_steps(spec)
         _check(self, steps)
         self.built = True

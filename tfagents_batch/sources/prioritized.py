@@ -11,8 +11,8 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.graph.state import NestVariables
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.sources.replay.layout import RingLayout
-from tfagents_batch.sources.replay.sampler import DrawnTransitions, Ring
+from tfagents_batch.sources.replay_layout import RingLayout
+from tfagents_batch.sources.sampler import DrawnTransitions, Ring
 
 _WIDTH = 16  # children of a node of the sum tree
 _BELOW_1 = 1 - 2.0**-30

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.ops.distributions import event
+from tfagents_batch.ops import event
 
 _LOG_2PI = math.log(2 * math.pi)
 # Largest float32 below 1. An action at a bound is mapped back to its atanh, 8.66.

@@ -20,15 +20,15 @@ from gymnasium import spaces as gs
 from tfagents_batch import spaces
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Distribution
-from tfagents_batch.ops.distributions import event
-from tfagents_batch.ops.distributions.categorical import (
+from tfagents_batch.ops import event
+from tfagents_batch.ops.categorical import (
     Bernoulli,
     Categorical,
     MultiCategorical,
     gumbel_noise,
     logistic_noise,
 )
-from tfagents_batch.ops.distributions.gaussian import (
+from tfagents_batch.ops.gaussian import (
     DiagNormal,
     TanhNormal,
     normal_noise,

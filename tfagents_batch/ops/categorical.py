@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.ops import masked
-from tfagents_batch.ops.distributions import event
+from tfagents_batch.ops import event, masked
 
 
 def gumbel_noise(shape: Sequence[int], seed) -> tf.Tensor:

@@ -29,8 +29,8 @@ from tfagents_batch import nest
 from tfagents_batch.devices import machine
 from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
-from tfagents_batch.sources.replay import frames
-from tfagents_batch.sources.replay.storage import row_bytes
+from tfagents_batch.sources import replay_frames
+from tfagents_batch.sources.replay_storage import row_bytes
 from tfagents_batch.types import EnvSpec
 
 PART = 0.8  # of the available memory that a replay may take
@@ -133,7 +133,7 @@ def required_bytes(config: Any, spec: EnvSpec, window: int) -> int:
     ``graph.state.kept``. Windows have ``window`` steps.
     """
     observation = nest.specs(spec.observation_space, (2, spec.num_envs))
-    stacks = frames.find(observation, config.stack)
+    stacks = replay_frames.find(observation, config.stack)
     stored = stacks.newest(observation) if stacks else observation
     action = nest.specs(spec.action_space, (1, spec.num_envs))
     row = sum(row_bytes(x, axis=2) for x in nest.flatten((stored, action)))

@@ -13,11 +13,11 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph.state import NestVariables, variable
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
-from tfagents_batch.sources.replay import frames, layout
-from tfagents_batch.sources.replay.layout import RingSpan
-from tfagents_batch.sources.replay.prioritized import Prioritized
-from tfagents_batch.sources.replay.sampler import Ring, Uniform
-from tfagents_batch.sources.replay.storage import Storage
+from tfagents_batch.sources import replay_frames, replay_layout
+from tfagents_batch.sources.prioritized import Prioritized
+from tfagents_batch.sources.replay_layout import RingSpan
+from tfagents_batch.sources.replay_storage import Storage
+from tfagents_batch.sources.sampler import Ring, Uniform
 from tfagents_batch.types import Collected, Nest, TimeStep, Trajectory, Windows
 
 _CHECKED = 1000  # steps of an environment whose frame stacks are checked
@@ -59,9 +59,9 @@ class Replay(tf.Module):
                 "replay; use a network without memory, or an on-policy algorithm"
             )
         batch = nest.static_size(like.steps.first, 1)
-        sizes = layout.ring(config, batch, wanted.length)
-        layout.check_capacity(config.capacity, wanted.batch_size, sizes)
-        stacks = frames.find(like.steps.observation, config.stack)
+        sizes = replay_layout.ring(config, batch, wanted.length)
+        replay_layout.check_capacity(config.capacity, wanted.batch_size, sizes)
+        stacks = replay_frames.find(like.steps.observation, config.stack)
         self._sizes, self._stacks = lambda: sizes, lambda: stacks
 
         stored = like.steps._replace(info={})
@@ -72,7 +72,7 @@ class Replay(tf.Module):
         self._taken = Storage(_rows(taken), sizes.size)
 
         self._span = NestVariables(RingSpan(tf.constant(0), tf.constant(0)))
-        self._break = NestVariables(frames.broken(batch, sizes.stack))
+        self._break = NestVariables(replay_frames.broken(batch, sizes.stack))
         self._size = NestVariables(tf.constant(0))
         self._age = variable(tf.constant(0.0))
         self._start = variable(tf.constant(ratio.start, tf.int64))
@@ -180,7 +180,7 @@ class Replay(tf.Module):
     def interrupt(self, when: bool | tf.Tensor = True) -> None:
         """Declare that the inner source was started anew, if ``when``, bool ``[]``."""
         sizes = self._sizes()
-        fresh = frames.broken(sizes.batch, sizes.stack)
+        fresh = replay_frames.broken(sizes.batch, sizes.stack)
         self._break.assign(
             nest.map(lambda x, y: tf.where(when, x, y), fresh, self._break.read())
         )
@@ -206,19 +206,23 @@ class Replay(tf.Module):
         span, state = self._span.read(), self._break.read()
         if stacks is not None:
             ok &= self._check_stacks(stacks, trajectory.steps, ok, span)
-        steps, marked = frames.mark(trajectory.steps, state, sizes.stack)
+        steps, marked = replay_frames.mark(trajectory.steps, state, sizes.stack)
         self._write(trajectory._replace(steps=steps), span, state.broken)
 
-        moved = layout.advance(sizes, span, state.broken)
+        moved = replay_layout.advance(sizes, span, state.broken)
         after = nest.map(lambda new, old: tf.where(ok, new, old), moved, span)
-        self._count(*layout.changes(sizes, span, after))
+        self._count(*replay_layout.changes(sizes, span, after))
         self._span.assign(after)
-        fresh = frames.broken(sizes.batch, sizes.stack)
+        fresh = replay_frames.broken(sizes.batch, sizes.stack)
         self._break.assign(nest.map(lambda x, y: tf.where(ok, x, y), marked, fresh))
         return ok
 
     def _check_stacks(
-        self, stacks: frames.Frames, steps: TimeStep, ok: tf.Tensor, span: RingSpan
+        self,
+        stacks: replay_frames.Frames,
+        steps: TimeStep,
+        ok: tf.Tensor,
+        span: RingSpan,
     ) -> tf.Tensor:
         """Return bool ``[]``: whether observations were frame stacks so far."""
         wanted = ok & (span.filled < _CHECKED)

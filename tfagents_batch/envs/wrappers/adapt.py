@@ -26,11 +26,11 @@ def adapt(env: Any) -> Any:
     if isinstance(env, gymnasium.Env):
         return env
     if _is_dm(env):
-        from tfagents_batch.envs.adapters.dm import DmEnv
+        from tfagents_batch.envs.wrappers.dm import DmEnv
 
         return DmEnv(env)
     if _is_legacy_gym(env):
-        from tfagents_batch.envs.adapters import legacy_gym
+        from tfagents_batch.envs.wrappers import legacy_gym
 
         return legacy_gym.adapt(env)
     return env

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.sources.replay import layout
-from tfagents_batch.sources.replay.layout import RingLayout, RingSpan
+from tfagents_batch.sources import replay_layout
+from tfagents_batch.sources.replay_layout import RingLayout, RingSpan
 
 # One slot in 16 repeats another one if half of the rows are no transitions, as with
 # episodes of one step; one in 100,000 if a row in 20 is none.
@@ -79,7 +79,7 @@ class Uniform(tf.Module):
     def draw(self, ring: Ring, seed: tf.Tensor, step: tf.Tensor) -> DrawnTransitions:
         """Draw N transitions, see ``sampler.Sampler``."""
         del step
-        first, count = layout.starts(ring.sizes, ring.span)
+        first, count = replay_layout.starts(ring.sizes, ring.span)
         rows = tf.maximum(count, 1)
 
         def place(numbers):

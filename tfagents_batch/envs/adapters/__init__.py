@@ -1,1 +1,0 @@
-"""Adapters of other packages' single environments to ``gymnasium.Env``."""

@@ -1,1 +1,0 @@
-"""Replay: a buffer of transitions inside the graph, for off-policy algorithms."""
