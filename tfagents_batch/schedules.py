@@ -193,6 +193,16 @@ def parse(value: str | float | Schedule) -> Schedule:
         raise UserError(f"{value!r} is not a schedule; expected {EXPECTED}") from None
 
 
+def end(schedule: Schedule) -> Schedule:
+    """Return the schedule that always has the last value of another one."""
+    match schedule:
+        case Linear():
+            return Constant(schedule.end)
+        case Piecewise():
+            return Constant(schedule.points[-1][1])
+    return schedule
+
+
 def resolve(config: Any, total_steps: int) -> Any:
     """Set the length of the ``Linear`` schedules of a frozen dataclass.
 

@@ -20,7 +20,7 @@ from tfagents_batch.algorithms import dqn
 from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import q_network
-from tfagents_batch.schedules import Constant
+from tfagents_batch.schedules import Constant, Linear, Piecewise
 from tfagents_batch.training.log.logger import read_metrics
 
 STEP = tf.constant(5000, tf.int64)
@@ -28,6 +28,24 @@ STEP = tf.constant(5000, tf.int64)
 
 def make(*action, **settings):
     return cases.make("dqn", *action, **settings)
+
+
+@pytest.mark.parametrize(
+    ("warmup", "steps", "epsilon"),
+    [("auto", 7, 1.0), ("random", 7, 1.0), ("policy", 0, 0.05)],
+)
+def test_a_policy_that_acts_in_the_warm_up_has_explored(warmup, steps, epsilon):
+    schedules = {"temperature": Linear(3.0, 0.5, 100)}
+    settings = dqn.DQNConfig(warmup=warmup, warmup_steps=7, **schedules)
+    assert settings.random_steps == steps
+    ends = settings.begun(settings.temperature), settings.begun(Linear(1.0, 0.05, 100))
+    assert [float(x(0)) for x in ends] == pytest.approx(
+        [0.5 if steps == 0 else 3.0, epsilon]
+    )
+    points = Piecewise(((0, 2.0), (5, 1.0)))
+    assert float(settings.begun(points)(0)) == (2.0 if steps else 1.0)
+    policy = make(warmup=warmup, warmup_steps=7, epsilon=Linear(0.9, 0.05, 100)).policy
+    assert float(policy.epsilon(0)) == pytest.approx(epsilon)
 
 
 def values(network, observation):

@@ -59,6 +59,34 @@ def values(logdir, which="newest"):
         return {name: np.asarray(x) for name, x in named.items()}
 
 
+@pytest.mark.parametrize("name", ["dqn", "sac", "td3"])
+@pytest.mark.parametrize(
+    ("settings", "acts"),
+    [
+        ({}, "policy"),
+        ({"warmup": "random"}, "random"),
+        ({"warmup": "policy"}, "policy"),
+    ],
+)
+def test_the_copied_policy_acts_in_the_warm_up(
+    linear_run, tmp_path, monkeypatch, name, settings, acts
+):
+    resolved = []
+
+    def stop(config, passed):
+        resolved.append(config)
+        raise UserError("before anything is built")
+
+    monkeypatch.setattr(starting_runs, "_experiment", stop)
+    for origin in ({}, {"init_from": linear_run.logdir}):
+        with pytest.raises(UserError, match="before anything is built"):
+            tfb.train(
+                name, "tf/Pendulum-v1", logdir=tmp_path, settings=settings, **origin
+            )
+    new, copied = (config.settings.warmup for config in resolved)
+    assert (new, copied) == (settings.get("warmup", "auto"), acts)
+
+
 def test_a_new_run_starts_with_the_weights_and_a_new_optimizer(ppo_run, tmp_path):
     new = tfb.train(
         env="CartPole-v1",

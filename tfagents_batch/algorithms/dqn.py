@@ -22,7 +22,7 @@ from tfagents_batch.algorithms.shared.off_policy import OffPolicySettings
 from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph.inputs import Inputs, InputSchedule
+from tfagents_batch.graph.inputs import InputSchedule
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.policies.discrete import EpsilonGreedy, best
@@ -192,12 +192,13 @@ class DQN(tf.Module):
 
     def make_policy(self) -> EpsilonGreedy:
         network = self._make_network()  # refuses other actions than Discrete
+        config, temperature = self.config, self.config.temperature
         return EpsilonGreedy(
             network,
             self._spec.action_space.start,
-            InputSchedule(self.config.exploration),
-            self.config.warmup_steps,
-            Inputs(self.config).temperature,
+            InputSchedule(config.begun(config.exploration)),
+            config.random_steps,
+            None if temperature is None else InputSchedule(config.begun(temperature)),
         )
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:

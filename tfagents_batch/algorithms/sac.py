@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import keras
 import tensorflow as tf
@@ -68,6 +68,7 @@ class CQLConfig(SACConfig):
     """Settings of CQL."""
 
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
+    warmup: Literal["auto"] = option("auto", "not used: nothing is collected")
     cql_scale: float = option(
         5.0,
         "weight alpha of the conservative loss, if learned at the start; 0: as SAC",
@@ -137,14 +138,14 @@ class SAC(tf.Module):
             heads = {"mean": limits.size, "log_std": limits.size}
             network = actor.ActorNetwork(spec, config.network, heads, custom)
             noise = config.action_noise()
-            return SquashedNormal(network, limits, config.warmup_steps, noise)
+            return SquashedNormal(network, limits, config.random_steps, noise)
         if config.exploration != "none":
             raise UserError(
                 f"exploration is {config.exploration}, but the action space is "
                 f"{spec.action_space}; noise is added to actions of a Box only, leave "
                 "--algorithm.exploration out"
             )
-        return softmax(spec, config.network, custom, config.warmup_steps)
+        return softmax(spec, config.network, custom, config.random_steps)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.

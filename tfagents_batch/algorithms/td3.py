@@ -8,7 +8,7 @@ arXiv:2106.06860) learns from logged rows: its actor also imitates their actions
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import tensorflow as tf
 
@@ -77,6 +77,7 @@ class TD3BCConfig(TD3Config):
         TD3Config, "learning_rate", default=Constant(3e-4)
     )
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
+    warmup: Literal["auto"] = option("auto", "not used: nothing is collected")
     bc_alpha: float | None = number(
         2.5,
         "weight alpha of values against imitation; none: no imitation, as in TD3",
@@ -112,7 +113,7 @@ class TD3(tf.Module):
         heads = {"action": limits.size}
         network = actor.ActorNetwork(self._spec, config.network, heads, self._custom)
         noise = config.action_noise()
-        return Deterministic(network, limits, config.warmup_steps, noise)
+        return Deterministic(network, limits, config.random_steps, noise)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import operator
 import os
 from collections.abc import Callable, Iterator
@@ -51,6 +52,9 @@ def begin(
     checkpoint.
     """
     network, eval_env = passed.network, passed.eval_env
+    if origin is not None and getattr(resolved.settings, "warmup", "") == "auto":
+        settings = config.replace(resolved.settings, {"warmup": "policy"})
+        resolved = dataclasses.replace(resolved, settings=settings)
     own = resolved.env or evaluate.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
         resolved = config.replace(resolved, {"eval_every": 0})

@@ -13,7 +13,7 @@ from tfagents_batch.algorithms.shared import alarms
 from tfagents_batch.algorithms.shared.off_policy import OffPolicySettings
 from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import number, option
-from tfagents_batch.graph.inputs import Inputs
+from tfagents_batch.graph.inputs import InputSchedule
 from tfagents_batch.metrics import Limit, Metrics
 from tfagents_batch.nn import actor, networks
 from tfagents_batch.nn.actor import Critics
@@ -54,7 +54,7 @@ class ActorCriticSettings(OffPolicySettings):
         """Return the noise that is added to actions of a Box."""
         if self.exploration == "none":
             return None
-        return ActionNoise(self.exploration, Inputs(self).noise)
+        return ActionNoise(self.exploration, InputSchedule(self.begun(self.noise)))
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         if "windows" not in self.accepts():  # rows have no episodes

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from tfagents_batch import schedules
 from tfagents_batch.algorithms.shared import alarms
 from tfagents_batch.algorithms.shared.optimization import OptimizerSettings
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import number, option
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor
+from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Accepts, DefaultSource, EnvSpec, Rows, Windows
 
 
@@ -96,8 +98,27 @@ class OffPolicySettings(RowValueSettings):
         least=0,
         group="update",
     )
+    warmup: Literal["auto", "random", "policy"] = option(
+        "auto",
+        "who acts before training: random, or the policy; auto: the policy with "
+        "init_from",
+        group="update",
+    )
 
     source: ClassVar[DefaultSource] = "replay", {}
+
+    @property
+    def random_steps(self) -> int:
+        """Environment steps with random actions, at the start of a run."""
+        return 0 if self.warmup == "policy" else self.warmup_steps
+
+    def begun(self, schedule: Schedule) -> Schedule:
+        """Return a schedule of exploration as the run begins it.
+
+        A policy that acts before training has learned already, so it begins with the
+        end of the schedule (Zhou et al. 2024, WSRL, arXiv 2412.07762).
+        """
+        return schedules.end(schedule) if self.warmup == "policy" else schedule
 
     @property
     def window(self) -> int:
@@ -109,7 +130,7 @@ class OffPolicySettings(RowValueSettings):
 
         These hold their n rewards already, so windows and rows both need n = 1.
         """
-        collecting = "train_every", "train_updates", "warmup_steps"
+        collecting = "train_every", "train_updates", "warmup_steps", "warmup"
         rows = {"rows": Rows(self.batch_size, self.gamma, collecting)}
         if self.source[0] == "table":
             return rows
