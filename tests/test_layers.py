@@ -229,7 +229,14 @@ def test_training_imports_nothing_of_logged_decisions_and_serving():
 
 def test_logged_decisions_and_the_server_import_no_tensorflow():
     rooms = "features", "offline", "evaluation", "serving"
-    learn = {"fitted_q", "policies", "export", "parity", "signature", "functions"}
+    learn = {
+        "fitted_q",
+        "policies",
+        "export",
+        "parity",
+        "decision_function",
+        "functions",
+    }
     learn |= {"onnx", "saved_model", "litert"}
     parts = tuple(f"{PACKAGE}.{name}." for name in rooms)
     names = [x for x in SOURCES if x.startswith(parts) and not {*x.split(".")} & learn]

@@ -1,7 +1,9 @@
-"""Does an array fit a part of a space? One table of rules for all who ask.
+"""Does an observation's array fit its part of a space? One table of rules.
 
 Environments, ``check_env``, the loaded agent, the predictor and the server have their
-own words for what is wrong. The rules need only NumPy.
+own words for what is wrong. The rules need only NumPy. Nesting is theirs, too: in
+``envs/shared/observation_rules.py`` and ``serving/inputs.py``. Actions have rules of
+their own in ``envs/shared/actions.py`` and, for the native backend, in ``hub.cc``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from tests.nn.cases import ACTIONS, VECTOR, make_spec
 from tfagents_batch import nest
 from tfagents_batch.algorithms import ppo
 from tfagents_batch.algorithms.ppo_penalty import KLConfig
-from tfagents_batch.graph import forward
+from tfagents_batch.graph import training_batch
 from tfagents_batch.nn import networks
 from tfagents_batch.ops import returns
 from tfagents_batch.schedules import Constant, Linear
@@ -316,7 +316,7 @@ def test_advantages_are_corrected_if_an_older_policy_acted(network):
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
     advantage, target, _ = found(agents[1], older | version)
     state = trajectory.state[0]
-    values = forward.values(agents[1].network, trajectory.steps, state)
+    values = training_batch.values(agents[1].network, trajectory.steps, state)
     expected, expected_target = returns.vtrace(
         trajectory.reward,
         trajectory.discount(0.99),
@@ -374,12 +374,15 @@ def test_compiled_and_uncompiled_updates_agree():
 
 @pytest.mark.parametrize(
     ("network", "name", "limit"),
-    [("feed_forward", "ROWS", 7), ("gru", "NUMBERS", forward.LAYER * 2 * (T + 1))],
+    [
+        ("feed_forward", "ROWS", 7),
+        ("gru", "NUMBERS", training_batch.LAYER * 2 * (T + 1)),
+    ],
 )
 def test_evaluating_in_chunks_changes_nothing(monkeypatch, network, name, limit):
     agents, logged = [], []
-    for value in (getattr(forward, name), limit):
-        monkeypatch.setattr(forward, name, value)
+    for value in (getattr(training_batch, name), limit):
+        monkeypatch.setattr(training_batch, name, value)
         agent = make(
             network, action="box", objective="both", sequence_length=5, histograms=True
         )

@@ -11,7 +11,7 @@ SIZE = 20e9  # bytes of Parquet
 LIMIT = 2e9  # bytes of resident memory
 PREPARE = """if True:
     import pathlib, sys
-    from benchmarks.logged import ours
+    from benchmarks.inside import logged_ours as ours
     ours.prepare(pathlib.Path(sys.argv[1]) / "table", 1_000_000)
 """
 TRAIN = """if True:

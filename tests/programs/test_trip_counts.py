@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfagents_batch import algorithms, config
 from tfagents_batch.envs.make import make_env
-from tfagents_batch.graph import forward
+from tfagents_batch.graph import training_batch
 from tfagents_batch.programs import program
 from tfagents_batch.sources.replay_settings import ReplaySettings
 from tfagents_batch.sources.rollout import Rollout
@@ -103,6 +103,6 @@ def test_a_loop_over_chunks_has_a_known_trip_count():
 
     @tf.function(jit_compile=True, autograph=False)
     def values(rows):
-        return forward.chunked(lambda rows: layer(rows)[:, 0], rows, limit=2)
+        return training_batch.chunked(lambda rows: layer(rows)[:, 0], rows, limit=2)
 
     assert trip_counts(values, tf.zeros([6, 4])) == [("chunks", 3)]

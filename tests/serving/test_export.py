@@ -21,7 +21,7 @@ from tfagents_batch import spaces
 from tfagents_batch.errors import SaveError, UserError
 from tfagents_batch.scripts import export as script
 from tfagents_batch.serving import export, functions, litert, parity
-from tfagents_batch.serving.signature import Signature
+from tfagents_batch.serving.decision_function import DecisionFunction
 
 FORMATS = "onnx", "saved_model", "litert"
 NONE = export.Origin({"name": "run"})
@@ -34,8 +34,8 @@ def played(agent):
     generator = np.random.default_rng(1)
     starts = generator.random((TIME, ROWS)) < 0.3
     starts[0] = True
-    signature = Signature(agent._policy, agent_spec(agent), 0, 0.0)
-    names = [x.name for x in signature.inputs if x.role == "observation"]
+    function = DecisionFunction(agent._policy, agent_spec(agent), 0, 0.0)
+    names = [x.name for x in function.inputs if x.role == "observation"]
     found, state = {name: [] for name in (*names, "actions")}, None
     for t in range(TIME):
         rows = cases.rows(agent.observation_space, ROWS, t)
@@ -50,10 +50,10 @@ def played(agent):
     return found | {"episode_start": starts}
 
 
-def decided(signature, given):
-    """Return the outputs of a signature as arrays."""
+def decided(function, given):
+    """Return the outputs of a function as arrays."""
     inputs = {name: tf.constant(x) for name, x in given.items()}
-    return {name: x.numpy() for name, x in signature.decide(inputs).items()}
+    return {name: x.numpy() for name, x in function.decide(inputs).items()}
 
 
 def agent_spec(agent):
@@ -103,19 +103,19 @@ SHARES = [
 def test_actions_are_as_frequent_as_their_propensities_say(case):
     *names, share = case
     policy, spec = cases.policy_of(*names)
-    signature, count = Signature(policy, spec, 0, share), 40_000
+    function, count = DecisionFunction(policy, spec, 0, share), 40_000
     row = cases.rows(spec.observation_space, 1, seed=5)
     given = {
         x.name: np.repeat(np.asarray(part, x.dtype), count, 0)
         for x, part in zip(
-            signature.inputs, spaces.flatten(spec.observation_space, row), strict=False
+            function.inputs, spaces.flatten(spec.observation_space, row), strict=False
         )
     }
-    if signature.mask:
-        given[signature.mask][:] = np.arange(given[signature.mask].shape[1]) != 1
-    size = signature.inputs[-1].shape
+    if function.mask:
+        given[function.mask][:] = np.arange(given[function.mask].shape[1]) != 1
+    size = function.inputs[-1].shape
     given["noise"] = np.random.default_rng(0).random((count, *size), np.float32)
-    found = decided(signature, given)
+    found = decided(function, given)
     actions, number, counts = np.unique(
         found["action"].reshape(count, -1),
         axis=0,
@@ -137,9 +137,9 @@ def test_actions_are_as_frequent_as_their_propensities_say(case):
 @pytest.mark.parametrize("name", ["ppo", "sac", "td3"])
 def test_samples_of_a_box_have_the_density_of_the_policy(name):
     policy, spec = cases.policy_of(name, "vector", "box")
-    signature = Signature(policy, spec, 10**6, 1.0)
-    given = parity.inputs(signature, cases.VECTOR)
-    found = decided(signature, given)
+    function = DecisionFunction(policy, spec, 10**6, 1.0)
+    given = parity.inputs(function, cases.VECTOR)
+    found = decided(function, given)
     observation, rows = tf.constant(given["observation"]), len(given["noise"])
     zeros, false = tf.zeros([rows]), tf.zeros([rows], tf.bool)
     step = tfb.TimeStep(observation, zeros, false, false, false, {})
@@ -288,21 +288,21 @@ def test_parity_finds_a_wrong_policy_whose_values_are_tiny():
     head = policy.network.trainable_variables[-2:]
     for x in head:
         x.assign(x * 1e-5)
-    signature = Signature(policy, spec, 0, 0.0)
-    given = parity.inputs(signature, spec.observation_space)
+    function = DecisionFunction(policy, spec, 0, 0.0)
+    given = parity.inputs(function, spec.observation_space)
 
     def wrong(rows):
-        found = decided(signature, rows)
+        found = decided(function, rows)
         changed = found["action"] != 3
         found["action"][:] = 3
         found["propensity"][changed] = np.nan
         return found
 
     def right(rows):
-        return decided(signature, rows)
+        return decided(function, rows)
 
-    assert parity.compare(signature, right, given)[0].problems == ()
-    problems = parity.compare(signature, wrong, given)[0].problems
+    assert parity.compare(function, right, given)[0].problems == ()
+    problems = parity.compare(function, wrong, given)[0].problems
     assert any(x.startswith("action differs") for x in problems)
 
 
@@ -310,17 +310,17 @@ def test_actions_of_equal_values_still_need_probabilities():
     policy, spec = cases.policy_of("dqn", "vector", "discrete")
     for x in policy.network.trainable_variables[-2:]:
         x.assign(x * 0)
-    signature = Signature(policy, spec, 0, 0.0)
-    given = parity.inputs(signature, spec.observation_space)
+    function = DecisionFunction(policy, spec, 0, 0.0)
+    given = parity.inputs(function, spec.observation_space)
 
     def problems(propensity):
         def other(rows):
-            found = decided(signature, rows)
+            found = decided(function, rows)
             found["action"][0] += 1
             found["propensity"][0] = propensity
             return found
 
-        return parity.compare(signature, other, given)[0].problems
+        return parity.compare(function, other, given)[0].problems
 
     assert problems(1.0) == ()
     for wrong in (np.nan, -0.5, 1.5):
@@ -342,9 +342,9 @@ ODD = gs.Dict(
 def test_odd_names_and_integers_are_exported(format, tmp_path, monkeypatch):
     monkeypatch.setitem(cases.OBSERVATIONS, "odd", ODD)
     policy, spec = cases.policy_of("dqn", "odd", "discrete")
-    signature = Signature(policy, spec, 0, 0.0)
-    names = [x.name for x in signature.inputs]
-    assert len({x.lower() for x in names}) == len(names) and signature.mask is None
+    function = DecisionFunction(policy, spec, 0, 0.0)
+    names = [x.name for x in function.inputs]
+    assert len({x.lower() for x in names}) == len(names) and function.mask is None
     assert all(x.isascii() and x.isidentifier() for x in names)
     folder = tmp_path / "export"
     assert export.write(policy, spec, 0, format, folder, 0.0, NONE).parity.rows > 1000

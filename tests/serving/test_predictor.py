@@ -256,6 +256,10 @@ def test_lines_of_json_are_predicted_in_order(named, tmp_path, monkeypatch, caps
             b'{"observation": {"0": 1}}\n{"observation": {"5": 1}}\n',
             "line 2: observation has the unknown feature",
         ),
+        (
+            b'{"observation": {"0": 1}}\n{"observation": {"0": 3e38, "3": 3e38}}\n',
+            "line 2 leads to values of .* that are not finite",
+        ),
         (b"no\n", "line 1: the body is no JSON"),
         (b'{"observation": {"0": "\xff"}}\n', "line 1: the body is no JSON: .* UTF-8"),
         (b'{"observations": [{"0": 1}]}\n', 'line 1: expected an object with "obs'),

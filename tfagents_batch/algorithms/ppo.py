@@ -19,9 +19,9 @@ from tfagents_batch.algorithms import ppo_penalty
 from tfagents_batch.algorithms.shared import alarms, on_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.graph import epochs, forward
-from tfagents_batch.graph.forward import Batch
+from tfagents_batch.graph import epochs, training_batch
 from tfagents_batch.graph.inputs import Inputs
+from tfagents_batch.graph.training_batch import Batch
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, summary
 from tfagents_batch.ops import histograms, losses, masked, returns
@@ -170,13 +170,13 @@ class PPO(tf.Module):
         batch = self._batch(trajectory, learner.begin(trajectory, step))
         length = config.sequence_length or (mask.shape[0] if self._sequential else None)
         state = trajectory.behavior["state"] if self.recurrent else ()
-        rows, valid = forward.rows(batch, mask, length, state)
+        rows, valid = training_batch.rows(batch, mask, length, state)
         penalized = config.objective != "clip"
         names = self.METRICS + (KL_METRICS if penalized else ())
         size, entropy_scale = config.minibatch_size, config.entropy_scale(step)
 
         def train(rows, taken):
-            minibatch = forward.minibatch(rows, taken)
+            minibatch = training_batch.minibatch(rows, taken)
             metrics, gradient = learner.optimizer.minimize(
                 lambda: self._loss(*minibatch, entropy_scale)
             )
@@ -203,7 +203,7 @@ class PPO(tf.Module):
         )
         metrics |= on_policy.value_metrics(batch.value, batch.target, mask)
         if penalized:
-            kl, counts = forward.divergence(self.network, rows, valid)
+            kl, counts = training_batch.divergence(self.network, rows, valid)
             metrics |= self.penalty.adapt(kl, counts)
             if config.histograms:
                 metrics["histogram/kl"] = histograms.rows(kl, counts)
@@ -216,7 +216,7 @@ class PPO(tf.Module):
     def _loss(self, batch: Batch, mask: tf.Tensor, entropy_scale):
         """Return the scalar loss of one minibatch, and its metrics."""
         config = self.inputs
-        heads = forward.heads(self.network, batch)
+        heads = training_batch.heads(self.network, batch)
         network_loss = networks.added_loss(self.network)
         log_prob = heads.policy.log_prob(batch.action)
         advantage = batch.advantage
@@ -256,12 +256,12 @@ class PPO(tf.Module):
         config, mask = self.inputs, trajectory.mask
         reward = self.learner.rewards(trajectory.reward)
         discount = trajectory.discount(config.gamma)
-        value = forward.values(self.network, seen, trajectory.state[0])
+        value = training_batch.values(self.network, seen, trajectory.state[0])
         action, acted = on_policy.actions(trajectory), trajectory.behavior["log_prob"]
         data, first = (reward, discount, value), nest.map(lambda x: x[:-1], seen)
         if VERSION in trajectory.behavior and config.correction == "vtrace":
             state = trajectory.state[0]
-            log_prob = forward.log_probs(self.network, first, state, action)
+            log_prob = training_batch.log_probs(self.network, first, state, action)
             log_ratio, lambda_ = log_prob - acted, config.gae_lambda
             advantage, target = returns.vtrace(
                 *data, log_ratio, mask, lambda_=lambda_, weighted=False

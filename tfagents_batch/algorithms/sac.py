@@ -80,9 +80,9 @@ class CQLConfig(SACConfig):
     cql_samples: int = option(
         10, "actions in each row from each of three distributions", least=1, most=1000
     )
+    entropy_in_target: bool = option(False, "count entropy of later actions as value")
 
     source: ClassVar[DefaultSource] = "table", {}
-    entropy_in_target: bool = option(False, "count entropy of later actions as value")
 
     def check(self) -> Self:
         if self.cql_gap is not None and not self.cql_scale:

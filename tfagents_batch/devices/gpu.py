@@ -173,7 +173,7 @@ def compiler_line(build: Build, compiler: Compiler) -> Remark:
     """Describe what XLA needs to compile programs for a GPU."""
     version = f" {_dotted(compiler.version)}" if compiler.ptxas else ""
     paths = {f"ptxas{version}": compiler.ptxas, "libdevice.10.bc": compiler.libdevice}
-    text = "; ".join(f"{name}: {path or 'not paths'}" for name, path in paths.items())
+    text = "; ".join(f"{name}: {path or 'not found'}" for name, path in paths.items())
     if all(paths.values()):
         return Remark(text)
     return Remark(

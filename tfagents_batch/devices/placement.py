@@ -1,7 +1,7 @@
 """Devices: where experience is collected, where updates run, and what is on the host.
 
 No other module of the package chooses a device, except the operation of the native
-backend for a call outside of programs.
+backend for a call outside of programs. Those that start workers hide GPUs from them.
 """
 
 from __future__ import annotations

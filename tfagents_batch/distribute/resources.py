@@ -13,7 +13,7 @@ CONNECT_SECONDS = 5.0
 
 
 def check_memory(workers: int, size: int = WORKER_BYTES) -> None:
-    """Refuse more workers, of ``each`` bytes, than fit into the free memory."""
+    """Refuse more workers, of ``size`` bytes each, than fit into the free memory."""
     free = machine.available_bytes()
     if free is not None and workers * size > free:
         raise UserError(

@@ -16,15 +16,17 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfagents_batch.distribute import resources, wire
 from tfagents_batch.distribute.spark_pool import SparkPool
 from tfagents_batch.distribute.wire import Arrays, Order, Piece
-from tfagents_batch.distribute.worker import Job, RolloutWorker
 from tfagents_batch.errors import EnvError, Stopped, UserError, first_line
 from tfagents_batch.metrics import Metrics, Sum
 from tfagents_batch.offline.reading import session
+
+if TYPE_CHECKING:
+    from tfagents_batch.distribute.worker import Job, RolloutWorker
 
 _POLL = 0.5
 _END = 10.0  # seconds that closing waits for a job
@@ -234,5 +236,8 @@ def _worker(name: str, job: Any, versions: dict[str, str]) -> RolloutWorker:
         for former in _worker_of.values():
             former.close()
         _worker_of.clear()
+        # Not before the versions are compared: it imports most of the package.
+        from tfagents_batch.distribute.worker import RolloutWorker
+
         _worker_of[name] = RolloutWorker(wire.unpickled(job.value))
     return _worker_of[name]

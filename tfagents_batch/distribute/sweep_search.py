@@ -27,7 +27,7 @@ class SearchPlan:
 
     fixed: Mapping[str, str]  # flags of every training, as text by name
     search: Mapping[str, str]  # values of the searched flags, as on the command line
-    # The same as distributions of Optuna, see ``search.parse``
+    # The same as distributions of Optuna, see ``parse``
     space: Mapping[str, Any]
     # Name of the metric in ``metrics.jsonl`` that counts
     metric: str = "eval/return_mean"

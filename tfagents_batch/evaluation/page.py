@@ -97,6 +97,12 @@ def _origin(result: OfflineEvaluation) -> str:
     return f"; checkpoint of step {step:,}, with {100 * share:.3g}% random decisions"
 
 
+def _place(estimate: tuple[str, object]) -> int:
+    """Return the place of an estimator on the page; one without a name is last."""
+    names = [*_NAMES]
+    return names.index(estimate[0]) if estimate[0] in _NAMES else len(names)
+
+
 def _values(result: OfflineEvaluation, decision: DeployDecision) -> str:
     parts = [
         "<h2>What an episode is worth</h2><p>Discounted sum over an episode. Lines are "
@@ -106,9 +112,8 @@ def _values(result: OfflineEvaluation, decision: DeployDecision) -> str:
     ]
     for metric in result.metrics:
         lines = [
-            Line(_NAMES[x], result.estimates[x][metric].value, x == decision.estimator)
-            for x in _NAMES
-            if x in result.estimates
+            Line(_NAMES.get(x, x), rows[metric].value, x == decision.estimator)
+            for x, rows in sorted(result.estimates.items(), key=_place)
         ]
         base = result.logged[metric]
         unit = f"{html.escape(metric)} per episode (log: {number(base.value)})"
@@ -160,7 +165,8 @@ policy; they differ by {diagnostics.variation:.1%} (total variation)</p>
 
 def _one_step(result: OfflineEvaluation) -> str:
     lines = [
-        Line(_ONE_STEP[x], rows["reward"].value) for x, rows in result.one_step.items()
+        Line(_ONE_STEP.get(x, x), rows["reward"].value)
+        for x, rows in result.one_step.items()
     ]
     base = result.logged_step["reward"]
     return f"""<h2>Reward of one decision</h2>

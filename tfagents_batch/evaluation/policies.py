@@ -26,8 +26,8 @@ from tfagents_batch.logged.table import MASK, PRESENCE, STATE
 from tfagents_batch.offline import table_reader
 from tfagents_batch.offline.features import twin
 from tfagents_batch.offline.table_reader import Columns, Partition
+from tfagents_batch.serving.decision_function import DecisionFunction
 from tfagents_batch.serving.export import Origin, origin_of
-from tfagents_batch.serving.signature import Signature
 from tfagents_batch.training import playing
 from tfagents_batch.training.run_folder import runs
 from tfagents_batch.types import EnvSpec
@@ -108,8 +108,8 @@ def _candidate(
     run = playing.trained(folder, checkpoint=checkpoint, plays=False)
     origin, name = origin_of(run), run.run.folder.name
     with playing.loaded(run, run.spec) as (agent, step):
-        signature = Signature(agent.policy, run.spec, step, exploration)
-        yield Served(signature, run.spec, timeline, origin, name, step)
+        decide = DecisionFunction(agent.policy, run.spec, step, exploration)
+        yield Served(decide, run.spec, timeline, origin, name, step)
 
 
 def _folder(policy: Any) -> str | os.PathLike[str] | None:
@@ -147,16 +147,16 @@ class Served:
     UserError if the policy cannot decide on these rows.
 
     Args:
-      signature: the function of the export.
+      decide: the function of the export.
       spec: spaces of the policy's environments.
-      found: the rows.
+      timeline: the rows.
       origin: names of the policy's actions and ids of its features.
       name, step: of the run and its checkpoint, for reports.
     """
 
     def __init__(
         self,
-        signature: Signature,
+        decide: DecisionFunction,
         spec: EnvSpec,
         timeline: Partition,
         origin: Origin,
@@ -166,13 +166,13 @@ class Served:
         self.name, self.step = name, step
         self._places, self._own = _places(spec, timeline, origin.actions)
         self._columns = _columns(spec, timeline, origin.features)
-        if any(x.role == "state" for x in signature.inputs):
+        if any(x.role == "state" for x in decide.inputs):
             raise UserError(
                 "the policy has a memory of earlier decisions; a policy that decides "
                 "by the state alone can be evaluated from logged rows"
             )
-        self._inputs = signature.inputs
-        self._decide = tf.function(signature.decide, autograph=False)
+        self._inputs = decide.inputs
+        self._decide = tf.function(decide.decide, autograph=False)
 
     def probabilities(self, columns: Columns, part: str) -> np.ndarray:
         """Return the probabilities of the log's actions, f32 ``[N, A]``."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.graph.forward import Batch
+from tfagents_batch.graph.training_batch import Batch
 from tfagents_batch.interfaces import Distribution
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn.normalizers import ObservationNormalizer

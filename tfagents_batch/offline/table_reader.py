@@ -441,7 +441,7 @@ def facts(timeline: Partition, *sql: str) -> tuple:
 
 
 def facts_of(timeline: Partition, rows: str, *sql: str) -> tuple:
-    """Return values by SQL over rows of a partition, which SQL names, too."""
+    """Return values over rows of a partition, once in a process; all are SQL."""
     with _reading(timeline):
         return _computed(rows, *sql)
 

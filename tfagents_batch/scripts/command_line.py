@@ -144,8 +144,8 @@ def run(
 
                 stack.enter_context(compilation.allow_storing())
             return main(argv)
-    except SystemExit as end:  # after the help
-        return end.code
+    except _Helped:
+        return 0
     except BaseException as error:
         status = _status(error)
         console.started()
@@ -206,8 +206,12 @@ def flags(
         about = about.partition("\n\n")[0].replace("``", "").strip()
         console.started()
         print(f"{about}\n\n{parsing.help_text(parts, argv)}{epilog}")
-        sys.exit(0)
+        raise _Helped(0)
     return parsing.parse(argv, parts)
+
+
+class _Helped(SystemExit):
+    """The help was printed."""
 
 
 class _Interrupted(KeyboardInterrupt):

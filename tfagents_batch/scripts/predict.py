@@ -26,7 +26,12 @@ def main(argv: Sequence[str]) -> int:
     command = command_line.parse(argv, PredictCommand)
     if not command.export:
         raise UserError("no export is given; pass --export, the folder of an export")
-    from tfagents_batch.serving import bodies
+    try:
+        from tfagents_batch.serving import bodies
+    except ImportError as error:
+        raise UserError(
+            f'predict needs orjson ({error}); pip install "tfagents_batch[serve]"'
+        ) from error
     from tfagents_batch.serving.predictor import Predictor
 
     predictor = Predictor.load(command.export)

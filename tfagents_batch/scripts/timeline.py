@@ -66,19 +66,19 @@ def main(argv: Sequence[str]) -> int:
     Returns:
       Exit status: 65 if the check of the rows found errors, else 0.
     """
-    given_parts = command_line.flags(argv, (TimelineCommand, ""), (TimelineConfig, ""))
-    command = config.replace(TimelineCommand(), given_parts[0])
+    parts = command_line.flags(argv, (TimelineCommand, ""), (TimelineConfig, ""))
+    command = config.replace(TimelineCommand(), parts[0])
     if not command.input:
         raise UserError("no rows are given; pass --input=<file or folder>")
     if command.output is None:
         raise UserError("no folder is given for the table; pass --output=<folder>")
-    given_paths = (Path(x) for x in command.input if "://" not in x)
-    files.check_outside(Path(command.output), given_paths)
+    paths = (Path(x) for x in command.input if "://" not in x)
+    files.check_outside(Path(command.output), paths)
     horizon = from_horizon(
         {} if command.horizon is None else publish.read_json(command.horizon)
     )
     base = TimelineConfig() if command.horizon is None else horizon.config
-    settings = config.replace(base, given_parts[1])
+    settings = config.replace(base, parts[1])
     return _run(command, settings, horizon)
 
 

@@ -13,7 +13,13 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.offline.schema import LARGEST_NUMBER
 from tfagents_batch.serving import rows
 from tfagents_batch.serving.inputs import finite, memory
-from tfagents_batch.serving.observations import DecisionRequest, Reader, split, stack
+from tfagents_batch.serving.observations import (
+    DecisionRequest,
+    Reader,
+    not_finite,
+    split,
+    stack,
+)
 from tfagents_batch.serving.predictor import Predictor
 from tfagents_batch.settings.suggest import hint
 
@@ -201,8 +207,16 @@ def predict(predictor: Predictor, lines: Iterable[bytes]) -> Iterator[str]:
             "Predictor in Python, which returns the state"
         )
     decisions = _of_lines(Reader(description), lines)
-    while some := list(itertools.islice(decisions, BATCH)):
+    for first in itertools.count(1, BATCH):
+        some = list(itertools.islice(decisions, BATCH))
+        if not some:
+            return
         outputs = predictor.run_greedy(stack(description, some))
+        for row, name in not_finite(outputs).items():
+            raise UserError(
+                f"line {first + row} leads to values of {name} that are not finite; "
+                "use smaller numbers"
+            )
         yield from (orjson.dumps(x).decode() for x in split(description, outputs))
 
 

@@ -25,6 +25,7 @@ from tfagents_batch.interfaces import Policy
 from tfagents_batch.offline import publish
 from tfagents_batch.offline.features import specification
 from tfagents_batch.serving import parity
+from tfagents_batch.serving.decision_function import DecisionFunction
 from tfagents_batch.serving.description import (
     FEATURES,
     FILE,
@@ -35,7 +36,6 @@ from tfagents_batch.serving.description import (
     Array,
 )
 from tfagents_batch.serving.parity import Parity
-from tfagents_batch.serving.signature import Signature
 from tfagents_batch.training import preprocessing
 from tfagents_batch.training.log import console
 from tfagents_batch.training.playing import Trained
@@ -139,7 +139,7 @@ def write(
     differs from its export; nothing is written then.
 
     Args:
-      policy, spec, step, exploration: see ``Signature``.
+      policy, spec, step, exploration: see ``DecisionFunction``.
       format: of the model.
       outdir: the folder; an earlier export there is replaced.
       origin: where the policy is from.
@@ -151,15 +151,15 @@ def write(
             "format is litert, which has no float64, in which this policy normalizes "
             "features; expected onnx or saved_model"
         )
-    signature = Signature(policy, spec, step, exploration)
+    function = DecisionFunction(policy, spec, step, exploration)
     module = importlib.import_module(f"tfagents_batch.serving.{format}")
     with (
         publish.folder(target, _check_target) as folder,
         console.doing(f"exporting to {format}"),
     ):
-        name = module.write(signature.decide, signature.specs(), folder)
-        rows = parity.inputs(signature, spec.observation_space)
-        result, expected = parity.compare(signature, module.load(folder / name), rows)
+        name = module.write(function.decide, function.specs(), folder)
+        rows = parity.inputs(function, spec.observation_space)
+        result, expected = parity.compare(function, module.load(folder / name), rows)
         if result.problems:
             raise UserError(
                 f"the {format} export differs from its policy, so it was removed: "
@@ -173,7 +173,7 @@ def write(
             specification.write(origin.specification, folder / FEATURES)
         facts = {"schema": SCHEMA, "format": format, "model": name}
         facts |= {"sha256": _hashes(folder), "step": step, "exploration": exploration}
-        facts |= origin.facts | _interface(signature, spec, origin)
+        facts |= origin.facts | _interface(function, spec, origin)
         _write_json(folder / FILE, facts)
     return Export(target, result, origin.notices)
 
@@ -197,7 +197,9 @@ def _check_target(target: Path) -> None:
         )
 
 
-def _interface(signature: Signature, spec: EnvSpec, origin: Origin) -> dict[str, Any]:
+def _interface(
+    function: DecisionFunction, spec: EnvSpec, origin: Origin
+) -> dict[str, Any]:
     """Return the entries of ``export.json`` on inputs and outputs."""
     known = {} if origin.specification is None else origin.specification.features
     named = {x.name: (i, x.categories) for i, x in known.items() if x.name is not None}
@@ -210,11 +212,11 @@ def _interface(signature: Signature, spec: EnvSpec, origin: Origin) -> dict[str,
         "categories": {k: list(x) for k, (_, x) in named.items() if x} or None,
         "features_sha256": getattr(origin.specification, "sha256", None),
         "presence": next(
-            (x.name for x in signature.inputs if x.path == (PRESENCE,)), None
+            (x.name for x in function.inputs if x.path == (PRESENCE,)), None
         ),
-        "mask": signature.mask,
-        "inputs": [_described(x) for x in signature.inputs],
-        "outputs": [_described(x) for x in signature.outputs],
+        "mask": function.mask,
+        "inputs": [_described(x) for x in function.inputs],
+        "outputs": [_described(x) for x in function.outputs],
     }
 
 

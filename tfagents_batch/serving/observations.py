@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -204,3 +204,16 @@ def split(description: Description, outputs: dict[str, Any]) -> Answers:
         dict(zip(lists, values, strict=True), model_version=version)
         for values in zip(*lists.values(), strict=True)
     ]
+
+
+def not_finite(outputs: Mapping[str, Any]) -> dict[int, str]:
+    """Return an output that has NaN or infinity, by row; JSON has neither of them."""
+    names: dict[int, str] = {}
+    for name, value in outputs.items():
+        for array in value if name == "state" else (value,):
+            # Finite for nearly all batches, and quicker than a test of each number.
+            if array.dtype.kind != "f" or np.vdot(array, array) < np.inf:
+                continue
+            rows = ~np.isfinite(array.reshape(len(array), -1)).all(1)
+            names |= dict.fromkeys(np.flatnonzero(rows).tolist(), name)
+    return names

@@ -11,9 +11,9 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import spaces
 from tfagents_batch.nn.encoder import ACTION_MASK
+from tfagents_batch.serving.decision_function import DecisionFunction
 from tfagents_batch.serving.description import ABSOLUTE, RELATIVE, Array
 from tfagents_batch.serving.functions import Arrays, Run
-from tfagents_batch.serving.signature import Signature
 
 ROWS = 1000
 CHUNK = 256  # rows of a call
@@ -48,15 +48,15 @@ class Parity(NamedTuple):
         }
 
 
-def inputs(signature: Signature, observation: Any) -> Arrays:
-    """Return random inputs of a signature and extreme ones, in a random order."""
+def inputs(function: DecisionFunction, observation: Any) -> Arrays:
+    """Return random inputs of a function and extreme ones, in a random order."""
     generator = np.random.default_rng(0)
     leaves = spaces.leaves(observation)
     edges = [_edges(leaf) for leaf in leaves]
     size = ROWS + max(map(len, edges))
     order = generator.permutation(size)
     arrays = {}
-    for x in signature.inputs:
+    for x in function.inputs:
         if x.role == "observation":
             leaf, extreme = leaves[len(arrays)], edges[len(arrays)]
             random = _random(leaf, size - len(extreme), generator)
@@ -67,16 +67,18 @@ def inputs(signature: Signature, observation: Any) -> Arrays:
     return arrays
 
 
-def compare(signature: Signature, run: Run, feeds: Arrays) -> tuple[Parity, Arrays]:
+def compare(
+    function: DecisionFunction, run: Run, feeds: Arrays
+) -> tuple[Parity, Arrays]:
     """Return the comparison of a loaded export with its policy, and its outputs."""
-    expected = _in_chunks(_reference(signature), feeds)
+    expected = _in_chunks(_reference(function), feeds)
     actual = _in_chunks(run, feeds)
     size = len(next(iter(feeds.values())))
     differences: dict[str, float] = {}
     problems = []
     ties = np.zeros(size, bool)
     if "propensity" in expected:
-        ties = _ties(signature, feeds, expected["action"], actual.get("action"))
+        ties = _ties(function, feeds, expected["action"], actual.get("action"))
         if ties.mean() > _MOST_TIES:
             problems.append(f"action differs in {ties.sum()} rows, though by little")
     for name, right in expected.items():
@@ -121,12 +123,15 @@ def _differ(
 
 
 def _ties(
-    signature: Signature, feeds: Arrays, right: np.ndarray, actual: np.ndarray | None
+    function: DecisionFunction,
+    feeds: Arrays,
+    right: np.ndarray,
+    actual: np.ndarray | None,
 ) -> np.ndarray:
     """Return where two different actions are equally good, bool ``[N]``."""
     if actual is None or actual.shape != right.shape:
         return np.zeros(len(right), bool)
-    score = tf.function(signature.score, reduce_retracing=True, autograph=False)
+    score = tf.function(function.score, reduce_retracing=True, autograph=False)
     one, other = (
         _in_chunks(
             lambda x: {"score": score({k: x[k] for k in feeds}, x["chosen"]).numpy()},
@@ -138,9 +143,9 @@ def _ties(
     return different & (np.abs(one - other) < _TIE + RELATIVE * np.abs(one))
 
 
-def _reference(signature: Signature) -> Run:
-    specs = [signature.specs()]
-    decide = tf.function(signature.decide, input_signature=specs, autograph=False)
+def _reference(function: DecisionFunction) -> Run:
+    specs = [function.specs()]
+    decide = tf.function(function.decide, input_signature=specs, autograph=False)
 
     def run(rows):
         outputs = decide({name: tf.constant(x) for name, x in rows.items()})

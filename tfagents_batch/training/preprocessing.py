@@ -99,7 +99,7 @@ def of_run(folder: str | os.PathLike) -> Preprocessing:
 
 
 def check_same(folder: str | os.PathLike, own: Preprocessing, what: str) -> None:
-    """Refuse a run whose features or hash differ from those whose weights it takes."""
+    """Refuse a run that normalizes otherwise than the one whose weights it takes."""
     its = of_run(folder)
     if _text(its) != _text(own):
         raise UserError(

@@ -52,9 +52,8 @@ def begin(
     checkpoint.
     """
     network, eval_env = passed.network, passed.eval_env
-    if origin is not None and getattr(resolved.settings, "warmup", "") == "auto":
-        settings = config.replace(resolved.settings, {"warmup": "policy"})
-        resolved = dataclasses.replace(resolved, settings=settings)
+    if origin is not None and resolved.source.kind == "windows":
+        resolved = _with_copied_policy(resolved)
     own = resolved.env or evaluate.reports(resolved)
     if eval_env is None and resolved.eval_every is None and not own:
         resolved = config.replace(resolved, {"eval_every": 0})
@@ -74,6 +73,15 @@ def begin(
             return training_run.run(
                 experiment, folder, passed.callbacks, None, events, passed.profile
             )
+
+
+def _with_copied_policy(resolved: RunConfig) -> RunConfig:
+    """Let the policy that is copied act in the warm-up, unless the user says who."""
+    settings = resolved.settings
+    if getattr(settings, "warmup", None) != "auto":
+        return resolved
+    settings = dataclasses.replace(settings, warmup="policy")
+    return dataclasses.replace(resolved, settings=settings)
 
 
 def take_agent(

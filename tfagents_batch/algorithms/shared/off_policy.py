@@ -94,7 +94,7 @@ class OffPolicySettings(RowValueSettings):
     )
     warmup_steps: int = option(
         1000,
-        "random environment steps before training (Stable-Baselines3: learning_starts)",
+        "environment steps before training (Stable-Baselines3: learning_starts)",
         least=0,
         group="update",
     )
@@ -128,7 +128,8 @@ class OffPolicySettings(RowValueSettings):
     def accepts(self) -> Accepts:
         """Return that it learns from windows, unless it is for logged rows, and rows.
 
-        These hold their n rewards already, so windows and rows both need n = 1.
+        Rows hold their n rewards already, so an algorithm with a replay takes them with
+        n = 1 only.
         """
         collecting = "train_every", "train_updates", "warmup_steps", "warmup"
         rows = {"rows": Rows(self.batch_size, self.gamma, collecting)}

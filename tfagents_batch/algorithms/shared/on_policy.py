@@ -12,8 +12,8 @@ from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms
 from tfagents_batch.algorithms.shared.optimization import OptimizerSettings
 from tfagents_batch.config import inherited, number, option
-from tfagents_batch.graph.forward import Batch
 from tfagents_batch.graph.inputs import Inputs
+from tfagents_batch.graph.training_batch import Batch
 from tfagents_batch.interfaces import Distribution
 from tfagents_batch.metrics import Limit, Max, Metrics
 from tfagents_batch.nn import networks, normalizers, summary, user

@@ -111,7 +111,7 @@ class Worker:
             file.write(constructors)
 
     def send(self, frame: bytes, seconds: float) -> None:
-        """Send a request, or raise an OSError if it is not read within some seconds."""
+        """Send a request; OSError if the worker ended, or reads after ``seconds``."""
         if len(frame) == protocol.HEADER_SIZE:
             self.channel.send(frame)  # at most one is pending, so the buffer has space
             return

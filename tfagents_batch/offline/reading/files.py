@@ -231,7 +231,7 @@ def absent_columns(
 
 
 def _check_presence(columns: Mapping[Path, set[str]]) -> None:
-    """Refuse lists of numbers that have flags of presence in some files alone."""
+    """Refuse lists of numbers that have flags of presence in some files only."""
     for name in {x for names in columns.values() for x in names}:
         if not name.endswith(PRESENCE):
             continue

@@ -13,7 +13,7 @@ from typing import Any
 from tfagents_batch.errors import SaveError
 from tfagents_batch.serving import bodies
 from tfagents_batch.serving.description import Description
-from tfagents_batch.serving.server.acting import Acting
+from tfagents_batch.serving.server.answering import Answering
 from tfagents_batch.serving.server.arrivals import Refused
 from tfagents_batch.serving.server.batching import Batches
 from tfagents_batch.serving.server.decision_log import DecisionLog
@@ -105,7 +105,7 @@ class Endpoints:
         parent: str,
     ):
         self.models, self.log, self._parent = models, log, parent
-        self._work = Acting(models, log)
+        self._work = Answering(models, log)
         self._acting = batches(self._work.act)
         self._predicting = batches(self._work.predict)
         self.queues = {"/v1/act": self._acting, "/v1/predict": self._predicting}

@@ -47,11 +47,13 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
     # Without this, Granian keeps the memory of connections that have ended.
     os.environ.setdefault("_RJEM_MALLOC_CONF", _MEMORY)
     try:
+        import orjson  # noqa: F401 - the worker needs it
         from granian import constants, http
         from granian.server import MPServer
     except ImportError as error:
         raise UserError(
-            f'the server needs Granian ({error}); pip install "tfagents_batch[serve]"'
+            f"the server needs Granian and orjson ({error}); pip install "
+            '"tfagents_batch[serve]"'
         ) from error
     host, port = _free_address(settings.host, settings.port)
     files = settings.tls_certificate, settings.tls_key

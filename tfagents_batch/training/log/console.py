@@ -146,7 +146,7 @@ class _Start:
 class Ticker:
     """Thread that calls a function every few seconds, from ``start`` to ``stop``.
 
-    It is first called after ``first`` seconds, if they are not None.
+    It is first called after ``first`` seconds; None means ``seconds``.
     """
 
     def __init__(

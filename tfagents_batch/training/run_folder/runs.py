@@ -108,7 +108,7 @@ def open_run(
 ) -> RunFolder:
     """Open a run folder, which may have been moved; ``~`` is expanded.
 
-    The error for another folder says to pass what is ``wanted``.
+    ``wanted`` is what the error for another folder asks for.
     """
     folder = Path(path).expanduser().absolute()
     config = folder / "config.json"
@@ -232,7 +232,7 @@ def checkout(seconds: float = GIT_SECONDS) -> dict[str, Any] | None:
     """Return the git state of the working folder, or else of the main script.
 
     It is ``commit``, its hash, and ``changed``, whether a tracked file differs from it;
-    None outside of a checkout, without git, or if git takes longer for each folder.
+    None outside of a checkout, without git, or if git takes longer than ``seconds``.
     """
     main = getattr(sys.modules.get("__main__"), "__file__", None) or ""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}

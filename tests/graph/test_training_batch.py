@@ -4,7 +4,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfagents_batch.graph import forward
+from tfagents_batch.graph import training_batch
 from tfagents_batch.types import TimeStep
 
 
@@ -24,7 +24,9 @@ def make(size):
 def test_chunks_give_the_result_of_one_call(size, limit, jit):
     rows = make(size)
     apply = tf.function(
-        lambda x: forward.chunked(total, x, limit), jit_compile=jit, autograph=False
+        lambda x: training_batch.chunked(total, x, limit),
+        jit_compile=jit,
+        autograph=False,
     )
     np.testing.assert_allclose(apply(rows), total(rows), rtol=1e-6)
 
@@ -37,7 +39,7 @@ def sizes(rows, *limit, steps=None):
         seen.append(rows.shape[0])
         return tf.zeros(rows.shape[: 1 if steps is None else 2])
 
-    forward.chunked(
+    training_batch.chunked(
         function, rows, *limit, **({} if steps is None else {"steps": steps})
     )
     return seen
@@ -49,9 +51,9 @@ def test_no_chunk_exceeds_the_limit():
 
 
 def test_large_rows_make_small_chunks_and_small_rows_one():
-    pixels = tf.zeros([forward.NUMBERS // 2**12 + 1, 64, 64], tf.uint8)
+    pixels = tf.zeros([training_batch.NUMBERS // 2**12 + 1, 64, 64], tf.uint8)
     assert max(sizes(pixels)) < len(pixels)
-    assert sizes(tf.zeros([forward.ROWS, 4])) == [forward.ROWS]
+    assert sizes(tf.zeros([training_batch.ROWS, 4])) == [training_batch.ROWS]
 
 
 @pytest.mark.parametrize("size, limit, jit", [(7, 3, True), (5, 100, False)])
@@ -64,7 +66,7 @@ def test_sequences_are_evaluated_whole(size, limit, jit):
         return tf.cumsum(tf.reduce_sum(x, -1), axis=1)
 
     apply = tf.function(
-        lambda x: forward.chunked(function, x, limit, steps=4), jit_compile=jit
+        lambda x: training_batch.chunked(function, x, limit, steps=4), jit_compile=jit
     )
     np.testing.assert_allclose(apply(x), function(x), rtol=1e-5)
     assert max(seen[:-1]) <= limit
@@ -79,7 +81,7 @@ def test_few_sequences_of_images_are_evaluated_at_a_time():
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 12))
 def test_cutting_puts_every_row_in_its_place(time, batch, length):
     x = np.arange(time * batch * 2).reshape(time, batch, 2)
-    cut = forward.cut(tf.constant(x), length, padding=-1).numpy()
+    cut = training_batch.cut(tf.constant(x), length, padding=-1).numpy()
     parts = -(-time // length)
     assert cut.shape == (parts * batch, length, 2)
     for part in range(parts):
@@ -98,7 +100,7 @@ def test_padding_has_the_given_value_in_every_dtype():
         "number": tf.ones([3, 2, 5]),
     }
     for padding in (0, 1):
-        for x in forward.cut(leaves, 2, padding).values():
+        for x in training_batch.cut(leaves, 2, padding).values():
             assert np.all(x.numpy()[2:, 1] == padding)
             assert np.all(x.numpy()[:2] == 1)
 
@@ -106,28 +108,28 @@ def test_padding_has_the_given_value_in_every_dtype():
 def test_starts_are_the_first_rows_of_the_sequences():
     x = tf.reshape(tf.range(7 * 3), [7, 3])
     for length in (1, 2, 3, 7):
-        starts = forward.starts({"h": x}, length)["h"]
-        np.testing.assert_array_equal(starts, forward.cut(x, length)[:, 0])
-    assert forward.starts((), 2) == ()
+        starts = training_batch.starts({"h": x}, length)["h"]
+        np.testing.assert_array_equal(starts, training_batch.cut(x, length)[:, 0])
+    assert training_batch.starts((), 2) == ()
 
 
 def test_swapping_twice_changes_nothing():
     x = {"a": tf.random.stateless_normal([2, 3, 4], [1, 2]), "b": tf.ones([2, 3])}
-    swapped = forward.swap(x)
+    swapped = training_batch.swap(x)
     assert swapped["a"].shape == (3, 2, 4) and swapped["b"].shape == (3, 2)
-    np.testing.assert_array_equal(forward.swap(swapped)["a"], x["a"])
+    np.testing.assert_array_equal(training_batch.swap(swapped)["a"], x["a"])
 
 
 def make_batch(time=5, batch=2):
     x = tf.reshape(tf.range(1.0, time * batch + 1), [time, batch])
     steps = TimeStep(x[..., None], x, x > 3, x > 3, x > 3, {})
-    return forward.Batch(steps, tf.cast(x, tf.int32), x, {"std": x}, x, x, x)
+    return training_batch.Batch(steps, tf.cast(x, tf.int32), x, {"std": x}, x, x, x)
 
 
 def test_padding_of_sequences_is_finite_in_the_loss():
     mask = tf.constant(np.arange(10).reshape(5, 2) < 7)
     state = tf.reshape(tf.range(10.0), [5, 2, 1])
-    rows, valid = forward.rows(make_batch(), mask, 2, {"h": state})
+    rows, valid = training_batch.rows(make_batch(), mask, 2, {"h": state})
     assert rows.sequential
     np.testing.assert_array_equal(rows.policy["std"].numpy()[4:, 1], 1)
     np.testing.assert_array_equal(rows.log_prob.numpy()[4:, 1], 0)
@@ -137,8 +139,8 @@ def test_padding_of_sequences_is_finite_in_the_loss():
 
 
 def test_a_minibatch_of_sequences_is_time_major_and_masked():
-    rows, _ = forward.rows(make_batch(), tf.ones([5, 2], tf.bool), 3)
-    batch, mask = forward.minibatch(rows, tf.constant([True, False, True, True]))
+    rows, _ = training_batch.rows(make_batch(), tf.ones([5, 2], tf.bool), 3)
+    batch, mask = training_batch.minibatch(rows, tf.constant([True, False, True, True]))
     assert batch.steps.observation.shape == (3, 4, 1) and batch.log_prob.shape == (3, 4)
     np.testing.assert_array_equal(mask[:, 0], [True] * 3)
     np.testing.assert_array_equal(mask[:, 1], [False] * 3)
@@ -147,7 +149,7 @@ def test_a_minibatch_of_sequences_is_time_major_and_masked():
 
 
 def test_transitions_are_not_changed():
-    rows, valid = forward.rows(make_batch(), tf.ones([5, 2], tf.bool), None)
+    rows, valid = training_batch.rows(make_batch(), tf.ones([5, 2], tf.bool), None)
     assert not rows.sequential and rows.log_prob.shape == valid.shape == (10,)
-    batch, mask = forward.minibatch(rows, valid)
+    batch, mask = training_batch.minibatch(rows, valid)
     assert batch is rows and mask is valid

@@ -240,7 +240,6 @@ def test_adapting_imports_no_package():
     code = """
 import json, sys
 from tfagents_batch.envs.worker import construction
-from tfagents_batch.envs.wrappers import adapt
 from tfagents_batch.envs.wrappers import adapt, dm, legacy_gym
 from tfagents_batch.envs.testing import CountingEnv
 construction.construct([CountingEnv], 0)

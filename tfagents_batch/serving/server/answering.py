@@ -8,11 +8,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tfagents_batch.errors import SaveError
 from tfagents_batch.serving.description import TIME_DIGITS
-from tfagents_batch.serving.observations import Answers, DecisionRequest, split, stack
+from tfagents_batch.serving.observations import (
+    Answers,
+    DecisionRequest,
+    not_finite,
+    split,
+    stack,
+)
 from tfagents_batch.serving.server.arrivals import Refused
 from tfagents_batch.serving.server.decision_log import DecisionLog
 from tfagents_batch.serving.server.models import Models
@@ -20,7 +24,7 @@ from tfagents_batch.serving.server.models import Models
 Requests = Sequence[Sequence[DecisionRequest]]
 
 
-class Acting:
+class Answering:
     """Work on batches of requests, each of one or several decisions.
 
     Attributes:
@@ -97,7 +101,7 @@ def _share(
     A request with an output that is not finite is refused as a whole, so that its
     client knows which decisions count; it does not cost the others.
     """
-    wrong = _not_finite(outputs)
+    wrong = not_finite(outputs)
     shares: list[Answers | Refused] = []
     answered: list[int] = []
     first = 0
@@ -118,16 +122,3 @@ def _share(
         )
         shares.append(Refused(422, text))
     return shares, answered
-
-
-def _not_finite(outputs: Mapping[str, Any]) -> dict[int, str]:
-    """Return an output that has NaN or infinity, by row; JSON has neither of them."""
-    names: dict[int, str] = {}
-    for name, value in outputs.items():
-        for array in value if name == "state" else (value,):
-            # Finite for nearly all batches, and quicker than a test of each number.
-            if array.dtype.kind != "f" or np.vdot(array, array) < np.inf:
-                continue
-            rows = ~np.isfinite(array.reshape(len(array), -1)).all(1)
-            names |= dict.fromkeys(np.flatnonzero(rows).tolist(), name)
-    return names

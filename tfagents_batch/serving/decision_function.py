@@ -1,8 +1,8 @@
 """The function of an export: observations and memory in, decisions out.
 
-Its inputs and outputs have names, roles, shapes and dtypes, see ``Signature``. It has
-no seed: who calls it draws the noise. So the same inputs give the same outputs in every
-format.
+Its inputs and outputs have names, roles, shapes and dtypes, see ``DecisionFunction``.
+It has no seed: who calls it draws the noise. So the same inputs give the same outputs
+in every format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
 Tensors = Mapping[str, tf.Tensor]
 
 
-class Signature:
+class DecisionFunction:
     """Named inputs and outputs of a policy, and the function between them.
 
     Args:
