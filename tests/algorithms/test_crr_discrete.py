@@ -31,8 +31,8 @@ def test_targets_weights_and_gradients_are_those_of_a_slow_loop(weight):
     batch = rows(agent)
     before, after = at(batch, 0), at(batch, 1)
     mask, action = batch.mask[0].numpy(), batch.action[0].numpy()
-    now = np.exp(agent._log_policy(before)), agent.critics(before).numpy()
-    later = np.exp(agent._log_policy(after)), agent._targets(after).numpy()
+    now = np.exp(agent.policy.log_policy(before)), agent.critics(before).numpy()
+    later = np.exp(agent.policy.log_policy(after)), agent._targets(after).numpy()
     goals, weights = [], []
     for i in range(len(mask)):
         value = float(np.sum(later[0][i] * later[1][:, i].min(0)))
@@ -59,7 +59,7 @@ def test_targets_weights_and_gradients_are_those_of_a_slow_loop(weight):
         return sum(tf.reduce_mean(error**2 / 2) for error in errors)
 
     def actor_loss():
-        return -tf.reduce_mean(weights[mask] * of_logged(agent._log_policy(before)))
+        return -tf.reduce_mean(weights[mask] * of_logged(agent.policy.log_policy(before)))
 
     assert_gradients(critics_loss, agent.learner.optimizers["critics"])
     assert_gradients(actor_loss, agent.learner.optimizers["actor"])
