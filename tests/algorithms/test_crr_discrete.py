@@ -59,7 +59,9 @@ def test_targets_weights_and_gradients_are_those_of_a_slow_loop(weight):
         return sum(tf.reduce_mean(error**2 / 2) for error in errors)
 
     def actor_loss():
-        return -tf.reduce_mean(weights[mask] * of_logged(agent.policy.log_policy(before)))
+        return -tf.reduce_mean(
+            weights[mask] * of_logged(agent.policy.log_policy(before))
+        )
 
     assert_gradients(critics_loss, agent.learner.optimizers["critics"])
     assert_gradients(actor_loss, agent.learner.optimizers["actor"])

@@ -113,14 +113,14 @@ def test_only_actor_critics_normalize_and_only_floats(name):
     assert isinstance(seen["pair"], tuple)
 
 
-def _size(action):
+def _width(action):
     return distributions.for_space(action).size
 
 
 RETURNS = {
     "features": lambda action: keras.Sequential([keras.layers.Dense(5)]),
-    "policy": lambda action: _both(policy=_size(action), value=1),
-    "q": lambda action: _both(q=_size(action)),
+    "policy": lambda action: _both(policy=_width(action), value=1),
+    "q": lambda action: _both(q=_width(action)),
 }
 
 
@@ -171,7 +171,7 @@ def test_actor_critics_take_recurrent_models_and_others_say_who_does(name):
 def test_policies_have_the_widths_of_the_page():
     for space, width, _ in table("action space"):
         (text,) = names(space)
-        assert _size(eval(f"gs.{text}", {"gs": gs})) == int(width)
+        assert _width(eval(f"gs.{text}", {"gs": gs})) == int(width)
 
 
 def test_every_algorithm_is_in_both_tables():
