@@ -64,7 +64,9 @@ class BCQConfig(RowValueSettings):
     imitator: actor.ActorConfig = option(actor.ActorConfig(), "shape of the imitator")
 
     OF_AGENT: ClassVar[tuple[str, ...]] = (
-        *("network.activation", "network.dueling", "imitator.activation"),
+        "network.activation",
+        "network.dueling",
+        "imitator.activation",
     )
 
     def check(self) -> BCQConfig:

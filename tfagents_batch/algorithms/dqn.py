@@ -113,8 +113,11 @@ class DQNConfig(OffPolicySettings):
     network: q_network.QConfig = option(q_network.QConfig(), "shape of the network")
 
     OF_AGENT: ClassVar[tuple[str, ...]] = (
-        *("network.activation", "network.dueling"),
-        *("distribution", "v_min", "v_max"),
+        "network.activation",
+        "network.dueling",
+        "distribution",
+        "v_min",
+        "v_max",
     )
 
     @property

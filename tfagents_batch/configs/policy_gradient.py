@@ -12,8 +12,15 @@ _STEPS = 10_000_000
 _GAMES = {
     name.lower(): f"ALE/{name}-v5"
     for name in (
-        *("Amidar", "Boxing", "Centipede", "MsPacman", "NameThisGame", "Pong"),
-        *("Qbert", "Seaquest", "UpNDown"),
+        "Amidar",
+        "Boxing",
+        "Centipede",
+        "MsPacman",
+        "NameThisGame",
+        "Pong",
+        "Qbert",
+        "Seaquest",
+        "UpNDown",
     )
 }
 

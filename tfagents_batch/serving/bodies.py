@@ -25,14 +25,22 @@ from tfagents_batch.settings.suggest import hint
 
 # Values of a decision, with their names in a request of several decisions.
 _PER_DECISION = (
-    *("mdp_id", "sequence_number", "possible_actions"),
-    *("episode_start", "state"),
+    "mdp_id",
+    "sequence_number",
+    "possible_actions",
+    "episode_start",
+    "state",
 )
 _KEYS = {"observation", "observations", *_PER_DECISION}
 _KEYS_OF_A_LINE = {"observation", "possible_actions"}
 _FEEDBACK = {
-    *("request_id", "reward", "terminated", "truncated", "metrics"),
-    *("final_observation", "final_possible_actions"),
+    "request_id",
+    "reward",
+    "terminated",
+    "truncated",
+    "metrics",
+    "final_observation",
+    "final_possible_actions",
 }
 BATCH = 256  # lines of a run of the model
 _EXACT = 2**53  # from here on, floats have lost digits
