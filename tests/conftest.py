@@ -140,9 +140,23 @@ def _device_sockets() -> set[str]:
 
 def _extra(before: dict[str, set]) -> dict[str, set]:
     after = _resources()
-    return {
-        kind: after[kind] - before[kind] for kind in after if after[kind] - before[kind]
-    }
+    extra = {kind: after[kind] - before[kind] for kind in after}
+    if extra["shared memory"]:
+        extra["shared memory"] -= _mapped_by_others()
+    return {kind: left for kind, left in extra.items() if left}
+
+
+def _mapped_by_others() -> set[str]:
+    """Return the shared memory in use by other test processes, such as semaphores."""
+    own = {psutil.Process(), *psutil.Process().children(recursive=True)}
+    names = set()
+    for process in psutil.process_iter():
+        if process in own:
+            continue
+        with contextlib.suppress(psutil.Error, OSError):
+            maps = pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+            names |= set(re.findall(r"/dev/shm/(\S+)", maps))
+    return names
 
 
 def pytest_collection_modifyitems(items):

@@ -273,11 +273,11 @@ class Fingerprinted(Protocol):
     """Experience from data; a run is resumed only with those that it began with.
 
     Attributes:
-      fingerprint: text that changes with the data.
+      fingerprint: text that changes with the data; None if the settings name none.
     """
 
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str | None: ...
 
 
 @runtime_checkable
@@ -288,7 +288,14 @@ class KnowsTrainingRows(Protocol):
     source of the user's own may have seen all of them, and ``decide`` cannot tell.
     """
 
-    def training_rows(self) -> dict[str, Any]: ...
+    def training_rows(self) -> list[dict[str, Any]]: ...
+
+
+@runtime_checkable
+class Located(Protocol):
+    """Experience from data, whose newest version at an absolute path a run records."""
+
+    def located(self) -> Experience: ...
 
 
 @runtime_checkable

@@ -286,11 +286,16 @@ class Windows(NamedTuple):
       batch_size: windows of an update.
       length: steps of a window, one more than its actions.
       ratio: updates per environment step, and the step of the first one.
+      n_step, gamma: number of rewards of a target, and discount factor.
+      no_rows: reason why logged rows cannot be among the windows; empty if they can.
     """
 
     batch_size: int
     length: int
     ratio: Ratio
+    n_step: int = 1
+    gamma: float = 1.0
+    no_rows: str = ""
 
 
 class Rows(NamedTuple):

@@ -133,6 +133,18 @@ class DQNConfig(OffPolicySettings):
         """Steps of a window; SARSA needs the action of the last one."""
         return self.n_step + 1 + (self.target == "sarsa")
 
+    @property
+    def no_rows(self) -> str:
+        """Reason why windows cannot be mixed with logged rows; empty if they can."""
+        if self.target == "sarsa":
+            return "target=sarsa needs the action behind a window, which a row lacks"
+        if self.target == "munchausen" and self.n_step > 1:
+            return (
+                f"target=munchausen with n_step={self.n_step} adds to each reward, and "
+                "a row has only their sum; set --algorithm.n_step=1"
+            )
+        return ""
+
     def check(self) -> DQNConfig:
         checked = super().check()
         if self.distribution == "c51" and not checked.v_min < checked.v_max:

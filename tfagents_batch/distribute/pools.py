@@ -124,9 +124,8 @@ class PoolExperience:
         if not plan.marks:
             return pool
         like = without_marks(pool.outline())
-        wanted = algorithm.config.accepts()[source.kind]
         with placement.updating():
-            return StoringPool(pool, Replay(pool, source, like, wanted))
+            return StoringPool(pool, source.storage(pool, like, algorithm))
 
 
 class StoringPool(tf.Module):

@@ -80,10 +80,13 @@ class TableSettings:
         """True if rows stay in their files."""
         if self.stream is not None:
             return self.stream
+        return _is_large(self._partition.folder, self.required_bytes())
+
+    def required_bytes(self) -> int:
+        """Return the bytes of all rows in memory."""
         timeline, known = self._partition, self.preprocessing()
         columns = None if known is None else layout(*known).size
-        size = timeline.rows * table_reader.row_bytes(timeline.schema, columns)
-        return _is_large(timeline.folder, size)
+        return timeline.rows * table_reader.row_bytes(timeline.schema, columns)
 
     @property
     def _partition(self) -> Partition:
@@ -94,9 +97,9 @@ class TableSettings:
         """Text that changes with the rows, see ``experience.Experience``."""
         return self._partition.fingerprint
 
-    def training_rows(self) -> dict[str, Any]:
+    def training_rows(self) -> list[dict[str, Any]]:
         """Return which episodes training sees, see ``experience.Experience``."""
-        return seen.of_timeline(self._partition)
+        return [seen.of_timeline(self._partition)]
 
     def names(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Return the names of actions and ids of features, see ``Experience``."""
@@ -148,15 +151,37 @@ class TableSettings:
         _refuse(run, run.settings.accepts()[self.kind].meaningless)
         return checked
 
-    def _check_rows(self, run: Any, timeline: Partition) -> None:
-        gamma = run.settings.accepts()[self.kind].gamma
-        known = timeline.manifest["config"]
-        if gamma is not None and gamma != known["gamma"]:
+    def check_gamma(self, gamma: float | None) -> None:
+        """Refuse another discount factor than that of the rows."""
+        timeline = self._partition
+        known = timeline.manifest["config"]["gamma"]
+        if gamma is not None and gamma != known:
             raise UserError(
                 f"gamma is {gamma}, but the timeline {timeline.folder} was made with "
-                f"{known['gamma']}; set --algorithm.gamma={known['gamma']}, or make "
-                "the timeline again"
+                f"{known}; set --algorithm.gamma={known}, or make the timeline again"
             )
+
+    def check_n_step(self, n_step: int) -> None:
+        """Refuse targets of another number of rewards than rows hold."""
+        timeline = self._partition
+        known = timeline.manifest["config"]["n_step"]
+        if n_step != known:
+            raise UserError(
+                f"n_step is {n_step}, but the timeline {timeline.folder} was made with "
+                f"{known}; set --algorithm.n_step={known}, or make the timeline again "
+                f"with --n_step={n_step}"
+            )
+
+    def check_spaces(self, env: EnvSpec) -> EnvSpec:
+        """Return the spec of an environment; UserError if rows cannot be its steps."""
+        timeline = self._partition
+        action = row_spaces.action_space(timeline)
+        rows = EnvSpec(1, row_spaces.observation_space(timeline), action, {})
+        return row_spaces.fitting(env, rows, timeline)
+
+    def _check_rows(self, run: Any, timeline: Partition) -> None:
+        self.check_gamma(run.settings.accepts()[self.kind].gamma)
+        known = timeline.manifest["config"]
         if self.boosts and known["n_step"] > 1:
             raise UserError(
                 f"table.boosts would change only the first of the {known['n_step']} "
@@ -177,16 +202,14 @@ class TableSettings:
         """
         timeline = self._partition
         self._check_rows(run, timeline)
-        action = row_spaces.action_space(timeline)
         if recipe.env:
             env = recipe.make(1, **({"num_workers": 0} if recipe.has_workers else {}))
             if recipe.creates:
                 env.close()
-            spec = EnvSpec(1, row_spaces.observation_space(timeline), action, {})
-            return (), row_spaces.fitting(env.spec, spec, timeline)
+            return (), self.check_spaces(env.spec)
         presence = self.preprocessing() is not None
         observation = row_spaces.observation_space(timeline, presence)
-        return (), EnvSpec(1, observation, action, {})
+        return (), EnvSpec(1, observation, row_spaces.action_space(timeline), {})
 
     def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
         """Return 1: an update has a batch of rows whatever the environments are."""
@@ -203,6 +226,20 @@ class TableSettings:
     ) -> RowTable | TableStream:
         """Read the rows, or begin to, see ``experience.Experience``."""
         del envs, seed
+        batch = algorithm.config.accepts()[self.kind].batch_size
+        if not self.streams:
+            with placement.updating():
+                return self.in_memory(batch)
+        read, sizes = self._blocks(batch)
+        return TableStream(read, sizes, run.seed, run.steps)
+
+    def in_memory(self, batch_size: int) -> RowTable:
+        """Return the rows as variables, from which batches are drawn."""
+        read, sizes = self._blocks(batch_size)
+        return RowTable(map(read, range(len(sizes.blocks))), sizes)
+
+    def _blocks(self, batch_size: int) -> tuple[Callable[[int], Columns], Sizes]:
+        """Return a function that reads a block of training rows, and their sizes."""
         timeline = self._partition
         every = table_reader.blocks(timeline, self.block_rows)
         rows = ((block, table_reader.training_rows(timeline, block)) for block in every)
@@ -212,8 +249,7 @@ class TableSettings:
                 f"{timeline.folder} has no row for training; make the timeline again "
                 "with a larger --train_share"
             )
-        batch = algorithm.config.accepts()[self.kind].batch_size
-        blocks, sizes = list(counts), Sizes(tuple(counts.values()), batch)
+        blocks, sizes = list(counts), Sizes(tuple(counts.values()), batch_size)
         masked = row_spaces.is_masked(timeline)
         prepared, missing = self._preparation(timeline)
 
@@ -223,10 +259,7 @@ class TableSettings:
             )
             return used(prepared(raw), masked)
 
-        if self.streams:
-            return TableStream(read, sizes, run.seed, run.steps)
-        with placement.updating():
-            return RowTable(map(read, range(len(blocks))), sizes)
+        return read, sizes
 
     def evaluator(self, algorithm: Algorithm, placement: Placement) -> Reporter:
         """Return what reports on rows for evaluation, or those for training.

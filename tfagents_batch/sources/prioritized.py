@@ -60,8 +60,10 @@ class Prioritized(tf.Module):
         weight = tf.where(entered, self._largest.read_value(), 0.0)
         self._tree.write(leaves, weight)
 
-    def feedback(self, priority: tf.Tensor) -> None:
+    def feedback(self, priority: tf.Tensor, used: tf.Tensor | None = None) -> None:
         """Set the weights of the newest sample from its absolute TD errors, f32 [N]."""
+        if used is not None:
+            self._drawn.assign(tf.where(used, self._drawn.read(), self._leaves))
         self._learn(priority)
 
     def metrics(self, size: tf.Tensor) -> Metrics:

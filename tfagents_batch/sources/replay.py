@@ -14,6 +14,7 @@ from tfagents_batch.graph.state import NestVariables, variable
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.ops import masked
 from tfagents_batch.sources import replay_frames, replay_layout
+from tfagents_batch.sources.prior import PriorRows
 from tfagents_batch.sources.prioritized import Prioritized
 from tfagents_batch.sources.replay_layout import RingSpan
 from tfagents_batch.sources.replay_storage import Storage
@@ -44,10 +45,19 @@ class Replay(tf.Module):
         ``outline``.
       wanted: what the algorithm samples: N windows, their length and the updates per
         environment step.
+      prior: logged rows that take a share of every batch, or none.
     """
 
-    def __init__(self, inner: Any, config: Any, like: Trajectory, wanted: Windows):
+    def __init__(
+        self,
+        inner: Any,
+        config: Any,
+        like: Trajectory,
+        wanted: Windows,
+        prior: PriorRows | None = None,
+    ):
         super().__init__()
+        self.prior = prior
         config = configs.check(config, "replay.")
         self.inner, self.config = inner, config
         ratio = wanted.ratio
@@ -59,6 +69,11 @@ class Replay(tf.Module):
                 "replay; use a network without memory, or an on-policy algorithm"
             )
         batch = nest.static_size(like.steps.first, 1)
+        if prior is not None and like.behavior:
+            raise UserError(
+                f"the policy records {', '.join(like.behavior)}, which logged rows lack; "
+                "leave replay.prior out"
+            )
         sizes = replay_layout.ring(config, batch, wanted.length)
         replay_layout.check_capacity(config.capacity, wanted.batch_size, sizes)
         stacks = replay_frames.find(like.steps.observation, config.stack)
@@ -133,11 +148,17 @@ class Replay(tf.Module):
         """
         del collected
         seed, step = tf.cast(seed, tf.int32), tf.cast(step, tf.int64)
-        return self._draw(seed, step)
+        windows = self._draw(seed, step)
+        if self.prior is None:
+            return windows
+        return self.prior.mixed(windows, seed, step)
 
     def feedback(self, priority: tf.Tensor) -> None:
         """Set priorities of the windows drawn last: absolute TD errors, f32 ``[N]``."""
-        self._sampler.feedback(priority)
+        if self.prior is None:
+            return self._sampler.feedback(priority)
+        self.prior.feedback(priority)
+        return self._sampler.feedback(priority, ~self.prior.places)
 
     def metrics(self) -> Metrics:
         """Return the size, the age of the newest sample, and metrics of the sampler.
@@ -147,6 +168,8 @@ class Replay(tf.Module):
         """
         size = tf.cast(self._size.read(), tf.float32)
         metrics = {"replay/size": size, "replay/age": self._age.read_value()}
+        if self.prior is not None:
+            metrics |= self.prior.metrics()
         return metrics | self._sampler.metrics(size)
 
     def check(self) -> None:
@@ -168,6 +191,8 @@ class Replay(tf.Module):
     def check_numbers(self, numbers: Mapping[str, Any]) -> None:
         """Check saved positions in the storage, see ``Source``."""
         sizes = self._sizes()
+        if self.prior is not None and numbers["updates"] < 0:
+            raise ValueError(f"updates is {numbers['updates']}; expected at least 0")
         limits = {
             "head": sizes.rows - 1,
             "filled": sizes.room,
@@ -198,6 +223,7 @@ class Replay(tf.Module):
             **nest.prefixed("taken", self._taken.named_variables()),
             **nest.prefixed("inner", self.inner.named_variables()),
             **self._sampler.named_variables(),
+            **(self.prior.named_variables() if self.prior else {}),
         }
 
     def _store_steps(self, trajectory: Trajectory, ok: tf.Tensor) -> tf.Tensor:

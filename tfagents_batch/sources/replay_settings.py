@@ -12,11 +12,13 @@ from tfagents_batch.devices import machine
 from tfagents_batch.devices.placement import HOST, Placement
 from tfagents_batch.errors import UserError
 from tfagents_batch.interfaces import Algorithm, Env
-from tfagents_batch.schedules import Linear, Schedule
-from tfagents_batch.sources import replay_layout
+from tfagents_batch.logged import table_settings
+from tfagents_batch.logged.table_settings import TableSettings
+from tfagents_batch.schedules import Constant, Linear, Schedule
+from tfagents_batch.sources import prior, replay_layout
 from tfagents_batch.sources.replay import Replay, outline
 from tfagents_batch.sources.rollout import Rollout
-from tfagents_batch.types import EnvSpec, RemotePlan
+from tfagents_batch.types import EnvSpec, RemotePlan, Trajectory
 
 _LOG = logging.getLogger("tfagents_batch")
 
@@ -57,6 +59,12 @@ class ReplaySettings:
     epsilon: float = number(
         1e-6, "constant added to the absolute TD error, epsilon", above=0
     )
+    prior: str = option(
+        "", "folder of a timeline whose rows are a share of every batch; empty: none"
+    )
+    prior_share: Schedule = number(
+        Constant(0.5), "share of a batch that is rows of prior", least=0, most=1
+    )
 
     save_every: float = option(
         600.0,
@@ -81,11 +89,31 @@ class ReplaySettings:
                 "nothing would be learned; lower --algorithm.warmup_steps or raise "
                 "--steps"
             )
+        if checked.prior:
+            prior.check(checked, run.settings.accepts()[self.kind])
         return checked
+
+    def located(self) -> Self:
+        """Return the settings with the newest rows, see ``experience.Located``."""
+        if not self.prior:
+            return self
+        return dataclasses.replace(self, prior=table_settings.newest(self.prior).data)
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Text that changes with the rows, see ``experience.Experience``."""
+        return TableSettings(self.prior).fingerprint if self.prior else None
+
+    def training_rows(self) -> list[dict[str, Any]]:
+        """Return which episodes training sees, see ``experience.Experience``."""
+        return TableSettings(self.prior).training_rows() if self.prior else []
 
     def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
         """Create the environments."""
         env = recipe.make(run.num_envs, **run.make_options(run.num_envs))
+        if self.prior:
+            with recipe.closing_on_error(env):
+                prior.check_spaces(self, env.spec)
         return (env,), env.spec
 
     def check_memory(self, spec: EnvSpec, run: Any, placement: Placement) -> None:
@@ -95,6 +123,7 @@ class ReplaySettings:
         replay_layout.check_capacity(self.capacity, wanted.batch_size, sizes)
         with placement.updating():
             needed = replay_layout.required_bytes(self, spec, wanted.length)
+            needed += prior.required_bytes(self) if self.prior else 0
         replay_layout.check_memory(needed, placement)
         amount = machine.amount(needed)
         _LOG.info("replay: %s transitions, %s", f"{self.capacity:,}", amount)
@@ -118,9 +147,14 @@ class ReplaySettings:
             policy = algorithm.make_policy() if own else algorithm.policy
             rollout = Rollout(envs[0], policy, self.steps, seed, info=run.log_info)
             like = outline(rollout)
-        wanted = algorithm.config.accepts()[self.kind]
         with placement.updating():
-            return Replay(rollout, self, like, wanted)
+            return self.storage(rollout, like, algorithm)
+
+    def storage(self, inner: Any, like: Trajectory, algorithm: Algorithm) -> Replay:
+        """Return the replay of what ``inner`` collects, trajectories as ``like``."""
+        wanted = algorithm.config.accepts()[self.kind]
+        rows = prior.open_rows(self, wanted) if self.prior else None
+        return Replay(inner, self, like, wanted, rows)
 
     def remote_plan(self, run: Any, parts: int) -> RemotePlan:
         """Return how workers of a pool collect, see ``experience.Experience``."""

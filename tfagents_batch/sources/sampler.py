@@ -56,8 +56,11 @@ class Sampler(Protocol):
         """
         ...
 
-    def feedback(self, priority: tf.Tensor) -> None:
-        """Receive the priorities of the newest sample after its update, f32 ``[N]``."""
+    def feedback(self, priority: tf.Tensor, used: tf.Tensor | None = None) -> None:
+        """Receive the priorities of the newest sample after its update, f32 ``[N]``.
+
+        Where ``used``, bool ``[N]``, is false, a transition was not in the batch.
+        """
         ...
 
     def metrics(self, size: tf.Tensor) -> Metrics:
@@ -96,7 +99,7 @@ class Uniform(tf.Module):
     def change(self, leaves: tf.Tensor, entered: tf.Tensor) -> None:
         """Do nothing: all transitions are alike."""
 
-    def feedback(self, priority: tf.Tensor) -> None:
+    def feedback(self, priority: tf.Tensor, used: tf.Tensor | None = None) -> None:
         """Do nothing: priorities are not used."""
 
     def metrics(self, size: tf.Tensor) -> Metrics:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tfagents_batch import config, spaces
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
-from tfagents_batch.experience import Experience
+from tfagents_batch.experience import Experience, Located
 from tfagents_batch.training import evaluate, preprocessing, profile, training_run
 from tfagents_batch.training.assembly import Experiment
 from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
@@ -52,6 +52,8 @@ def begin(
     checkpoint.
     """
     network, eval_env = passed.network, passed.eval_env
+    if isinstance(resolved.source, Located):
+        resolved = dataclasses.replace(resolved, source=resolved.source.located())
     if origin is not None and resolved.source.kind == "windows":
         resolved = _with_copied_policy(resolved)
     own = resolved.env or evaluate.reports(resolved)

@@ -199,8 +199,8 @@ def check_source(folder: pathlib.Path, source: Any) -> None:
     if before is not None and before != _fingerprint(source):
         raise UserError(
             f"the data of the run {folder} have changed since it began: "
-            f"{getattr(source, 'data', source)} was made again; start a new run, with "
-            f"--init_from={folder} to go on with its weights"
+            f"{getattr(source, 'data', '') or source.prior} was made again; start a "
+            f"new run, with --init_from={folder} to go on with its weights"
         )
     own = preprocessing.of_source(source)
     preprocessing.check_same(folder, own, f"in the run {folder}")
@@ -230,7 +230,7 @@ def _training_rows(source: Any) -> list[dict[str, Any] | None]:
     A source of the user's own may replay a log, whatever its kind is.
     """
     if isinstance(source, KnowsTrainingRows):
-        return [source.training_rows()]
+        return [*source.training_rows()]
     steps = source is None or type(source) in sources.REGISTRY.values()
     return [] if steps else [None]
 

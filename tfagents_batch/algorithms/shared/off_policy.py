@@ -125,6 +125,11 @@ class OffPolicySettings(RowValueSettings):
         """Steps of a window: those around the n rewards of a target."""
         return self.n_step + 1
 
+    @property
+    def no_rows(self) -> str:
+        """Reason why windows cannot be mixed with logged rows; empty if they can."""
+        return ""
+
     def accepts(self) -> Accepts:
         """Return that it learns from windows, unless it is for logged rows, and rows.
 
@@ -136,5 +141,6 @@ class OffPolicySettings(RowValueSettings):
         if self.source[0] == "table":
             return rows
         ratio = Ratio(self.train_updates, self.train_every, self.warmup_steps)
-        windows = {"windows": Windows(self.batch_size, self.window, ratio)}
+        target = self.n_step, self.gamma, self.no_rows
+        windows = {"windows": Windows(self.batch_size, self.window, ratio, *target)}
         return windows | (rows if self.n_step == 1 else {})

@@ -1,0 +1,249 @@
+"""Logged rows beside the windows of a replay."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.sources.replay.scripted import Case, Script, stream
+from tfagents_batch import nest
+from tfagents_batch.clocks import Ratio
+from tfagents_batch.errors import UserError
+from tfagents_batch.logged.table import RowTable, Sizes
+from tfagents_batch.ops import windows
+from tfagents_batch.schedules import Constant, Linear, Piecewise
+from tfagents_batch.sources import replay as replays
+from tfagents_batch.sources.prior import PriorRows
+from tfagents_batch.sources.replay import Replay
+from tfagents_batch.sources.replay_settings import ReplaySettings
+from tfagents_batch.types import Windows
+
+N, GAMMA, ROWS = 10, 0.9, 40
+CASE = Case(batch=2, k=3, window=4, capacity=50)
+
+
+class Plain(Script):
+    """A script whose policy records nothing."""
+
+    def collect(self, seed, step):
+        collected = super().collect(seed, step)
+        trajectory = collected.trajectory._replace(behavior={})
+        return collected._replace(trajectory=trajectory)
+
+
+def table(blocks=(ROWS,), batch=N):
+    """Return rows whose state is -1000 - i, reward i and action i."""
+
+    def columns(first, count):
+        number = np.arange(first, first + count)
+        state = np.stack([-1000.0 - number, np.zeros(count)], -1)
+        return {
+            "state": state.astype(np.float32),
+            "next_state": (state - 5000).astype(np.float32),
+            "reward": number.astype(np.float32),
+            "discount": np.full(count, GAMMA**3, np.float32),
+            "terminated": number % 4 == 0,
+            "action": number.astype(np.int32),
+            "next_action": number.astype(np.int32),
+        }
+
+    starts = np.cumsum([0, *blocks[:-1]])
+    parts = map(columns, starts, blocks)
+    return RowTable(iter(parts), Sizes(tuple(blocks), batch))
+
+
+def replay(share=None, blocks=(ROWS,), collects=12, batch=N, **options):
+    """Return a replay of a script, with rows if there is a share."""
+    options.setdefault("beta", Constant(1.0))
+    config = ReplaySettings(CASE.capacity, CASE.k, **options)
+    wanted = Windows(batch, CASE.window, Ratio(1, 1, 0), CASE.window - 1, GAMMA)
+    prior = None
+    if share is not None:
+        prior = PriorRows(table(blocks, batch), share, wanted)
+    script = Plain(CASE)
+    made = Replay(script, config, replays.outline(script), wanted, prior)
+    rows = stream([(7, "terminate")], script.size)
+    begin = [CASE.k * i for i in range(collects)]
+    script.load([rows] * CASE.batch, begin, [True] * collects)
+    for i in range(collects):
+        made.store(made.collect(i, i), i)
+    return made
+
+
+def sampler(made, priority=None):
+    """Return a compiled function from a seed and a step to a batch."""
+
+    @tf.function(jit_compile=True, autograph=False)
+    def sample(seed, step):
+        drawn = made.sample((), seed, step)
+        if priority is not None:
+            made.feedback(priority(drawn))
+        return drawn
+
+    return lambda seed, step=0: nest.map(
+        np.asarray, sample(tf.constant(seed), tf.constant(step, tf.int64))
+    )
+
+
+def is_row(drawn):
+    return np.asarray(drawn.steps.observation)[0, :, 0] <= -1000
+
+
+def chi_square(counts):
+    """Return the statistic of equal chances, standardized: normal for many cells."""
+    counts = np.asarray(counts, float)
+    expected = counts.mean()
+    free = len(counts) - 1
+    return (((counts - expected) ** 2 / expected).sum() - free) / np.sqrt(2 * free)
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_share_rows_and_windows_are_drawn_with_equal_chances(prioritized):
+    size, updates = 50, 2000  # 100,000 draws
+    made = replay(Constant(0.37), batch=size, prioritized=prioritized)
+
+    @tf.function(jit_compile=True, autograph=False)
+    def draw(seeds):
+        def one(seed):
+            drawn = made.sample((), seed, tf.constant(0, tf.int64))
+            return drawn.steps.observation[0, :, 0] <= -1000, drawn.action[0]
+
+        return tf.map_fn(one, seeds, fn_output_signature=(tf.bool, tf.int32))
+
+    here, action = (x.numpy() for x in draw(tf.range(updates)))
+    share = here.sum(1)
+    assert set(share) == {18, 19}  # of 50: 18.5 of them on average
+    error = share.std() / np.sqrt(updates)
+    assert share.mean() == pytest.approx(0.37 * size, abs=4 * error)
+    rows, starts = (np.unique(action[x], return_counts=True)[1] for x in (here, ~here))
+    assert len(rows) == ROWS
+    assert len(starts) == int(made.metrics()["replay/size"])
+    for counts in (rows, starts, here.sum(0)):
+        assert chi_square(counts) < 4
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_a_share_of_0_draws_what_a_replay_without_rows_draws(prioritized):
+    with_rows = replay(Constant(0.0), prioritized=prioritized)
+    without = replay(prioritized=prioritized)
+
+    def priority(drawn):
+        return tf.abs(drawn.reward[0])
+
+    first, second = sampler(with_rows, priority), sampler(without, priority)
+    for seed in range(20):
+        mixed, plain = first(seed), second(seed)
+        np.testing.assert_array_equal(mixed.behavior["discount"], np.float32(GAMMA))
+        for x, y in zip(
+            nest.flatten(mixed._replace(behavior={})), nest.flatten(plain), strict=True
+        ):
+            np.testing.assert_array_equal(x, y)
+    assert float(with_rows.metrics()["replay/prior_share"]) == 0
+
+
+def test_a_row_keeps_its_reward_discount_and_state_in_a_target_of_several_rewards():
+    drawn = sampler(replay(Constant(0.5)))(3)
+    here = is_row(drawn)
+    assert here.sum() == 5
+    drawn = nest.map(tf.constant, drawn)
+    batch = windows.transition(drawn, CASE.window - 1, GAMMA)
+    number = drawn.action[0].numpy()[here]
+    np.testing.assert_array_equal(batch.reward.numpy()[here], number)
+    expected = np.where(number % 4 == 0, 0, np.float32(GAMMA**3))
+    np.testing.assert_array_equal(batch.discount.numpy()[here], expected)
+    np.testing.assert_array_equal(batch.length.numpy()[here], 1)
+    np.testing.assert_array_equal(
+        batch.next.observation.numpy()[here][:, 0], -6000.0 - number
+    )
+    assert batch.mask.numpy()[here].all()
+    # Of windows, the targets are as without a discount in their behavior.
+    plain = windows.transition(drawn._replace(behavior={}), CASE.window - 1, GAMMA)
+    for x, y in zip(nest.flatten(batch), nest.flatten(plain), strict=True):
+        if x.dtype == tf.float32 and x.shape.rank == 1:
+            np.testing.assert_array_equal(x.numpy()[~here], y.numpy()[~here])
+
+
+def test_rows_weigh_1_and_set_no_priorities():
+    made = replay(Constant(0.5), prioritized=True, alpha=1.0)
+    reference = replay(prioritized=True, alpha=1.0)
+    tree, sample = "tree/level_0", sampler(made)
+    uid = {}  # leaf by the number of its first step
+    for seed in range(30):
+        drawn = sample(seed)
+        here = is_row(drawn)
+        np.testing.assert_array_equal(drawn.weight[here], 1)
+        assert (drawn.weight[~here] > 0).all()
+        leaves = made._sampler._drawn.read().numpy()
+        uid |= dict(zip(leaves[~here].tolist(), drawn.action[0][~here], strict=True))
+        before = made.named_variables()[tree].numpy()
+        priority = 2.0 + np.arange(N, dtype=np.float32)
+        made.feedback(tf.constant(priority))
+        after = made.named_variables()[tree].numpy()
+        changed = {int(x) for x in np.flatnonzero(after != before)}
+        assert changed <= set(leaves[~here].tolist())
+        for leaf in changed:
+            (places,) = np.nonzero((leaves == leaf) & ~here)
+            assert after[leaf] == pytest.approx(priority[places[-1]], rel=1e-5)
+    assert len(uid) > 5
+    assert float(reference.metrics()["replay/priority_max"]) == 1
+
+
+def test_td_errors_of_rows_and_windows_are_measured_apart():
+    made = replay(Constant(0.5))
+    drawn = sampler(made)(1)
+    priority = np.where(is_row(drawn), 7.0, 3.0).astype(np.float32)
+    made.feedback(tf.constant(priority))
+    metrics = {name: float(x) for name, x in made.metrics().items()}
+    assert metrics["replay/prior_share"] == 0.5
+    assert metrics["replay/prior_td_error"] == 7
+    assert metrics["replay/collected_td_error"] == 3
+
+
+def test_the_share_follows_its_schedule_of_environment_steps():
+    sample = sampler(replay(Piecewise(((0, 0.8), (100, 0.2)))))
+    assert is_row(sample(1, 0)).sum() == 8
+    assert is_row(sample(1, 100)).sum() == 2
+
+
+def test_blocks_of_rows_follow_the_number_of_updates_not_of_steps():
+    made = replay(Constant(0.5), blocks=(20, 20))
+    sample, halves = sampler(made), []
+    for seed in range(4):  # two passes of two updates, at one environment step
+        drawn = sample(seed, 1234)
+        (half,) = set(drawn.action[0][is_row(drawn)] // 20)
+        halves.append(int(half))
+    assert sorted(set(halves)) == [0, 1]
+    assert int(made.named_variables()["updates"].numpy()) == 4
+
+
+def test_an_empty_replay_trains_from_rows_alone():
+    drawn = sampler(replay(Constant(0.5), collects=0))(1)
+    here = is_row(drawn)
+    assert here.sum() == 5
+    np.testing.assert_array_equal(drawn.mask[0], here)
+
+
+def test_a_policy_that_records_values_is_refused():
+    script = Script(CASE)
+    wanted = Windows(N, CASE.window, Ratio(1, 1, 0), 3, GAMMA)
+    config = ReplaySettings(CASE.capacity, CASE.k)
+    prior = PriorRows(table(), Constant(0.5), wanted)
+    like = replays.outline(script)
+    with pytest.raises(UserError, match="the policy records log_prob"):
+        Replay(script, config, like, wanted, prior)
+
+
+def test_a_damaged_count_of_updates_is_refused():
+    made = replay(Constant(0.5))
+    numbers = {
+        name: x.numpy()
+        for name, x in made.named_variables().items()
+        if x.shape.rank == 0
+    }
+    made.check_numbers(numbers)
+    with pytest.raises(ValueError, match="updates is -1"):
+        made.check_numbers(numbers | {"updates": -1})
+
+
+def test_linear_shares_need_their_length():
+    with pytest.raises(UserError, match="linear"):
+        replay(Linear(0.5, 0.0))
