@@ -117,7 +117,8 @@ def check(config: Any, wanted: Windows) -> TableSettings:
             else "that is training from rows: pass the timeline as --data instead"
         )
         raise UserError(
-            f"replay.prior_share is {share}; expected a number between 0 and 1; {advice}"
+            f"replay.prior_share is {share}; expected a number between 0 and 1; "
+            f"{advice}"
         )
     if wanted.no_rows:
         raise UserError(f"replay.prior cannot be used: {wanted.no_rows}")

@@ -71,8 +71,8 @@ class Replay(tf.Module):
         batch = nest.static_size(like.steps.first, 1)
         if prior is not None and like.behavior:
             raise UserError(
-                f"the policy records {', '.join(like.behavior)}, which logged rows lack; "
-                "leave replay.prior out"
+                f"the policy records {', '.join(like.behavior)}, which logged rows "
+                "lack; leave replay.prior out"
             )
         sizes = replay_layout.ring(config, batch, wanted.length)
         replay_layout.check_capacity(config.capacity, wanted.batch_size, sizes)

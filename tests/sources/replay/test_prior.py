@@ -1,12 +1,18 @@
 """Logged rows beside the windows of a replay."""
 
+import functools
+
+import gymnasium as gym
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfagents_batch as tfb
+from tests.offline import timelines
 from tests.sources.replay.scripted import Case, Script, stream
 from tfagents_batch import nest
 from tfagents_batch.clocks import Ratio
+from tfagents_batch.devices import machine
 from tfagents_batch.errors import UserError
 from tfagents_batch.logged.table import RowTable, Sizes
 from tfagents_batch.ops import windows
@@ -15,6 +21,8 @@ from tfagents_batch.sources import replay as replays
 from tfagents_batch.sources.prior import PriorRows
 from tfagents_batch.sources.replay import Replay
 from tfagents_batch.sources.replay_settings import ReplaySettings
+from tfagents_batch.training.log.logger import read_metrics
+from tfagents_batch.training.run_folder import runs
 from tfagents_batch.types import Windows
 
 N, GAMMA, ROWS = 10, 0.9, 40
@@ -247,3 +255,128 @@ def test_a_damaged_count_of_updates_is_refused():
 def test_linear_shares_need_their_length():
     with pytest.raises(UserError, match="linear"):
         replay(Linear(0.5, 0.0))
+
+
+def cartpole(steps=400):
+    """Return logged rows of random actions."""
+    rows, env, episode = [], gym.make("CartPole-v1"), -1
+    env.action_space.seed(1)
+    over = True
+    for _ in range(steps):
+        if over:
+            observation, _ = env.reset(seed=(episode := episode + 1))
+            number = 0
+        action = int(env.action_space.sample())
+        row = {
+            "ds": "2026-01-01",
+            "mdp_id": str(episode),
+            "sequence_number": number,
+            "state_features": {i: float(x) for i, x in enumerate(observation)},
+            "action": str(action),
+            "action_probability": 0.5,
+            "possible_actions": ["0", "1"],
+        }
+        observation, reward, over, _, _ = env.step(action)
+        rows.append(row | {"reward": reward} | ({"terminated": True} if over else {}))
+        number += 1
+    env.close()
+    return rows
+
+
+@pytest.fixture(scope="module")
+def table_of(tmp_path_factory):
+    """Return a function that returns the folder of a timeline, by its settings."""
+    rows, folder = cartpole(), tmp_path_factory.mktemp("cartpole")
+
+    @functools.cache
+    def make(name, **settings):
+        return timelines.build(folder / name, rows, **settings)
+
+    return make
+
+
+SMALL = {
+    "network": {"hidden": [8]},
+    "batch_size": 8,
+    "histograms": False,
+    "warmup_steps": 20,
+    "train_every": 8,
+}
+
+
+def train(table, folder, settings=(), prior=(), **options):
+    """Train DQN beside a table for a moment; its environment is part of the program."""
+    defaults = {"env": "tf/CartPole-v1", "steps": 200, "num_envs": 2, "eval_every": 0}
+    replay = {"prior": str(table), "capacity": 500, **dict(prior)}
+    return tfb.train(
+        "dqn",
+        settings=SMALL | dict(settings),
+        replay=replay,
+        logdir=folder,
+        **defaults | options,
+    )
+
+
+def weights(run):
+    policy = tfb.load(run.logdir)._policy
+    return {name: np.asarray(x) for name, x in policy.named_variables().items()}
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_same_rows(table_of, tmp_path):
+    table = table_of("three", n_step=3)
+    straight = train(table, tmp_path / "straight")
+    stopped = train(table, tmp_path / "stopped", steps=96)
+    resumed = tfb.train(resume=stopped.logdir, steps=200)
+    found = weights(resumed)
+    for name, x in weights(straight).items():
+        np.testing.assert_array_equal(found[name], x, err_msg=name)
+    metrics = read_metrics(straight.logdir)
+    shares = [x["replay/prior_share"] for x in metrics if "replay/prior_share" in x]
+    assert 0.5 in shares
+
+
+def test_a_run_records_its_rows_and_refuses_others(tmp_path):
+    rows = cartpole(60)
+    data = timelines.build(tmp_path / "data", rows, n_step=3)
+    run = train(data, tmp_path / "runs", steps=40)
+    facts = runs.facts(run.logdir)
+    (seen,) = facts[runs.TRAINING_ROWS]
+    assert seen
+    timelines.build(data, rows[:40], n_step=3, on_change="accept")
+    with pytest.raises(UserError, match=r"data .* have changed.*data.* was made again"):
+        tfb.train(resume=run.logdir, steps=60)
+
+
+REFUSED = {
+    "gamma is 0.9": ({"n_step": 3}, {"gamma": 0.9}, {}),
+    "n_step is 1, but the timeline .* with 3": ({"n_step": 3}, {"n_step": 1}, {}),
+    "target=sarsa": ({"n_step": 3}, {"target": "sarsa"}, {}),
+    "target=munchausen with n_step=3": ({"n_step": 3}, {"target": "munchausen"}, {}),
+    "share is 0; .* leave replay.prior out": ({"n_step": 3}, {}, {"prior_share": 0}),
+    "pass the timeline as --data": ({"n_step": 3}, {}, {"prior_share": 1}),
+    "nowhere has no timeline": (None, {}, {"prior": "nowhere"}),
+}
+
+
+@pytest.mark.parametrize("error", REFUSED)
+def test_what_cannot_be_mixed_is_refused_before_anything_starts(
+    error, table_of, tmp_path
+):
+    timeline, settings, prior = REFUSED[error]
+    table = table_of("refused", **timeline) if timeline else ""
+    with pytest.raises(UserError, match=error):
+        train(table, tmp_path, settings, prior)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_of_another_environment_are_refused(table_of, tmp_path):
+    table = table_of("other", n_step=3)
+    with pytest.raises(UserError, match="pass the environment that was logged"):
+        train(table, tmp_path, env="tf/Catch-v0")
+
+
+def test_rows_that_do_not_fit_in_memory_are_refused(table_of, tmp_path, monkeypatch):
+    table = table_of("large", n_step=3)
+    monkeypatch.setattr(machine, "available_bytes", lambda: 1000)
+    with pytest.raises(UserError, match="more than half of the free memory"):
+        train(table, tmp_path)
