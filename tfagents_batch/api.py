@@ -224,7 +224,8 @@ def train_offline(
         that of ``config``, such as "rows/dqn", or DQN.
       data: folder of a timeline, which ``tfagents-batch timeline`` writes. Or logged
         rows in a DataFrame of Spark, an Arrow, pandas or polars table or a list of
-        dicts; they are written to ``folder`` as a timeline first.
+        dicts; they are written to ``folder`` as a timeline first. ``minari:<name>`` is
+        a dataset of Minari that was downloaded.
       settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:
         rows hold as many rewards as the timeline was made with.
       table: settings of ``logged.table_settings.TableSettings``, such as ``boosts``.
@@ -244,13 +245,15 @@ def train_offline(
     """
     if settings and "gamma" in settings:
         timeline = {"gamma": settings["gamma"]} | (timeline or {})
-    with given.table(data, mode, timeline, folder) as timeline_folder:
+    table = given.reference_scores(data) | (table or {})
+    logdir = options.get("logdir")
+    with given.table(data, mode, timeline, folder, logdir) as timeline_folder:
         preset = options.get("config")
         return train(
             named.offline_algorithm(algorithm, preset),
             settings=named.offline_settings(algorithm, settings, preset),
             source=table_settings.replaced(
-                table_settings.newest(timeline_folder), table or {}
+                table_settings.newest(timeline_folder), table
             ),
             **options,
         )

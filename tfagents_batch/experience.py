@@ -292,6 +292,16 @@ class KnowsTrainingRows(Protocol):
 
 
 @runtime_checkable
+class Scores(Protocol):
+    """Experience from data whose reference scores say how good a return is.
+
+    The method takes a mean return of an evaluation. It returns None if there are none.
+    """
+
+    def normalized_score(self, mean_return: float) -> float | None: ...
+
+
+@runtime_checkable
 class Located(Protocol):
     """Experience from data, whose newest version at an absolute path a run records."""
 

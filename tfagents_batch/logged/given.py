@@ -1,15 +1,19 @@
-"""Logged rows that a caller has in memory, as a table to train from."""
+"""Logged rows that are no table yet: in memory, or of Minari, as one to train from."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from tfagents_batch import config
+from tfagents_batch.offline import manifest
+from tfagents_batch.offline.reading import minari_rows
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.offline.timeline_config import TimelineConfig
 
@@ -20,8 +24,11 @@ def table(
     mode: Mode = "discrete",
     settings: Mapping[str, Any] | None = None,
     folder: str | os.PathLike | None = None,
+    logdir: str | os.PathLike | None = None,
 ) -> Iterator[Any]:
     """Yield the folder of a timeline: a path as it is, anything else after writing it.
+
+    That of ``minari:<name>`` is kept, see ``of_minari``.
 
     UserError if the rows have errors, see ``validator.validate``. Its warnings, and the
     notices of ``timeline.build``, are warnings here.
@@ -32,7 +39,11 @@ def table(
       mode: kind of actions of rows, see ``Schema``.
       settings: settings of ``TimelineConfig``.
       folder: folder of the table; None for a temporary one, removed at the end.
+      logdir: root folder of the runs.
     """
+    if minari_rows.is_name(data):
+        yield of_minari(data, settings, logdir, folder)
+        return
     if data is None or isinstance(data, (str, os.PathLike)):
         yield data
         return
@@ -45,7 +56,46 @@ def table(
         yield target
 
 
-def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> None:
+def of_minari(
+    data: str,
+    settings: Mapping[str, Any] | None = None,
+    logdir: str | os.PathLike | None = None,
+    folder: str | os.PathLike | None = None,
+) -> Path:
+    """Return the folder of the timeline of ``minari:<name>``, written if it is new.
+
+    By default it lies beside the runs, and its name has a hash of the settings. So runs
+    of the same data share a table, and can be resumed.
+    """
+    timeline = config.replace(TimelineConfig(), dict(settings or {}), "timeline.")
+    name = data.removeprefix(minari_rows.PREFIX)
+    text = json.dumps(config.to_dict(timeline), sort_keys=True)
+    own = f"{name.replace('/', '-')}-{zlib.crc32(text.encode()):08x}"
+    target = Path(folder or Path(logdir or "logs", "tables", own)).expanduser()
+    if manifest.newest(target) is None:
+        dataset = minari_rows.load(name)
+        known = ("missing_propensity",)  # as in every dataset of Minari
+        _write(dataset, minari_rows.mode_of(dataset), timeline, target, known)
+    return target
+
+
+def reference_scores(data: Any) -> dict[str, Any]:
+    """Return the setting ``reference_scores`` of a table, if Minari knows them."""
+    if not minari_rows.is_name(data):
+        return {}
+    dataset = minari_rows.load(data.removeprefix(minari_rows.PREFIX))
+    scores = minari_rows.reference_scores(dataset)
+    return {"reference_scores": scores} if scores else {}
+
+
+def _write(
+    data: Any,
+    mode: Mode,
+    timeline: TimelineConfig,
+    target: Path,
+    known: Collection[str] = (),
+) -> None:
+    """Write a timeline; findings of rules that are ``known`` are no warnings."""
     from tfagents_batch.offline import timeline as timelines
     from tfagents_batch.offline.reader import open_rows
     from tfagents_batch.offline.reading import spark_engine
@@ -61,6 +111,7 @@ def _write(data: Any, mode: Mode, timeline: TimelineConfig, target: Path) -> Non
         report = validate(rows, None, options)
         report.raise_for_errors()
         summary = timelines.build(rows, rows.find_schema(), timeline, target)
-    findings = [f"{x.rule} ({x.count:,}): {x.text}" for x in report.warnings]
+    new = (x for x in report.warnings if x.rule not in known)
+    findings = [f"{x.rule} ({x.count:,}): {x.text}" for x in new]
     for text in (*findings, *summary.notices):
         warnings.warn(text, stacklevel=5)  # the caller of train_offline

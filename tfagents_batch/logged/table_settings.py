@@ -59,6 +59,11 @@ class TableSettings:
         "",
         "specification of features, see tfagents-batch features; empty: the timeline's",
     )
+    reference_scores: dict = option(
+        {},
+        "mean returns of evaluations that count as 0 and 1 in eval/normalized_score, "
+        'such as {"min": 20, "max": 3000}; those of a Minari dataset are known',
+    )
     block_rows: int = option(
         1 << 20,
         "rows that are drawn from at a time; a larger table is used block by block",
@@ -96,6 +101,13 @@ class TableSettings:
     def fingerprint(self) -> str:
         """Text that changes with the rows, see ``experience.Experience``."""
         return self._partition.fingerprint
+
+    def normalized_score(self, mean_return: float) -> float | None:
+        """Return the score of a mean return, see ``experience.Experience``."""
+        scores = self.reference_scores
+        if not scores or math.isnan(mean_return):
+            return None
+        return (mean_return - scores["min"]) / (scores["max"] - scores["min"])
 
     def training_rows(self) -> list[dict[str, Any]]:
         """Return which episodes training sees, see ``experience.Experience``."""
@@ -142,6 +154,16 @@ class TableSettings:
             raise UserError(
                 f"table.target_action_distribution is {target}; expected numbers that "
                 "are at least 0 and whose sum is 1"
+            )
+        scores = checked.reference_scores
+        if scores and not (
+            set(scores) == {"min", "max"}
+            and all(map(_is_finite, scores.values()))
+            and scores["min"] < scores["max"]
+        ):
+            raise UserError(
+                f'table.reference_scores is {scores}; expected {{"min": ..., "max": '
+                "...}, finite numbers, the second one larger; or leave it out"
             )
         if run.overlap:
             raise UserError(

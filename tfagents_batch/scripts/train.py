@@ -14,6 +14,7 @@ from tfagents_batch import configs
 from tfagents_batch.config import option, replace
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline import table_reader
+from tfagents_batch.offline.reading import minari_rows
 from tfagents_batch.scripts import command_line
 from tfagents_batch.settings import parsing
 from tfagents_batch.training.config import RunConfig
@@ -34,7 +35,9 @@ class TrainCommand:
         "JSON or YAML file",
     )
     data: str | None = option(
-        None, "folder of a timeline to learn from, instead of an environment"
+        None,
+        "folder of a timeline, or minari:<name>, to learn from instead of an "
+        "environment",
     )
     logdir: str | None = option(None, "root folder of the runs; none: logs")
     resume: str | None = option(None, "folder of a run to continue", group="checkpoint")
@@ -88,7 +91,7 @@ def check(argv: Sequence[str], command: type) -> None:
             runs.open_run(texts[name])
     if texts.get("config"):
         configs.check_name(texts["config"])
-    if texts.get("data"):
+    if texts.get("data") and not minari_rows.is_name(texts["data"]):
         table_reader.partition(texts["data"])
 
 
@@ -103,10 +106,13 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch import api
     from tfagents_batch.algorithms import REGISTRY
     from tfagents_batch.configs import named
-    from tfagents_batch.logged import table_settings
+    from tfagents_batch.logged import given, table_settings
 
     algorithm, preset = parsing.peek(argv, "algorithm"), parsing.peek(argv, "config")
-    data = parsing.peek(argv, "data")
+    data, scores = parsing.peek(argv, "data"), {}
+    if minari_rows.is_name(data):
+        scores = given.reference_scores(data)
+        data = _table(data, argv, algorithm, preset)
     base = defaults(algorithm, preset, data)
     if data is not None:
         algorithm = base.algorithm
@@ -125,7 +131,7 @@ def main(argv: Sequence[str]) -> int:
     options |= {"config": command.config, "logdir": command.logdir}
     options["settings"] = changed or None
     if data is not None:
-        options |= {"source": table_settings.replaced(base.source, of_source)}
+        options |= {"source": table_settings.replaced(base.source, scores | of_source)}
         options["settings"] = named.offline_settings(algorithm, changed)
         options["algorithm"] = algorithm
     elif of_source:
@@ -135,6 +141,21 @@ def main(argv: Sequence[str]) -> int:
         command_line.say(_next(run, options, data))
     command_line.show(run.logdir)
     return 0 if run.finished else exit_status(run.signal)
+
+
+def _table(
+    data: str, argv: Sequence[str], algorithm: str | None, preset: str | None
+) -> str:
+    """Return the folder of a Minari dataset's table, with the discount of the run."""
+    from tfagents_batch.configs import named
+    from tfagents_batch.logged import given
+
+    trained = named.offline_algorithm(algorithm, preset)
+    base = named.resolve(trained, None, preset, None, {})
+    gamma = parsing.peek(argv, "algorithm.gamma")
+    gamma = getattr(base.settings, "gamma", None) if gamma is None else float(gamma)
+    timeline = {} if gamma is None else {"gamma": gamma}
+    return str(given.of_minari(data, timeline, parsing.peek(argv, "logdir")))
 
 
 def _listed(what: str, names: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ from tfagents_batch import seeds
 from tfagents_batch.clocks import Every, EverySeconds
 from tfagents_batch.envs.shared import layout
 from tfagents_batch.errors import EnvError, SaveError, Stopped, TrainingError, UserError
+from tfagents_batch.experience import Scores
 from tfagents_batch.metrics import Interval, Mean, Metrics
 from tfagents_batch.training import compilation
 from tfagents_batch.training.alarms import Alarms
@@ -338,6 +339,14 @@ class Loop:
         if result is not None:  # None if stopped: a resumed run evaluates again
             self.evaluated(result, time.perf_counter() - begin)
 
+    def _normalized(self, result: Evaluation) -> dict[str, float]:
+        """Return the normalized score of an evaluation, if the data have references."""
+        source = self.experiment.config.source
+        if not isinstance(source, Scores) or not isinstance(result, Evaluation):
+            return {}
+        score = source.normalized_score(result.mean_return)
+        return {} if score is None else {"eval/normalized_score": score}
+
     def evaluated(self, result: Evaluation, seconds: float) -> None:
         """Write an evaluation's line, and a checkpoint if it is the best so far."""
         self._evaluated = self.step
@@ -345,7 +354,7 @@ class Loop:
         self._evaluating += seconds
         share = self._evaluating / max(self._evaluating + self.seconds, 1e-9)
         times = {"time/eval_seconds": seconds, "time/eval_share": share}
-        self._log(result.metrics() | times)
+        self._log(result.metrics() | self._normalized(result) | times)
         previous = self.best, self._best_step
         # NaN is never the best, and any number replaces a NaN.
         best = not math.isnan(result.score) and (

@@ -1,15 +1,21 @@
 """Minari datasets as rows, in the interface of Minari's documentation."""
 
 import collections
+import math
 import sys
+import types
 
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+import tfagents_batch as tfb
+from tests.offline import timelines
 from tests.offline.test_reader import read
 from tfagents_batch.errors import UserError
 from tfagents_batch.offline.reader import open_rows
+from tfagents_batch.offline.reading import minari_rows
+from tfagents_batch.training.log.logger import read_metrics
 
 Episode = collections.namedtuple(
     "Episode", "id observations actions rewards terminations truncations infos"
@@ -21,7 +27,12 @@ PAIRS = np.arange(6.0).reshape(3, 2)
 class Dataset:
     """Dataset of one episode of two steps that is cut."""
 
-    def __init__(self, action_space, actions, space=None, observations=None):
+    def __init__(
+        self, action_space, actions, space=None, observations=None, scores=(None, None)
+    ):
+        names = "ref_min_score", "ref_max_score"
+        metadata = dict(zip(names, scores, strict=True))
+        self.storage = types.SimpleNamespace(metadata=metadata)
         self.action_space = action_space
         self.observation_space = space or spaces.Dict(
             pole=BOX, cart=spaces.Box(-9, 9, (), np.float32)
@@ -62,6 +73,69 @@ def test_a_name_of_minari_is_loaded(monkeypatch):
     module = collections.namedtuple("Module", "load_dataset")({"a-v0": dataset}.get)
     monkeypatch.setitem(sys.modules, "minari", module)
     assert len(read("minari:a-v0")) == 2
+
+
+def test_the_mode_of_a_dataset_is_that_of_its_actions():
+    discrete = Dataset(spaces.Discrete(3), np.array([2, 0]))
+    assert minari_rows.mode_of(discrete) == "discrete"
+    box = Dataset(spaces.Box(-1, 1, (2,)), np.zeros([2, 2]))
+    assert minari_rows.mode_of(box) == "continuous"
+    with pytest.raises(UserError, match="expected a Discrete space or a Box"):
+        minari_rows.mode_of(Dataset(spaces.MultiBinary(2), np.zeros([2, 2])))
+
+
+def test_training_from_a_name_keeps_a_table_and_scores_evaluations(
+    tmp_path, monkeypatch
+):
+    observation = spaces.Box(-9, 9, (4,), np.float32)
+    seen = np.random.default_rng(0).normal(size=(41, 4)).astype(np.float32)
+    dataset = Dataset(
+        spaces.Discrete(2), np.arange(40) % 2, observation, seen, scores=(10.0, 60.0)
+    )
+    dataset.episode = dataset.episode._replace(
+        rewards=np.ones(40, np.float32),
+        terminations=np.arange(40) == 39,
+        truncations=np.zeros(40, bool),
+    )
+    loaded = []
+
+    def load(name):
+        loaded.append(name)
+        return dataset
+
+    module = types.SimpleNamespace(load_dataset=load)
+    monkeypatch.setitem(sys.modules, "minari", module)
+    options = {
+        "env": "tf/CartPole-v1",
+        "logdir": tmp_path,
+        "steps": 2,
+        "settings": {"network": {"hidden": [8]}, "batch_size": 4},
+        "timeline": {"train_share": 1.0, "eval_share": 0.0},
+        "eval_episodes": 2,
+        "eval_every": 2,
+        "compile": "off",
+    }
+    run = tfb.train_offline("bc", "minari:d/cart-v0", **options)
+    (table,) = (tmp_path / "tables").iterdir()
+    assert table.name.startswith("d-cart-v0-")
+    lines = [x for x in read_metrics(run.logdir) if "eval/return_mean" in x]
+    for line in lines:
+        expected = (line["eval/return_mean"] - 10) / 50
+        assert line["eval/normalized_score"] == pytest.approx(expected)
+    assert lines
+    written = table.stat().st_mtime_ns
+    tfb.train(resume=run.logdir, steps=3)  # the table is still there
+    assert table.stat().st_mtime_ns == written
+    assert set(loaded) == {"d/cart-v0"}
+
+
+def test_scores_that_mean_nothing_are_refused(tmp_path):
+    data = timelines.build(tmp_path / "data", timelines.walks(20))
+    for scores in ({"min": 3}, {"min": 3, "max": 3}, {"min": 0, "max": math.inf}):
+        with pytest.raises(UserError, match="reference_scores is"):
+            tfb.train_offline(
+                *("bc", data), table={"reference_scores": scores}, logdir=tmp_path
+            )
 
 
 NESTED = spaces.Dict(

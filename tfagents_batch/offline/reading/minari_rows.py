@@ -31,6 +31,30 @@ def load(name: str) -> Any:
         ) from error
 
 
+def is_name(data: Any) -> bool:
+    """Return whether an argument names a dataset, as ``minari:<name>``."""
+    return isinstance(data, str) and data.startswith(PREFIX)
+
+
+def mode_of(dataset: Any) -> Mode:
+    """Return the kind of the actions of a dataset; UserError for another space."""
+    space = dataset.action_space
+    if isinstance(space, spaces.Discrete):
+        return "discrete"
+    if isinstance(space, spaces.Box):
+        return "continuous"
+    raise UserError(
+        f"the actions of the dataset are {space}; expected a Discrete space or a Box"
+    )
+
+
+def reference_scores(dataset: Any) -> dict[str, float]:
+    """Return the returns that count as scores 0 and 1, "min" and "max", if known."""
+    known = getattr(getattr(dataset, "storage", None), "metadata", {})
+    scores = {x: known.get(f"ref_{x}_score") for x in ("min", "max")}
+    return {} if None in scores.values() else {k: float(x) for k, x in scores.items()}
+
+
 def is_dataset(data: Any) -> bool:
     """Return whether an object has the interface of ``minari.MinariDataset``."""
     return hasattr(data, "iterate_episodes") and hasattr(data, "action_space")
@@ -46,12 +70,7 @@ def rows(dataset: Any, mode: Mode) -> Iterator[dict[str, Any]]:
     """
     space, observations = dataset.action_space, dataset.observation_space
     discrete = isinstance(space, spaces.Discrete)
-    if not discrete and not isinstance(space, spaces.Box):
-        raise UserError(
-            f"the actions of the dataset are {space}; expected a Discrete space or a "
-            "Box"
-        )
-    if mode != (expected := "discrete" if discrete else "continuous"):
+    if mode != (expected := mode_of(dataset)):
         raise UserError(
             f"the mode is {mode}, but the actions of the dataset are {space}; pass "
             f"mode={expected!r}"

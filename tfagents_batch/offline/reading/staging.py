@@ -48,8 +48,7 @@ class StagedFile(NamedTuple):
 
 def paths(data: Any) -> list[Path] | None:
     """Return the files of ``data``, see ``files.find``; None if it is in memory."""
-    is_minari = isinstance(data, str) and data.startswith(minari_rows.PREFIX)
-    return None if is_minari else files.find(data)
+    return None if minari_rows.is_name(data) else files.find(data)
 
 
 def stage(
