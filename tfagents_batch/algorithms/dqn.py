@@ -15,7 +15,6 @@ from typing import ClassVar, Literal, NamedTuple
 
 import tensorflow as tf
 
-from tfagents_batch import config as configs
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms.shared import alarms
 from tfagents_batch.algorithms.shared.off_policy import OffPolicySettings
@@ -153,8 +152,7 @@ class DQNConfig(OffPolicySettings):
                 "lies between them; set --algorithm.v_min to the smallest and "
                 "--algorithm.v_max to the largest discounted return of an episode"
             )
-        munchausen = configs.check(checked.munchausen, "munchausen.")
-        return dataclasses.replace(checked, munchausen=munchausen)
+        return checked
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         advice = (

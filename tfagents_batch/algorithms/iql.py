@@ -51,7 +51,9 @@ class IQL(tf.Module):
         self.critics, self._targets = actor_critic.critics(
             config, spec, self._custom, self.policy.bounds.size
         )
-        self._value = Critics(spec, config.network, 1, network=self._custom)
+        self._value = Critics(
+            spec, config.network, 1, network=self._custom, own=config.critic
+        )
         valued = [*self.critics.trainable_variables, *self._value.trainable_variables]
         self.learner = actor_critic.learner(
             config,

@@ -116,7 +116,6 @@ class PPOConfig(on_policy.OnPolicySettings):
 
     def check(self) -> PPOConfig:
         config = super().check()
-        config = dataclasses.replace(config, kl=config.kl.check("kl."))
         if config.drop_last and config.minibatch_size is None:
             raise UserError(
                 "drop_last is true, but minibatch_size is none: everything is one "

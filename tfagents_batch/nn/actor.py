@@ -39,6 +39,20 @@ class ActorConfig(LayerSettings):
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class CriticConfig:
+    """Settings of critics that are not those of the actor."""
+
+    hidden: tuple[int, ...] | None = option(
+        None, "units of their hidden layers; none: those of network.hidden", least=1
+    )
+    layer_norm: bool = option(
+        False,
+        "normalize their hidden layers (LayerNorm), so that values of unknown actions "
+        "grow less, which helps with prior data",
+    )
+
+
 class ActorNetwork(keras.Model):
     """Map observations to the outputs of a policy; ``heads`` has their sizes by name.
 
@@ -85,6 +99,7 @@ class Critics(keras.Model):
     Args:
       spec, config, network: see ``encoder_and_hidden``.
       count: K.
+      own: settings of critics alone.
       inputs: A, entries of an action that is an input; 0 for Q of all actions.
       outputs: number of actions if they are no input, else 1.
     """
@@ -97,10 +112,12 @@ class Critics(keras.Model):
         inputs: int = 0,
         outputs: int = 1,
         network: Any = None,
+        own: CriticConfig = CriticConfig(),
     ):
         super().__init__(name="critics", dtype="float32")
         self.encoder, hidden = encoder_and_hidden(spec, config, network, critic=True)
-        kind = config.activation, config.initializer
+        hidden = hidden if own.hidden is None else own.hidden
+        kind = config.activation, config.initializer, own.layer_norm
         self.towers = EnsembleMLP(count, hidden, outputs, *kind)
         step = nest.map(lambda x: x[0], networks.dummy_steps(spec))
         action = tf.zeros([step.first.shape[0], inputs]) if inputs else None

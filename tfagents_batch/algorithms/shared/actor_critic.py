@@ -49,6 +49,7 @@ class ActorCriticSettings(OffPolicySettings):
         group="exploration",
     )
     network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
+    critic: actor.CriticConfig = option(actor.CriticConfig(), "settings of the critics")
 
     def action_noise(self) -> ActionNoise | None:
         """Return the noise that is added to actions of a Box."""
@@ -67,8 +68,8 @@ def critics(
     config: Any, spec: EnvSpec, network: Any, inputs: int = 0, outputs: int = 1
 ) -> tuple[Critics, Critics]:
     """Return critics and their target networks; for the sizes see ``Critics``."""
-    sizes = config.num_critics, inputs, outputs
-    learned, target = (Critics(spec, config.network, *sizes, network) for _ in range(2))
+    sizes = config.num_critics, inputs, outputs, network, config.critic
+    learned, target = (Critics(spec, config.network, *sizes) for _ in range(2))
     return learned, target
 
 

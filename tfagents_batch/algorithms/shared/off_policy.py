@@ -67,6 +67,7 @@ class RowActorCriticSettings(RowValueSettings):
         most=10,
     )
     network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
+    critic: actor.CriticConfig = option(actor.CriticConfig(), "settings of the critics")
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         """Return the limit of values."""

@@ -16,7 +16,7 @@ from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.optimizer import Optimizer, Rule, TargetNetwork
-from tfagents_batch.schedules import Constant, Schedule
+from tfagents_batch.schedules import Constant, Schedule, is_schedule
 from tfagents_batch.types import UpdateSize
 
 
@@ -52,8 +52,14 @@ class OptimizerSettings:
         Raises:
           UserError: for a setting that is invalid; names it.
         """
-        checked = config.check(self)
-        return dataclasses.replace(checked, network=checked.network.check("network."))
+        checked, nested = config.check(self), {}
+        for field in dataclasses.fields(checked):
+            value, path = getattr(checked, field.name), f"{field.name}."
+            if hasattr(value, "check"):
+                nested[field.name] = value.check(path)
+            elif dataclasses.is_dataclass(value) and not is_schedule(value):
+                nested[field.name] = config.check(value, path)
+        return dataclasses.replace(checked, **nested)
 
     def update_size(self, transitions: int) -> UpdateSize:
         return UpdateSize(self.batch_size, self.network.units)

@@ -9,13 +9,17 @@ import tensorflow as tf
 
 from tfagents_batch.nn.layers import kernels
 
+_EPSILON = 1e-6  # of the variance
+
 
 class EnsembleDense(keras.layers.Layer):
     """Dense layers of K networks, ``[N, F]`` or ``[K, N, F] -> [K, N, units]``.
 
     With more inputs, see ``EnsembleMLP.call``, it is ``[N, F] -> [K, N M, units]``.
 
-    ``count`` is K; ``initializer`` returns a kernel initializer for each network.
+    ``count`` is K; ``initializer`` returns a kernel initializer for each network. With
+    ``layer_norm``, units are normalized before the activation (Ba et al. 2016,
+    arXiv:1607.06450).
     """
 
     def __init__(
@@ -24,10 +28,12 @@ class EnsembleDense(keras.layers.Layer):
         units: int,
         activation: str | None,
         initializer: Callable[[], kernels.Initializer],
+        layer_norm: bool = False,
         **kwargs,
     ):
         super().__init__(dtype=kernels.dtype(units), **kwargs)
         self.count, self.units, self._initializer = count, units, initializer
+        self._layer_norm = layer_norm
         self.activation = keras.activations.get(activation)
 
     def build(self, input_shape):
@@ -43,18 +49,32 @@ class EnsembleDense(keras.layers.Layer):
         self.bias = self.add_weight(
             name="bias", shape=(self.count, 1, self.units), initializer="zeros"
         )
+        if self._layer_norm:
+            shape = (self.count, 1, self.units)
+            self.scale = self.add_weight(name="scale", shape=shape, initializer="ones")
+            self.offset = self.add_weight(
+                name="offset", shape=shape, initializer="zeros"
+            )
 
     def call(self, x, first: int | None = None, more=None):
         kernel, bias = self.kernel[:first], self.bias[:first]
         if more is None:
-            return self.activation(tf.matmul(x, kernel) + bias)
+            return self._activated(tf.matmul(x, kernel) + bias, first)
         # The product with the row is made once for its M inputs.
         rows, inputs, size = more.shape
         own = tf.matmul(tf.reshape(more, [rows * inputs, size]), kernel[:, -size:])
         own = tf.reshape(own, [-1, rows, inputs, self.units])
         shared = tf.matmul(x, kernel[:, :-size]) + bias
-        joined = self.activation(shared[:, :, tf.newaxis] + own)
-        return tf.reshape(joined, [-1, rows * inputs, self.units])
+        joined = shared[:, :, tf.newaxis] + own
+        joined = tf.reshape(joined, [-1, rows * inputs, self.units])
+        return self._activated(joined, first)
+
+    def _activated(self, x, first: int | None):
+        if self._layer_norm:
+            mean, variance = tf.nn.moments(x, -1, keepdims=True)
+            x = (x - mean) * tf.math.rsqrt(variance + _EPSILON)
+            x = x * self.scale[:first] + self.offset[:first]
+        return self.activation(x)
 
     def compute_output_shape(self, shape):
         return (self.count, *shape[-2:-1], self.units)
@@ -70,13 +90,14 @@ class EnsembleMLP(keras.layers.Layer):
         units: int,
         activation: str,
         initializer: kernels.Kind,
+        layer_norm: bool = False,
         **kwargs,
     ):
         super().__init__(dtype="float32", **kwargs)
-        sizes = [(int(n), activation, kernels.hidden) for n in hidden]
+        sizes = [(int(n), activation, kernels.hidden, layer_norm) for n in hidden]
         self.layers = [
-            EnsembleDense(count, n, name, lambda kind=kind: kind(initializer))
-            for n, name, kind in [*sizes, (units, None, kernels.value)]
+            EnsembleDense(count, n, name, lambda kind=kind: kind(initializer), norm)
+            for n, name, kind, norm in [*sizes, (units, None, kernels.value, False)]
         ]
 
     def build(self, input_shape):
