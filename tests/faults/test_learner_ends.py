@@ -176,7 +176,7 @@ def test_sigterm_ends_learner_and_workers():
 def test_ctrl_c_ends_an_eager_learner_without_output_of_workers(backend):
     with learner(STEPPING, "hang", backend) as (process, pids):
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=60)
         assert_gone(pids)
     assert process.returncode == -signal.SIGINT
     assert errors.count("Traceback") == 1
