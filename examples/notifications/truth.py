@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 
 from examples.notifications import dynamics, simulator
@@ -16,12 +17,14 @@ def sending(agent) -> np.ndarray:
     independent in each step, so the probability decides about the agent's value.
 
     Args:
-      agent: result of ``tfb.load``, trained on logged rows.
+      agent: result of ``tfb.load``, trained on logged rows or in the simulator.
     """
     core = [np.repeat(x.ravel(), DRAWS) for x in np.indices(dynamics.SHAPE)]
     features = simulator.observe(*core, np.random.default_rng(0))
     present = (~np.isnan(features)).astype(np.float32)
     observation = {"state": np.nan_to_num(features), "presence": present}
+    if isinstance(agent.observation_space, gymnasium.spaces.Box):
+        observation = observation["state"]
     action, _ = agent.predict(observation)
     return action.reshape(*dynamics.SHAPE, DRAWS).mean(-1)
 
