@@ -148,11 +148,11 @@ def take_agent(
 
 
 def _meaningless(name: str, old: str, new: str) -> UserError:
-    """Return the error for an agent of which an algorithm can use nothing."""
-    known = ", ".join((new, *roles.FROM.get(new, ())))
+    """Return the error for an agent that another algorithm can use nothing of."""
+    usable = old, *(name for name, known in roles.FROM.items() if old in known)
     return UserError(
-        f"init_from: {name} was trained by {old!r}, but this run uses {new!r}, which "
-        f"starts from agents of {known}; use the same algorithm, or one of these"
+        f"init_from: {name} was trained by {old!r}, and what it has learned means "
+        f"nothing to {new!r}; use {' or '.join(usable)}"
     )
 
 
@@ -184,7 +184,8 @@ def _another(
             f"and {name} has {there}; an agent of another algorithm needs the same "
             "network= in both runs, and on-policy algorithms the built-in one"
         )
-    with console.doing("creating its networks"), experiment.placement.updating():
+    doing = console.doing("creating the networks of init_from")
+    with doing, experiment.placement.updating():
         return create_algorithm(saved, experiment.seen, own)
 
 

@@ -137,7 +137,8 @@ def test_a_pair_starts_with_equal_actions_or_is_refused(run_of, kind, name):
         scramble(new.algorithm, 2)
         before = greedy(new.algorithm, step)
         if other != name and (other, name) not in PAIRS:
-            with pytest.raises(UserError, match=f"was trained by '{other}', but") as e:
+            text = f"by '{other}', and .* nothing to '{name}'; use {other}"
+            with pytest.raises(UserError, match=text) as e:
                 starting_runs.take_agent(new, folder, "newest")
             assert "\n" not in str(e.value)
             continue
@@ -187,7 +188,7 @@ def test_the_target_actor_is_taken_or_a_copy_of_the_actor(run_of):
             saved = [
                 x for k, x in saved.items() if k.startswith("learner/target_actor")
             ]
-            for x, own in zip(saved, target, strict=False):  # without the deviation
+            for x, own in zip(saved, target, strict=False):  # without the std
                 np.testing.assert_array_equal(own, x)
 
 
@@ -205,14 +206,14 @@ def test_the_temperature_of_sac_and_cql_is_taken(run_of):
     assert "temperature" in started["new"] and variable.numpy() == before
 
 
-def test_a_deviation_after_tanh_is_not_one_before_it(run_of):
+def test_an_std_after_tanh_is_not_one_before_it(run_of):
     new = experiment("sac", "box", seed=5)
     scramble(new.algorithm, 2)
     head = new.algorithm.network.heads[1]
     before = head.kernel.numpy()
     started = starting_runs.take_agent(new, run_of("crr", "box")[1], "newest")
-    assert "deviation before tanh" in started["new"]
-    assert "deviation after tanh" in started["left"]
+    assert "std before tanh" in started["new"]
+    assert "std after tanh" in started["left"]
     np.testing.assert_array_equal(head.kernel, before)
     starting_runs.take_agent(new, run_of("cql", "box")[1], "newest")
     np.testing.assert_array_equal(
@@ -318,7 +319,7 @@ def test_a_run_says_what_it_has_taken(run_of, tmp_path, capsys):
     assert set(event["new"]) < set(event["not_loaded"])
     line = (
         f"after 100 steps; taken: {roles.LAYERS}, {roles.MEAN}; new: values of states, "
-        "deviation; only in bc: deviation after tanh\n"
+        "std; only in bc: std after tanh\n"
     )
     assert line in capsys.readouterr().err
 

@@ -40,14 +40,14 @@ _VALUES = {"network.noisy": False, "distribution": "mean"}
 
 LAYERS, MEAN, LOGITS = "actor's layers", "mean action", "logits"
 # Both have a variable log_std, but only one is the standard deviation of actions.
-BEFORE, AFTER = "deviation before tanh", "deviation after tanh"
+BEFORE, AFTER = "std before tanh", "std after tanh"
 VALUES, FILTER = "action values", "filter of actions"
-STATE_VALUES, _TARGET_ACTOR = "values of states", "target actor"
+STATE_VALUES, TARGET_ACTOR = "values of states", "target actor"
 # Role of the variables that a learner saves with ``learner/<group>``.
 _LEARNED = {
     "critics": "critics",
     "targets": "target critics",
-    "target_actor": _TARGET_ACTOR,
+    "target_actor": TARGET_ACTOR,
     "log_temperature": "temperature",
     "log_cql_scale": "weight of the conservative loss",
     "value": STATE_VALUES,
@@ -80,10 +80,10 @@ def of(agent: Any) -> Roles:
             found.setdefault(_LEARNED[group], []).append(variable)
     if getattr(agent.config, "temperature", None) is not None:
         found.pop("temperature", None)  # it is a setting
-    if _TARGET_ACTOR in found:
+    if TARGET_ACTOR in found:
         acting = _acting(found)
-        pairs = zip(network.variables, found[_TARGET_ACTOR], strict=True)
-        found[_TARGET_ACTOR] = [own for x, own in pairs if id(x) in acting]
+        pairs = zip(network.variables, found[TARGET_ACTOR], strict=True)
+        found[TARGET_ACTOR] = [own for x, own in pairs if id(x) in acting]
     return found
 
 
@@ -119,8 +119,8 @@ def take(old: Any, new: Any) -> Taken:
     taken = [role for role in own if role in theirs]
     pairs = {role: (theirs[role], own[role]) for role in taken}
     derived = []
-    if _TARGET_ACTOR in own and _TARGET_ACTOR not in taken:
-        derived = [_TARGET_ACTOR]
+    if TARGET_ACTOR in own and TARGET_ACTOR not in taken:
+        derived = [TARGET_ACTOR]
     if not {LAYERS, VALUES} & {*taken}:
         raise Misfit("its network has other parts")
     for role, both in pairs.items():
@@ -133,7 +133,7 @@ def take(old: Any, new: Any) -> Taken:
     if derived:
         acting = _acting(own)
         actor = [x for x in new.policy.network.variables if id(x) in acting]
-        _assign(actor, own[_TARGET_ACTOR])
+        _assign(actor, own[TARGET_ACTOR])
     new_roles = [role for role in own if role not in (*taken, *derived)]
     return Taken(taken, derived, new_roles, [x for x in theirs if x not in taken])
 
@@ -141,24 +141,27 @@ def take(old: Any, new: Any) -> Taken:
 def _of_network(network: Any, squashed: bool) -> Roles:
     """Return the roles of a policy's network."""
     if isinstance(network, ActorNetwork):
-        deviation = BEFORE if squashed else AFTER
-        heads = {"mean": MEAN, "action": MEAN, "log_std": deviation, "logits": LOGITS}
+        std = BEFORE if squashed else AFTER
+        heads = {"mean": MEAN, "action": MEAN, "log_std": std, "logits": LOGITS}
         outputs = zip(network.names, network.heads, strict=True)
-        parts: tuple[Any, ...] = network.encoder, network.tower
-        layers = [x for part in parts for x in part.variables]
+        layers = _variables(network.encoder, network.tower)
         return {LAYERS: layers} | {heads[k]: head.variables for k, head in outputs}
     if isinstance(network, ActorCritic) and isinstance(network.body, Towers):
         body, box = network.body, network.family.needs_std
-        towers = (body.encoder, body.policy_tower), (body.value_tower, body.value_head)
-        layers, values = ([x for y in pair for x in y.variables] for pair in towers)
+        layers = _variables(body.encoder, body.policy_tower)
+        values = _variables(body.value_tower, body.value_head)
         found = {LAYERS: layers, STATE_VALUES: values}
         found[MEAN if box else LOGITS] = body.policy_head.variables
-        return found | ({"deviation": [network.trained_std]} if box else {})
+        return found | ({"std": [network.trained_std]} if box else {})
     if isinstance(network, QNetwork):
         return {VALUES: network.variables}
     if isinstance(getattr(network, "values", None), QNetwork):  # of BCQ
         return {VALUES: network.values.variables, FILTER: network.imitator.variables}
     return {}
+
+
+def _variables(*parts: Any) -> list[keras.Variable]:
+    return [x for part in parts for x in part.variables]
 
 
 def _acting(roles: Roles) -> set[int]:
