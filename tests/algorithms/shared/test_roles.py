@@ -28,7 +28,6 @@ from tfagents_batch.devices.placement import HOST
 from tfagents_batch.errors import UserError
 from tfagents_batch.training import starting_runs, training_run
 from tfagents_batch.training.config import RunConfig
-from tfagents_batch.training.log.logger import read_events
 from tfagents_batch.training.preprocessing import Preprocessing
 from tfagents_batch.training.run_folder import checkpoint, config_file, runs
 
@@ -56,10 +55,10 @@ def settings_of(name, kind, **further):
 
 
 @functools.cache
-def experiment(name, kind, seed=0, **settings):
+def experiment(name, kind, seed=0, network=None, **settings):
     """Return the parts of an experiment that a start from another run needs."""
     chosen = settings_of(name, kind, **settings)
-    agent = make(name, ACTIONS[kind], None, VECTOR, seed, **chosen)
+    agent = make(name, ACTIONS[kind], network, VECTOR, seed, **chosen)
     spec = make_spec(VECTOR, ACTIONS[kind])
     config = RunConfig(name, "CartPole-v1", settings=agent.config)
     if config.source.name == "table":
@@ -84,11 +83,11 @@ def scramble(agent, seed):
             x.assign(rng.normal(0, 0.7, x.shape))
 
 
-def as_run(parts, logdir, which="old"):
+def as_run(parts, logdir, network=None):
     """Return the folder of a run whose only checkpoint is an agent."""
-    text = config_file.to_text(parts.config, parts.config.env, None)
+    text = config_file.to_text(parts.config, parts.config.env, network)
     facts = training_run.facts(parts.algorithm, parts.spec)
-    folder = runs.create(logdir, which, 0, text, facts=facts)
+    folder = runs.create(logdir, "old", 0, text, facts=facts)
     checkpoint.save(folder, 100, parts.named_variables(), {})
     return folder
 
@@ -107,8 +106,8 @@ def run_of(tmp_path_factory):
     return run
 
 
-def observed(kind, seed=3):
-    steps = make_steps(VECTOR, 1, N, seed)
+def observed():
+    steps = make_steps(VECTOR, 1, N, seed=3)
     return nest.map(lambda x: x[0], steps)
 
 
@@ -131,7 +130,7 @@ CASES = [(x, new) for x in KINDS_OF_ACTIONS for new in REGISTRY if takes(new, x)
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_a_pair_starts_with_equal_actions_or_is_refused(run_of, kind, name):
     new = experiment(name, kind, seed=5)
-    step = observed(kind)
+    step = observed()
     for other in (x for x in REGISTRY if takes(x, kind)):
         old, folder = run_of(other, kind)
         scramble(new.algorithm, 2)
@@ -161,7 +160,7 @@ def test_values_and_their_targets_are_taken_from_bcq(run_of):
     scramble(new.algorithm, 2)
     started = starting_runs.take_agent(new, folder, "newest")
     assert started["left"] == ["filter of actions"]
-    step = observed("discrete")
+    step = observed()
     for theirs, own in (
         (old.network.values, new.algorithm.network),
         (old.target, new.algorithm.target),
@@ -267,12 +266,27 @@ def test_an_error_names_the_shapes_that_differ(run_of):
         starting_runs.take_agent(other, folder, "newest")
 
 
-def test_an_own_network_has_to_be_passed(run_of):
-    folder = run_of("bc", "box")[1]
+def own_network(observation_space, action_space):
+    return keras.Sequential([keras.layers.Dense(8, "tanh", name="own")])
+
+
+def test_an_own_network_has_to_be_passed_again(run_of, tmp_path):
+    old = experiment("bc", "box", network=own_network)
+    scramble(old.algorithm, 1)
+    folder = as_run(old, tmp_path, own_network)
+    new = experiment("sac", "box", seed=5, network=own_network)
+    started = starting_runs.take_agent(new, folder, "newest", own_network)
+    assert started["taken"] == [roles.LAYERS, roles.MEAN]
+    step = observed()
+    expected = greedy(old.algorithm, step)
+    np.testing.assert_allclose(greedy(new.algorithm, step), expected, atol=1e-5)
+    with pytest.raises(UserError, match=r"has the built-in network, and .*own_network"):
+        starting_runs.take_agent(experiment("sac", "box", seed=5), folder, "newest")
     for name in ("sac", "ppo"):
         new = experiment(name, "box", seed=5)
         with pytest.raises(UserError, match="this run has your own network"):
-            starting_runs.take_agent(new, folder, "newest", keras.Sequential())
+            built_in = run_of("bc", "box")[1]
+            starting_runs.take_agent(new, built_in, "newest", own_network)
 
 
 @pytest.mark.parametrize(
@@ -308,20 +322,34 @@ def test_a_warning_names_another_gamma(run_of, gamma, warned):
     ]
 
 
-def test_a_run_says_what_it_has_taken(run_of, tmp_path, capsys):
-    _, folder = run_of("bc", "torque")
-    options = QUICK | {"logdir": tmp_path, "init_from": folder, "steps": 100}
-    settings = settings_of("a2c", "box", histograms=False)
-    settings["network.hidden"] = (8,)
-    run = tfb.train("a2c", "tf/Pendulum-v1", settings=settings, **options)
-    (event,) = [x for x in read_events(run.logdir) if x["event"] == "started_from"]
-    assert event["algorithm"] == "bc" and event["taken"] == [roles.LAYERS, roles.MEAN]
-    assert set(event["new"]) < set(event["not_loaded"])
-    line = (
-        f"after 100 steps; taken: {roles.LAYERS}, {roles.MEAN}; new: values of states, "
-        "std; only in bc: std after tanh\n"
+def test_a_run_says_what_it_has_taken(run_of, tmp_path, monkeypatch):
+    shown = []
+
+    def run(experiment, folder, callbacks, state, events, profiled):
+        console = types.SimpleNamespace(message=shown.append)
+        for event in events:
+            training_run._explain(event, console)
+        (event,) = events
+        assert runs.facts(folder)["started_from"].items() <= event.items()
+        shown.append(event)
+        raise UserError("before the update is traced")
+
+    monkeypatch.setattr(training_run, "run", run)
+    _, folder = run_of("iql", "torque")
+    options = QUICK | {"logdir": tmp_path, "init_from": folder, "steps": 2000}
+    del options["rollout.length"]
+    settings = {"network.hidden": (8,), "gamma": 0.9}
+    with pytest.raises(UserError, match="before the update is traced"):
+        tfb.train("sac", "tf/Pendulum-v1", settings=settings, **options)
+    line, warning, event = shown
+    assert line == (
+        f"starting from the agent of {folder.name} after 100 steps; taken: actor's "
+        "layers, mean action, critics, target critics; new: std before tanh, "
+        "temperature; only in iql: std after tanh, values of states"
     )
-    assert line in capsys.readouterr().err
+    assert warning.startswith("warning: gamma is 0.9, but")
+    assert event["algorithm"] == "iql"
+    assert event["not_loaded"] == event["new"] + event["left"]
 
 
 def test_the_page_has_the_table_of_pairs():
