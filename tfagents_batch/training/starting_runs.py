@@ -228,7 +228,14 @@ def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
     space, facts = experiment.spec.action_space, runs.facts(run.folder)
     if "action_space" not in facts:
         return  # loading still compares shapes
-    recorded = spaces.from_json(facts["action_space"])
+    try:
+        recorded = spaces.from_json(facts["action_space"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"init_from: run.json of {run.folder.name} is damaged: its action_space "
+            f"cannot be read ({type(error).__name__}: {error}); restore it from a copy "
+            "of the run, or pass another run"
+        ) from error
     if recorded != space:
         raise UserError(
             f"init_from: {run.folder.name} has the action space {recorded}, but the "

@@ -293,13 +293,14 @@ def test_an_own_network_has_to_be_passed_again(run_of, tmp_path):
     ("damaged", "pattern"),
     [
         ("config.json", r"config.json cannot be read"),
+        ("run.json", r"init_from: run.json of damaged is damaged"),
         ("checkpoints/*/state.json", r"init_from: no intact checkpoint \(newest\)"),
     ],
 )
 def test_a_damaged_run_is_one_clear_error(run_of, tmp_path, damaged, pattern):
     folder = shutil.copytree(run_of("bc", "box")[1], tmp_path / "damaged")
     (path,) = folder.glob(damaged)
-    path.write_text("{")
+    path.write_text('{"action_space": {}}' if damaged == "run.json" else "{")
     new = experiment("sac", "box", seed=5)
     scramble(new.algorithm, 2)
     before = [x.numpy() for x in new.named_variables().values()]
