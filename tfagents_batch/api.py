@@ -138,7 +138,8 @@ def train(
       init_from: folder of a run to take the initial agent from: its weights, its
         statistics of observations and returns, and what else it has learned, such as
         critics and target networks. Spaces and network have to match. The environment,
-        settings, schedules, steps and optimizer state are new.
+        settings, schedules, steps and optimizer state are new. Of a run of another
+        algorithm, it takes what means the same in both, see docs/running.md.
       init_checkpoint: checkpoint of that run: "newest" (None), "best" or a step.
       network: a ``keras.Model`` or a function of (observation_space, action_space)
         that returns one; see ``nn.user.actor_critic``.

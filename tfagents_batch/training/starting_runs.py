@@ -9,12 +9,17 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from gymnasium import spaces as gs
+
 from tfagents_batch import config, spaces
+from tfagents_batch.algorithms.shared import roles
+from tfagents_batch.algorithms.shared.on_policy import OnPolicySettings
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import Experience, Located
+from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.training import evaluate, preprocessing, profile, training_run
-from tfagents_batch.training.assembly import Experiment
+from tfagents_batch.training.assembly import Experiment, create_algorithm
 from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
 from tfagents_batch.training.log import console, trackers
 from tfagents_batch.training.run_folder import checkpoint, config_file, files, runs
@@ -66,7 +71,7 @@ def begin(
         parts = experiment.algorithm, experiment.spec, resolved.source
         facts, events = training_run.facts(*parts), []
         if origin is not None:
-            started_from = take_agent(experiment, *origin)
+            started_from = take_agent(experiment, *origin, passed.network)
             events.append({"kind": runs.STARTED_FROM, **started_from})
             facts[runs.STARTED_FROM] = started_from
             facts[runs.TRAINING_ROWS] += runs.training_rows(origin[0])
@@ -87,60 +92,127 @@ def _with_copied_policy(resolved: RunConfig) -> RunConfig:
 
 
 def take_agent(
-    experiment: Experiment, logdir: str | os.PathLike, which: str | int
+    experiment: Experiment,
+    logdir: str | os.PathLike,
+    which: str | int,
+    network: Any = None,
 ) -> dict[str, Any]:
     """Load another run's agent, and what it has learned to train with.
 
     The policy and its statistics must fit. Of the rest, such as critics and target
     networks, all that both runs have is loaded, except the state of optimizers: their
-    moments belong to the gradients of the other run. ``which`` is a checkpoint:
-    "newest", "best" or a step.
+    moments belong to the gradients of the other run. Between two algorithms, that is
+    what has the same role in both. ``which`` is a checkpoint: "newest", "best" or a
+    step, and ``network`` the user's, or None.
 
     Returns:
       Facts for the run's log: ``run``, name of the other run's folder; ``checkpoint``,
       its step; ``damaged``, ``{step: reason}`` of the newer checkpoints skipped;
       ``not_loaded``, groups of variables that only one of the two runs has, and the
-      optimizers'.
+      optimizers'. Those of another algorithm also have ``algorithm``, its name, the
+      fields of ``roles.Taken`` and ``warnings``.
 
     Raises:
       UserError: if there is no such checkpoint, or if its agent does not fit this run.
     """
-    run = runs.open_run(logdir)
-    _check_settings(run, experiment)
-    _check_actions(run, experiment)
+    run, own = runs.open_run(logdir), experiment.config
+    saved, user = config_file.from_text(run.config_text)
     name, normalization = run.folder.name, experiment.preprocessing
+    same = saved.algorithm == own.algorithm
+    if not same and saved.algorithm not in roles.FROM.get(own.algorithm, ()):
+        raise _meaningless(name, saved.algorithm, own.algorithm)
+    if same:
+        _check_settings(name, saved, own)
+    _check_actions(run, experiment)
     preprocessing.check_same(run.folder, normalization, f"init_from: in {name},")
-    damaged, named = {}, experiment.named_variables()
+    other = None if same else _another(name, saved, user, experiment, network)
+    agent = experiment.algorithm if other is None else other
+    damaged, named = {}, agent.learner.named_variables()
+    leave = checkpoint.TRAINING_ONLY if same else (_OPTIMIZER,)
 
     def note(kind: str, step: int, reason: str) -> None:
         damaged[step] = reason
 
     try:
-        step, _ = checkpoint.load(
-            *(run.folder, named, which), on_event=note, leave=checkpoint.TRAINING_ONLY
-        )
+        parts = run.folder, named, which
+        step, _ = checkpoint.load(*parts, on_event=note, leave=leave)
     except UserError as error:
         raise UserError(f"init_from: {error}") from error
-    own = {k: x for k, x in named.items() if k.startswith(checkpoint.TRAINING_ONLY)}
-    left = checkpoint.load_fitting(run.folder, step, own, leave=(_OPTIMIZER,))
+    facts = {"run": name, "checkpoint": step, "damaged": damaged}
+    if other is not None:
+        return facts | _take_roles(name, saved, experiment, other)
+    learned = {k: x for k, x in named.items() if k.startswith(checkpoint.TRAINING_ONLY)}
+    left = checkpoint.load_fitting(run.folder, step, learned, leave=(_OPTIMIZER,))
     groups = sorted({"/".join(name.split("/")[:2]) for name in left})
-    return {
-        "run": run.folder.name,
-        "checkpoint": step,
-        "damaged": damaged,
-        "not_loaded": groups,
-    }
+    return facts | {"not_loaded": groups}
 
 
-def _check_settings(run: runs.RunFolder, experiment: Experiment) -> None:
-    """Check the settings that the meaning of an agent's weights depends on."""
-    saved, _ = config_file.from_text(run.config_text)
-    name, own = run.folder.name, experiment.config
-    if saved.algorithm != own.algorithm:
-        raise UserError(
-            f"init_from: {name} was trained by {saved.algorithm!r}, but this run uses "
-            f"{own.algorithm!r}; use the same algorithm"
+def _meaningless(name: str, old: str, new: str) -> UserError:
+    """Return the error for an agent that another algorithm can use nothing of."""
+    usable = old, *(name for name, known in roles.FROM.items() if old in known)
+    return UserError(
+        f"init_from: {name} was trained by {old!r}, and what it has learned means "
+        f"nothing to {new!r}; use {' or '.join(usable)}"
+    )
+
+
+def _another(
+    name: str, saved: RunConfig, user: dict[str, Any], experiment: Experiment, own: Any
+) -> Algorithm:
+    """Return the agent of a run of another algorithm, with initial weights.
+
+    ``user`` has the names of its user's code, and ``own`` is this run's network.
+    """
+    box = isinstance(experiment.spec.action_space, gs.Box)
+    settings = saved.settings, experiment.config.settings
+    wrong = roles.differences(*settings, box)
+    if wrong:
+        flags = {f"algorithm.{k}": both for k, both in wrong.items()}
+        here, needed = (
+            " ".join(config_file.as_flag(k, both[i]) for k, both in flags.items())
+            for i in range(2)
         )
+        raise UserError(
+            f"init_from: the agent of {name} does not fit the network and settings of "
+            f"this run, {here}; pass {needed}"
+        )
+    on_policy = isinstance(experiment.config.settings, OnPolicySettings)
+    if bool(user["network"]) != (own is not None) or (own is not None and on_policy):
+        here, there = "the built-in network", user["network"] or "the built-in one"
+        raise UserError(
+            f"init_from: this run has {here if own is None else 'your own network'}, "
+            f"and {name} has {there}; an agent of another algorithm needs the same "
+            "network= in both runs, and on-policy algorithms the built-in one"
+        )
+    doing = console.doing("creating the networks of init_from")
+    with doing, experiment.placement.updating():
+        return create_algorithm(saved, experiment.seen, own)
+
+
+def _take_roles(
+    name: str, saved: RunConfig, experiment: Experiment, other: Algorithm
+) -> dict[str, Any]:
+    """Take over an agent of another algorithm; return facts for the run's log."""
+    try:
+        taken = roles.take(other, experiment.algorithm)
+    except roles.Misfit as error:
+        raise UserError(
+            f"init_from: the agent of {name} does not fit: {error}; use an environment "
+            "and a network of the same shapes"
+        ) from error
+    settings, warnings = (saved.settings, experiment.config.settings), []
+    old, new = (getattr(x, "gamma", None) for x in settings)
+    if old is not None and new is not None and abs(old - new) > roles.GAMMA + 1e-9:
+        warnings.append(
+            f"gamma is {new}, but the values of {name} were learned with {old}, so "
+            f"they are wrong at first; --algorithm.gamma={old} continues with them"
+        )
+    facts = {"algorithm": saved.algorithm, **taken._asdict(), "warnings": warnings}
+    return facts | {"not_loaded": [*taken.new, *taken.left]}
+
+
+def _check_settings(name: str, saved: RunConfig, own: RunConfig) -> None:
+    """Check the settings that the meaning of an agent's weights depends on."""
     for setting in own.settings.OF_AGENT:
         old, new = (operator.attrgetter(setting)(x.settings) for x in (saved, own))
         if old != new:
@@ -156,7 +228,14 @@ def _check_actions(run: runs.RunFolder, experiment: Experiment) -> None:
     space, facts = experiment.spec.action_space, runs.facts(run.folder)
     if "action_space" not in facts:
         return  # loading still compares shapes
-    recorded = spaces.from_json(facts["action_space"])
+    try:
+        recorded = spaces.from_json(facts["action_space"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"init_from: run.json of {run.folder.name} is damaged: its action_space "
+            f"cannot be read ({type(error).__name__}: {error}); restore it from a copy "
+            "of the run, or pass another run"
+        ) from error
     if recorded != space:
         raise UserError(
             f"init_from: {run.folder.name} has the action space {recorded}, but the "

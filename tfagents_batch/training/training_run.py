@@ -244,14 +244,25 @@ def _explain(event: dict[str, Any], console: Console) -> None:
         owner = f" of {event['run']}"
         console.message(
             f"starting from the agent of {event['run']} after "
-            f"{event['checkpoint']:,} steps; not loaded: "
-            f"{', '.join(event['not_loaded']) or 'nothing'}"
+            f"{event['checkpoint']:,} steps; {_parts(event)}"
         )
+        for warning in event.get("warnings", ()):
+            console.message(f"warning: {warning}")
     for step, reason in damaged.items():
         console.message(
             f"warning: the checkpoint of step {step:,}{owner} is damaged "
             f"({reason}); an older one is used"
         )
+
+
+def _parts(event: dict[str, Any]) -> str:
+    """Return which parts of another run's agent were taken, and which not."""
+    shown = {"not loaded": event["not_loaded"]}
+    if "taken" in event:  # of another algorithm
+        shown = {"taken": event["taken"], "copied from the actor": event["derived"]}
+        shown |= {"new": event["new"], f"only in {event['algorithm']}": event["left"]}
+        shown = {k: x for k, x in shown.items() if x or k == "new"}
+    return "; ".join(f"{k}: {', '.join(x) or 'nothing'}" for k, x in shown.items())
 
 
 def _profile(
