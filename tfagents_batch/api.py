@@ -228,7 +228,9 @@ def train_offline(
         dicts; they are written to ``folder`` as a timeline first. ``minari:<name>`` is
         a dataset of Minari that was downloaded.
       settings: the algorithm's settings that differ from the defaults. ``n_step`` is 1:
-        rows hold as many rewards as the timeline was made with.
+        rows hold as many rewards as the timeline was made with. DQN learns the values
+        of the policy that logged (``target="sarsa"``, ``loss="squared"`` and
+        ``learning_rate="linear(3e-3, 0)"``), unless the target is set.
       table: settings of ``logged.table_settings.TableSettings``, such as ``boosts``.
       mode: kind of actions of rows that are no timeline yet.
       timeline: settings of their timeline, see ``offline.timeline_config``. ``gamma``

@@ -376,3 +376,15 @@ def test_a_run_goes_on_with_its_rows_and_needs_an_environment_to_play(
         tfb.train(resume=run.logdir, steps=12)
     with pytest.raises(UserError, match="learned from logged rows and has no env"):
         tfb.evaluate(run.logdir)
+
+
+def test_dqn_learns_the_values_of_the_log_unless_its_target_is_set():
+    learned = named.offline_settings("dqn", {"batch_size": 8})
+    assert learned["target"] == "sarsa" and learned["loss"] == "squared"
+    assert learned["learning_rate"] == "linear(3e-3, 0)" and learned["batch_size"] == 8
+    own = {"learning_rate": 1e-4}
+    assert named.offline_settings("dqn", own)["learning_rate"] == 1e-4
+    for chosen in ({"target": "max"}, {"cql_scale": 1.0}, {"distribution": "qr"}):
+        assert not {"loss", "learning_rate"} & {*named.offline_settings("dqn", chosen)}
+    assert "target" not in named.offline_settings("bcq", {})
+    assert "target" not in named.offline_settings("dqn", {}, "rows/fqi")

@@ -40,6 +40,14 @@ _OF_ROWS = {
         "with --epsilon of tfagents-batch collect",
     ),
 }
+# DQN for a log of any policy: it learns the values of that policy, which rows show, and
+# takes the best actions by them. Settings that say otherwise leave the defaults.
+_OF_THE_LOG = {
+    "target": "sarsa",
+    "loss": "squared",
+    "learning_rate": "linear(3e-3, 0)",
+}
+_OTHERWISE = {"target", "cql_scale", "distribution"}
 # YAML 1.2 says that 1e-3 is a number; PyYAML reads YAML 1.1, where it is text.
 _EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 
@@ -174,7 +182,17 @@ def offline_settings(
         only = config.replace(kind(), {name: value})
         if config.replace(only, {name: settings.setdefault(name, value)}) != only:
             raise UserError(f"{name} is {settings[name]}, but {reason}")
+    if learns_values_of_the_log(algorithm, settings, preset):
+        settings = _OF_THE_LOG | settings
     return settings
+
+
+def learns_values_of_the_log(
+    algorithm: Any, settings: Mapping[str, Any] | None, preset: Any = None
+) -> bool:
+    """Return whether DQN learns the values of the policy that logged, by default."""
+    chosen = _OTHERWISE.intersection(settings or ())
+    return algorithm == "dqn" and preset is None and not chosen
 
 
 def _of_arguments(path: Path, data: dict, algorithm: str | type | None) -> Named:

@@ -24,6 +24,12 @@ from tfagents_batch.training.signals import exit_status
 # Flags that are arguments of ``api.train`` if they are given.
 _GIVEN = ("resume", "init_from", "init_checkpoint", "profile")
 
+_VALUES = (
+    "dqn learns the values of the policy that logged, and takes the best actions by "
+    'them: target=sarsa, loss=squared, learning_rate="linear(3e-3, 0)", n_step=1, no '
+    "warm-up, epsilon 0; --algorithm.target=max learns those of the best policy"
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainCommand:
@@ -132,7 +138,9 @@ def main(argv: Sequence[str]) -> int:
     options["settings"] = changed or None
     if data is not None:
         options |= {"source": table_settings.replaced(base.source, scores | of_source)}
-        options["settings"] = named.offline_settings(algorithm, changed)
+        if named.learns_values_of_the_log(algorithm, changed, command.config):
+            command_line.say(_VALUES)
+        options["settings"] = named.offline_settings(algorithm, changed, command.config)
         options["algorithm"] = algorithm
     elif of_source:
         options[source] = of_source
