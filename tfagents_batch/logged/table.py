@@ -87,6 +87,10 @@ class RowTable(tf.Module):
     def sample(self, collected: Collected, seed, step) -> Trajectory:
         """Draw rows: a trajectory of one action, ``[1, batch_size]``."""
         del collected
+        return self.rows(seed, step)
+
+    def rows(self, seed, step) -> Trajectory:
+        """Draw the rows of an update, which ``step`` others were before."""
         sizes = self._sizes()
         block = place(sizes, step).block
         index = draw(sizes, seed, block)

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tfagents_batch import nest, seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import InputSchedule
+from tfagents_batch.graph.state import variable
 from tfagents_batch.logged.table import RowTable
 from tfagents_batch.logged.table_settings import TableSettings
 from tfagents_batch.metrics import Metrics
@@ -35,12 +36,12 @@ class PriorRows(tf.Module):
         super().__init__()
         self._table, self._share = table, InputSchedule(share)
         self._length = wanted.length
-        self._gamma = tf.Variable(wanted.gamma, trainable=False, dtype=tf.float32)
-        self._updates = tf.Variable(tf.constant(0, tf.int64), trainable=False)
+        self._gamma = variable(tf.constant(wanted.gamma, tf.float32))
+        self._updates = variable(tf.constant(0, tf.int64))
         # Places of the newest batch: those of rows, and those of windows with steps.
         nothing = tf.zeros([wanted.batch_size], tf.bool)
-        self._places = [tf.Variable(nothing, trainable=False) for _ in range(2)]
-        self._errors = [tf.Variable(0.0, trainable=False) for _ in range(2)]
+        self._places = [variable(nothing) for _ in range(2)]
+        self._errors = [variable(tf.constant(0.0)) for _ in range(2)]
 
     @property
     def places(self) -> tf.Tensor:
@@ -60,7 +61,7 @@ class PriorRows(tf.Module):
 
         updates = self._updates.read_value()
         self._updates.assign(updates + 1)
-        rows = self._padded(self._table.sample(None, seed, updates))
+        rows = self._padded(self._table.rows(seed, updates))
         behavior = {"discount": tf.fill(windows.mask.shape, self._gamma.read_value())}
         weight = tf.where(places, 1.0, windows.weight)
         windows = windows._replace(behavior=behavior, weight=())
