@@ -150,7 +150,8 @@ def test_one_seed_gives_the_same_weights(way, trained, expected, monkeypatch):
 def test_dqn_learns_the_way_and_the_best_checkpoint_has_the_largest_gain(tmp_path):
     data = timelines.build(tmp_path / "data", timelines.walks(300))
     options = {"steps": 600, "logdir": tmp_path, "eval_every": 100, "log_every": 200}
-    run = tfb.train_offline("dqn", data, settings=SMALL, **options)
+    settings = SMALL | {"target": "double"}
+    run = tfb.train_offline("dqn", data, settings=settings, **options)
     agent = tfb.load(run.logdir)
     action, _ = agent.predict(np.eye(5, dtype=np.float32))
     assert action.tolist() == [1] * 5
