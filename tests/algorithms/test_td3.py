@@ -12,7 +12,7 @@ from tfagents_batch.algorithms import td3
 from tfagents_batch.errors import UserError
 from tfagents_batch.metrics import Interval
 from tfagents_batch.ops import masked
-from tfagents_batch.schedules import Constant
+from tfagents_batch.schedules import Constant, Piecewise
 
 STEP = tf.constant(5000, tf.int64)
 
@@ -142,3 +142,24 @@ def test_ou_noise_starts_at_zero_in_every_episode():
 def test_a_scale_of_noise_below_zero_is_refused():
     with pytest.raises(UserError, match=r"noise is -0.1; expected"):
         td3.TD3Config(noise=-0.1).check()
+
+
+@pytest.mark.parametrize("name", ["td3", "sac"])
+def test_the_actor_may_have_a_learning_rate_of_its_own(name):
+    schedule = Piecewise(((0, 0.0), (6000, 1e-3)))
+    agent = make(name, actor_learning_rate=schedule, target_every=1)
+    batch = experience(agent)
+
+    def moved(step):
+        parts = agent.network.trainable_variables, agent.critics.trainable_variables
+        before = [[x.numpy() for x in part] for part in parts]
+        for _ in range(2):
+            metrics = agent.update(batch, 0, tf.constant(step, tf.int64)).metrics
+        changed = [
+            any((x.numpy() != y).any() for x, y in zip(part, old, strict=True))
+            for part, old in zip(parts, before, strict=True)
+        ]
+        return *changed, float(metrics["grad/actor_learning_rate"])
+
+    assert moved(0) == (False, True, 0)
+    assert moved(6000) == (True, True, pytest.approx(1e-3))

@@ -37,6 +37,9 @@ class ActorCriticSettings(OffPolicySettings):
         least=1,
         most=10,
     )
+    actor_learning_rate: Schedule | None = number(
+        None, "learning rate of the actor; none: learning_rate", least=0
+    )
     exploration: Kind = option(
         "none",
         "noise on actions: gaussian, or ou: Ornstein-Uhlenbeck, correlated",
