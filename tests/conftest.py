@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TFAGENTS_BATCH_COMPILE_CACHE", "off")  # spare the user's cache
@@ -67,14 +68,14 @@ def pytest_collection_finish(session):
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    before = _resources()
+    began, before = time.time(), _resources()
     yield
-    if extra := _extra(before):
+    if extra := _extra(before, began):
         gc.collect()  # some objects close when they are collected
         for thread in extra.get("threads", ()):
             if type(thread).__name__ == "FinalizerWorker":
                 thread.join(10)  # py4j's thread ends within a second
-    extra = _extra(before)
+    extra = _extra(before, began)
     assert not extra, f"left behind: {extra}"
 
 
@@ -138,24 +139,25 @@ def _device_sockets() -> set[str]:
     return {f"socket:[{row[-1]}]" for row in rows if row[1] == _DEVICE_EVENTS}
 
 
-def _extra(before: dict[str, set]) -> dict[str, set]:
+def _extra(before: dict[str, set], began: float) -> dict[str, set]:
     after = _resources()
     extra = {kind: after[kind] - before[kind] for kind in after}
     if extra["shared memory"]:
-        extra["shared memory"] -= _mapped_by_others()
+        extra["shared memory"] -= _mapped_by_others(began)
     return {kind: left for kind, left in extra.items() if left}
 
 
-def _mapped_by_others() -> set[str]:
-    """Return the shared memory in use by other test processes, such as semaphores."""
-    own = {psutil.Process(), *psutil.Process().children(recursive=True)}
-    names = set()
+def _mapped_by_others(began: float) -> set[str]:
+    """Return the shared memory in use by other test processes, such as semaphores.
+
+    A process that began during the test, at unix seconds ``began``, may be the test's.
+    """
+    own, names = os.getpid(), set()
     for process in psutil.process_iter():
-        if process in own:
-            continue
         with contextlib.suppress(psutil.Error, OSError):
-            maps = pathlib.Path(f"/proc/{process.pid}/maps").read_text()
-            names |= set(re.findall(r"/dev/shm/(\S+)", maps))
+            if process.pid != own and process.create_time() < began:
+                maps = pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+                names |= set(re.findall(r"/dev/shm/(\S+)", maps))
     return names
 
 

@@ -285,10 +285,11 @@ class KnowsTrainingRows(Protocol):
     """Experience that tells which logged episodes training sees.
 
     A policy is not judged by them, see ``logged.seen``. Without this, a
-    source of the user's own may have seen all of them, and ``decide`` cannot tell.
+    source of the user's own may have seen all of them, and ``decide`` cannot tell. None
+    says that there are no logged episodes.
     """
 
-    def training_rows(self) -> list[dict[str, Any]]: ...
+    def training_rows(self) -> dict[str, Any] | None: ...
 
 
 @runtime_checkable
@@ -303,7 +304,11 @@ class Scores(Protocol):
 
 @runtime_checkable
 class Located(Protocol):
-    """Experience from data, whose newest version at an absolute path a run records."""
+    """Experience from data in a folder.
+
+    The method returns the settings with the absolute path of the newest data, which the
+    run then keeps.
+    """
 
     def located(self) -> Experience: ...
 

@@ -28,7 +28,7 @@ class Learner(NamedTuple):
 # Both libraries have these sizes as defaults.
 _BOX: Mapping[str, Any] = {"box": True, "hidden": (256, 256), "batch": 256}
 LEARNERS: dict[str, Learner] = {
-    "dqn": Learner("dqn", "DoubleDQNConfig"),
+    "dqn": Learner("dqn", "DoubleDQNConfig", {"target": "double"}),
     "cql": Learner("dqn", "DiscreteCQLConfig", {"cql_scale": 1.0}),
     "bcq": Learner("bcq", "DiscreteBCQConfig", {"imitator": {"hidden": HIDDEN}}),
     "td3_bc": Learner("td3_bc", "TD3PlusBCConfig", **_BOX, share=1.0),

@@ -1,4 +1,4 @@
-"""Logged rows that are no table yet: in memory, or of Minari, as one to train from."""
+"""Tables to train from, made of rows in memory or of a dataset of Minari."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tfagents_batch import config
-from tfagents_batch.offline import manifest
+from tfagents_batch.offline import manifest, publish
 from tfagents_batch.offline.reading import minari_rows
 from tfagents_batch.offline.schema import Mode
 from tfagents_batch.offline.timeline_config import TimelineConfig
@@ -28,7 +28,7 @@ def table(
 ) -> Iterator[Any]:
     """Yield the folder of a timeline: a path as it is, anything else after writing it.
 
-    That of ``minari:<name>`` is kept, see ``of_minari``.
+    The table of ``minari:<name>`` is kept, see ``of_minari``.
 
     UserError if the rows have errors, see ``validator.validate``. Its warnings, and the
     notices of ``timeline.build``, are warnings here.
@@ -64,19 +64,23 @@ def of_minari(
 ) -> Path:
     """Return the folder of the timeline of ``minari:<name>``, written if it is new.
 
-    By default it lies beside the runs, and its name has a hash of the settings. So runs
-    of the same data share a table, and can be resumed.
+    It lies in ``folder``, or else beside the runs, and its name has a hash of the
+    settings. So runs of the same data share a table, and can be resumed. A run that
+    starts while another one writes the table waits for it.
     """
     timeline = config.replace(TimelineConfig(), dict(settings or {}), "timeline.")
     name = data.removeprefix(minari_rows.PREFIX)
     text = json.dumps(config.to_dict(timeline), sort_keys=True)
     own = f"{name.replace('/', '-')}-{zlib.crc32(text.encode()):08x}"
-    target = Path(folder or Path(logdir or "logs", "tables", own)).expanduser()
-    if manifest.newest(target) is None:
-        dataset = minari_rows.load(name)
-        known = ("missing_propensity",)  # as in every dataset of Minari
-        _write(dataset, minari_rows.mode_of(dataset), timeline, target, known)
-    return target
+    parent = Path(folder or Path(logdir or "logs", "tables")).expanduser()
+    parent.mkdir(parents=True, exist_ok=True)
+    with publish.alone(parent / f".{own}.lock"):
+        if manifest.newest(parent / own) is None:
+            dataset = minari_rows.load(name)
+            known = ("missing_propensity",)  # as in every dataset of Minari
+            mode = minari_rows.mode_of(dataset)
+            _write(dataset, mode, timeline, parent / own, known)
+    return parent / own
 
 
 def reference_scores(data: Any) -> dict[str, Any]:

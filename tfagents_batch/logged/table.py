@@ -90,7 +90,7 @@ class RowTable(tf.Module):
         return self.rows(seed, step)
 
     def rows(self, seed, step) -> Trajectory:
-        """Draw the rows of an update, which ``step`` others were before."""
+        """Draw the rows of an update; ``step`` is the number of updates before it."""
         sizes = self._sizes()
         block = place(sizes, step).block
         index = draw(sizes, seed, block)

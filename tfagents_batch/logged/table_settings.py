@@ -103,15 +103,15 @@ class TableSettings:
         return self._partition.fingerprint
 
     def normalized_score(self, mean_return: float) -> float | None:
-        """Return the score of a mean return, see ``experience.Experience``."""
+        """Return the score of a mean return, see ``experience.Scores``."""
         scores = self.reference_scores
         if not scores or math.isnan(mean_return):
             return None
         return (mean_return - scores["min"]) / (scores["max"] - scores["min"])
 
-    def training_rows(self) -> list[dict[str, Any]]:
+    def training_rows(self) -> dict[str, Any]:
         """Return which episodes training sees, see ``experience.Experience``."""
-        return [seen.of_timeline(self._partition)]
+        return seen.of_timeline(self._partition)
 
     def names(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Return the names of actions and ids of features, see ``Experience``."""
@@ -192,6 +192,17 @@ class TableSettings:
                 f"n_step is {n_step}, but the timeline {timeline.folder} was made with "
                 f"{known}; set --algorithm.n_step={known}, or make the timeline again "
                 f"with --n_step={n_step}"
+            )
+
+    def check_discount_per_step(self) -> None:
+        """Refuse rows that are discounted by time, as steps of environments are not."""
+        timeline = self._partition
+        known = timeline.manifest["config"]["discount"]
+        if known != "step":
+            raise UserError(
+                f"the timeline {timeline.folder} was made with discount={known}, but "
+                "steps of an environment are discounted one by one; make it again with "
+                "--discount=step"
             )
 
     def check_spaces(self, env: EnvSpec) -> EnvSpec:

@@ -40,6 +40,14 @@ def partition(output: Path, ds: str) -> Path:
 
 
 @contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Wait until no other process is in such a context with the same lock file."""
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
 def staging(target: Path, check: Check) -> Iterator[Path]:
     """Yield an empty folder that replaces a partition at the end, see ``folder``.
 

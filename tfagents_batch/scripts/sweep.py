@@ -15,6 +15,7 @@ from tfagents_batch import config
 from tfagents_batch.config import option
 from tfagents_batch.distribute import sweep_search
 from tfagents_batch.errors import TrainingError, UserError
+from tfagents_batch.offline.reading import minari_rows
 from tfagents_batch.scripts import command_line, train
 from tfagents_batch.settings import fields, parsing, suggest
 from tfagents_batch.training.log import console
@@ -82,6 +83,11 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.configs import searches
     from tfagents_batch.distribute import sweep_loop, sweep_results
 
+    if minari_rows.is_name(parsing.peek(rest, "data")):
+        raise UserError(
+            "--data of a sweep is the folder of a timeline; make one with "
+            f"tfagents-batch timeline --input={parsing.peek(rest, 'data')}"
+        )
     names = "algorithm", "config", "data"
     base = train.defaults(*(parsing.peek(rest, name) for name in names))
     source = base.source, base.source.name

@@ -26,9 +26,9 @@ _GIVEN = ("resume", "init_from", "init_checkpoint", "profile")
 
 _VALUES = (
     "dqn learns the values of the policy that logged, and takes the best actions by "
-    'them: target=sarsa, loss=squared, learning_rate="linear(3e-3, 0)", n_step=1, no '
-    "warm-up, epsilon 0; --algorithm.target=max learns those of the best policy"
+    "them"
 )
+_BEST = "--algorithm.target=max learns the values of the best policy"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,10 +115,7 @@ def main(argv: Sequence[str]) -> int:
     from tfagents_batch.logged import given, table_settings
 
     algorithm, preset = parsing.peek(argv, "algorithm"), parsing.peek(argv, "config")
-    data, scores = parsing.peek(argv, "data"), {}
-    if minari_rows.is_name(data):
-        scores = given.reference_scores(data)
-        data = _table(data, argv, algorithm, preset)
+    data = parsing.peek(argv, "data")
     base = defaults(algorithm, preset, data)
     if data is not None:
         algorithm = base.algorithm
@@ -137,10 +134,17 @@ def main(argv: Sequence[str]) -> int:
     options |= {"config": command.config, "logdir": command.logdir}
     options["settings"] = changed or None
     if data is not None:
-        options |= {"source": table_settings.replaced(base.source, scores | of_source)}
+        of_source = given.reference_scores(data) | of_source
+        if minari_rows.is_name(data):
+            gamma = getattr(replace(base.settings, changed), "gamma", None)
+            timeline = {} if gamma is None else {"gamma": gamma}
+            data = str(given.of_minari(data, timeline, command.logdir))
+        table = table_settings.replaced(table_settings.newest(data), of_source)
+        settings = named.offline_settings(algorithm, changed, command.config)
         if named.learns_values_of_the_log(algorithm, changed, command.config):
-            command_line.say(_VALUES)
-        options["settings"] = named.offline_settings(algorithm, changed, command.config)
+            chosen = ", ".join(f"{k}={x}" for k, x in sorted(settings.items()))
+            command_line.say(f"{_VALUES} ({chosen}); {_BEST}")
+        options |= {"source": table, "settings": settings}
         options["algorithm"] = algorithm
     elif of_source:
         options[source] = of_source
@@ -149,21 +153,6 @@ def main(argv: Sequence[str]) -> int:
         command_line.say(_next(run, options, data))
     command_line.show(run.logdir)
     return 0 if run.finished else exit_status(run.signal)
-
-
-def _table(
-    data: str, argv: Sequence[str], algorithm: str | None, preset: str | None
-) -> str:
-    """Return the folder of a Minari dataset's table, with the discount of the run."""
-    from tfagents_batch.configs import named
-    from tfagents_batch.logged import given
-
-    trained = named.offline_algorithm(algorithm, preset)
-    base = named.resolve(trained, None, preset, None, {})
-    gamma = parsing.peek(argv, "algorithm.gamma")
-    gamma = getattr(base.settings, "gamma", None) if gamma is None else float(gamma)
-    timeline = {} if gamma is None else {"gamma": gamma}
-    return str(given.of_minari(data, timeline, parsing.peek(argv, "logdir")))
 
 
 def _listed(what: str, names: Iterable[str]) -> str:
@@ -185,8 +174,10 @@ def defaults(algorithm: str | None, preset: str | None, data: str | None) -> Any
         return named.resolve(algorithm, None, preset, None, {})
     trained = named.offline_algorithm(algorithm, preset)
     settings = named.offline_settings(trained, None, preset)
+    # A table of Minari is made when all flags are known.
+    folder = None if minari_rows.is_name(data) else data
     return named.resolve(
-        trained, None, preset, settings, {"source": table_settings.newest(data)}
+        trained, None, preset, settings, {"source": table_settings.newest(folder)}
     )
 
 

@@ -126,6 +126,7 @@ def check(config: Any, wanted: Windows) -> TableSettings:
     table = TableSettings(config.prior)
     table.check_gamma(wanted.gamma)
     table.check_n_step(wanted.n_step)
+    table.check_discount_per_step()
     if table.preprocessing() is not None:
         raise UserError(
             f"the features of {config.prior} are normalized by a file, which the "

@@ -161,15 +161,21 @@ def check_capacity(capacity: int, batch_size: int, sizes: RingLayout) -> None:
         )
 
 
-def check_memory(size: int, placement: Placement = HOST) -> None:
-    """Refuse a replay of ``size`` bytes that the device that updates cannot hold."""
+def check_memory(size: int, placement: Placement = HOST, rows: int = 0) -> None:
+    """Refuse a replay of ``size`` bytes that the device that updates cannot hold.
+
+    ``rows`` are the bytes of prior rows beside it.
+    """
     on_host = placement.name == "cpu"
     available = machine.available_bytes() if on_host else placement.free_bytes
-    if available is None or size <= PART * available:
+    if available is None or size + rows <= PART * available:
         return
     where = "available" if on_host else "free on the GPU"
+    needs = f"the replay needs {machine.amount(size)}"
+    if rows:
+        needs += f" and its prior rows {machine.amount(rows)}"
     raise UserError(
-        f"the replay needs {machine.amount(size)}, but {machine.amount(available)} are "
-        f"{where}; expected at most {PART:.0%} of them; use a smaller capacity, "
-        "uint8 images, or stack to store each frame once"
+        f"{needs}, but {machine.amount(available)} are {where}; expected at most "
+        f"{PART:.0%} of them; use a smaller capacity, uint8 images, or stack to store "
+        f"each frame once{', or fewer rows' if rows else ''}"
     )

@@ -94,7 +94,7 @@ class ReplaySettings:
         return checked
 
     def located(self) -> Self:
-        """Return the settings with the newest rows, see ``experience.Located``."""
+        """Return the settings with the path of the newest rows, see ``Located``."""
         if not self.prior:
             return self
         return dataclasses.replace(self, prior=table_settings.newest(self.prior).data)
@@ -104,27 +104,30 @@ class ReplaySettings:
         """Text that changes with the rows, see ``experience.Experience``."""
         return TableSettings(self.prior).fingerprint if self.prior else None
 
-    def training_rows(self) -> list[dict[str, Any]]:
-        """Return which episodes training sees, see ``experience.Experience``."""
-        return TableSettings(self.prior).training_rows() if self.prior else []
+    def training_rows(self) -> dict[str, Any] | None:
+        """Return which logged episodes training sees; None without prior rows."""
+        return TableSettings(self.prior).training_rows() if self.prior else None
 
     def environments(self, recipe: Any, run: Any) -> tuple[tuple[Env, ...], EnvSpec]:
         """Create the environments."""
         env = recipe.make(run.num_envs, **run.make_options(run.num_envs))
-        if self.prior:
-            with recipe.closing_on_error(env):
-                prior.check_spaces(self, env.spec)
         return (env,), env.spec
 
     def check_memory(self, spec: EnvSpec, run: Any, placement: Placement) -> None:
-        """Refuse a replay without room for its windows, or too large for its device."""
+        """Refuse a replay without room for its windows, or too large for its device.
+
+        Its prior rows are checked, too: their spaces, and that they fit beside it.
+        """
         wanted = run.settings.accepts()[self.kind]
         sizes = replay_layout.ring(self, spec.num_envs, wanted.length)
         replay_layout.check_capacity(self.capacity, wanted.batch_size, sizes)
         with placement.updating():
             needed = replay_layout.required_bytes(self, spec, wanted.length)
-            needed += prior.required_bytes(self) if self.prior else 0
-        replay_layout.check_memory(needed, placement)
+        rows = 0
+        if self.prior:
+            prior.check_spaces(self, spec)
+            rows = prior.required_bytes(self)
+        replay_layout.check_memory(needed, placement, rows)
         amount = machine.amount(needed)
         _LOG.info("replay: %s transitions, %s", f"{self.capacity:,}", amount)
 

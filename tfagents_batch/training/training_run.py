@@ -197,10 +197,11 @@ def check_source(folder: pathlib.Path, source: Any) -> None:
     """Refuse a source with other data or features than those that a run began with."""
     before = runs.facts(folder).get(_FINGERPRINT)
     if before is not None and before != _fingerprint(source):
+        names = getattr(source, "data", "") or getattr(source, "prior", "") or source
         raise UserError(
             f"the data of the run {folder} have changed since it began: "
-            f"{getattr(source, 'data', '') or source.prior} was made again; start a "
-            f"new run, with --init_from={folder} to go on with its weights"
+            f"{names} was made again; start a new run, with --init_from={folder} to go "
+            "on with its weights"
         )
     own = preprocessing.of_source(source)
     preprocessing.check_same(folder, own, f"in the run {folder}")
@@ -230,7 +231,8 @@ def _training_rows(source: Any) -> list[dict[str, Any] | None]:
     A source of the user's own may replay a log, whatever its kind is.
     """
     if isinstance(source, KnowsTrainingRows):
-        return [*source.training_rows()]
+        rows = source.training_rows()
+        return [] if rows is None else [rows]
     steps = source is None or type(source) in sources.REGISTRY.values()
     return [] if steps else [None]
 

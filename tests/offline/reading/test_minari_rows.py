@@ -116,7 +116,7 @@ def test_training_from_a_name_keeps_a_table_and_scores_evaluations(
         "compile": "off",
     }
     run = tfb.train_offline("bc", "minari:d/cart-v0", **options)
-    (table,) = (tmp_path / "tables").iterdir()
+    (table,) = (tmp_path / "tables").glob("[!.]*")
     assert table.name.startswith("d-cart-v0-")
     lines = [x for x in read_metrics(run.logdir) if "eval/return_mean" in x]
     for line in lines:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
@@ -53,6 +53,8 @@ class ActorCriticSettings(OffPolicySettings):
     )
     network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
     critic: actor.CriticConfig = option(actor.CriticConfig(), "settings of the critics")
+
+    OF_AGENT: ClassVar[tuple[str, ...]] = OffPolicySettings.WITH_CRITICS
 
     def action_noise(self) -> ActionNoise | None:
         """Return the noise that is added to actions of a Box."""

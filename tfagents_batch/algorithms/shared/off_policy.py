@@ -24,6 +24,12 @@ class RowSettings(OptimizerSettings):
 
     source: ClassVar[DefaultSource] = "table", {}
     OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation",)
+    # Those of algorithms with critics: layers of critics are taken one by one.
+    WITH_CRITICS: ClassVar[tuple[str, ...]] = (
+        *OF_AGENT,
+        "critic.hidden",
+        "critic.layer_norm",
+    )
 
     def accepts(self) -> Accepts:
         return {"rows": Rows(self.batch_size)}
@@ -68,6 +74,8 @@ class RowActorCriticSettings(RowValueSettings):
     )
     network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
     critic: actor.CriticConfig = option(actor.CriticConfig(), "settings of the critics")
+
+    OF_AGENT: ClassVar[tuple[str, ...]] = RowSettings.WITH_CRITICS
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         """Return the limit of values."""

@@ -180,6 +180,8 @@ def _setting(settings: Any, name: str) -> Any:
         value = operator.attrgetter(name)(settings)
     except AttributeError:
         return None
-    if name == "network.hidden" and value is None:
+    if name == "critic.hidden" and value is None:
+        value = settings.network.hidden
+    if name.endswith(".hidden") and value is None:
         return settings.network.USUAL
     return value
