@@ -234,7 +234,7 @@ def train_offline(
       table: settings of ``logged.table_settings.TableSettings``, such as ``boosts``.
       mode: kind of actions of rows that are no timeline yet.
       timeline: settings of their timeline, see ``offline.timeline_config``. ``gamma``
-        is that of ``settings``, if it is there.
+        is that of the algorithm.
       folder: folder of their timeline; with Spark on several machines, one that all of
         them share. None is a temporary folder, which is removed after training, so that
         the run cannot be resumed.
@@ -246,14 +246,15 @@ def train_offline(
     Raises:
       UserError: see ``train``.
     """
-    if settings and "gamma" in settings:
-        timeline = {"gamma": settings["gamma"]} | (timeline or {})
+    preset, logdir = options.get("config"), options.get("logdir")
+    kind = named.offline_algorithm(algorithm, preset)
+    resolved = named.resolve(kind, None, preset, settings, {})
+    gamma = getattr(resolved.settings, "gamma", None)
+    timeline = ({} if gamma is None else {"gamma": gamma}) | (timeline or {})
     table = given.reference_scores(data) | (table or {})
-    logdir = options.get("logdir")
     with given.table(data, mode, timeline, folder, logdir) as timeline_folder:
-        preset = options.get("config")
         return train(
-            named.offline_algorithm(algorithm, preset),
+            kind,
             settings=named.offline_settings(algorithm, settings, preset),
             source=table_settings.replaced(
                 table_settings.newest(timeline_folder), table
