@@ -223,6 +223,33 @@ def test_settings_that_change_the_agent_are_refused(ppo_run, settings):
         )
 
 
+def test_critics_with_other_layers_are_refused(tmp_path):
+    with untrained("td3", 0) as old:
+        folder = pathlib.Path(as_run(old, tmp_path, old.named_variables()))
+    path = folder / "config.json"
+    text = path.read_text()
+    assert text.count('"layer_norm": false') == 1
+    path.write_text(text.replace('"layer_norm": false', '"layer_norm": true'))
+    error = pytest.raises(UserError, match=r"critic\.layer_norm")
+    with untrained("td3", 1) as new, error:
+        starting_runs.take_agent(new, folder, "newest")
+
+
+def test_a_changed_source_of_the_users_own_is_refused_by_its_text(linear_run):
+    class Own:
+        fingerprint = "of other data"
+
+        def __str__(self):
+            return "my rows"
+
+    folder = pathlib.Path(linear_run.logdir)
+    facts = runs.facts(folder) | {"source_fingerprint": "of the first data"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "facts", lambda _: facts)
+        with pytest.raises(UserError, match="my rows was made again"):
+            training_run.check_source(folder, Own())
+
+
 def stronger():
     """Return a Pendulum that takes twice the torque."""
     env = gymnasium.make("Pendulum-v1")

@@ -349,6 +349,7 @@ def test_a_run_records_its_rows_and_refuses_others(tmp_path):
 
 
 REFUSED = {
+    "made with discount=time": ({"n_step": 3, "discount": "time"}, {}, {}),
     "gamma is 0.9": ({"n_step": 3}, {"gamma": 0.9}, {}),
     "n_step is 1, but the timeline .* with 3": ({"n_step": 3}, {"n_step": 1}, {}),
     "target=sarsa": ({"n_step": 3}, {"target": "sarsa"}, {}),
@@ -364,7 +365,8 @@ def test_what_cannot_be_mixed_is_refused_before_anything_starts(
     error, table_of, tmp_path
 ):
     timeline, settings, prior = REFUSED[error]
-    table = table_of("refused", **timeline) if timeline else ""
+    name = "by time" if timeline and "discount" in timeline else "refused"
+    table = table_of(name, **timeline) if timeline else ""
     with pytest.raises(UserError, match=error):
         train(table, tmp_path, settings, prior)
     assert not list(tmp_path.iterdir())
