@@ -163,7 +163,7 @@ def test_a_row_keeps_its_reward_discount_and_state_in_a_target_of_several_reward
         batch.next.observation.numpy()[here][:, 0], -6000.0 - number
     )
     assert batch.mask.numpy()[here].all()
-    # Of windows, the targets are as without a discount in their behavior.
+    # Windows have the same targets as without a discount in their behavior.
     plain = windows.transition(drawn._replace(behavior={}), CASE.window - 1, GAMMA)
     for x, y in zip(nest.flatten(batch), nest.flatten(plain), strict=True):
         if x.dtype == tf.float32 and x.shape.rank == 1:

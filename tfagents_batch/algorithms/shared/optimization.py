@@ -113,14 +113,14 @@ class NetworkLearner(tf.Module):
     def set_learning_rate(self, step: tf.Tensor) -> Metrics:
         """Set the step size of all optimizers; return metrics of an update."""
         rate = self.inputs.learning_rate(step)
-        metrics = {"grad/learning_rate": tf.identity(rate)}
+        metrics = {"grad/learning_rate": tf.identity(rate), "grad/updates": tf.ones([])}
         of_actor = getattr(self.inputs, "actor_learning_rate", None)
+        for optimizer in self.optimizers.values():
+            optimizer.set_learning_rate(rate)
         if of_actor is not None:
-            metrics["grad/actor_learning_rate"] = of_actor(step)
-        for name, optimizer in self.optimizers.items():
-            own = metrics.get(f"grad/{name}_learning_rate", rate)
-            optimizer.set_learning_rate(own)
-        return metrics | {"grad/updates": tf.ones([])}
+            metrics["grad/actor_learning_rate"] = own = of_actor(step)
+            self.optimizers["actor"].set_learning_rate(own)
+        return metrics
 
     @property
     def updates(self) -> tf.Tensor:
