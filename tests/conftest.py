@@ -11,7 +11,6 @@ import re
 import signal
 import sys
 import threading
-import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TFAGENTS_BATCH_COMPILE_CACHE", "off")  # spare the user's cache
@@ -68,14 +67,14 @@ def pytest_collection_finish(session):
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    began, before = time.time(), _resources()
+    others, before = set(psutil.pids()), _resources()
     yield
-    if extra := _extra(before, began):
+    if extra := _extra(before, others):
         gc.collect()  # some objects close when they are collected
         for thread in extra.get("threads", ()):
             if type(thread).__name__ == "FinalizerWorker":
                 thread.join(10)  # py4j's thread ends within a second
-    extra = _extra(before, began)
+    extra = _extra(before, others)
     assert not extra, f"left behind: {extra}"
 
 
@@ -88,9 +87,7 @@ def _resources() -> dict[str, set]:
         if _has_children()
         else set(),
         "descriptors": _descriptors(),
-        "shared memory": set(os.listdir("/dev/shm"))
-        if os.path.isdir("/dev/shm")
-        else set(),
+        "shared memory": set(_shared_memory()),
         # A TensorFlow thread that ran a Python function appears as a dummy thread.
         "threads": {
             thread
@@ -139,26 +136,42 @@ def _device_sockets() -> set[str]:
     return {f"socket:[{row[-1]}]" for row in rows if row[1] == _DEVICE_EVENTS}
 
 
-def _extra(before: dict[str, set], began: float) -> dict[str, set]:
+def _extra(before: dict[str, set], others: set[int]) -> dict[str, set]:
     after = _resources()
     extra = {kind: after[kind] - before[kind] for kind in after}
     if extra["shared memory"]:
-        extra["shared memory"] -= _mapped_by_others(began)
+        mapped, inodes = _mapped_by_others(others), _shared_memory()  # in this order
+        own = {name for name, inode in inodes.items() if inode not in mapped}
+        extra["shared memory"] &= own
     return {kind: left for kind, left in extra.items() if left}
 
 
-def _mapped_by_others(began: float) -> set[str]:
-    """Return the shared memory in use by other test processes, such as semaphores.
+def _shared_memory() -> dict[str, int]:
+    """Return the inode of each file of shared memory."""
+    found = {}
+    for name in os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else ():
+        with contextlib.suppress(FileNotFoundError):
+            found[name] = os.stat(f"/dev/shm/{name}").st_ino
+    return found
 
-    A process that began during the test, at unix seconds ``began``, may be the test's.
+
+def _mapped_by_others(others: set[int]) -> set[int]:
+    """Return the inodes of shared memory in use by other tests.
+
+    They are not compared by name, because a semaphore is mapped under another one.
+    ``others`` are the processes from before this test. A new one whose parent is gone
+    may belong to this test.
     """
-    own, names = os.getpid(), set()
+    me = os.getpid()
+    others = others - {me, *(process.pid for process in psutil.Process().parents())}
+    inodes = set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != own and process.create_time() < began:
+            line = {process.pid, *(each.pid for each in process.parents())}
+            if me not in line and line & others:
                 maps = pathlib.Path(f"/proc/{process.pid}/maps").read_text()
-                names |= set(re.findall(r"/dev/shm/(\S+)", maps))
-    return names
+                inodes |= {int(x) for x in re.findall(r"(\d+)\s+/dev/shm/", maps)}
+    return inodes
 
 
 def pytest_collection_modifyitems(items):
