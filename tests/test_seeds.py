@@ -147,3 +147,29 @@ def test_iterations_have_different_seeds():
     assert all(type(seed) is int and 0 <= seed < 2**31 for seed in found)
     assert len(set(found)) == len(found)
     assert seeds.iteration_seed(3, 4096) == seeds.iteration_seed(3, 4096, "train")
+
+
+def test_coins_are_fair_and_of_their_own_in_each_place_and_for_each_key():
+    keys = seeds.split(seeds.key(7, "coins"), 3)
+    shape = [4, 250, 300]
+    draws = np.array([seeds.coins(shape, key, 0.3).numpy() for key in keys], float)
+    error = np.sqrt(0.3 * 0.7)
+    for axes in [(1, 2, 3), (0, 2, 3), (0, 1, 3), (0, 1, 2)]:
+        number = np.prod([draws.shape[axis] for axis in axes])
+        assert np.all(np.abs(draws.mean(axes) - 0.3) < 5 * error / np.sqrt(number))
+    centered = draws.reshape([3, -1]) - 0.3
+    correlation = centered @ centered.T / centered.shape[1] / 0.21
+    assert np.abs(correlation - np.eye(3)).max() < 0.01
+    for lag in (1, 2, 8, 300, 75_000):
+        product = centered[:, lag:] * centered[:, :-lag]
+        assert abs(product.mean()) < 5 * 0.21 / np.sqrt(product.size)
+
+
+def test_coins_are_the_same_in_a_program():
+    key = seeds.key(3, "coins")
+    program = tf.function(
+        lambda key: seeds.coins([3, 5, 7], key, 0.4), jit_compile=True, autograph=False
+    )
+    found = seeds.coins([3, 5, 7], key, 0.4)
+    np.testing.assert_array_equal(found, program(key))
+    assert int(tf.reduce_sum(tf.cast(found, tf.int32))) == 46

@@ -114,6 +114,32 @@ def bernoulli(
     return uniform(shape, key) < probability
 
 
+def coins(shape: Sequence[int], key: tf.Tensor, probability: float) -> tf.Tensor:
+    """Draw bool ``shape``, true with a probability, at a sixth of the cost.
+
+    For dropout, which needs a number for each unit of each row in each update: a hash
+    of the position with 2 rounds of multiplication (Wellons' "lowbias32") and the key
+    mixed in between. Its bits pass simple tests only; everything else that is random
+    uses ``bernoulli``.
+
+    Args:
+      shape: static.
+      key: int32 ``[2]``; two keys of ``split`` are independent.
+      probability: a number, resolved to 2^-24.
+    """
+    first, second = tf.unstack(tf.cast(key, tf.uint32))
+    position, size = tf.zeros([], tf.uint32), 1
+    for axis, count in reversed([*enumerate(shape)]):  # no array of all positions
+        along = np.arange(count, dtype=np.uint32) * np.uint32(size)
+        position += along.reshape([-1] + [1] * (len(shape) - axis - 1))
+        size *= count
+    x = tf.bitwise.bitwise_xor(position, first)
+    x = tf.bitwise.bitwise_xor(x, _shifted(x, 16)) * np.uint32(0x7FEB352D) + second
+    x = tf.bitwise.bitwise_xor(x, _shifted(x, 15)) * np.uint32(0x846CA68B)
+    x = tf.bitwise.bitwise_xor(x, _shifted(x, 16))
+    return tf.cast(_shifted(x, 8), tf.int32) < round(probability * 2**24)
+
+
 def normal(shape: Sequence[int], key: tf.Tensor) -> tf.Tensor:
     """Draw f32 ``shape`` from the standard normal: its inverse CDF at 2^24 points."""
     bits = tf.cast(_shifted(words(shape, key), 8), tf.int32)

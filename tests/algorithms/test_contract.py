@@ -37,6 +37,14 @@ CASES = {
         "distribution": "c51",
         "network": {"noisy": True, "dueling": True},
     },
+    "sac-droq": {
+        "critic": {"layer_norm": True, "dropout": 0.2},
+        "num_critics": 4,
+        "critics_in_target": 2,
+        "actor_value": "mean",
+        "policy_delay": 2,
+    },
+    "td3-crossq": {"critic": {"batch_renorm": True}, "quantiles": 5},
     "dqn-soft": {"target": "munchausen", "distribution": "qr", "temperature": 0.1},
 }
 pytestmark = pytest.mark.parametrize("name", [*REGISTRY, *CASES])

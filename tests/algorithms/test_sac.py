@@ -15,6 +15,7 @@ from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.actor import Bounds
+from tfagents_batch.ops import windows
 from tfagents_batch.ops.gaussian import TanhNormal
 from tfagents_batch.schedules import Constant
 
@@ -82,9 +83,9 @@ def test_gradients_stop_at_targets_at_the_other_network_and_at_the_temperature(k
     agent = make(ACTIONS[kind], start_temperature=0.3, learning_rate=Constant(0.0))
     batch = experience(agent)
     now, counts = at(batch, 0), batch.mask[0]
-    q, log = agent._soft_value(at(batch, 1), agent.targets, seeds.key(0, "later"))
-    going = np.where(batch.steps.terminated[1], 0, 0.99)
-    goal = (batch.steps.reward[1] + going * (q - 0.3 * log)).numpy()
+    window = windows.transition(batch, 1, 0.99)
+    later = agent._draw(at(batch, 1), seeds.key(0, "later"))
+    goal = agent._target(window, later, 0).mean.numpy()
     agent.update(batch, 0, STEP)
 
     def mean(x):
@@ -154,7 +155,8 @@ def test_invalid_actions_have_no_influence_on_targets_and_are_never_drawn():
         when = tf.constant(now, tf.int64)
         action = agent.policy.act(step, (), noise, when, True)[0]
         assert set(action.numpy()) == {0, 2}
-    q, log = agent._soft_value(step, lambda _: tf.constant([[[1.0, 1e9, 1.0]]]), None)
+    values = tf.constant([[1.0, 1e9, 1.0]])
+    q, log = agent._expected(values, agent._draw(step, None), step)
     np.testing.assert_allclose(q, 1, rtol=1e-5)
     assert np.all(np.abs(log) <= np.log(2) + 1e-5)
 

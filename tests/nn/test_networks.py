@@ -215,7 +215,9 @@ def test_only_convolutions_use_the_global_dtype_policy(bfloat16):
 def test_wide_hidden_layers_use_the_global_dtype_policy(bfloat16):
     spec = make_spec(gs.Box(-1, 1, (3,)), ACTIONS["box"])
     network = networks.actor_critic(spec, networks.NetworkConfig(hidden=(512, 8)))
-    critics = ensemble.EnsembleMLP(2, (512, 8), 1, "relu", "glorot")
+    critics = ensemble.EnsembleMLP(
+        2, (512, 8), 1, "glorot", ensemble.Hidden(activation="relu")
+    )
     x = tf.ones([4, 3])
     dense = [x for x in networks.layers(network) if type(x) is keras.layers.Dense]
     for layers in (dense, critics.layers[:2]):

@@ -18,7 +18,7 @@ from tfagents_batch.algorithms.shared.off_policy import RowActorCriticSettings
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks, user
-from tfagents_batch.nn.actor import Critics
+from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.policies import box
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.ops import advantages, masked, td, windows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import keras
 import tensorflow as tf
@@ -17,14 +17,14 @@ from gymnasium import spaces as gs
 
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac_cql
-from tfagents_batch.algorithms.shared import actor_critic
+from tfagents_batch.algorithms.shared import actor_critic, critic_values
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import actor, networks, user
-from tfagents_batch.nn.actor import Critics, bounds
+from tfagents_batch.nn.actor import bounds
 from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
-from tfagents_batch.ops import masked, td, windows
+from tfagents_batch.ops import masked, windows
 from tfagents_batch.types import (
     Assessment,
     BoxAssessment,
@@ -90,11 +90,30 @@ class CQLConfig(SACConfig):
                 f"cql_gap is {self.cql_gap}, but cql_scale is 0, so alpha stays 0; "
                 "leave cql_gap out, or set cql_scale, the first alpha, above 0"
             )
+        other = self.critic.dropout or self.critic.batch_renorm or self.quantiles
+        if self.cql_scale and other:
+            raise UserError(
+                "cql has no critics with critic.dropout, critic.batch_renorm or "
+                "quantiles: their values of many actions would differ from those that "
+                "learn; leave these settings out, or set cql_scale=0"
+            )
         return super().check()
 
     def regularizer(self, spec: EnvSpec) -> sac_cql.Conservative | None:
         """Return the conservative loss of the critics."""
         return sac_cql.Conservative(self, spec) if self.cql_scale else None
+
+
+class _Drawn(NamedTuple):
+    """Actions of the policy in N rows.
+
+    Attributes:
+      action: f32 ``[N, A]``, in -1 to 1; None for Discrete ones, which are not drawn.
+      log: ln pi, f32 ``[N]``; of all Discrete actions, ``[N, A]``.
+    """
+
+    action: tf.Tensor | None
+    log: tf.Tensor
 
 
 class SAC(tf.Module):
@@ -110,6 +129,12 @@ class SAC(tf.Module):
         self._discrete = isinstance(spec.action_space, gs.Discrete)
         self.policy = self.make_policy()
         self._check_target_entropy()
+        if self._discrete and config.quantiles:
+            raise UserError(
+                f"quantiles is {config.quantiles}, but the action space is "
+                f"{spec.action_space}; SAC has quantiles for actions of a Box only; "
+                "leave --algorithm.quantiles out, or use dqn with distribution=qr"
+            )
         self.network = self.policy.network
         sizes = (0, self.policy.size) if self._discrete else (self.policy.bounds.size,)
         self.critics, self.targets = actor_critic.critics(
@@ -155,61 +180,139 @@ class SAC(tf.Module):
         - Critics: y = R + gamma^n (min_k Q'_k(s', a') - alpha ln pi(a' | s')).
         - Actor: the gradient of alpha ln pi(a | s) - min_k Q_k(s, a).
         - A learned temperature: the gradient of ln alpha (entropy - target).
+
+        The last two move in every ``policy_delay``-th update. See ``critic_values`` for
+        other uses of critics.
         """
         learner, config, extra = self.learner, self.learner.inputs, self._extra
         optimizers, alpha = learner.optimizers, self._temperature()
         metrics = learner.set_learning_rate(step)
         batch = windows.transition(trajectory, config.n_step, config.gamma)
-        mask, target = batch.mask, self._target(batch, seed)
+        mask, later = batch.mask, self._draw(batch.next, seeds.key(seed, "later"))
+        apart = None if config.critic.batch_renorm else self._target(batch, later, seed)
         drawn = extra.draw(self.policy, batch, seed) if extra else ()
 
         def critic_loss():
-            q, gap = self._values(batch.step, batch.action), ()
-            loss, error = td.critics_loss(q, target, mask, trajectory.weight)
+            outputs, target = self._outputs(batch, later, seed, apart)
+            parts, gap = (target, mask, trajectory.weight), ()
+            loss, error, q = critic_values.loss(config, outputs, *parts)
             if extra:
                 more, gap = extra.loss(self.critics, batch, drawn, q)
                 loss += more
             loss += networks.added_loss(self.critics)
-            return loss, (loss, q, error, gap)
+            return loss, (loss, q, target.mean, error, gap)
 
         def actor_loss():
-            key = seeds.key(seed, "now")
-            q, log_prob = self._soft_value(batch.step, self.critics, key)
+            now = self._draw(batch.step, seeds.key(seed, "now"))
+            q = critic_values.of_actor(
+                config, self.critics, batch.step, now.action, seed
+            )
+            q, log_prob = self._expected(q, now, batch.step)
             loss = masked.mean(alpha * log_prob - q, mask)
             loss += networks.added_loss(self.network)
             return loss, (loss, log_prob)
 
-        def temperature_loss():
-            excess = -masked.mean(log_prob + self._target_entropy(batch), mask)
-            loss = self._log_temperature.value * excess
-            return loss, loss
+        def train_actor():
+            (loss, log_prob), steps = optimizers["actor"].minimize(actor_loss)
+            found = actor_critic.actor_metrics(loss, steps)
+            if config.temperature is None:
+                excess = -masked.mean(log_prob + self._target_entropy(batch), mask)
 
-        (loss, q, error, gap), steps = optimizers["critics"].minimize(critic_loss)
+                def temperature_loss():
+                    loss = self._log_temperature.value * excess
+                    return loss, loss
+
+                moved = optimizers["temperature"].minimize(temperature_loss)
+                found["loss/temperature"], _ = moved
+            return found | {"policy/entropy": -masked.mean(log_prob, mask)}
+
+        found, steps = optimizers["critics"].minimize(critic_loss)
+        loss, q, target, error, gap = found
         metrics |= steps | (extra.step(optimizers, gap) if extra else {})
-        (policy_loss, log_prob), steps = optimizers["actor"].minimize(actor_loss)
-        metrics |= actor_critic.actor_metrics(policy_loss, steps)
+        names = *actor_critic.ACTOR_METRICS, "policy/entropy"
         if config.temperature is None:
-            moved = optimizers["temperature"].minimize(temperature_loss)
-            metrics["loss/temperature"], _ = moved
+            names = *names, "loss/temperature"
+        delay = config.policy_delay
+        metrics |= actor_critic.delayed(learner, delay, names, train_actor)
         learner.move_targets()
         metrics |= actor_critic.noise_metrics(self.policy.action_noise, step) | {
             "policy/temperature": self._temperature(),
-            "policy/entropy": -masked.mean(log_prob, mask),
         }
         shown = loss, q, target, error, mask, config.histograms
         return Updated(metrics | actor_critic.critic_metrics(*shown), error)
 
-    def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
-        """Return the targets of critics, f32 ``[N]``."""
-        key = seeds.key(seed, "later")
-        q, log_prob = self._soft_value(batch.next, self.targets, key)
+    def _draw(self, step: TimeStep, key: tf.Tensor) -> _Drawn:
+        """Draw an action in each row."""
+        if self._discrete:
+            return _Drawn(None, self.policy.log_policy(step))
+        policy = self.policy.distribution(step)
+        size = nest.static_size(step.first)
+        noise = seeds.normal([size, self.policy.bounds.size], key)
+        return _Drawn(*policy.sample_with_log_prob(noise))
+
+    def _expected(
+        self, value: tf.Tensor, drawn: _Drawn, step: TimeStep
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return values, f32 ``[N]`` or more, and ln pi, f32 ``[N]``, of drawn actions.
+
+        Of Discrete actions, with values ``[N, A]``, they are the expectations over all
+        actions.
+        """
+        if not self._discrete:
+            return value, drawn.log
+        log_prob, probability = drawn.log, tf.exp(drawn.log)
+        if networks.split_mask(step.observation)[1] is not None:
+            # 0 times an infinite value or log would be NaN.
+            log_prob = masked.safe(log_prob, probability > 0)
+        products = probability * value, probability * log_prob
+        value, log_prob = (tf.reduce_sum(x, -1) for x in products)
+        return value, log_prob
+
+    def _outputs(
+        self,
+        batch: windows.Transition,
+        later: _Drawn,
+        seed,
+        target: critic_values.Returns | None,
+    ) -> tuple[tf.Tensor, critic_values.Returns]:
+        """Return what critics say of the actions taken, and their targets."""
+        config, critics = self.learner.inputs, self.critics
+        unit = None if self._discrete else self.policy.bounds.unit(batch.action)
+        if target is None:
+            outputs, then = critic_values.joint(
+                config, critics, batch, unit, later.action, seed
+            )
+            target = self._target_of(batch, later, then)
+        else:
+            outputs = critic_values.now(config, critics, batch.step, unit, seed)
+        if self._discrete:
+            taken = tf.one_hot(self.policy.index(batch.action), self.policy.size)
+            outputs = tf.reduce_sum(outputs * taken, -1)
+        return outputs, target
+
+    def _target(
+        self, batch: windows.Transition, later: _Drawn, seed
+    ) -> critic_values.Returns:
+        """Return the targets of critics; ``seed`` as in ``critic_values.later``."""
+        asked = self.targets, batch.next, later.action, seed
+        outputs = critic_values.later(self.learner.inputs, *asked)
+        return self._target_of(batch, later, outputs)
+
+    def _target_of(
+        self, batch: windows.Transition, later: _Drawn, outputs: tf.Tensor
+    ) -> critic_values.Returns:
+        """Return the targets by what critics say in the last states."""
+        found = critic_values.returns(self.config, outputs)
+        value, log_prob = self._expected(found.values, later, batch.next)
+        found = found._replace(values=value)
         if self.config.entropy_in_target:
-            q -= self._temperature() * log_prob
-        return masked.safe(td.target(batch.reward, batch.discount, q), batch.mask)
+            found = found.minus(self._temperature() * log_prob)
+        return found.target(batch)
 
     def assess(self, trajectory: Trajectory) -> Assessment | BoxAssessment:
         batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
-        target = self._target(batch, 0)
+        later = self._draw(batch.next, seeds.key(0, "later"))
+        target = self._target(batch, later, None).mean
         if self._discrete:
             probability = tf.exp(self.policy.log_policy(batch.step))
             target = tf.where(batch.mask, target, float("nan"))
@@ -219,32 +322,6 @@ class SAC(tf.Module):
         policy = self.policy.distribution(batch.step, *limits.flat)
         log = policy.log_prob(tf.reshape(batch.action, [-1, limits.size]))
         return actor_critic.assessment(self, batch, target, log)
-
-    def _soft_value(self, step: TimeStep, critics: Critics, key: tf.Tensor) -> tuple:
-        """Return min_k Q_k and ln pi, f32 ``[N]`` each: of a drawn action in each row.
-
-        Of Discrete actions, they are the expectations over all actions.
-        """
-        if not self._discrete:
-            policy = self.policy.distribution(step)
-            size = nest.static_size(step.first)
-            noise = seeds.normal([size, self.policy.bounds.size], key)
-            action, log_prob = policy.sample_with_log_prob(noise)
-            return tf.reduce_min(critics(step, action), 0), log_prob
-        log_prob = self.policy.log_policy(step)
-        probability, q = tf.exp(log_prob), tf.reduce_min(critics(step), 0)
-        if networks.split_mask(step.observation)[1] is not None:
-            # 0 times an infinite value or log would be NaN.
-            log_prob = masked.safe(log_prob, probability > 0)
-        products = probability * q, probability * log_prob
-        return tuple(tf.reduce_sum(x, -1) for x in products)
-
-    def _values(self, step: TimeStep, action: tf.Tensor) -> tf.Tensor:
-        """Return Q_k of actions, f32 ``[K, N]``."""
-        if not self._discrete:
-            return self.critics(step, self.policy.bounds.unit(action))
-        taken = tf.one_hot(self.policy.index(action), self.policy.size)
-        return tf.reduce_sum(self.critics(step) * taken, -1)
 
     def _check_target_entropy(self) -> None:
         """Refuse a target that no policy reaches: the temperature would not end."""

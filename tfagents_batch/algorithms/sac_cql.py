@@ -16,7 +16,8 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.metrics import Metrics
-from tfagents_batch.nn.actor import Critics, bounds
+from tfagents_batch.nn.actor import bounds
+from tfagents_batch.nn.critics import Critics
 from tfagents_batch.nn.optimizer import Optimizer
 from tfagents_batch.nn.policies.box import SquashedNormal
 from tfagents_batch.ops import td

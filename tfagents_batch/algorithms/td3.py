@@ -13,12 +13,11 @@ from typing import ClassVar, Literal
 import tensorflow as tf
 
 from tfagents_batch import nest, seeds
-from tfagents_batch.algorithms.shared import actor_critic
+from tfagents_batch.algorithms.shared import actor_critic, critic_values
 from tfagents_batch.config import inherited, number, option
-from tfagents_batch.metrics import Mean
 from tfagents_batch.nn import actor, networks, user
 from tfagents_batch.nn.policies.box import Deterministic, Kind
-from tfagents_batch.ops import advantages, masked, td, windows
+from tfagents_batch.ops import advantages, masked, windows
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import (
     BoxAssessment,
@@ -39,8 +38,11 @@ class TD3Config(actor_critic.ActorCriticSettings):
     learning_rate: Schedule = number(
         Constant(1e-3), "learning rate of the optimizer", least=0
     )
-    policy_delay: int = option(
-        2, "updates of the critics per update of the actor", least=1
+    actor_value: Literal["min", "mean", "first"] = inherited(
+        actor_critic.ActorCriticSettings, "actor_value", default="first"
+    )
+    policy_delay: int = inherited(
+        actor_critic.ActorCriticSettings, "policy_delay", default=2
     )
     exploration: Kind = option(
         "gaussian", "noise on actions: gaussian, or ou: Ornstein-Uhlenbeck, correlated"
@@ -127,18 +129,27 @@ class TD3(tf.Module):
         learner, policy, config = self.learner, self.policy, self.learner.inputs
         metrics = learner.set_learning_rate(step)
         batch = windows.transition(trajectory, config.n_step, config.gamma)
-        mask, target = batch.mask, self._target(batch, seed)
+        mask, later = batch.mask, self._later_action(batch, seed)
+        apart = None if config.critic.batch_renorm else self._target(batch, later, seed)
         taken = policy.bounds.unit(batch.action)
 
         def critic_loss():
-            q = self.critics(batch.step, taken)
-            loss, error = td.critics_loss(q, target, mask, trajectory.weight)
+            if apart is None:
+                asked = batch, taken, later, seed
+                q, then = critic_values.joint(config, self.critics, *asked)
+                target = critic_values.returns(config, then).target(batch)
+            else:
+                q = critic_values.now(config, self.critics, batch.step, taken, seed)
+                target = apart
+            parts = target, mask, trajectory.weight
+            loss, error, q = critic_values.loss(config, q, *parts)
             loss += networks.added_loss(self.critics)
-            return loss, (loss, q, error)
+            return loss, (loss, q, target.mean, error)
 
         def actor_loss():
             action = policy.unit(batch.step)
-            q = self.critics(batch.step, action, first=1)[0]
+            asked = batch.step, action, seed
+            q = critic_values.of_actor(config, self.critics, *asked)
             if config.bc_alpha is None:
                 loss = -masked.mean(q, mask)
             else:
@@ -151,19 +162,17 @@ class TD3(tf.Module):
             result = learner.optimizers["actor"].minimize(actor_loss)
             return actor_critic.actor_metrics(*result)
 
-        (loss, q, error), steps = learner.optimizers["critics"].minimize(critic_loss)
-        due = (learner.updates + 1) % config.policy_delay == 0
-        nothing = dict.fromkeys(actor_critic.ACTOR_METRICS, tf.zeros([]))
-        shown = tf.cond(due, train_actor, lambda: nothing)
-        trained = tf.cast(due, tf.float32)  # in only some updates
+        found, steps = learner.optimizers["critics"].minimize(critic_loss)
+        (loss, q, target, error), delay = found, config.policy_delay
+        names = actor_critic.ACTOR_METRICS
+        metrics |= steps | actor_critic.delayed(learner, delay, names, train_actor)
         learner.move_targets()
-        metrics |= steps | {name: Mean(x, trained) for name, x in shown.items()}
         metrics |= actor_critic.noise_metrics(policy.action_noise, step)
         shown = loss, q, target, error, mask, config.histograms
         return Updated(metrics | actor_critic.critic_metrics(*shown), error)
 
-    def _target(self, batch: windows.Transition, seed) -> tf.Tensor:
-        """Return the targets of critics, f32 ``[N]``."""
+    def _later_action(self, batch: windows.Transition, seed) -> tf.Tensor:
+        """Return the target actor's actions in the last states, f32 ``[N, A]``."""
         config = self.learner.inputs
         action = self.policy.unit(batch.next, self._target_actor)
         if config.target_noise is not None:
@@ -172,10 +181,17 @@ class TD3(tf.Module):
             noise *= config.target_noise
             noise = tf.clip_by_value(noise, -config.target_clip, config.target_clip)
             action = tf.clip_by_value(action + noise, -1.0, 1.0)
-        value = tf.reduce_min(self._targets(batch.next, action), 0)
-        target = td.target(batch.reward, batch.discount, value)
-        return masked.safe(target, batch.mask)
+        return action
+
+    def _target(
+        self, batch: windows.Transition, action: tf.Tensor, seed
+    ) -> critic_values.Returns:
+        """Return the targets of critics; ``seed`` as in ``critic_values.later``."""
+        config, asked = self.learner.inputs, (self._targets, batch.next, action, seed)
+        outputs = critic_values.later(config, *asked)
+        return critic_values.returns(config, outputs).target(batch)
 
     def assess(self, trajectory: Trajectory) -> BoxAssessment:
         batch = windows.transition(trajectory, 1, self.learner.inputs.gamma)
-        return actor_critic.assessment(self, batch, self._target(batch, 0))
+        target = self._target(batch, self._later_action(batch, 0), None)
+        return actor_critic.assessment(self, batch, target.mean)

@@ -24,7 +24,7 @@ from tfagents_batch.evaluation.fitting import (
     FitSettings,
     Predictions,
 )
-from tfagents_batch.nn.layers.ensemble import EnsembleMLP
+from tfagents_batch.nn.layers.ensemble import EnsembleMLP, Hidden
 from tfagents_batch.nn.optimizer import Optimizer, TargetNetwork
 from tfagents_batch.training.log import console
 
@@ -184,7 +184,8 @@ class Fit(tf.Module):
 
 
 def _network(settings: FitSettings, count: int, width: int, units: int) -> EnsembleMLP:
-    net = EnsembleMLP(count, settings.hidden, units, "relu", "fan_in")
+    relu = Hidden(activation="relu")
+    net = EnsembleMLP(count, settings.hidden, units, "fan_in", relu)
     net.build((count, None, width))
     return net
 

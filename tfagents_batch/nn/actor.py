@@ -1,4 +1,4 @@
-"""Networks of actors and of their critics, and bounds of actions of a Box."""
+"""Networks of actors, and bounds of actions of a Box."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.encoder import ACTION_MASK, Encoder, LayerSettings
 from tfagents_batch.nn.layers import blocks, kernels
-from tfagents_batch.nn.layers.ensemble import EnsembleMLP
 from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.ops import distributions
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
@@ -36,20 +35,6 @@ class ActorConfig(LayerSettings):
         None,
         "units of the hidden layers of actor and critics; none: 256,256",
         least=1,
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class CriticConfig:
-    """Settings of critics that are not those of the actor."""
-
-    hidden: tuple[int, ...] | None = option(
-        None, "units of their hidden layers; none: those of network.hidden", least=1
-    )
-    layer_norm: bool = option(
-        False,
-        "normalize their hidden layers (LayerNorm), so that values of unknown actions "
-        "grow less, which helps with prior data",
     )
 
 
@@ -88,61 +73,6 @@ class ActorNetwork(keras.Model):
         features = self.tower(tf.cast(features, tf.float32))
         pairs = zip(self.names, self.heads, strict=True)
         return {name: head(features) for name, head in pairs}, state
-
-
-class Critics(keras.Model):
-    """K networks of action values: Q(s, a) of given actions, or of all actions.
-
-    They share the encoder of observations, which has weights for images and in a user's
-    network only; all other layers are their own.
-
-    Args:
-      spec, config, network: see ``encoder_and_hidden``.
-      count: K.
-      own: settings of critics alone.
-      inputs: A, entries of an action that is an input; 0 for Q of all actions.
-      outputs: number of actions if they are no input, else 1.
-    """
-
-    def __init__(
-        self,
-        spec: EnvSpec,
-        config: ActorConfig,
-        count: int,
-        inputs: int = 0,
-        outputs: int = 1,
-        network: Any = None,
-        own: CriticConfig = CriticConfig(),
-    ):
-        super().__init__(name="critics", dtype="float32")
-        self.encoder, hidden = encoder_and_hidden(spec, config, network, critic=True)
-        hidden = hidden if own.hidden is None else own.hidden
-        kind = config.activation, config.initializer, own.layer_norm
-        self.towers = EnsembleMLP(count, hidden, outputs, *kind)
-        step = nest.map(lambda x: x[0], networks.dummy_steps(spec))
-        action = tf.zeros([step.first.shape[0], inputs]) if inputs else None
-        self.call(step, action)  # creates the weights
-        self.built = True
-        self.convolves = networks.convolves(self, lambda x: self(x, action), step)
-
-    def call(self, timestep: TimeStep, action=None, first: int | None = None):
-        """Return Q, f32 ``[K, N]`` or, of all actions, ``[K, N, A]``.
-
-        Args:
-          timestep: ``[N, ...]``.
-          action: f32 ``[N, A]``, scaled to [-1, 1]; None for Q of all actions. Of M
-            actions in each state, ``[N, M, A]``, it returns Q, f32 ``[K, N, M]``.
-          first: number of networks; None for all.
-        """
-        observation, _ = networks.split_mask(timestep.observation)
-        features = tf.cast(self.encoder(observation, training=False), tf.float32)
-        if action is None:
-            return self.towers(features, first=first)
-        if action.shape.rank == 3:
-            q = self.towers(features, first=first, more=action)
-            return tf.reshape(q, [-1, *action.shape[:2]])
-        inputs = tf.concat([features, action], -1)
-        return self.towers(inputs, first=first)[..., 0]
 
 
 def encoder_and_hidden(

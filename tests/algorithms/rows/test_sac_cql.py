@@ -41,7 +41,8 @@ def test_its_loss_adds_the_gap_between_all_values_and_logged_ones(entropy):
     mask = batch.mask[0].numpy()
     now, after = at(batch, 0), at(batch, 1)
     unit = (batch.action[0] - 2) / 4
-    later, log_prob = agent._soft_value(after, agent.targets, seeds.key(0, "later"))
+    following, log_prob = agent._draw(after, seeds.key(0, "later"))
+    later = tf.reduce_min(agent.targets(after, following), 0)
     value = (later - log_prob if entropy else later).numpy()  # a temperature of 1
     goal = after.reward + np.where(after.terminated, 0, 0.9) * value
     drawn = term.draw(agent.policy, _transition(now, after, batch), 0)
@@ -96,7 +97,7 @@ def test_values_of_many_actions_are_those_of_each():
     found = agent.critics(now, action)
     each = [agent.critics(now, action[:, m]) for m in range(5)]
     np.testing.assert_allclose(found, tf.stack(each, 2), rtol=1e-5, atol=1e-6)
-    one = agent.critics(now, action, first=1)
+    one = agent.critics(now, action, which=1)
     np.testing.assert_allclose(one, found[:1], rtol=1e-5, atol=1e-6)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
 import keras
 import tensorflow as tf
@@ -13,10 +13,11 @@ from tfagents_batch.algorithms.shared import alarms
 from tfagents_batch.algorithms.shared.off_policy import OffPolicySettings
 from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import number, option
+from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import InputSchedule
-from tfagents_batch.metrics import Limit, Metrics
+from tfagents_batch.metrics import Limit, Mean, Metrics
 from tfagents_batch.nn import actor, networks
-from tfagents_batch.nn.actor import Critics
+from tfagents_batch.nn.critics import Critics, OnlineCriticConfig
 from tfagents_batch.nn.policies.box import ActionNoise, Kind
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.ops.windows import Transition
@@ -37,6 +38,24 @@ class ActorCriticSettings(OffPolicySettings):
         least=1,
         most=10,
     )
+    critics_in_target: int | None = option(
+        None, "critics drawn for each target; none: all (REDQ: 2 of 10)", least=1
+    )
+    quantiles: int = option(
+        0,
+        "quantiles of returns of each critic (TQC: 25); 0: their mean",
+        least=0,
+        most=200,
+    )
+    dropped: int = option(
+        2, "largest quantiles of each critic that targets leave out (TQC)", least=0
+    )
+    actor_value: Literal["min", "mean", "first"] = option(
+        "min", "what the actor raises: the least, mean or first critic"
+    )
+    policy_delay: int = option(
+        1, "updates of the critics per update of the actor", least=1
+    )
     actor_learning_rate: Schedule | None = number(
         None, "learning rate of the actor; none: learning_rate", least=0
     )
@@ -52,9 +71,33 @@ class ActorCriticSettings(OffPolicySettings):
         group="exploration",
     )
     network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
-    critic: actor.CriticConfig = option(actor.CriticConfig(), "settings of the critics")
+    critic: OnlineCriticConfig = option(OnlineCriticConfig(), "settings of the critics")
 
-    OF_AGENT: ClassVar[tuple[str, ...]] = OffPolicySettings.WITH_CRITICS
+    OF_AGENT: ClassVar[tuple[str, ...]] = (
+        *OffPolicySettings.WITH_CRITICS,
+        "critic.batch_renorm",
+        "quantiles",
+    )
+
+    def check(self) -> Self:
+        checked = super().check()
+        few, count = checked.critics_in_target, checked.num_critics
+        if few is not None and checked.quantiles:
+            raise UserError(
+                f"critics_in_target is {few}, but with quantiles targets use the "
+                "quantiles of all critics; leave one of the two out"
+            )
+        if few is not None and few > count:
+            raise UserError(
+                f"critics_in_target is {few}, but there are {count} critics; raise "
+                "--algorithm.num_critics, as to 10 for REDQ"
+            )
+        if checked.quantiles and checked.dropped >= checked.quantiles:
+            raise UserError(
+                f"dropped is {checked.dropped}, but a critic has {checked.quantiles} "
+                "quantiles, so nothing is left of a target; lower --algorithm.dropped"
+            )
+        return checked
 
     def action_noise(self) -> ActionNoise | None:
         """Return the noise that is added to actions of a Box."""
@@ -74,8 +117,10 @@ def critics(
 ) -> tuple[Critics, Critics]:
     """Return critics and their target networks; for the sizes see ``Critics``."""
     sizes = config.num_critics, inputs, outputs, network, config.critic
-    learned, target = (Critics(spec, config.network, *sizes) for _ in range(2))
-    return learned, target
+    quantiles = getattr(config, "quantiles", 0)
+    made = [Critics(spec, config.network, *sizes, quantiles) for _ in range(2)]
+    # CrossQ has no target networks.
+    return made[0], made[0] if config.critic.batch_renorm else made[1]
 
 
 def learner(
@@ -92,11 +137,11 @@ def learner(
 
     The last three arguments are further ones, see ``NetworkLearner``.
     """
-    pairs: list[tuple[Any, Any]] = [(targets, critics)]
-    learned = {
-        "critics": networks.named_variables(critics),
-        "targets": networks.named_variables(targets),
-    }
+    pairs: list[tuple[Any, Any]] = []
+    learned = {"critics": networks.named_variables(critics)}
+    if targets is not critics:
+        pairs.append((targets, critics))
+        learned["targets"] = networks.named_variables(targets)
     if target_actor is not None:
         pairs.append((target_actor, policy.network))
         learned["target_actor"] = networks.named_variables(target_actor)
@@ -105,7 +150,9 @@ def learner(
         "actor": policy.network.trainable_variables,
     }
     weights, learned = weights | dict(trained or {}), learned | dict(variables or {})
-    return NetworkLearner(config, policy, weights, pairs, learned, delay)
+    made = NetworkLearner(config, policy, weights, pairs, learned, delay)
+    made.compilable = made.compilable and not critics.convolves
+    return made
 
 
 def noise_metrics(noise: ActionNoise | None, step) -> Metrics:
@@ -138,6 +185,21 @@ def actor_metrics(loss: tf.Tensor, steps: Metrics) -> Metrics:
     """Return metrics of an update of the actor: its loss and its optimizer's step."""
     norm, skipped = steps["grad/norm"], steps["grad/skipped"]
     return dict(zip(ACTOR_METRICS, (loss, norm, skipped), strict=True))
+
+
+def delayed(
+    learner: NetworkLearner, every: int, names: Sequence[str], train: Callable
+) -> Metrics:
+    """Train in every ``every``-th update; return metrics, means over those updates.
+
+    ``train`` returns metrics of these names, f32 ``[]`` each.
+    """
+    if every == 1:
+        return train()
+    due = (learner.updates + 1) % every == 0
+    shown = tf.cond(due, train, lambda: dict.fromkeys(names, tf.zeros([])))
+    trained = tf.cast(due, tf.float32)
+    return {name: Mean(x, trained) for name, x in shown.items()}
 
 
 def assessment(

@@ -12,6 +12,7 @@ from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import number, option
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import actor
+from tfagents_batch.nn.critics import CriticConfig
 from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Accepts, DefaultSource, EnvSpec, Rows, Windows
 
@@ -73,7 +74,7 @@ class RowActorCriticSettings(RowValueSettings):
         most=10,
     )
     network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
-    critic: actor.CriticConfig = option(actor.CriticConfig(), "settings of the critics")
+    critic: CriticConfig = option(CriticConfig(), "settings of the critics")
 
     OF_AGENT: ClassVar[tuple[str, ...]] = RowSettings.WITH_CRITICS
 

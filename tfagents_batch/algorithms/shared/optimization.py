@@ -71,7 +71,8 @@ class NetworkLearner(tf.Module):
     Args:
       config, policy: settings, and the policy that learns.
       trained: weights by the name of their optimizer.
-      target: pairs of a target network and the learned one; none without targets.
+      target: pairs of a target network and the learned one, which may be none; None for
+        an algorithm without targets.
       variables: what else a checkpoint has, a variable or nested dicts of variables.
       delay: multiplies ``target_every``.
 
@@ -86,7 +87,7 @@ class NetworkLearner(tf.Module):
         config: Any,
         policy: Any,
         trained: Mapping[str, Sequence[keras.Variable]],
-        target: Sequence[tuple[Any, Any]] = (),
+        target: Sequence[tuple[Any, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
         delay: int = 1,
     ):
@@ -99,10 +100,10 @@ class NetworkLearner(tf.Module):
             name: Optimizer(weights, *rule) for name, weights in trained.items()
         }
         self._target: Any = None
-        if target:
+        if target is not None:
             every = config.target_every * delay
             self._target = TargetNetwork(target, every, inputs.target_tau)
-        learned = policy.network, *(model for _, model in target)
+        learned = policy.network, *(model for _, model in target or ())
         self.compilable = not any(model.convolves for model in learned)
 
     def compile_parts(self, on: bool) -> None:

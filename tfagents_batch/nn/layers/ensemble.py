@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
+from tfagents_batch import seeds
 from tfagents_batch.nn.layers import kernels
+from tfagents_batch.nn.layers.batch_renorm import BatchRenorm, Which, of
 
 _EPSILON = 1e-6  # of the variance
+
+
+class Hidden(NamedTuple):
+    """What follows the product of a hidden layer, in this order.
+
+    Attributes:
+      dropout: probability with which a unit is 0 (Srivastava et al. 2014), before
+        LayerNorm as in DroQ.
+      layer_norm: whether units are normalized (Ba et al. 2016, arXiv:1607.06450).
+      activation: name of the activation.
+      batch_renorm: whether each unit is normalized over a batch, as is each input of
+        the first layer, see ``BatchRenorm``.
+    """
+
+    dropout: float = 0.0
+    layer_norm: bool = False
+    activation: str | None = None
+    batch_renorm: bool = False
 
 
 class EnsembleDense(keras.layers.Layer):
@@ -17,24 +38,22 @@ class EnsembleDense(keras.layers.Layer):
 
     With more inputs, see ``EnsembleMLP.call``, it is ``[N, F] -> [K, N M, units]``.
 
-    ``count`` is K; ``initializer`` returns a kernel initializer for each network. With
-    ``layer_norm``, units are normalized before the activation (Ba et al. 2016,
-    arXiv:1607.06450).
+    ``count`` is K; ``initializer`` returns a kernel initializer for each network.
     """
 
     def __init__(
         self,
         count: int,
         units: int,
-        activation: str | None,
         initializer: Callable[[], kernels.Initializer],
-        layer_norm: bool = False,
+        then: Hidden,
         **kwargs,
     ):
         super().__init__(dtype=kernels.dtype(units), **kwargs)
         self.count, self.units, self._initializer = count, units, initializer
-        self._layer_norm = layer_norm
-        self.activation = keras.activations.get(activation)
+        self._then = then
+        self.activation = keras.activations.get(then.activation)
+        self._renorm = BatchRenorm() if then.batch_renorm else None
 
     def build(self, input_shape):
         def draw(shape, dtype=None):
@@ -49,32 +68,38 @@ class EnsembleDense(keras.layers.Layer):
         self.bias = self.add_weight(
             name="bias", shape=(self.count, 1, self.units), initializer="zeros"
         )
-        if self._layer_norm:
-            shape = (self.count, 1, self.units)
+        shape = (self.count, 1, self.units)
+        if self._then.layer_norm:
             self.scale = self.add_weight(name="scale", shape=shape, initializer="ones")
             self.offset = self.add_weight(
                 name="offset", shape=shape, initializer="zeros"
             )
+        if self._renorm is not None:
+            self._renorm.build(shape)
 
-    def call(self, x, first: int | None = None, more=None):
-        kernel, bias = self.kernel[:first], self.bias[:first]
+    def call(self, x, which: Which = None, more=None, key=None, rows=None):
+        kernel, bias = of(self.kernel, which), of(self.bias, which)
         if more is None:
-            return self._activated(tf.matmul(x, kernel) + bias, first)
+            return self._followed(tf.matmul(x, kernel) + bias, which, key, rows)
         # The product with the row is made once for its M inputs.
-        rows, inputs, size = more.shape
-        own = tf.matmul(tf.reshape(more, [rows * inputs, size]), kernel[:, -size:])
-        own = tf.reshape(own, [-1, rows, inputs, self.units])
+        count, inputs, size = more.shape
+        own = tf.matmul(tf.reshape(more, [count * inputs, size]), kernel[:, -size:])
+        own = tf.reshape(own, [-1, count, inputs, self.units])
         shared = tf.matmul(x, kernel[:, :-size]) + bias
         joined = shared[:, :, tf.newaxis] + own
-        joined = tf.reshape(joined, [-1, rows * inputs, self.units])
-        return self._activated(joined, first)
+        joined = tf.reshape(joined, [-1, count * inputs, self.units])
+        return self._followed(joined, which, key, rows)
 
-    def _activated(self, x, first: int | None):
-        if self._layer_norm:
+    def _followed(self, x, which: Which, key, rows):
+        if self._then.dropout and key is not None:
+            dropped = seeds.coins(x.shape, key, self._then.dropout)
+            x = tf.where(dropped, tf.zeros([], x.dtype), x / (1 - self._then.dropout))
+        if self._then.layer_norm:
             mean, variance = tf.nn.moments(x, -1, keepdims=True)
             x = (x - mean) * tf.math.rsqrt(variance + _EPSILON)
-            x = x * self.scale[:first] + self.offset[:first]
-        return self.activation(x)
+            x = x * of(self.scale, which) + of(self.offset, which)
+        x = self.activation(x)
+        return x if self._renorm is None else self._renorm(x, which=which, rows=rows)
 
     def compute_output_shape(self, shape):
         return (self.count, *shape[-2:-1], self.units)
@@ -88,32 +113,42 @@ class EnsembleMLP(keras.layers.Layer):
         count: int,
         hidden: Sequence[int],
         units: int,
-        activation: str,
         initializer: kernels.Kind,
-        layer_norm: bool = False,
+        then: Hidden,
         **kwargs,
     ):
         super().__init__(dtype="float32", **kwargs)
-        sizes = [(int(n), activation, kernels.hidden, layer_norm) for n in hidden]
+        sizes = [(int(n), kernels.hidden, then) for n in hidden]
         self.layers = [
-            EnsembleDense(count, n, name, lambda kind=kind: kind(initializer), norm)
-            for n, name, kind, norm in [*sizes, (units, None, kernels.value, False)]
+            EnsembleDense(count, n, lambda kind=kind: kind(initializer), follows)
+            for n, kind, follows in [*sizes, (units, kernels.value, Hidden())]
         ]
+        self._first = BatchRenorm() if then.batch_renorm else None
 
     def build(self, input_shape):
+        if self._first is not None:
+            self._first.build((self.layers[0].count, 1, input_shape[-1]))
         for layer in self.layers:
             layer.build(input_shape)
             input_shape = layer.compute_output_shape(input_shape)
 
-    def call(self, x, first: int | None = None, more=None):
-        """Return the outputs of the first ``first`` networks; None for all.
+    def call(self, x, which: Which = None, more=None, key=None, rows=None):
+        """Return the outputs of some networks.
 
         Args:
           x: f32 ``[N, F]``.
-          first: number of networks.
+          which: which networks.
           more: f32 ``[N, M, A]``, M times the last A of F + A inputs of each row; the
-            outputs are ``[K, N M, units]``.
+            outputs are ``[K, N M, units]``. Not with BatchRenorm.
+          key: int32 ``[2]``, of dropout; None for none.
+          rows: bool ``[N]``, those whose statistics BatchRenorm uses and keeps; None to
+            use those it kept.
         """
-        for layer in self.layers:
-            x, more = layer(x, first=first, more=more), None
+        keys = [None] * len(self.layers)
+        if key is not None:
+            keys = seeds.split(key, len(self.layers))
+        if self._first is not None:
+            x = self._first(x, which=which, rows=rows)
+        for layer, own in zip(self.layers, keys, strict=True):
+            x, more = layer(x, which=which, more=more, key=own, rows=rows), None
         return x
