@@ -148,7 +148,8 @@ def _few(config: Any, seed) -> tf.Tensor | None:
     if config.critics_in_target is None or seed is None:
         return None
     drawn = seeds.uniform([config.num_critics], seeds.key(seed, "critics"))
-    return tf.math.top_k(drawn, config.critics_in_target, sorted=False).indices
+    # Sorted, because dropout's masks go by place, and XLA has another order.
+    return tf.math.top_k(drawn, config.critics_in_target).indices
 
 
 def _dropout(config: Any, seed, purpose: str) -> tf.Tensor | None:
