@@ -117,5 +117,6 @@ def test_the_page_goes_around_the_circle_by_its_commands_alone(tmp_path):
     ]
     assert [found["verdict"] for found in values] == ["deploy", "deploy"]
     assert means == sorted(means)
-    (true,) = re.findall(r"true value (\S+),", printed)
-    assert float(true) > 1.0
+    values = [float(x) for x in re.findall(r"true value (\S+),", printed)]
+    assert len(values) == 2 and values[0] > 1.0
+    assert values[1] > 0.85  # of the run in the simulator
