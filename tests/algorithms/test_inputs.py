@@ -35,6 +35,7 @@ PROGRAMS = {name: more(name) for name in sorted({*REGISTRY} - OF_ROWS - {"ga3c"}
         value_clip=0.2,
         entropy_scale="linear(0.1, 0)",
         clip_ratio="linear(0.2, 0)",
+        weight_decay=0.01,
         learning_rate="piecewise(0: 1e-3, 100: 1e-4)",
     ),
     "dqn that explores by values": more(

@@ -11,11 +11,12 @@ import tensorflow as tf
 
 from tfagents_batch import config, nest
 from tfagents_batch.config import number, option
+from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import summary
-from tfagents_batch.nn.optimizer import Optimizer, Rule, TargetNetwork
+from tfagents_batch.nn.optimizer import BETA_1, Optimizer, Rule, TargetNetwork
 from tfagents_batch.schedules import Constant, Schedule, is_schedule
 from tfagents_batch.types import UpdateSize
 
@@ -35,6 +36,19 @@ class OptimizerSettings:
     optimizer_epsilon: float = number(
         1e-8, "epsilon of the optimizer", above=0, group="optimizer"
     )
+    beta_1: float = option(
+        BETA_1,
+        "decay of Adam's mean of gradients; CrossQ has 0.5",
+        least=0,
+        below=1,
+        group="optimizer",
+    )
+    weight_decay: float | None = number(
+        None,
+        "weight decay of AdamW, a factor of the learning rate; none: 0",
+        least=0,
+        group="optimizer",
+    )
     max_gradient_norm: float | None = number(
         None,
         "largest global norm of the gradient; none: any (Stable-Baselines3: "
@@ -53,6 +67,14 @@ class OptimizerSettings:
           UserError: for a setting that is invalid; names it.
         """
         checked, nested = config.check(self), {}
+        for name, unused in {"beta_1": BETA_1, "weight_decay": None}.items():
+            value = getattr(checked, name)
+            if checked.optimizer != "adam" and value != unused:
+                raise UserError(
+                    f"{name} is {value}, but the optimizer is {checked.optimizer}, "
+                    f"which has none; set --algorithm.optimizer=adam, or leave {name} "
+                    "out"
+                )
         for field in dataclasses.fields(checked):
             value, path = getattr(checked, field.name), f"{field.name}."
             if hasattr(value, "check"):
@@ -63,6 +85,17 @@ class OptimizerSettings:
 
     def update_size(self, transitions: int) -> UpdateSize:
         return UpdateSize(self.batch_size, self.network.units)
+
+
+def optimizer(
+    settings: Any, weights: Sequence[keras.Variable], kept: Sequence[keras.Variable]
+) -> Optimizer:
+    """Return the optimizer of weights; those in ``kept`` do not decay.
+
+    ``settings`` are ``OptimizerSettings`` as ``Inputs``.
+    """
+    rule = settings.max_gradient_norm, settings.optimizer_epsilon, settings.optimizer
+    return Optimizer(weights, *rule, settings.beta_1, settings.weight_decay, kept)
 
 
 class NetworkLearner(tf.Module):
@@ -94,9 +127,10 @@ class NetworkLearner(tf.Module):
         self._policy: Policy = policy
         self._variables = lambda: dict(variables or {})
         self.inputs = inputs = Inputs(config)
-        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, config.optimizer
         self.optimizers = {
-            name: Optimizer(weights, *rule) for name, weights in trained.items()
+            # A single number is a temperature or another multiplier.
+            name: optimizer(inputs, weights, [x for x in weights if not x.shape])
+            for name, weights in trained.items()
         }
         self._target: Any = None
         if target:
