@@ -84,6 +84,8 @@ def other(value):
         return Linear(other(value.start), other(value.end), steps)
     if isinstance(value, Piecewise):
         return Piecewise(tuple((2 * step, other(x)) for step, x in value.points))
+    if isinstance(value, int):
+        return value + 1
     return 0.9 * value + 0.01  # another number also for 0
 
 

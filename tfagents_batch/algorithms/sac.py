@@ -69,6 +69,7 @@ class CQLConfig(SACConfig):
 
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
     warmup: Literal["auto"] = option("auto", "not used: nothing is collected")
+    reset_every: int | None = option(None, "not used: nothing is collected", least=1)
     cql_scale: float = option(
         5.0,
         "weight alpha of the conservative loss, if learned at the start; 0: as SAC",
@@ -192,6 +193,7 @@ class SAC(tf.Module):
             moved = optimizers["temperature"].minimize(temperature_loss)
             metrics["loss/temperature"], _ = moved
         learner.move_targets()
+        learner.reset(seed)
         metrics |= actor_critic.noise_metrics(self.policy.action_noise, step) | {
             "policy/temperature": self._temperature(),
             "policy/entropy": -masked.mean(log_prob, mask),

@@ -78,6 +78,7 @@ class TD3BCConfig(TD3Config):
     )
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
     warmup: Literal["auto"] = option("auto", "not used: nothing is collected")
+    reset_every: int | None = option(None, "not used: nothing is collected", least=1)
     bc_alpha: float | None = number(
         2.5,
         "weight alpha of values against imitation; none: no imitation, as in TD3",
@@ -157,6 +158,7 @@ class TD3(tf.Module):
         shown = tf.cond(due, train_actor, lambda: nothing)
         trained = tf.cast(due, tf.float32)  # in only some updates
         learner.move_targets()
+        learner.reset(seed)
         metrics |= steps | {name: Mean(x, trained) for name, x in shown.items()}
         metrics |= actor_critic.noise_metrics(policy.action_noise, step)
         shown = loss, q, target, error, mask, config.histograms

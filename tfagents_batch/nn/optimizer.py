@@ -65,7 +65,7 @@ class Adam:
     ):
         self._weights, self.epsilon = list(weights), epsilon
         self._beta_1, self._weight_decay = beta_1, weight_decay
-        self._kept = {id(weight) for weight in kept}
+        self._kept, self.start = {id(weight) for weight in kept}, 0.0
         self.iterations, self.learning_rate = _counters()
         self._momentums, self._velocities = (_slots(weights) for _ in range(2))
 
@@ -136,7 +136,8 @@ class RMSProp:
         self, weights: Sequence[keras.Variable], epsilon: float, inside: bool = False
     ):
         self._weights, self.epsilon = list(weights), epsilon
-        self._inside, self._squares = inside, _slots(weights, float(inside))
+        self._inside, self.start = inside, float(inside)
+        self._squares = _slots(weights, self.start)
         self.iterations, self.learning_rate = _counters()
 
     @property
@@ -240,6 +241,13 @@ class Optimizer(tf.Module):
         pairs = zip(gradients, self.trained, strict=True)
         return step([_dense(gradient, weight.value) for gradient, weight in pairs])
 
+    def restart(self) -> None:
+        """Forget all steps and their gradients."""
+        count, _, *slots = self.rule.variables
+        count.assign(0)
+        for slot in slots:
+            slot.assign(tf.zeros_like(slot.value) + self.rule.start)
+
     def _step(self, gradients: list[tf.Tensor], compiled: bool = False) -> Metrics:
         norm = tf.sqrt(tf.add_n([_sum_of_squares(x) for x in gradients]))
         finite = tf.math.is_finite(norm)
@@ -325,7 +333,11 @@ class TargetNetwork(tf.Module):
         self._pairs = lambda: pairs
         self._every, self._tau = every, tau
         self.updates = keras.Variable(0, dtype="int64", trainable=False)
-        for target, learned in pairs:
+        self.copy()
+
+    def copy(self) -> None:
+        """Make the target a copy of the learned network."""
+        for target, learned in self._pairs():
             target.assign(learned.value)
 
     def update(self) -> None:

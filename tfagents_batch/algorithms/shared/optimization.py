@@ -9,7 +9,8 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
-from tfagents_batch import config, nest
+from tfagents_batch import config, nest, seeds
+from tfagents_batch.algorithms.shared import resets
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
@@ -138,6 +139,10 @@ class NetworkLearner(tf.Module):
             self._target = TargetNetwork(target, every, inputs.target_tau)
         learned = policy.network, *(model for _, model in target)
         self.compilable = not any(model.convolves for model in learned)
+        self._reset: Any = None
+        if getattr(config, "reset_every", None) is not None:
+            parts = self.optimizers.values(), self._target
+            self._reset = resets.Resets(learned, *parts)
 
     def compile_parts(self, on: bool) -> None:
         """Compile the optimizer steps, alone or as parts of the update."""
@@ -164,6 +169,13 @@ class NetworkLearner(tf.Module):
     def move_targets(self) -> None:
         """Count an update, and move the target networks if it is time."""
         self._target.update()
+
+    def reset(self, seed) -> None:
+        """Reset the agent if it is time; ``seed`` is that of the update."""
+        if self._reset is not None:
+            due = self.updates % self.inputs.reset_every == 0
+            key = seeds.key(seed, "reset")
+            tf.cond(due, lambda: self._reset(key), lambda: tf.constant(False))
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""
