@@ -44,6 +44,7 @@ PROGRAMS = {name: more(name) for name in sorted({*REGISTRY} - OF_ROWS - {"ga3c"}
         temperature="linear(1, 0.1)",
         target="munchausen",
         target_tau=1.0,
+        reset_every=50,
     ),
     "sac with fixed numbers and noise": more("sac", temperature=0.2, exploration="ou"),
     "sac with a target entropy": more("sac", target_entropy=-2.0),

@@ -49,7 +49,7 @@ class Resets:
     def __call__(self, key: tf.Tensor) -> tf.Tensor:
         """Reset the agent with an int32 ``[2]`` key; return true."""
         for index, (weight, draw) in enumerate(self._draws):
-            weight.assign(draw(seeds.fold(key, index)))
+            weight.assign(draw(seeds.fold(key, tf.constant(index))))
         for variable, start in self._others:
             variable.assign(start)
         for optimizer in self._optimizers:
