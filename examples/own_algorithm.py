@@ -28,8 +28,8 @@ class Calm(ppo.PPO):
     Config = Settings
     METRICS = (*ppo.PPO.METRICS, "loss/logits")
 
-    def _loss(self, batch, mask, entropy_scale):
-        loss, metrics = super()._loss(batch, mask, entropy_scale)
+    def _loss(self, batch, mask, scales):
+        loss, metrics = super()._loss(batch, mask, scales)
         policy = self.network(batch.steps)[0].policy
         size = masked.mean(tf.square(policy.params["logits"]), mask)
         return loss + self.config.weight * size, metrics | {"loss/logits": size}

@@ -34,6 +34,8 @@ PROGRAMS = {name: more(name) for name in sorted({*REGISTRY} - OF_ROWS - {"ga3c"}
         kl_stop=0.5,
         value_clip=0.2,
         entropy_scale="linear(0.1, 0)",
+        clip_ratio="linear(0.2, 0)",
+        weight_decay=0.01,
         learning_rate="piecewise(0: 1e-3, 100: 1e-4)",
     ),
     "dqn that explores by values": more(
@@ -42,6 +44,7 @@ PROGRAMS = {name: more(name) for name in sorted({*REGISTRY} - OF_ROWS - {"ga3c"}
         temperature="linear(1, 0.1)",
         target="munchausen",
         target_tau=1.0,
+        reset_every=50,
     ),
     "sac with fixed numbers and noise": more("sac", temperature=0.2, exploration="ou"),
     "sac with a target entropy": more("sac", target_entropy=-2.0),
@@ -82,6 +85,8 @@ def other(value):
         return Linear(other(value.start), other(value.end), steps)
     if isinstance(value, Piecewise):
         return Piecewise(tuple((2 * step, other(x)) for step, x in value.points))
+    if isinstance(value, int):
+        return value + 1
     return 0.9 * value + 0.01  # another number also for 0
 
 

@@ -454,6 +454,54 @@ def test_the_weight_of_the_entropy_bonus_follows_its_schedule():
     np.testing.assert_allclose(found, [0.5, 0.25, 0.0], atol=0.02)
 
 
+def older(trajectory):
+    """Return a trajectory whose actions had other probabilities when it acted."""
+    behavior = trajectory.behavior
+    shift = 0.3 * tf.random.stateless_normal(behavior["log_prob"].shape, [1, 2])
+    log_prob = behavior["log_prob"] + shift
+    return trajectory._replace(behavior=behavior | {"log_prob": log_prob})
+
+
+@pytest.mark.parametrize(
+    ("step", "range_"), [(0, 0.2), (50, 0.1), (100, 0.0), (1000, 0.0)]
+)
+@pytest.mark.parametrize("jit", [False, True])
+def test_the_clip_range_follows_its_schedule_to_zero(step, range_, jit):
+    """The loss is that of a loop over rows, eq. 7 of Schulman et al. 2017."""
+    raw = {"normalize_observation": False, "normalize_return": False}
+    more = {"normalize_advantage": False, "learning_rate": 0.0, "value_clip": 0.1}
+    agent = make(clip_ratio="linear(0.2, 0, 100)", correction="none", **raw, **more)
+    trajectory = older(collect(agent))
+    batch = agent._batch(trajectory, trajectory.steps)
+    heads = agent.network.unroll(trajectory.steps)[0]
+    log_prob = heads.policy.with_params(
+        nest.map(lambda x: x[:-1], heads.policy.params)
+    ).log_prob(trajectory.action)
+    rows, outside = [], []
+    for new, old, gain, counts in zip(
+        *(x.numpy().ravel() for x in (log_prob, batch.log_prob, batch.advantage)),
+        trajectory.mask.numpy().ravel(),
+        strict=True,
+    ):
+        if counts:
+            ratio = np.exp(new - old)
+            within = min(max(ratio, 1 - range_), 1 + range_)
+            rows.append(min(ratio * gain, within * gain))
+            outside.append(abs(ratio - 1) > range_)
+    metrics = compiled(agent, jit)(trajectory, 1, step)
+    assert_finite(metrics)
+    assert float(metrics["loss/policy"]) == pytest.approx(-np.mean(rows), abs=1e-5)
+    share = float(metrics["policy/clip_fraction"])
+    assert share == pytest.approx(np.mean(outside), abs=1e-6)
+
+
+def test_a_constant_clip_range_learns_as_a_schedule_that_stays_there():
+    agents = [make(clip_ratio=x) for x in (0.1, "linear(0.1, 0.1, 100)")]
+    for agent in agents:
+        update(agent, older(collect(agent)), 1, 50)
+    assert_same(agents)
+
+
 # ---- values
 
 

@@ -21,6 +21,10 @@ from tfagents_batch.settings import parsing
         ({"learning_rate": Linear(1e-3, -1e-3)}, "learning_rate is linear(0.001, -0"),
         ({"entropy_scale": np.inf}, "entropy_scale is inf; expected"),
         (
+            {"clip_ratio": Linear(0.2, -0.1)},
+            "clip_ratio is linear(0.2, -0.1); expected",
+        ),
+        (
             {"kl": KLConfig(adapt_low=2.0)},
             "kl.adapt_low is 2.0; expected at most kl.adapt_high",
         ),
@@ -45,6 +49,7 @@ def test_settings_at_their_bounds_are_accepted():
     bounds = ppo.PPOConfig(
         gamma=0, gae_lambda=1, learning_rate=0, value_scale=0, entropy_scale=-0.1
     )
+    assert ppo.PPOConfig(clip_ratio="linear(0.2, 0)").check().clip_ratio.end == 0
     assert bounds.check().learning_rate == Constant(0.0)
     assert ppo.PPOConfig().check() == ppo.PPOConfig()
     agent = make_ppo(learning_rate=1e-3, entropy_scale="linear(0.1, 0, 100)")
@@ -64,9 +69,9 @@ def test_a_minibatch_of_one_transition_cannot_standardize_advantages():
         make_ppo(minibatch_size=1, **more)
 
 
-def test_the_help_has_forty_flags_and_those_of_the_penalty_where_it_is_used():
+def test_the_help_has_few_flags_and_those_of_the_penalty_where_it_is_used():
     parts = [(ppo.PPOConfig, "algorithm")]
     plain = parsing.help_text(parts)
-    assert plain.count("  --algorithm.") <= 40 and "--algorithm.kl.target" not in plain
+    assert plain.count("  --algorithm.") <= 42 and "--algorithm.kl.target" not in plain
     used = parsing.help_text(parts, ["--algorithm.objective=both"])
     assert used.count("  --algorithm.kl.") == 8

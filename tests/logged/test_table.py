@@ -315,6 +315,9 @@ WRONG = {
         "table": {"target_action_distribution": {"left": "1"}}
     },
     "warmup_steps is 7, but nothing is collected": {"settings": {"warmup_steps": 7}},
+    "reset_every is 5, which means nothing for logged": {
+        "settings": {"reset_every": 5}
+    },
     "epsilon is linear.*, but an agent .* --epsilon of": {
         "settings": {"epsilon": "linear(1, 0.1)"}
     },

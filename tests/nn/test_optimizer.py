@@ -98,8 +98,8 @@ def test_compiled_steps_equal_eager_ones():
         np.testing.assert_allclose(xla, eager, rtol=1e-4, atol=1e-6)
 
 
-def adam_of(variable, rate, epsilon=1e-8):
-    adam = Adam([variable], epsilon)
+def adam_of(variable, rate, epsilon=1e-8, **settings):
+    adam = Adam([variable], epsilon, **settings)
     adam.learning_rate.assign(rate)
     return adam
 
@@ -124,6 +124,38 @@ def test_steps_follow_algorithm_1_of_the_paper(epsilon, jit):
         corrected = mean / (1 - beta_1**t), square / (1 - beta_2**t)
         weight = weight - rate * corrected[0] / (np.sqrt(corrected[1]) + epsilon)
         np.testing.assert_allclose(variable.numpy(), weight, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("beta_1, decay, jit", [(0.5, 0.1, True), (0.0, 1.0, False)])
+def test_decoupled_decay_follows_algorithm_2_of_its_paper(beta_1, decay, jit):
+    """Loshchilov and Hutter 2019, with the schedule multiplier as learning rate."""
+    random = np.random.default_rng(0)
+    gradients = random.normal(size=(50, 3))
+    weight, beta_2, epsilon = np.array([1.0, -2.0, 3.0]), 0.999, 1e-8
+    variable, number = keras.Variable(weight, dtype="float32"), keras.Variable(2.0)
+    settings = {"beta_1": beta_1, "weight_decay": tf.Variable(decay), "kept": [number]}
+    adam = Adam([variable, number], epsilon, **settings)
+    plain = adam_of(twin := keras.Variable(2.0), 0.0, beta_1=beta_1)
+
+    @tf.function(jit_compile=jit, autograph=False)
+    def step(gradient, rate):
+        for rule, gradients in (adam, [gradient, gradient[0]]), (plain, [gradient[0]]):
+            rule.learning_rate.assign(rate)
+            rule.step(gradients, compiled=jit)
+
+    mean, square = np.zeros(3), np.zeros(3)
+    for t, gradient in enumerate(gradients, 1):
+        rate = 1e-2 / t
+        step(tf.constant(gradient, tf.float32), tf.constant(rate, tf.float32))
+        mean = beta_1 * mean + (1 - beta_1) * gradient
+        square = beta_2 * square + (1 - beta_2) * gradient**2
+        unbiased = mean / (1 - beta_1**t)
+        moved = rate * unbiased / (np.sqrt(square / (1 - beta_2**t)) + epsilon)
+        weight = weight - moved - rate * decay * weight
+        np.testing.assert_allclose(variable.numpy(), weight, 1e-5, 1e-5)
+        found = adam.mean_gradients()[0]
+        np.testing.assert_allclose(found, unbiased, 1e-4, 1e-5)
+    assert number.numpy() == twin.numpy()  # it is kept from decaying
 
 
 def test_steps_equal_those_of_keras_for_a_tiny_epsilon():

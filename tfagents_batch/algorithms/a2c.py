@@ -48,7 +48,9 @@ class A2CConfig(on_policy.SingleStepSettings):
         "PPO, GA3C's lower bound of 1e-6 for probabilities in ln pi, or none; all are "
         "equal if it is not older and no probability is smaller",
     )
-    clip_ratio: float = number(0.2, "clip range of correction=clip", above=0)
+    clip_ratio: Schedule = number(
+        Constant(0.2), "clip range of correction=clip", least=0
+    )
     rho_max: float = number(
         1.0, "upper limit of V-trace's importance ratio (rho)", above=0
     )
@@ -109,7 +111,8 @@ class A2C(tf.Module):
 
         def policy_loss(log_prob, advantage):
             if config.correction == "clip":
-                data = log_prob, acted, advantage, config.clip_ratio, mask
+                clip_ratio = config.clip_ratio(step)
+                data = log_prob, acted, advantage, clip_ratio, mask
                 loss, share = losses.clipped_surrogate(*data)
                 return loss, {"policy/clip_fraction": share}
             metrics = {}

@@ -243,6 +243,7 @@ class DQN(tf.Module):
 
         (parts, losses, outputs), steps = learner.optimizers["network"].minimize(loss)
         learner.move_targets()
+        learner.reset(seed)
         q, mean = values.mean(outputs), tf.reduce_sum(returns * probability, -1)
         error = masked.safe(mean - q, mask)
         if config.histograms:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
@@ -25,6 +25,7 @@ from tfagents_batch.graph.training_batch import Batch
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, summary
 from tfagents_batch.ops import histograms, losses, masked, returns
+from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import (
     VERSION,
     EnvSpec,
@@ -55,10 +56,10 @@ class PPOConfig(on_policy.OnPolicySettings):
         "settings of the KL penalty",
         used_if=("objective", "kl", "both"),
     )
-    clip_ratio: float = number(
-        0.2,
+    clip_ratio: Schedule = number(
+        Constant(0.2),
         "clip range e: ratios of 1 - e to 1 + e (Stable-Baselines3: clip_range)",
-        above=0,
+        least=0,
     )
     gae_lambda: float = number(
         0.95, "lambda of GAE; 1 gives Monte Carlo advantages", least=0, most=1
@@ -134,6 +135,13 @@ class PPOConfig(on_policy.OnPolicySettings):
 Config = PPOConfig  # its name in version 0.1
 
 
+class Scales(NamedTuple):
+    """Values of the loss's schedules at the step of an update, f32 ``[]`` each."""
+
+    entropy: tf.Tensor
+    clip_ratio: tf.Tensor
+
+
 class PPO(tf.Module):
     """PPO with an actor-critic network; satisfies ``interfaces.Algorithm``."""
 
@@ -172,12 +180,13 @@ class PPO(tf.Module):
         rows, valid = training_batch.rows(batch, mask, length, state)
         penalized = config.objective != "clip"
         names = self.METRICS + (KL_METRICS if penalized else ())
-        size, entropy_scale = config.minibatch_size, config.entropy_scale(step)
+        size = config.minibatch_size
+        scales = Scales(config.entropy_scale(step), config.clip_ratio(step))
 
         def train(rows, taken):
             minibatch = training_batch.minibatch(rows, taken)
             metrics, gradient = learner.optimizer.minimize(
-                lambda: self._loss(*minibatch, entropy_scale)
+                lambda: self._loss(*minibatch, scales)
             )
             if unknown := sorted(set(metrics) - {*names, *KL_METRICS}):
                 raise UserError(
@@ -212,7 +221,7 @@ class PPO(tf.Module):
             metrics |= summary.update_histograms(trajectory, batch, acted, *parts)
         return Updated(metrics | learner.end(trajectory))
 
-    def _loss(self, batch: Batch, mask: tf.Tensor, entropy_scale):
+    def _loss(self, batch: Batch, mask: tf.Tensor, scales: Scales):
         """Return the scalar loss of one minibatch, and its metrics."""
         config = self.inputs
         heads = training_batch.heads(self.network, batch)
@@ -222,7 +231,7 @@ class PPO(tf.Module):
         if config.normalize_advantage is True:
             advantage = masked.standardize(advantage, mask, 1e-8)
         surrogate, clip_fraction = losses.clipped_surrogate(
-            log_prob, batch.log_prob, advantage, config.clip_ratio, mask
+            log_prob, batch.log_prob, advantage, scales.clip_ratio, mask
         )
         if config.objective == "kl":
             surrogate = losses.importance_surrogate(
@@ -236,7 +245,7 @@ class PPO(tf.Module):
             heads.value, batch.target, mask, batch.value, config.value_clip
         )
         entropy = heads.policy.entropy()
-        bonus = losses.entropy_bonus(entropy, entropy_scale, mask)
+        bonus = losses.entropy_bonus(entropy, scales.entropy, mask)
         loss = surrogate + penalty + config.value_scale * value + bonus + network_loss
         return loss, {
             "loss/total": loss,

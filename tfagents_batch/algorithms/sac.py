@@ -69,6 +69,7 @@ class CQLConfig(SACConfig):
 
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
     warmup: Literal["auto"] = option("auto", "not used: nothing is collected")
+    reset_every: int | None = option(None, "not used: nothing is collected", least=1)
     cql_scale: float = option(
         5.0,
         "weight alpha of the conservative loss, if learned at the start; 0: as SAC",
@@ -235,6 +236,7 @@ class SAC(tf.Module):
         delay = config.policy_delay
         metrics |= actor_critic.delayed(learner, delay, names, train_actor)
         learner.move_targets()
+        learner.reset(seed)
         metrics |= actor_critic.noise_metrics(self.policy.action_noise, step) | {
             "policy/temperature": self._temperature(),
         }

@@ -80,6 +80,7 @@ class TD3BCConfig(TD3Config):
     )
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
     warmup: Literal["auto"] = option("auto", "not used: nothing is collected")
+    reset_every: int | None = option(None, "not used: nothing is collected", least=1)
     bc_alpha: float | None = number(
         2.5,
         "weight alpha of values against imitation; none: no imitation, as in TD3",
@@ -167,6 +168,7 @@ class TD3(tf.Module):
         names = actor_critic.ACTOR_METRICS
         metrics |= steps | actor_critic.delayed(learner, delay, names, train_actor)
         learner.move_targets()
+        learner.reset(seed)
         metrics |= actor_critic.noise_metrics(policy.action_noise, step)
         shown = loss, q, target, error, mask, config.histograms
         return Updated(metrics | actor_critic.critic_metrics(*shown), error)

@@ -13,7 +13,7 @@ from tensorflow.compiler.tf2xla.python import xla
 from tfagents_batch.metrics import Metrics
 
 Rule = Literal["adam", "rmsprop", "rmsprop_tf"]
-BETAS = 0.9, 0.999  # decay of m and of v
+BETA_1, BETA_2 = 0.9, 0.999  # decay of m, unless it is set, and of v
 DECAY = 0.99  # of the mean of squared gradients in RMSProp
 _PARTS, _LARGE = 16, 4096  # see ``_sum_of_squares``
 
@@ -45,12 +45,27 @@ class Adam:
     1e-5, small gradients then hardly count for hundreds of steps. PyTorch and published
     results use the equation above.
 
+    With ``weight_decay`` it is AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101,
+    algorithm 2): weights also move by - learning_rate * weight_decay * weight, which is
+    no part of m and v. As in SimBa (Lee et al. 2025, arXiv:2410.09754) and BRO (Nauman
+    et al. 2024, arXiv:2405.16158), that holds for all weights, also biases and scales
+    of normalization, but not for those in ``kept``.
+
     Attributes:
       iterations: i64, t; learning_rate: f32; both ``keras.Variable``.
     """
 
-    def __init__(self, weights: Sequence[keras.Variable], epsilon: float = 1e-8):
+    def __init__(
+        self,
+        weights: Sequence[keras.Variable],
+        epsilon: float = 1e-8,
+        beta_1: float = BETA_1,
+        weight_decay: Any = None,
+        kept: Sequence[keras.Variable] = (),
+    ):
         self._weights, self.epsilon = list(weights), epsilon
+        self._beta_1, self._weight_decay = beta_1, weight_decay
+        self._kept, self.start = {id(weight) for weight in kept}, 0.0
         self.iterations, self.learning_rate = _counters()
         self._momentums, self._velocities = (_slots(weights) for _ in range(2))
 
@@ -61,9 +76,9 @@ class Adam:
         return [self.iterations, self.learning_rate, *slots]
 
     def mean_gradients(self) -> list[tf.Tensor]:
-        """Return m / (1 - beta_1^t), a mean of about the last 10 gradients."""
+        """Return m / (1 - beta_1^t), a mean of about the last 1 / (1 - beta_1)."""
         count = tf.cast(self.iterations.value, tf.float32)
-        correction = 1 - BETAS[0] ** count
+        correction = 1 - self._beta_1**count
         return [tf.math.divide_no_nan(m.value, correction) for m in self._momentums]
 
     def step(self, gradients: Sequence[tf.Tensor], compiled: bool = False) -> None:
@@ -72,13 +87,13 @@ class Adam:
         If XLA compiles it, m and v are kept from being computed a second time for the
         weights, which would need copies of the old m and v.
         """
-        beta_1, beta_2 = BETAS
+        betas = beta_1, beta_2 = self._beta_1, BETA_2
         count = self.iterations.value + 1
         step = tf.cast(count, tf.float32)
         scale = self.learning_rate.value / (1 - beta_1**step)
         correction = 1 - beta_2**step
         # Created once, not per weight, to shorten tracing.
-        to_mean, to_square = (tf.constant(1 - beta, tf.float32) for beta in BETAS)
+        to_mean, to_square = (tf.constant(1 - beta, tf.float32) for beta in betas)
         epsilon = tf.convert_to_tensor(self.epsilon, tf.float32)
         slots = zip(
             *(gradients, self._weights, self._momentums, self._velocities), strict=True
@@ -92,7 +107,11 @@ class Adam:
             root = tf.sqrt(square / correction)
             momentum.assign(mean)
             velocity.assign(square)
-            weight.assign(weight.value - scale * mean / (root + epsilon))
+            moved = weight.value - scale * mean / (root + epsilon)
+            if self._weight_decay is not None and id(weight) not in self._kept:
+                decay = self.learning_rate.value * self._weight_decay
+                moved -= decay * weight.value
+            weight.assign(moved)
         self.iterations.assign(count)
 
 
@@ -117,7 +136,8 @@ class RMSProp:
         self, weights: Sequence[keras.Variable], epsilon: float, inside: bool = False
     ):
         self._weights, self.epsilon = list(weights), epsilon
-        self._inside, self._squares = inside, _slots(weights, float(inside))
+        self._inside, self.start = inside, float(inside)
+        self._squares = _slots(weights, self.start)
         self.iterations, self.learning_rate = _counters()
 
     @property
@@ -155,6 +175,7 @@ class Optimizer(tf.Module):
       epsilon: of the rule.
       rule: "adam" (Kingma and Ba 2015, algorithm 1), "rmsprop" as in PyTorch, or
         "rmsprop_tf" as in TensorFlow 1.
+      beta_1, weight_decay, kept: of Adam; see there.
 
     Attributes:
       rule: the rule, with its variables.
@@ -168,11 +189,14 @@ class Optimizer(tf.Module):
         clip_norm: float | None,
         epsilon: float = 1e-5,
         rule: Rule = "adam",
+        beta_1: float = BETA_1,
+        weight_decay: Any = None,
+        kept: Sequence[keras.Variable] = (),
     ):
         super().__init__()
         self.trained, self.clip_norm = list(variables), clip_norm
         if rule == "adam":
-            self.rule = Adam(self.trained, epsilon)
+            self.rule = Adam(self.trained, epsilon, beta_1, weight_decay, kept)
         else:
             self.rule = RMSProp(self.trained, epsilon, inside=rule == "rmsprop_tf")
         self._compiled = tf.function(
@@ -216,6 +240,13 @@ class Optimizer(tf.Module):
         step = self._compiled if self.compiled else self._step
         pairs = zip(gradients, self.trained, strict=True)
         return step([_dense(gradient, weight.value) for gradient, weight in pairs])
+
+    def restart(self) -> None:
+        """Forget all steps and their gradients."""
+        count, _, *slots = self.rule.variables
+        count.assign(0)
+        for slot in slots:
+            slot.assign(tf.zeros_like(slot.value) + self.rule.start)
 
     def _step(self, gradients: list[tf.Tensor], compiled: bool = False) -> Metrics:
         norm = tf.sqrt(tf.add_n([_sum_of_squares(x) for x in gradients]))
@@ -302,7 +333,11 @@ class TargetNetwork(tf.Module):
         self._pairs = lambda: pairs
         self._every, self._tau = every, tau
         self.updates = keras.Variable(0, dtype="int64", trainable=False)
-        for target, learned in pairs:
+        self.copy()
+
+    def copy(self) -> None:
+        """Make the target a copy of the learned network."""
+        for target, learned in self._pairs():
             target.assign(learned.value)
 
     def update(self) -> None:

@@ -137,10 +137,10 @@ def learner(
 
     The last three arguments are further ones, see ``NetworkLearner``.
     """
-    pairs: list[tuple[Any, Any]] = []
+    pairs: list[tuple[Any, Any]] = [(None, critics)]
     learned = {"critics": networks.named_variables(critics)}
     if targets is not critics:
-        pairs.append((targets, critics))
+        pairs = [(targets, critics)]
         learned["targets"] = networks.named_variables(targets)
     if target_actor is not None:
         pairs.append((target_actor, policy.network))
@@ -150,9 +150,7 @@ def learner(
         "actor": policy.network.trainable_variables,
     }
     weights, learned = weights | dict(trained or {}), learned | dict(variables or {})
-    made = NetworkLearner(config, policy, weights, pairs, learned, delay)
-    made.compilable = made.compilable and not critics.convolves
-    return made
+    return NetworkLearner(config, policy, weights, pairs, learned, delay)
 
 
 def noise_metrics(noise: ActionNoise | None, step) -> Metrics:

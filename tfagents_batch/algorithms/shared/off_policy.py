@@ -85,7 +85,11 @@ class RowActorCriticSettings(RowValueSettings):
 
 @dataclasses.dataclass(frozen=True)
 class OffPolicySettings(RowValueSettings):
-    """Settings that all algorithms with a replay have; some only learn from rows."""
+    """Settings that all algorithms with a replay have; some only learn from rows.
+
+    Resets (Nikishin et al. 2022, arXiv:2205.07802) keep the replay and lose what was
+    learned from its first steps too often, see ``resets.Resets``.
+    """
 
     n_step: int = option(1, "number of rewards in a target, n", least=1, most=1000)
     train_every: int = option(
@@ -106,6 +110,12 @@ class OffPolicySettings(RowValueSettings):
         1000,
         "environment steps before training (Stable-Baselines3: learning_starts)",
         least=0,
+        group="update",
+    )
+    reset_every: int | None = number(
+        None,
+        "updates between resets of networks and optimizers; none: never",
+        least=1,
         group="update",
     )
     warmup: Literal["auto", "random", "policy"] = option(
@@ -147,6 +157,7 @@ class OffPolicySettings(RowValueSettings):
         n = 1 only.
         """
         collecting = "train_every", "train_updates", "warmup_steps", "warmup"
+        collecting += ("reset_every",)
         rows = {"rows": Rows(self.batch_size, self.gamma, collecting)}
         if self.source[0] == "table":
             return rows

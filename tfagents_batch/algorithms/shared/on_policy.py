@@ -10,14 +10,14 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms
-from tfagents_batch.algorithms.shared.optimization import OptimizerSettings
+from tfagents_batch.algorithms.shared.optimization import OptimizerSettings, optimizer
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.graph.training_batch import Batch
 from tfagents_batch.interfaces import Distribution
 from tfagents_batch.metrics import Limit, Max, Metrics
 from tfagents_batch.nn import networks, normalizers, summary, user
-from tfagents_batch.nn.optimizer import Optimizer, Rule
+from tfagents_batch.nn.optimizer import Rule
 from tfagents_batch.nn.policies.actor_critic import ActorCriticPolicy
 from tfagents_batch.ops import histograms, losses, masked, returns
 from tfagents_batch.schedules import Constant, Schedule
@@ -155,8 +155,8 @@ class OnPolicyLearner(tf.Module):
         self.network, self.observations = self.policy.network, self.policy.observations
         self.compilable = not self.network.convolves
         weights = self.network.trainable_variables
-        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, config.optimizer
-        self.optimizer = Optimizer(weights, *rule)
+        std = getattr(self.network, "trained_std", None)  # would decay to a std of 1
+        self.optimizer = optimizer(inputs, weights, [] if std is None else [std])
         self.rewards = normalizers.RewardNormalizer(
             config.normalize_return, inputs.reward_clip, config.normalize_epsilon
         )

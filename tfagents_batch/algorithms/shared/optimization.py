@@ -9,13 +9,15 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
-from tfagents_batch import config, nest
+from tfagents_batch import config, nest, seeds
+from tfagents_batch.algorithms.shared import resets
 from tfagents_batch.config import number, option
+from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
 from tfagents_batch.interfaces import Policy
 from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import summary
-from tfagents_batch.nn.optimizer import Optimizer, Rule, TargetNetwork
+from tfagents_batch.nn.optimizer import BETA_1, Optimizer, Rule, TargetNetwork
 from tfagents_batch.schedules import Constant, Schedule, is_schedule
 from tfagents_batch.types import UpdateSize
 
@@ -35,6 +37,19 @@ class OptimizerSettings:
     optimizer_epsilon: float = number(
         1e-8, "epsilon of the optimizer", above=0, group="optimizer"
     )
+    beta_1: float = option(
+        BETA_1,
+        "decay of Adam's mean of gradients; CrossQ has 0.5",
+        least=0,
+        below=1,
+        group="optimizer",
+    )
+    weight_decay: float | None = number(
+        None,
+        "weight decay of AdamW, a factor of the learning rate; none: 0",
+        least=0,
+        group="optimizer",
+    )
     max_gradient_norm: float | None = number(
         None,
         "largest global norm of the gradient; none: any (Stable-Baselines3: "
@@ -53,6 +68,14 @@ class OptimizerSettings:
           UserError: for a setting that is invalid; names it.
         """
         checked, nested = config.check(self), {}
+        for name, unused in {"beta_1": BETA_1, "weight_decay": None}.items():
+            value = getattr(checked, name)
+            if checked.optimizer != "adam" and value != unused:
+                raise UserError(
+                    f"{name} is {value}, but the optimizer is {checked.optimizer}, "
+                    f"which has none; set --algorithm.optimizer=adam, or leave {name} "
+                    "out"
+                )
         for field in dataclasses.fields(checked):
             value, path = getattr(checked, field.name), f"{field.name}."
             if hasattr(value, "check"):
@@ -65,14 +88,25 @@ class OptimizerSettings:
         return UpdateSize(self.batch_size, self.network.units)
 
 
+def optimizer(
+    settings: Any, weights: Sequence[keras.Variable], kept: Sequence[keras.Variable]
+) -> Optimizer:
+    """Return the optimizer of weights; those in ``kept`` do not decay.
+
+    ``settings`` are ``OptimizerSettings`` as ``Inputs``.
+    """
+    rule = settings.max_gradient_norm, settings.optimizer_epsilon, settings.optimizer
+    return Optimizer(weights, *rule, settings.beta_1, settings.weight_decay, kept)
+
+
 class NetworkLearner(tf.Module):
     """Optimizers and target networks of an algorithm; an ``interfaces.Learner``.
 
     Args:
       config, policy: settings, and the policy that learns.
       trained: weights by the name of their optimizer.
-      target: pairs of a target network and the learned one, which may be none; None for
-        an algorithm without targets.
+      target: pairs of a target network, or None, and the learned one; None for an
+        algorithm without targets.
       variables: what else a checkpoint has, a variable or nested dicts of variables.
       delay: multiplies ``target_every``.
 
@@ -95,16 +129,22 @@ class NetworkLearner(tf.Module):
         self._policy: Policy = policy
         self._variables = lambda: dict(variables or {})
         self.inputs = inputs = Inputs(config)
-        rule = inputs.max_gradient_norm, inputs.optimizer_epsilon, config.optimizer
         self.optimizers = {
-            name: Optimizer(weights, *rule) for name, weights in trained.items()
+            # A single number is a temperature or another multiplier.
+            name: optimizer(inputs, weights, [x for x in weights if not x.shape])
+            for name, weights in trained.items()
         }
         self._target: Any = None
         if target is not None:
             every = config.target_every * delay
-            self._target = TargetNetwork(target, every, inputs.target_tau)
+            pairs = [(copy, model) for copy, model in target if copy is not None]
+            self._target = TargetNetwork(pairs, every, inputs.target_tau)
         learned = policy.network, *(model for _, model in target or ())
         self.compilable = not any(model.convolves for model in learned)
+        self._reset: Any = None
+        if getattr(config, "reset_every", None) is not None:
+            parts = self.optimizers.values(), self._target
+            self._reset = resets.Resets(learned, *parts)
 
     def compile_parts(self, on: bool) -> None:
         """Compile the optimizer steps, alone or as parts of the update."""
@@ -131,6 +171,13 @@ class NetworkLearner(tf.Module):
     def move_targets(self) -> None:
         """Count an update, and move the target networks if it is time."""
         self._target.update()
+
+    def reset(self, seed) -> None:
+        """Reset the agent if it is time; ``seed`` is that of the update."""
+        if self._reset is not None:
+            due = self.updates % self.inputs.reset_every == 0
+            key = seeds.key(seed, "reset")
+            tf.cond(due, lambda: self._reset(key), lambda: tf.constant(False))
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""

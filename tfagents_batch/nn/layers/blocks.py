@@ -137,6 +137,9 @@ class _UniformBiases(Stack):
                 limit = 1 / math.sqrt(math.prod(layer.kernel.shape[:-1]))
                 shape = layer.bias.shape
                 layer.bias.assign(keras.random.uniform(shape, -limit, limit))
+                # For ``redraw``.
+                uniform = keras.initializers.RandomUniform(-limit, limit)
+                layer.bias_initializer = uniform
 
 
 def ga3c_cnn(stride: int = 4) -> Stack:

@@ -50,20 +50,17 @@ class EnsembleDense(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(dtype=kernels.dtype(units), **kwargs)
-        self.count, self.units, self._initializer = count, units, initializer
+        self.count, self.units = count, units
+        self.kernel_initializer = kernels.PerNetwork(initializer)
         self._then = then
         self.activation = keras.activations.get(then.activation)
         self._renorm = BatchRenorm() if then.batch_renorm else None
 
     def build(self, input_shape):
-        def draw(shape, dtype=None):
-            count, *rest = shape
-            return tf.stack([self._initializer()(rest, dtype) for _ in range(count)])
-
         self.kernel = self.add_weight(
             name="kernel",
             shape=(self.count, input_shape[-1], self.units),
-            initializer=draw,
+            initializer=self.kernel_initializer,
         )
         self.bias = self.add_weight(
             name="bias", shape=(self.count, 1, self.units), initializer="zeros"

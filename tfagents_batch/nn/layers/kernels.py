@@ -46,6 +46,17 @@ def value(kind: Kind) -> Initializer:
     return _initializer(kind, gain=1.0)
 
 
+class PerNetwork:
+    """Initializer of the kernels of K networks, ``[K, ...]``: ``make`` returns each."""
+
+    def __init__(self, make: Callable[[], Initializer]):
+        self.make = make
+
+    def __call__(self, shape, dtype=None) -> tf.Tensor:
+        count, *rest = shape
+        return tf.stack([self.make()(rest, dtype) for _ in range(count)])
+
+
 def _initializer(kind: Kind, gain: float) -> Initializer:
     """Return the initializer of a kind; ``gain`` is the scale of orthogonal kernels."""
     if kind == "orthogonal":
