@@ -45,6 +45,10 @@ PROGRAMS = {name: more(name) for name in sorted({*REGISTRY} - OF_ROWS - {"ga3c"}
     ),
     "sac with fixed numbers and noise": more("sac", temperature=0.2, exploration="ou"),
     "sac with a target entropy": more("sac", target_entropy=-2.0),
+    "sac with noise by states": more("sac", exploration="sde"),
+    "a2c with noise by states": more(
+        "a2c", {"env": "tf/Pendulum-v1"}, exploration="sde"
+    ),
     "a2c with a clipped ratio": more("a2c", correction="clip", entropy_scale=0.01),
     "reinforce with a moving average": more("reinforce", baseline="average"),
 }
@@ -82,6 +86,8 @@ def other(value):
         return Linear(other(value.start), other(value.end), steps)
     if isinstance(value, Piecewise):
         return Piecewise(tuple((2 * step, other(x)) for step, x in value.points))
+    if isinstance(value, int):
+        return value + 1
     return 0.9 * value + 0.01  # another number also for 0
 
 

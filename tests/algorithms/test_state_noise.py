@@ -17,10 +17,12 @@ from tests.algorithms.cases import (
     update,
     variables,
 )
-from tests.nn.cases import ACTIONS, VECTOR, make_steps
+from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
 from tfagents_batch import config, nest
 from tfagents_batch.algorithms import REGISTRY
+from tfagents_batch.algorithms.ppo import PPO, PPOConfig
 from tfagents_batch.errors import UserError
+from tfagents_batch.sources.rollout import Rollout
 
 BOX = ACTIONS["box"]
 NOW = tf.constant(10**6, tf.int64)  # after the warm-up
@@ -63,10 +65,13 @@ def test_compiled_actions_are_the_eager_ones(name):
 
 
 def test_recorded_log_probabilities_are_those_over_all_matrices():
-    policy = agent("ppo", network={"hidden": (8,), "scale_actions": False}).policy
+    policy = agent("ppo", **{"network.scale_actions": False}).policy
     actions, behavior = play(policy, one_step())
-    heads, sigma = policy._heads(one_step(), ())[0], np.exp(policy.network.trained_std)
-    features, mean = (np.float64(x) for x in (heads.features, heads.policy.mean))
+    heads, sigma = (
+        policy._heads(one_step(), ())[0],
+        np.exp(policy.network.trained_std.numpy()),
+    )
+    features, mean = (np.asarray(x, np.float64) for x in (heads.features, heads.policy.mean))
     assert features.shape == (B, 8) and sigma.shape == (8, BOX.shape[0])
     for n in range(B):
         expected = 0.0
@@ -112,7 +117,7 @@ def test_an_update_trains_the_standard_deviations(name):
 
 @pytest.mark.parametrize("core", ["gru", "lstm"])
 def test_a_recurrent_core_has_features(core):
-    learner = agent("ppo", network={"hidden": (8,), "core": core})
+    learner = agent("ppo", **{"network.core": core})
     trajectory = collect(learner)
     steps = nest.map(lambda x: x[:T], trajectory.steps)
     steps = steps._replace(observation=learner.policy.observations(steps.observation))
@@ -125,9 +130,10 @@ def test_a_recurrent_core_has_features(core):
 
 
 def test_squashed_actions_and_your_own_features_work():
-    network = keras.Sequential([keras.layers.Dense(5, "tanh")])
     settings = {"network.squash": True, "exploration": "sde", "sde_every": 3}
-    learner = make("ppo", BOX, network, **settings)
+    settings = config.replace(PPOConfig(), settings)
+    network = keras.Sequential([keras.layers.Dense(5, "tanh")])
+    learner = PPO(settings, make_spec(action=BOX, num_envs=B), network)
     assert learner.network.trained_std.shape[0] == 5
     actions, _ = play(learner.policy, one_step())
     assert np.all(actions >= BOX.low) and np.all(actions <= BOX.high)
@@ -143,12 +149,25 @@ def test_without_it_there_are_no_more_weights_and_no_matrix():
         assert len(nest.flatten(policy.initial_state(B))) == (name == "ppo")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["ppo", pytest.param("sac", marks=pytest.mark.slow)],
-)
+def test_a_rollout_with_the_variables_of_another_goes_on_with_its_matrices():
+    env, now = tfb.make_env("tf/Pendulum-v1", num_envs=B), tf.constant(0, tf.int64)
+    settings = {"exploration": "sde", "sde_every": 7, "network.hidden": (4,)}
+    policy = PPO(config.replace(PPOConfig(), settings), env.spec).policy
+    one, two = (Rollout(env, policy, 5, seed) for seed in (0, 1))
+    collect_one, collect_two = (tf.function(x.collect) for x in (one, two))
+    collect_one(0, now)
+    for name, variable in one.named_variables().items():
+        two.named_variables()[name].assign(variable)
+    first, second = (x(1, now).trajectory for x in (collect_one, collect_two))
+    np.testing.assert_array_equal(second.action, first.action)
+    np.testing.assert_array_equal(first.state[2].age, [5] * B)
+    assert np.all(first.state[2].matrix != 0)
+
+
+@pytest.mark.slow
+@BOTH
 def test_a_stopped_and_resumed_run_equals_a_straight_one(name, tmp_path):
-    # 75 steps of each environment: the run stops while a matrix is kept.
+    # It stops after 80 or 75 steps of each environment, when a matrix is not yet due.
     settings = {"exploration": "sde", "sde_every": 7, "network": {"hidden": [8]}}
     more = {
         "ppo": {"minibatch_size": 32, "epochs": 1},
@@ -174,7 +193,9 @@ def test_other_actions_than_a_box_are_refused(name, action):
 
 @pytest.mark.parametrize("name", ["cql", "td3", "ddpg", "td3_bc"])
 def test_algorithms_without_such_a_policy_refuse_it(name):
-    with pytest.raises(UserError, match="exploration is 'sde'; expected one of"):
+    with pytest.raises(
+        UserError, match="exploration is 'sde'; expected none or gaussian or ou"
+    ):
         config.replace(REGISTRY[name][1](), {"exploration": "sde"}).check()
 
 

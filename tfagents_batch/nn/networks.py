@@ -51,7 +51,11 @@ class NetworkConfig(LayerSettings):
         group="actions",
     )
     init_std: float = option(
-        1.0, "initial standard deviation of a Box policy", above=0, group="actions"
+        1.0,
+        "initial standard deviation of a Box policy; with exploration=sde, of the "
+        "noise's matrix",
+        above=0,
+        group="actions",
     )
     min_std: float = option(
         0.0, "lower bound of the standard deviation", least=0, group="actions"
