@@ -71,7 +71,9 @@ def test_recorded_log_probabilities_are_those_over_all_matrices():
         policy._heads(one_step(), ())[0],
         np.exp(policy.network.trained_std.numpy()),
     )
-    features, mean = (np.asarray(x, np.float64) for x in (heads.features, heads.policy.mean))
+    features, mean = (
+        np.asarray(x, np.float64) for x in (heads.features, heads.policy.mean)
+    )
     assert features.shape == (B, 8) and sigma.shape == (8, BOX.shape[0])
     for n in range(B):
         expected = 0.0
