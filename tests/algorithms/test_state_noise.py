@@ -40,6 +40,7 @@ def one_step(seed=0):
 def play(policy, steps, count=7, explore=True):
     """Return the actions of several steps, f32 ``[count, B, A]``, and the behavior."""
     noise, state, rows = policy.noise((count, B), 1), policy.initial_state(B), []
+    behavior = {}
     for t in range(count):
         now = nest.map(lambda x, t=t: x[t], noise)
         action, behavior, state = policy.act(steps, state, now, NOW, explore)

@@ -391,5 +391,5 @@ class RecurrentTowers(keras.layers.Layer):
         if self.value_tower is not None and len(self.cores) == 1:
             value = self.value_tower(features)
         policy = self.policy_head(outputs[0])
-        features = outputs[0] if self.features else None
-        return blocks.outputs(policy, self.value_head(value), self.mean, features)
+        inputs = outputs[0] if self.features else None
+        return blocks.outputs(policy, self.value_head(value), self.mean, inputs)
