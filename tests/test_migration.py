@@ -46,6 +46,7 @@ VALUES = {
     "gru",
     "lstm",
     "ou",
+    "sde",
 }
 THEIRS = json.loads(peer_arguments.FILE.read_text())  # arguments of Stable-Baselines3
 OFFLINE = ("TD3_BC", "BCQ", "CQL", "IQL", "CRR")

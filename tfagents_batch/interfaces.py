@@ -238,7 +238,8 @@ class Policy(Actor, Protocol):
         environment's actions. Where ``act`` clips noisy actions, a number at a bound
         has a probability, and that takes the place of its density. Noise that depends
         on the past is given ``state``. Noise of scale 0 has no density, so that the
-        result is NaN.
+        result is NaN. If noise is a function of the state (gSDE), the density is that
+        over all such functions, because one of them has none.
 
         Args:
           timestep, state, step: as for ``probabilities``.

@@ -172,10 +172,13 @@ class ActorCriticHeads(NamedTuple):
     Attributes:
       policy: ``interfaces.Distribution`` over ``[...]`` rows.
       value: f32 ``[...]``.
+      features: f32 ``[..., F]``, features by which noise is a function of the state;
+        ``()`` without such noise.
     """
 
     policy: Any
     value: tf.Tensor
+    features: Nest = ()
 
 
 class ActionValueHeads(NamedTuple):

@@ -48,6 +48,10 @@ PROGRAMS = {name: more(name) for name in sorted({*REGISTRY} - OF_ROWS - {"ga3c"}
     ),
     "sac with fixed numbers and noise": more("sac", temperature=0.2, exploration="ou"),
     "sac with a target entropy": more("sac", target_entropy=-2.0),
+    "sac with noise by states": more("sac", exploration="sde"),
+    "a2c with noise by states": more(
+        "a2c", {"env": "tf/Pendulum-v1"}, exploration="sde"
+    ),
     "a2c with a clipped ratio": more("a2c", correction="clip", entropy_scale=0.01),
     "reinforce with a moving average": more("reinforce", baseline="average"),
 }

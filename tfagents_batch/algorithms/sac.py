@@ -18,11 +18,12 @@ from gymnasium import spaces as gs
 from tfagents_batch import nest, seeds
 from tfagents_batch.algorithms import sac_cql
 from tfagents_batch.algorithms.shared import actor_critic, critic_values
-from tfagents_batch.config import number, option
+from tfagents_batch.config import inherited, number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.nn import actor, networks, user
-from tfagents_batch.nn.actor import bounds
-from tfagents_batch.nn.policies.box import SquashedNormal
+from tfagents_batch.graph.inputs import Inputs
+from tfagents_batch.nn import networks, user
+from tfagents_batch.nn.actor import ActorNetwork, bounds
+from tfagents_batch.nn.policies.box import Kind, SquashedNormal
 from tfagents_batch.nn.policies.discrete import Softmax, softmax
 from tfagents_batch.ops import masked, windows
 from tfagents_batch.types import (
@@ -55,6 +56,25 @@ class SACConfig(actor_critic.ActorCriticSettings):
         "entropy that a learned temperature aims at, in nats, with actions scaled to "
         "-1 to 1; none: -A for A numbers, 0.98 ln A for A Discrete actions",
     )
+    exploration: Literal["none", "gaussian", "ou", "sde"] = option(
+        "none",
+        "noise on actions: gaussian; ou: Ornstein-Uhlenbeck, correlated; or sde: a "
+        "function of the state",
+    )
+    sde_every: int = number(
+        8,
+        "with sde, steps until that function is another one (Stable-Baselines3: "
+        "sde_sample_freq)",
+        least=1,
+        group="exploration",
+    )
+    sde_std: float = option(
+        0.05,
+        "with sde, standard deviation of its numbers at the start (Stable-Baselines3: "
+        "exp(log_std_init))",
+        above=0,
+        group="exploration",
+    )
     # Whether targets count the entropy of later actions; a setting of CQL.
     entropy_in_target = True
 
@@ -70,6 +90,9 @@ class CQLConfig(SACConfig):
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
     warmup: Literal["auto"] = option("auto", "not used: nothing is collected")
     reset_every: int | None = option(None, "not used: nothing is collected", least=1)
+    exploration: Kind = inherited(
+        actor_critic.ActorCriticSettings, "exploration", default="none"
+    )
     cql_scale: float = option(
         5.0,
         "weight alpha of the conservative loss, if learned at the start; 0: as SAC",
@@ -161,10 +184,14 @@ class SAC(tf.Module):
         config, spec, custom = self.config, self._spec, self._custom
         if not self._discrete:
             limits = bounds(spec)
-            heads = {"mean": limits.size, "log_std": limits.size}
-            network = actor.ActorNetwork(spec, config.network, heads, custom)
-            noise = config.action_noise()
-            return SquashedNormal(network, limits, config.random_steps, noise)
+            heads, options = {"mean": limits.size}, (limits, config.random_steps)
+            if config.exploration == "sde":
+                parts = config.network, heads, custom, config.sde_std
+                network, every = ActorNetwork(spec, *parts), Inputs(config).sde_every
+                return SquashedNormal(network, *options, sde_every=every)
+            heads["log_std"] = limits.size
+            network = ActorNetwork(spec, config.network, heads, custom)
+            return SquashedNormal(network, *options, config.action_noise())
         if config.exploration != "none":
             raise UserError(
                 f"exploration is {config.exploration}, but the action space is "

@@ -18,6 +18,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.encoder import ACTION_MASK, Encoder, LayerSettings
 from tfagents_batch.nn.layers import blocks, kernels
+from tfagents_batch.nn.layers.state_noise import StateNoise
 from tfagents_batch.nn.user import model as user_model
 from tfagents_batch.ops import distributions
 from tfagents_batch.types import EnvSpec, Nest, TimeStep
@@ -41,7 +42,10 @@ class ActorConfig(LayerSettings):
 class ActorNetwork(keras.Model):
     """Map observations to the outputs of a policy; ``heads`` has their sizes by name.
 
-    ``network`` is the user's network of features, see ``encoder_and_hidden``.
+    ``network`` is the user's network of features, see ``encoder_and_hidden``. With
+    ``sde_std``, there are two more outputs, of noise that is a function of the state:
+    "std", that of the first head's numbers, and its "features". It is the standard
+    deviation of the noise's matrix at the start.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class ActorNetwork(keras.Model):
         config: ActorConfig,
         heads: Mapping[str, int],
         network: Any = None,
+        sde_std: float | None = None,
     ):
         super().__init__(name="actor", dtype="float32")
         self.encoder, hidden = encoder_and_hidden(spec, config, network)
@@ -59,6 +64,10 @@ class ActorNetwork(keras.Model):
             blocks.Head(size, kernels.policy(kind, _SCALE), name)
             for name, size in heads.items()
         ]
+        self.state_noise = None
+        if sde_std is not None:
+            std = networks.TrainedStd(sde_std, 0.0, None, "exp")
+            self.state_noise = StateNoise(std, self.heads[0].units, True)
         step = nest.map(lambda x: x[0], networks.dummy_steps(spec))
         self.call(step)  # creates the weights
         self.built = True
@@ -72,7 +81,10 @@ class ActorNetwork(keras.Model):
         features = self.encoder(observation, training=False)
         features = self.tower(tf.cast(features, tf.float32))
         pairs = zip(self.names, self.heads, strict=True)
-        return {name: head(features) for name, head in pairs}, state
+        outputs = {name: head(features) for name, head in pairs}
+        if self.state_noise is not None:
+            outputs |= {"std": self.state_noise(features), "features": features}
+        return outputs, state
 
 
 def encoder_and_hidden(

@@ -15,6 +15,7 @@ from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.encoder import ACTION_MASK, Encoder, LayerSettings
 from tfagents_batch.nn.layers.blocks import POLICY_SCALE, Mean, Towers
+from tfagents_batch.nn.layers.state_noise import StateNoise
 from tfagents_batch.nn.recurrent import RecurrentTowers, ValueCore
 from tfagents_batch.ops import distributions
 from tfagents_batch.types import ActorCriticHeads, EnvSpec, Nest, TimeStep
@@ -50,7 +51,11 @@ class NetworkConfig(LayerSettings):
         group="actions",
     )
     init_std: float = option(
-        1.0, "initial standard deviation of a Box policy", above=0, group="actions"
+        1.0,
+        "initial standard deviation of a Box policy; with exploration=sde, of the "
+        "noise's matrix",
+        above=0,
+        group="actions",
     )
     min_std: float = option(
         0.0, "lower bound of the standard deviation", least=0, group="actions"
@@ -167,10 +172,14 @@ class ActorCritic(keras.Model):
       spec: spec of the environments.
       config: only ``squash``, ``scale_actions`` and the settings of the standard
         deviation are used.
+      sde: whether the noise of a Box policy is a function of the state. ``body`` then
+        has a further output, "features".
 
     Attributes:
       family: distribution family of its policies.
-      trained_std: f32 ``[A]``, trained parameter of a Box policy's standard deviation.
+      trained_std: f32 ``[A]``, trained parameter of a Box policy's standard deviation;
+        ``[F, A]`` if noise is a function of F features.
+      state_noise: that function, or None.
     """
 
     def __init__(
@@ -178,6 +187,7 @@ class ActorCritic(keras.Model):
         body: keras.Model | RecurrentTowers,
         spec: EnvSpec,
         config: NetworkConfig = NetworkConfig(),
+        sde: bool = False,
     ):
         super().__init__(name="actor_critic", dtype="float32")
         self.body = body
@@ -188,8 +198,12 @@ class ActorCritic(keras.Model):
         self._std = TrainedStd(
             config.init_std, config.min_std, config.max_std, config.std
         )
-        if self.family.needs_std:
-            self.trained_std = self.add_weight(
+        self.state_noise = None
+        if sde:
+            _check_sde(self.family, spec)
+            self.state_noise = StateNoise(self._std, self.family.size, False)
+        elif self.family.needs_std:
+            self._trained_std = self.add_weight(
                 shape=(self.family.size,),
                 initializer=keras.initializers.Constant(self._std.start),
                 name=self._std.name,
@@ -202,6 +216,11 @@ class ActorCritic(keras.Model):
         self.convolves = convolves(
             self, lambda *inputs: self.unroll(*inputs)[0].value, steps, state
         )
+
+    @property
+    def trained_std(self) -> keras.Variable:
+        noise = self.state_noise
+        return self._trained_std if noise is None else noise.kernel
 
     def initial_state(self, batch: int) -> Nest:
         return self.body.initial_state(batch) if self._recurrent else ()
@@ -227,16 +246,23 @@ class ActorCritic(keras.Model):
         value = outputs["value"]
         if value.shape.rank == outputs["policy"].shape.rank:  # a user's [..., 1]
             value = tf.squeeze(value, -1)
-        std = self._std.of(self.trained_std) if self.family.needs_std else None
+        features = outputs.get("features", ())
+        if self.state_noise is not None:
+            std = self.state_noise(features)
+        else:
+            std = self._std.of(self.trained_std) if self.family.needs_std else None
         policy = self.family.make(outputs["policy"], std=std, mask=mask)
-        return ActorCriticHeads(policy, value)
+        return ActorCriticHeads(policy, value, features)
 
 
-def actor_critic(spec: EnvSpec, config: NetworkConfig = NetworkConfig()) -> ActorCritic:
+def actor_critic(
+    spec: EnvSpec, config: NetworkConfig = NetworkConfig(), sde: bool = False
+) -> ActorCritic:
     """Build the built-in network for an environment.
 
     Vectors go through an MLP, images through a CNN, nested observations through both,
-    concatenated. With a core the network is recurrent.
+    concatenated. With a core the network is recurrent. ``sde`` makes noise a function
+    of the state.
     """
     encoder = Encoder(spec.observation_space, config.cnn)
     recurrent = config.core != "none"
@@ -248,12 +274,21 @@ def actor_critic(spec: EnvSpec, config: NetworkConfig = NetworkConfig()) -> Acto
     family = distributions.for_space(spec.action_space)
     count = 1 if recurrent and config.value_core == "shared" else 2  # of towers
     encoder.check_size(count * hidden[0] if hidden else family.size + 1)
-    options = head_options(config, family)
+    options = head_options(config, family) | ({"features": True} if sde else {})
     if recurrent:
         options |= {"core": config.core, "value_core": config.value_core}
     towers = RecurrentTowers if recurrent else Towers
     body = towers(encoder, hidden, config.activation, family.size, **options)
-    return ActorCritic(body, spec, config)
+    return ActorCritic(body, spec, config, sde)
+
+
+def _check_sde(family: distributions.Family, spec: EnvSpec) -> None:
+    if not family.needs_std:
+        raise UserError(
+            f"exploration is sde, but the action space is {spec.action_space}; noise "
+            "that is a function of the state needs a Box of floats, leave "
+            "--algorithm.exploration out"
+        )
 
 
 def head_options(config: NetworkConfig, family: distributions.Family) -> dict[str, Any]:

@@ -342,9 +342,10 @@ class RecurrentTowers(keras.layers.Layer):
         initializer: kernels.Kind = "orthogonal",
         policy_scale: float = blocks.POLICY_SCALE,
         mean: blocks.Mean = "linear",
+        features: bool = False,
     ):
         super().__init__(name="towers", dtype="float32")
-        self.encoder, self.mean = encoder, mean
+        self.encoder, self.mean, self.features = encoder, mean, features
         *before, units = hidden
         cell, kind = CELLS[core], (activation, initializer)
         tower = "shared" if value_core == "shared" else "policy"
@@ -390,4 +391,5 @@ class RecurrentTowers(keras.layers.Layer):
         if self.value_tower is not None and len(self.cores) == 1:
             value = self.value_tower(features)
         policy = self.policy_head(outputs[0])
-        return blocks.outputs(policy, self.value_head(value), self.mean)
+        inputs = outputs[0] if self.features else None
+        return blocks.outputs(policy, self.value_head(value), self.mean, inputs)

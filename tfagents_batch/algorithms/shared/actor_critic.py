@@ -18,7 +18,7 @@ from tfagents_batch.graph.inputs import InputSchedule
 from tfagents_batch.metrics import Limit, Mean, Metrics
 from tfagents_batch.nn import actor, networks
 from tfagents_batch.nn.critics import Critics, OnlineCriticConfig
-from tfagents_batch.nn.policies.box import ActionNoise, Kind
+from tfagents_batch.nn.policies.box import ActionNoise
 from tfagents_batch.ops import histograms, masked
 from tfagents_batch.ops.windows import Transition
 from tfagents_batch.schedules import Constant, Schedule
@@ -59,7 +59,7 @@ class ActorCriticSettings(OffPolicySettings):
     actor_learning_rate: Schedule | None = number(
         None, "learning rate of the actor; none: learning_rate", least=0
     )
-    exploration: Kind = option(
+    exploration: Literal["none", "gaussian", "ou", "sde"] = option(
         "none",
         "noise on actions: gaussian, or ou: Ornstein-Uhlenbeck, correlated",
         group="exploration",
@@ -101,7 +101,7 @@ class ActorCriticSettings(OffPolicySettings):
 
     def action_noise(self) -> ActionNoise | None:
         """Return the noise that is added to actions of a Box."""
-        if self.exploration == "none":
+        if self.exploration in ("none", "sde"):  # sde is a part of the policy
             return None
         return ActionNoise(self.exploration, InputSchedule(self.begun(self.noise)))
 

@@ -132,10 +132,13 @@ def _least_entropy(config: Any, spec: EnvSpec) -> float:
     """Return the lowest healthy entropy in nats, or -inf if it is not known.
 
     It is 5 % of the uniform policy's entropy. For a Box it is the entropy at 5 % of the
-    initial standard deviation. It is not known for squashed and for masked actions.
+    initial standard deviation. It is not known for squashed and for masked actions, nor
+    where noise is a function of the state.
     """
     space, leaves = spec.action_space, spaces.leaves(spec.observation_space)
     if any(leaf.path[-1:] == ("action_mask",) for leaf in leaves):
+        return -math.inf
+    if config.exploration == "sde":
         return -math.inf
     if isinstance(space, gs.Box) and not config.network.squash:
         unit = distributions.ranges(space).half if config.network.scale_actions else 1.0

@@ -48,6 +48,19 @@ class OnPolicySettings(OptimizerSettings):
     entropy_scale: Schedule = number(
         Constant(0.0), "weight of the entropy bonus (Stable-Baselines3: ent_coef)"
     )
+    exploration: Literal["none", "sde"] = option(
+        "none",
+        "noise on actions of a Box: independent in every step (none), or sde: a "
+        "function of the state",
+        group="exploration",
+    )
+    sde_every: int = number(
+        8,
+        "with sde, steps until that function is another one (Stable-Baselines3: "
+        "sde_sample_freq)",
+        least=1,
+        group="exploration",
+    )
     normalize_observation: bool = option(
         True,
         "normalize observations by a running mean and standard deviation",
@@ -168,10 +181,11 @@ class OnPolicyLearner(tf.Module):
     def make_policy(self) -> ActorCriticPolicy:
         """Return a policy with variables of its own, like the one that learns."""
         spec, custom, inputs = self._spec, self._custom, Inputs(self.config)
+        sde = inputs.exploration == "sde"
         network = (
-            networks.actor_critic(spec, inputs.network)
+            networks.actor_critic(spec, inputs.network, sde)
             if custom is None
-            else user.actor_critic(custom, spec, inputs.network)
+            else user.actor_critic(custom, spec, inputs.network, sde)
         )
         observations = normalizers.ObservationNormalizer(
             spec.observation_space,
@@ -181,7 +195,8 @@ class OnPolicyLearner(tf.Module):
             enabled=inputs.normalize_observation,
             integers=custom is None,  # a user's network may look them up in a table
         )
-        return ActorCriticPolicy(network, observations, inputs.gamma)
+        every = inputs.sde_every if sde else None
+        return ActorCriticPolicy(network, observations, inputs.gamma, every)
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return the variables of a checkpoint: all that updates change."""

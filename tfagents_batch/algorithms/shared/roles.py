@@ -41,6 +41,7 @@ _VALUES = {"network.noisy": False, "distribution": "mean"}
 LAYERS, MEAN, LOGITS = "actor's layers", "mean action", "logits"
 # Both have a variable log_std, but only one is the standard deviation of actions.
 BEFORE, AFTER = "std before tanh", "std after tanh"
+STATE_NOISE = "std of noise by states"
 VALUES, FILTER = "action values", "filter of actions"
 STATE_VALUES, TARGET_ACTOR = "values of states", "target actor"
 # Role of the variables that a learner saves with ``learner/<group>``.
@@ -145,7 +146,9 @@ def _of_network(network: Any, squashed: bool) -> Roles:
         heads = {"mean": MEAN, "action": MEAN, "log_std": std, "logits": LOGITS}
         outputs = zip(network.names, network.heads, strict=True)
         layers = _variables(network.encoder, network.tower)
-        return {LAYERS: layers} | {heads[k]: head.variables for k, head in outputs}
+        found = {LAYERS: layers} | {heads[k]: head.variables for k, head in outputs}
+        noise = network.state_noise
+        return found | ({} if noise is None else {STATE_NOISE: noise.variables})
     if isinstance(network, ActorCritic) and isinstance(network.body, Towers):
         body, box = network.body, network.family.needs_std
         layers = _variables(body.encoder, body.policy_tower)

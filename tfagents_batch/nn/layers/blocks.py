@@ -220,6 +220,7 @@ class Towers(keras.Model):
       size: A, number of outputs that the policy needs.
       policy_scale: scale of the policy head's kernel, see ``kernels.policy``.
       mean: "tanh" keeps the policy's outputs within -1 and 1.
+      features: whether the inputs of the policy's head are an output, "features".
     """
 
     def __init__(
@@ -231,9 +232,10 @@ class Towers(keras.Model):
         initializer: kernels.Kind = "orthogonal",
         policy_scale: float = POLICY_SCALE,
         mean: Mean = "linear",
+        features: bool = False,
     ):
         super().__init__(name="towers", dtype="float32")
-        self.encoder, self.mean = encoder, mean
+        self.encoder, self.mean, self.features = encoder, mean, features
         self.policy_tower, self.value_tower = (
             mlp(hidden, activation, initializer, name)
             for name in ("policy_tower", "value_tower")
@@ -245,9 +247,10 @@ class Towers(keras.Model):
 
     def call(self, observation):
         features = self.encoder(observation)
-        policy = self.policy_head(self.policy_tower(features))
+        inputs = self.policy_tower(features)
+        policy = self.policy_head(inputs)
         value = self.value_head(self.value_tower(features))
-        return outputs(policy, value, self.mean)
+        return outputs(policy, value, self.mean, inputs if self.features else None)
 
 
 def heads(size: int, initializer: kernels.Kind, policy_scale: float):
@@ -257,6 +260,9 @@ def heads(size: int, initializer: kernels.Kind, policy_scale: float):
     return policy, Head(1, kernels.value(initializer), name="value")
 
 
-def outputs(policy: tf.Tensor, value: tf.Tensor, mean: Mean) -> dict[str, tf.Tensor]:
+def outputs(
+    policy: tf.Tensor, value: tf.Tensor, mean: Mean, features: tf.Tensor | None
+) -> dict[str, tf.Tensor]:
     policy = tf.tanh(policy) if mean == "tanh" else policy
-    return {"policy": policy, "value": tf.squeeze(value, -1)}
+    found = {"policy": policy, "value": tf.squeeze(value, -1)}
+    return found if features is None else found | {"features": features}

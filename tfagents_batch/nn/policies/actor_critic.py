@@ -11,6 +11,7 @@ from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.interfaces import Distribution, Network
+from tfagents_batch.nn.layers import state_noise
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.categorical import Categorical
@@ -22,33 +23,49 @@ class ActorCriticPolicy(NetworkPolicy):
     """Samples the policy head of a network; satisfies ``interfaces.Policy``.
 
     Its acting state is the network's recurrent state and the running discounted return
-    of each environment, by which rewards are normalized.
+    of each environment, by which rewards are normalized; and the matrix of noise that
+    is a function of the state. Log-probabilities are those over all matrices.
 
     Args:
       network: network with the heads ``policy`` and ``value``.
       observations: normalizer of the observations.
       gamma: discount factor of the running return.
+      sde_every: steps for which a matrix of noise is kept; None for a network without.
     """
 
     def __init__(
-        self, network: Network, observations: ObservationNormalizer, gamma: float
+        self,
+        network: Network,
+        observations: ObservationNormalizer,
+        gamma: float,
+        sde_every: int | tf.Variable | None = None,
     ):
         super().__init__(network)
         self.observations, self._gamma = observations, gamma
+        self._sde_every = sde_every
         self.recurrent = bool(nest.flatten(network.initial_state(2)))
 
     def initial_state(self, batch: int) -> Nest:
         """Return the network's recurrent state and a return of 0."""
-        return self.network.initial_state(batch), arrays.zeros([batch])
+        state = self.network.initial_state(batch), arrays.zeros([batch])
+        if self._sde_every is None:
+            return state
+        return *state, state_noise.initial_state(batch, self.network.trained_std)
 
     def noise(self, shape, seed) -> tf.Tensor:
+        if self._sde_every is not None:
+            return state_noise.keys(shape, seed)
         return self.network.family.noise(shape, seed)
 
     def act(self, timestep: TimeStep, state: Nest, noise, step, explore: bool):
         """Sample actions, or take the mode of the policy."""
-        before, return_ = state
+        before, return_, *held = state
         heads, net_state = self._heads(timestep, before)
         policy = heads.policy
+        if held and explore:
+            matrix, *held = state_noise.step(*held, noise, self._sde_every)
+            noise = self.network.state_noise.normal(heads.features, matrix)
+            noise = tf.reshape(noise, [-1, *self.network.family.shape])
         action = policy.sample(noise) if explore else policy.mode()
         return_ = tf.where(timestep.first, 0.0, self._gamma * return_ + timestep.reward)
         behavior = {
@@ -58,7 +75,7 @@ class ActorCriticPolicy(NetworkPolicy):
         }
         if self.recurrent:
             behavior["state"] = before
-        return action, behavior, (net_state, return_)
+        return action, behavior, (net_state, return_, *held)
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
         policy = self._heads(timestep, state[0])[0].policy

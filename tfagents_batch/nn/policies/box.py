@@ -16,6 +16,7 @@ from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.nn.actor import ActorConfig, ActorNetwork, Bounds, bounds
+from tfagents_batch.nn.layers import state_noise
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.gaussian import (
     DiagNormal,
@@ -26,6 +27,7 @@ from tfagents_batch.schedules import Schedule
 from tfagents_batch.types import Decision, EnvSpec, Nest, TimeStep
 
 _LOG_STD = (-20.0, 2.0)  # bounds of a log standard deviation, as in Haarnoja et al.
+_MEAN = 2.0  # largest mean before tanh with gSDE, as in Stable-Baselines3
 _LOG_STD_OF_ROWS = (-5.0, 2.0)  # densities of repeated actions would grow without end
 Kind = Literal["none", "gaussian", "ou"]
 # Share of a step's noise in the next one; theta 0.15 of Lillicrap et al. 2016.
@@ -68,7 +70,9 @@ class ActionNoise(tf.Module):
 class BoxNoise(NamedTuple):
     """Random numbers of an action, f32 ``[..., A]`` each."""
 
-    action: tf.Tensor  # normal, of a sampled action; of its noise, if none is sampled
+    # normal, of a sampled action; of its noise, if none is sampled; or with gSDE, key
+    # of a matrix, int32 [..., 2]
+    action: tf.Tensor
     noise: Nest  # normal, of the noise that is added to a sampled action, or ()
     uniform: tf.Tensor  # in [-1, 1], a random action
 
@@ -157,8 +161,34 @@ class BoxPolicy(NetworkPolicy):
 class SquashedNormal(BoxPolicy):
     """Normal distribution, squashed into the bounds by tanh (SAC).
 
-    The actor's outputs are ``mean`` and ``log_std``, A each.
+    The actor's outputs are ``mean`` and ``log_std``, A each. If noise is a function of
+    the state (gSDE), the outputs are ``mean``, ``std`` and ``features``, the acting
+    state is the noise's matrix, and densities are those over all matrices.
+
+    Args:
+      network, bounds, warmup, noise: see ``BoxPolicy``.
+      sde_every: steps for which a matrix is kept; None for a network without gSDE.
     """
+
+    def __init__(
+        self,
+        network: ActorNetwork,
+        bounds: Bounds,
+        warmup: int = 0,
+        noise: ActionNoise | None = None,
+        sde_every: int | tf.Variable | None = None,
+    ):
+        super().__init__(network, bounds, warmup, noise)
+        self._sde_every = sde_every
+
+    def initial_state(self, batch: int) -> Nest:
+        if self._sde_every is None:
+            return super().initial_state(batch)
+        return state_noise.initial_state(batch, self.network.state_noise.kernel)
+
+    def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
+        """Return no state with gSDE: every decision is drawn over all matrices."""
+        return super().memory(batch, explore) if self._sde_every is None else ()
 
     def distribution(
         self,
@@ -167,12 +197,20 @@ class SquashedNormal(BoxPolicy):
         high: np.ndarray | float = 1.0,
     ) -> TanhNormal:
         """Return the distribution of actions scaled to [low, high], ``[N, A]``."""
-        outputs, _ = self.network(timestep)
+        return self._of(self.network(timestep)[0], low, high)
+
+    def _of(self, outputs: dict[str, tf.Tensor], low=-1.0, high=1.0) -> TanhNormal:
+        """Return the distribution for outputs of the network."""
+        if self._sde_every is not None:
+            mean = tf.clip_by_value(outputs["mean"], -_MEAN, _MEAN)
+            return TanhNormal(mean, outputs["std"], low, high)
         log_std = tf.clip_by_value(outputs["log_std"], *_LOG_STD)
         return TanhNormal(outputs["mean"], tf.exp(log_std), low, high)
 
     def noise(self, shape, seed) -> BoxNoise:
         numbers = super().noise(shape, seed)
+        if self._sde_every is not None:
+            return numbers._replace(action=state_noise.keys(shape, seed))
         if self.action_noise is None:
             return numbers
         normal = seeds.normal([*shape, self.bounds.size], seeds.key(seed, "noise"))
@@ -182,10 +220,15 @@ class SquashedNormal(BoxPolicy):
         self, timestep: TimeStep, state: Nest, noise: BoxNoise, step, explore: bool
     ):
         """Sample actions, or take the squashed means."""
-        policy = self.distribution(timestep)
+        outputs, _ = self.network(timestep)
+        policy = self._of(outputs)
         if not explore:
             return self.bounds.action(policy.mode()), {}, state
-        unit = policy.sample(noise.action)
+        normal = noise.action
+        if self._sde_every is not None:
+            matrix, state = state_noise.step(state, normal, self._sde_every)
+            normal = self.network.state_noise.normal(outputs["features"], matrix)
+        unit = policy.sample(normal)
         numbers = noise.noise, noise.uniform
         action, state = self._explore(unit, timestep, state, *numbers, step)
         return action, {}, state

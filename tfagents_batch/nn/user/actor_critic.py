@@ -22,7 +22,10 @@ _POLICY_FIELDS = ("init_std", "min_std", "max_std", "std", "squash", "scale_acti
 
 
 def actor_critic(
-    network: keras.Model | user_model.Builder, spec: EnvSpec, config: NetworkConfig
+    network: keras.Model | user_model.Builder,
+    spec: EnvSpec,
+    config: NetworkConfig,
+    sde: bool = False,
 ) -> ActorCritic | Recurrent:
     """Adapt a user's model to ``interfaces.Network``.
 
@@ -45,17 +48,20 @@ def actor_critic(
       spec: spec of the environments.
       config: settings for ``ActorCritic`` and for the linear heads (initializer, scale
         and ``mean``). A warning names other settings that are set but not used.
+      sde: whether noise is a function of the state, which needs a model of features.
 
     Raises:
       UserError: names the builder, the layer or the shape at fault.
     """
     model = user_model.create(network, spec)
     if isinstance(model, ActorCritic):
+        _check_features(model, sde)
         _check_actor_critic(model, spec)
         user_model.check_layers(model)  # again: the first call may create layers
         user_model.warn_of_unused(config, model, ())
         return model
     if is_recurrent(model):
+        _check_features(model, sde)
         recurrent = Recurrent(model, spec)
         user_model.warn_of_unused(config, model, ())
         user_model.check_layers(model)  # again: the first call may create layers
@@ -63,12 +69,22 @@ def actor_critic(
     family = distributions.for_space(spec.action_space)
     heads = {"policy": family.size, "value": None}
     if isinstance(user_model.outputs(model, spec, heads), dict):
+        _check_features(model, sde)
         user_model.warn_of_unused(config, model, _POLICY_FIELDS)
         return ActorCritic(model, spec, config)
     options = head_options(config, family)
     user_model.warn_of_unused(config, model, (*_POLICY_FIELDS, *options))
-    towers = Towers(model, (), "linear", family.size, **options)
-    return ActorCritic(towers, spec, config)
+    towers = Towers(model, (), "linear", family.size, features=sde, **options)
+    return ActorCritic(towers, spec, config, sde)
+
+
+def _check_features(model: keras.Model, sde: bool) -> None:
+    if sde:
+        raise UserError(
+            f"exploration is sde, but model {model.name!r} returns the policy itself; "
+            "such noise is a function of features: return features [N, F], to which "
+            "heads are added, or leave --algorithm.exploration out"
+        )
 
 
 def _check_actor_critic(model: ActorCritic, spec: EnvSpec) -> None:
