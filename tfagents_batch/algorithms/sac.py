@@ -69,6 +69,10 @@ class CQLConfig(SACConfig):
 
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
     warmup: Literal["auto"] = option("auto", "not used: nothing is collected")
+    normalize_observation: Literal[False] = option(
+        False, "not used: nothing is collected"
+    )
+    normalize_return: Literal[False] = option(False, "not used: nothing is collected")
     cql_scale: float = option(
         5.0,
         "weight alpha of the conservative loss, if learned at the start; 0: as SAC",
@@ -128,24 +132,26 @@ class SAC(tf.Module):
             | (extra.trained if extra else {}),
             variables={"log_temperature": self._log_temperature}
             | (extra.learned if extra else {}),
+            streams=spec.num_envs,
         )
         self.compilable = self.learner.compilable
 
     def make_policy(self) -> SquashedNormal | Softmax:
         config, spec, custom = self.config, self._spec, self._custom
+        seen = config.observations(spec.observation_space, custom is None)
         if not self._discrete:
             limits = bounds(spec)
             heads = {"mean": limits.size, "log_std": limits.size}
             network = actor.ActorNetwork(spec, config.network, heads, custom)
             noise = config.action_noise()
-            return SquashedNormal(network, limits, config.random_steps, noise)
+            return SquashedNormal(network, limits, config.random_steps, noise, seen)
         if config.exploration != "none":
             raise UserError(
                 f"exploration is {config.exploration}, but the action space is "
                 f"{spec.action_space}; noise is added to actions of a Box only, leave "
                 "--algorithm.exploration out"
             )
-        return softmax(spec, config.network, custom, config.random_steps)
+        return softmax(spec, config.network, custom, config.random_steps, seen)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
@@ -158,7 +164,7 @@ class SAC(tf.Module):
         """
         learner, config, extra = self.learner, self.learner.inputs, self._extra
         optimizers, alpha = learner.optimizers, self._temperature()
-        metrics = learner.set_learning_rate(step)
+        trajectory, metrics = learner.begin(trajectory, step)
         batch = windows.transition(trajectory, config.n_step, config.gamma)
         mask, target = batch.mask, self._target(batch, seed)
         drawn = extra.draw(self.policy, batch, seed) if extra else ()

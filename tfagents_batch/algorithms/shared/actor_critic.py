@@ -54,7 +54,10 @@ class ActorCriticSettings(OffPolicySettings):
     network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
     critic: actor.CriticConfig = option(actor.CriticConfig(), "settings of the critics")
 
-    OF_AGENT: ClassVar[tuple[str, ...]] = OffPolicySettings.WITH_CRITICS
+    OF_AGENT: ClassVar[tuple[str, ...]] = (
+        *OffPolicySettings.WITH_CRITICS,
+        *OffPolicySettings.OF_NORMALIZATION,
+    )
 
     def action_noise(self) -> ActionNoise | None:
         """Return the noise that is added to actions of a Box."""
@@ -65,8 +68,9 @@ class ActorCriticSettings(OffPolicySettings):
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         if "windows" not in self.accepts():  # rows have no episodes
             return (alarms.large_critics(self.gamma),)
-        values = alarms.large_critics(self.gamma, "; fewer --algorithm.train_updates")
-        return (values, *alarms.small_returns())
+        more = "; fewer --algorithm.train_updates"
+        values = alarms.large_critics(self.gamma, more, self.largest_reward(100))
+        return (values, *alarms.small_returns(self.normalize_return))
 
 
 def critics(
@@ -87,10 +91,11 @@ def learner(
     trained: Mapping[str, Sequence[keras.Variable]] | None = None,
     variables: Mapping[str, Any] | None = None,
     delay: int = 1,
+    streams: int = 0,
 ) -> NetworkLearner:
     """Return optimizers and target networks of an actor and critics.
 
-    The last three arguments are further ones, see ``NetworkLearner``.
+    The last four arguments are further ones, see ``NetworkLearner``.
     """
     pairs: list[tuple[Any, Any]] = [(targets, critics)]
     learned = {
@@ -105,7 +110,7 @@ def learner(
         "actor": policy.network.trainable_variables,
     }
     weights, learned = weights | dict(trained or {}), learned | dict(variables or {})
-    return NetworkLearner(config, policy, weights, pairs, learned, delay)
+    return NetworkLearner(config, policy, weights, pairs, learned, delay, streams)
 
 
 def noise_metrics(noise: ActionNoise | None, step) -> Metrics:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from tfagents_batch import schedules
 from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.normalization import NormalizationSettings
 from tfagents_batch.algorithms.shared.optimization import OptimizerSettings
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import number, option
@@ -83,7 +84,7 @@ class RowActorCriticSettings(RowValueSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class OffPolicySettings(RowValueSettings):
+class OffPolicySettings(NormalizationSettings, RowValueSettings):
     """Settings that all algorithms with a replay have; some only learn from rows."""
 
     n_step: int = option(1, "number of rewards in a target, n", least=1, most=1000)
@@ -146,6 +147,7 @@ class OffPolicySettings(RowValueSettings):
         n = 1 only.
         """
         collecting = "train_every", "train_updates", "warmup_steps", "warmup"
+        collecting += self.OF_NORMALIZATION
         rows = {"rows": Rows(self.batch_size, self.gamma, collecting)}
         if self.source[0] == "table":
             return rows

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
@@ -30,11 +29,13 @@ class ActorCriticPolicy(NetworkPolicy):
       gamma: discount factor of the running return.
     """
 
+    observations: ObservationNormalizer
+
     def __init__(
         self, network: Network, observations: ObservationNormalizer, gamma: float
     ):
-        super().__init__(network)
-        self.observations, self._gamma = observations, gamma
+        super().__init__(network, observations)
+        self._gamma = gamma
         self.recurrent = bool(nest.flatten(network.initial_state(2)))
 
     def initial_state(self, batch: int) -> Nest:
@@ -99,16 +100,9 @@ class ActorCriticPolicy(NetworkPolicy):
             log = policy.log_prob(action)
         return Decision(action, state, values, None, log)
 
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return weights and statistics of observations by name."""
-        statistics = self.observations.named_variables()
-        statistics = nest.prefixed("statistics/observations", statistics)
-        return super().named_variables() | statistics
-
     def _heads(self, timestep: TimeStep, state: Nest) -> tuple[ActorCriticHeads, Nest]:
         """Return the heads of the network, and its next state."""
-        seen = timestep._replace(observation=self.observations(timestep.observation))
-        return self.network(seen, state)
+        return self.network(self.seen(timestep), state)
 
 
 def _check_single(policy: Distribution) -> None:

@@ -16,6 +16,7 @@ from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.nn.actor import ActorConfig, ActorNetwork, Bounds, bounds
+from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.gaussian import (
     DiagNormal,
@@ -83,6 +84,7 @@ class BoxPolicy(NetworkPolicy):
       bounds: bounds of the actions.
       warmup: environment steps with random actions only, at the start of a run.
       noise: noise that is added to actions; None for none.
+      observations: see ``NetworkPolicy``.
     """
 
     def __init__(
@@ -91,8 +93,9 @@ class BoxPolicy(NetworkPolicy):
         bounds: Bounds,
         warmup: int = 0,
         noise: ActionNoise | None = None,
+        observations: ObservationNormalizer | None = None,
     ):
-        super().__init__(network)
+        super().__init__(network, observations)
         self.bounds, self._warmup = bounds, warmup
         self.action_noise = noise
 
@@ -166,7 +169,10 @@ class SquashedNormal(BoxPolicy):
         low: np.ndarray | float = -1.0,
         high: np.ndarray | float = 1.0,
     ) -> TanhNormal:
-        """Return the distribution of actions scaled to [low, high], ``[N, A]``."""
+        """Return the distribution of actions scaled to [low, high], ``[N, A]``.
+
+        Observations are normalized already.
+        """
         outputs, _ = self.network(timestep)
         log_std = tf.clip_by_value(outputs["log_std"], *_LOG_STD)
         return TanhNormal(outputs["mean"], tf.exp(log_std), low, high)
@@ -182,7 +188,7 @@ class SquashedNormal(BoxPolicy):
         self, timestep: TimeStep, state: Nest, noise: BoxNoise, step, explore: bool
     ):
         """Sample actions, or take the squashed means."""
-        policy = self.distribution(timestep)
+        policy = self.distribution(self.seen(timestep))
         if not explore:
             return self.bounds.action(policy.mode()), {}, state
         unit = policy.sample(noise.action)
@@ -196,7 +202,7 @@ class SquashedNormal(BoxPolicy):
         if noise is None:
             return super().decide(timestep, state, step)
         self._check_density()
-        policy = self.distribution(timestep, *self.bounds.flat)
+        policy = self.distribution(self.seen(timestep), *self.bounds.flat)
         # Without the inverse of tanh, which not every format has.
         action, log = policy.sample_with_log_prob(noise)
         action = tf.reshape(action, [-1, *self.bounds.low.shape])
@@ -204,7 +210,8 @@ class SquashedNormal(BoxPolicy):
 
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
         self._check_density()
-        return self.distribution(timestep, *self.bounds.flat).log_prob(action)
+        policy = self.distribution(self.seen(timestep), *self.bounds.flat)
+        return policy.log_prob(action)
 
     def _check_density(self) -> None:
         if self.action_noise is not None:
@@ -224,14 +231,17 @@ class Deterministic(BoxPolicy):
     def unit(
         self, timestep: TimeStep, network: ActorNetwork | None = None
     ) -> tf.Tensor:
-        """Return actions of an actor without noise, scaled to [-1, 1], ``[N, A]``."""
+        """Return actions of an actor without noise, scaled to [-1, 1], ``[N, A]``.
+
+        Observations are normalized already.
+        """
         return tf.tanh((network or self.network)(timestep)[0]["action"])
 
     def act(
         self, timestep: TimeStep, state: Nest, noise: BoxNoise, step, explore: bool
     ):
         """Return the actor's actions, with noise if ``explore``."""
-        unit = self.unit(timestep)
+        unit = self.unit(self.seen(timestep))
         if not explore:
             return self.bounds.action(unit), {}, state
         numbers = noise.action, noise.uniform  # nothing else is drawn at random
@@ -245,7 +255,7 @@ class Deterministic(BoxPolicy):
                 "has a probability of 1 and no density; set --algorithm.exploration, "
                 "and --algorithm.noise above 0"
             )
-        unit = self.unit(timestep)
+        unit = self.unit(self.seen(timestep))
         policy = self.action_noise.distribution(unit, timestep, state, step)
         return _clipped(policy, action, self.bounds)
 
