@@ -303,10 +303,11 @@ class Learner(Protocol):
     def named_variables(self) -> dict[str, Any]:
         """Return all state, ``{name: variable}``, as saved in a checkpoint.
 
-        Names are the same in every process: those of the policy, and ``learner/...``
-        for what only training needs, among it ``learner/optimizer/...``; or ``run/...``
-        for what only the same run goes on with, such as a row per environment. A run that
-        starts from the agent of another run initializes only the optimizer again.
+        Names are the same in every process: those of the policy; ``learner/...`` for
+        what only training needs, among it ``learner/optimizer/...``; and ``run/...``
+        for what only the same run goes on with, such as a number for each environment.
+        A run that starts from the agent of another run initializes only the optimizer
+        again.
         """
         ...
 
