@@ -255,8 +255,8 @@ def test_a_program_shows_the_learner_all_that_the_replay_stores(compile):
             experiment.program(200, 10_000)
         source, variables = experiment.source, named(experiment.algorithm)
         sizes, count = source._sizes(), int(source._span.read().filled)
-        begin = sizes.place(tf.range(4), tf.zeros([4], tf.int32))
-        steps = source._steps.read(begin, count + 1).steps
+        begin = sizes.place(tf.range(4), tf.ones([4], tf.int32))  # row 0 is a gap
+        steps = source._steps.read(begin, count).steps
     seen = steps.observation.numpy()[:-1].reshape(-1, 4)
     assert_moments(variables, "statistics/observations/0", seen)
     whole = piece(collect(make("dqn")), 0, 12)._replace(steps=steps)
