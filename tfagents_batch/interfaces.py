@@ -296,14 +296,19 @@ class Learner(Protocol):
         at least the parts of ``update`` that it makes faster.
       histograms() -> Metrics: vectors for the log that depend on variables only, read
         at the end of a call and not in every update.
+      observe(trajectory, ok): called with all that was collected, ``[T, B]``, before a
+        source stores it, which then gives updates samples of it. Where ``ok``, bool
+        ``[]``, is false, nothing of it may change a variable.
     """
 
     def named_variables(self) -> dict[str, Any]:
         """Return all state, ``{name: variable}``, as saved in a checkpoint.
 
-        Names are the same in every process: those of the policy, and ``learner/...``
-        for what only training needs, among it ``learner/optimizer/...``. A run that
-        starts from the agent of another run initializes only the optimizer again.
+        Names are the same in every process: those of the policy; ``learner/...`` for
+        what only training needs, among it ``learner/optimizer/...``; and ``run/...``
+        for what only the same run goes on with, such as a number for each environment.
+        A run that starts from the agent of another run initializes only the optimizer
+        again.
         """
         ...
 

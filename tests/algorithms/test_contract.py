@@ -46,6 +46,10 @@ CASES = {
     },
     "td3-crossq": {"critic": {"batch_renorm": True}, "quantiles": 5},
     "dqn-soft": {"target": "munchausen", "distribution": "qr", "temperature": 0.1},
+    **{
+        f"{name}-normalized": {"normalize_observation": True, "normalize_return": True}
+        for name in ("dqn", "pqn", "td3")
+    },
 }
 pytestmark = pytest.mark.parametrize("name", [*REGISTRY, *CASES])
 
@@ -238,7 +242,7 @@ def test_all_state_is_in_its_named_variables(name):
 def test_the_names_of_variables_begin_with_their_role(name):
     agent = learned(name).agent
     roles = {key.partition("/")[0] for key in agent.learner.named_variables()}
-    assert roles <= {"policy", "statistics", "learner"}
+    assert roles <= {"policy", "statistics", "learner", "run"}
     acting = agent.policy.named_variables()
     assert {key.partition("/")[0] for key in acting} <= {"policy", "statistics"}
     for key, variable in acting.items():

@@ -212,7 +212,11 @@ CASES = {
     "a2c": {"overlap": True},
     "ga3c": {},
     "reinforce": {"rollout": {"episodes": 4}},
-    "dqn": {"settings": SMALL | {"warmup_steps": 40, "batch_size": 8}},
+    "dqn": {
+        "settings": SMALL
+        | {"warmup_steps": 40, "batch_size": 8}
+        | {"normalize_observation": True, "normalize_return": True}
+    },
 }
 
 

@@ -321,6 +321,12 @@ WRONG = {
     "epsilon is linear.*, but an agent .* --epsilon of": {
         "settings": {"epsilon": "linear(1, 0.1)"}
     },
+    "normalize_observation is True, which means nothing": {
+        "settings": {"normalize_observation": True}
+    },
+    "normalize_return is per_step, which means nothing": {
+        "settings": {"normalize_return": "per_step"}
+    },
     "num_envs is 3, which .* without an environment": {"num_envs": 3},
     "nothing is collected from logged rows": {"overlap": True},
     "eval_actions is both, which .* without an env": {"eval_actions": "both"},

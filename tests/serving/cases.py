@@ -53,7 +53,7 @@ QUICK = [
     ("ppo", "vector", "box", LSTM, None),
     ("dqn", "mask", "discrete", {}, None),
     ("dqn", "vector", "discrete", {}, dense),
-    ("sac", "vector", "box", {}, None),
+    ("sac", "vector", "box", {"normalize_observation": True}, None),
 ]
 SLOW = [
     *(("ppo", "vector", action, {}, None) for action in ACTIONS),
@@ -80,7 +80,16 @@ SLOW = [
     *(("sac", x, "discrete", {}, None) for x in ("vector", "mask")),
     *((x, "vector", "box", {}, None) for x in ("td3", "ddpg")),
     *((x, "dict", "box", {}, None) for x in ("sac", "td3")),
+    ("sac", "vector", "box", {}, None),
     ("sac", "vector", "box", {}, dense),
+    *(
+        (x, "mask", "discrete", {"normalize_observation": True}, None)
+        for x in ("dqn", "sac", "pqn")
+    ),
+    *(
+        (x, "vector", "box", {"normalize_observation": True}, None)
+        for x in ("td3", "ddpg")
+    ),
     *(("bc", x, "discrete", {}, None) for x in ("vector", "mask")),
     *(("bcq", x, "discrete", {"threshold": 0.9}, None) for x in ("vector", "mask")),
     ("crr_discrete", "mask", "discrete", {}, None),

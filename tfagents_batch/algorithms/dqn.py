@@ -117,6 +117,7 @@ class DQNConfig(OffPolicySettings):
         "distribution",
         "v_min",
         "v_max",
+        *OffPolicySettings.OF_NORMALIZATION,
     )
 
     @property
@@ -159,8 +160,8 @@ class DQNConfig(OffPolicySettings):
             "rewards of about 1; lower --algorithm.learning_rate; "
             "--algorithm.target=double; a larger --algorithm.target_every"
         )
-        values = alarms.diverging_values(10, self.gamma, advice)
-        return values, _OUTSIDE, *alarms.small_returns()
+        values = alarms.diverging_values(self.largest_reward(10), self.gamma, advice)
+        return values, _OUTSIDE, *alarms.small_returns(self.normalize_return)
 
     def values(self) -> Distribution:
         """Return what the network's outputs of an action mean."""
@@ -200,6 +201,7 @@ class DQN(tf.Module):
             {"network": self.network.trainable_variables},
             [(self.target, self.network)],
             {"target": networks.named_variables(self.target)},
+            streams=spec.num_envs,
         )
         self.compilable = self.learner.compilable
 
@@ -212,6 +214,7 @@ class DQN(tf.Module):
             InputSchedule(config.begun(config.exploration)),
             config.random_steps,
             None if temperature is None else InputSchedule(config.begun(temperature)),
+            config.observations(self._spec.observation_space, self._custom is None),
         )
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
@@ -220,7 +223,8 @@ class DQN(tf.Module):
         A truncated episode bootstraps from its last state, a terminated one does not.
         """
         learner, config = self.learner, self.learner.inputs
-        metrics, values = learner.set_learning_rate(step), self.network.distribution
+        values = self.network.distribution
+        trajectory, metrics = learner.begin(trajectory, step)
         keys = seeds.split(seeds.key(seed, "network"), 3)
         noise = _Noise(*(self.network.noise([1], key) for key in keys))
         batch = self._transition(trajectory, noise)

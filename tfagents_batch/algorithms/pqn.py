@@ -15,13 +15,14 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.normalization import NormalizationSettings
 from tfagents_batch.algorithms.shared.optimization import (
     NetworkLearner,
     OptimizerSettings,
 )
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.graph import epochs
-from tfagents_batch.graph.inputs import InputSchedule
+from tfagents_batch.graph.inputs import Inputs, InputSchedule
 from tfagents_batch.metrics import Limit
 from tfagents_batch.nn import networks, q_network, user
 from tfagents_batch.nn.policies.discrete import EpsilonGreedy
@@ -42,7 +43,7 @@ METRICS = "loss/td", "value/td_error", "grad/norm", "grad/skipped"
 
 
 @dataclasses.dataclass(frozen=True)
-class PQNConfig(OptimizerSettings):
+class PQNConfig(NormalizationSettings, OptimizerSettings):
     """Settings of PQN."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
@@ -65,15 +66,18 @@ class PQNConfig(OptimizerSettings):
     )
 
     source: ClassVar[DefaultSource] = "rollout", {"length": 32}
-    OF_AGENT: ClassVar[tuple[str, ...]] = ("network.activation", "network.dueling")
+    OF_AGENT: ClassVar[tuple[str, ...]] = (
+        *("network.activation", "network.dueling"),
+        *NormalizationSettings.OF_NORMALIZATION,
+    )
 
     def accepts(self) -> Accepts:
         return {"rollouts": Rollouts()}
 
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         advice = "rewards of about 1; a lower --algorithm.learning_rate"
-        values = alarms.diverging_values(10, self.gamma, advice)
-        return values, *alarms.small_returns()
+        values = alarms.diverging_values(self.largest_reward(10), self.gamma, advice)
+        return values, *alarms.small_returns(self.normalize_return)
 
     def update_size(self, transitions: int) -> UpdateSize:
         size = min(self.minibatch_size, transitions)
@@ -110,14 +114,23 @@ class PQN(tf.Module):
         if self._custom is not None:  # which normalizes its layers itself
             shape = dataclasses.replace(shape, layer_norm=False)
         network = q_network.q_network(self._spec, shape, self._custom)
-        epsilon = InputSchedule(self.config.epsilon)
-        start = self._spec.action_space.start
-        return EpsilonGreedy(network, start, epsilon)
+        config, spec = self.config, self._spec
+        running = config.normalize_return is True
+        return EpsilonGreedy(
+            network,
+            spec.action_space.start,
+            InputSchedule(config.epsilon),
+            observations=config.observations(
+                spec.observation_space, self._custom is None
+            ),
+            gamma=Inputs(config).gamma if running else None,
+        )
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on one rollout ``[T, B]``, by minibatches of squared errors."""
         learner, config, mask = self.learner, self.learner.inputs, trajectory.mask
-        metrics = learner.set_learning_rate(step)
+        learner.observe(trajectory)
+        trajectory, metrics = learner.begin(trajectory, step)
         steps = trajectory.steps._replace(info={})
         action = self.policy.index(trajectory.action)
         q = self.network.unroll(steps)[0].q

@@ -93,6 +93,10 @@ class CQLConfig(SACConfig):
     exploration: Kind = inherited(
         actor_critic.ActorCriticSettings, "exploration", default="none"
     )
+    normalize_observation: Literal[False] = option(
+        False, "not used: nothing is collected"
+    )
+    normalize_return: Literal[False] = option(False, "not used: nothing is collected")
     cql_scale: float = option(
         5.0,
         "weight alpha of the conservative loss, if learned at the start; 0: as SAC",
@@ -177,28 +181,31 @@ class SAC(tf.Module):
             | (extra.trained if extra else {}),
             variables={"log_temperature": self._log_temperature}
             | (extra.learned if extra else {}),
+            streams=spec.num_envs,
         )
         self.compilable = self.learner.compilable
 
     def make_policy(self) -> SquashedNormal | Softmax:
         config, spec, custom = self.config, self._spec, self._custom
+        seen = config.observations(spec.observation_space, custom is None)
         if not self._discrete:
             limits = bounds(spec)
-            heads, options = {"mean": limits.size}, (limits, config.random_steps)
-            if config.exploration == "sde":
-                parts = config.network, heads, custom, config.sde_std
-                network, every = ActorNetwork(spec, *parts), Inputs(config).sde_every
-                return SquashedNormal(network, *options, sde_every=every)
-            heads["log_std"] = limits.size
-            network = ActorNetwork(spec, config.network, heads, custom)
-            return SquashedNormal(network, *options, config.action_noise())
+            heads, sde = {"mean": limits.size}, config.exploration == "sde"
+            if not sde:
+                heads["log_std"] = limits.size
+            std, every = (
+                (config.sde_std, Inputs(config).sde_every) if sde else (None, None)
+            )
+            network = ActorNetwork(spec, config.network, heads, custom, std)
+            acting = limits, config.random_steps, config.action_noise(), seen, every
+            return SquashedNormal(network, *acting)
         if config.exploration != "none":
             raise UserError(
                 f"exploration is {config.exploration}, but the action space is "
                 f"{spec.action_space}; noise is added to actions of a Box only, leave "
                 "--algorithm.exploration out"
             )
-        return softmax(spec, config.network, custom, config.random_steps)
+        return softmax(spec, config.network, custom, config.random_steps, seen)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
@@ -214,7 +221,7 @@ class SAC(tf.Module):
         """
         learner, config, extra = self.learner, self.learner.inputs, self._extra
         optimizers, alpha = learner.optimizers, self._temperature()
-        metrics = learner.set_learning_rate(step)
+        trajectory, metrics = learner.begin(trajectory, step)
         batch = windows.transition(trajectory, config.n_step, config.gamma)
         mask, later = batch.mask, self._draw(batch.next, seeds.key(seed, "later"))
         apart = None if config.critic.batch_renorm else self._target(batch, later, seed)

@@ -81,6 +81,10 @@ class TD3BCConfig(TD3Config):
     warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
     warmup: Literal["auto"] = option("auto", "not used: nothing is collected")
     reset_every: int | None = option(None, "not used: nothing is collected", least=1)
+    normalize_observation: Literal[False] = option(
+        False, "not used: nothing is collected"
+    )
+    normalize_return: Literal[False] = option(False, "not used: nothing is collected")
     bc_alpha: float | None = number(
         2.5,
         "weight alpha of values against imitation; none: no imitation, as in TD3",
@@ -108,15 +112,19 @@ class TD3(tf.Module):
         self._target_actor = self.make_policy().network
         learned = self.policy, self.critics, self._targets, self._target_actor
         delay = config.policy_delay
-        self.learner = actor_critic.learner(config, *learned, delay=delay)
+        streams = spec.num_envs
+        self.learner = actor_critic.learner(
+            config, *learned, delay=delay, streams=streams
+        )
         self.compilable = self.learner.compilable
 
     def make_policy(self) -> Deterministic:
         config, limits = self.config, actor.bounds(self._spec)
         heads = {"action": limits.size}
         network = actor.ActorNetwork(self._spec, config.network, heads, self._custom)
-        noise = config.action_noise()
-        return Deterministic(network, limits, config.random_steps, noise)
+        noise, own = config.action_noise(), self._custom is None
+        seen = config.observations(self._spec.observation_space, own)
+        return Deterministic(network, limits, config.random_steps, noise, seen)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.
@@ -128,7 +136,7 @@ class TD3(tf.Module):
           -Q_1(s, mu(s)), with imitation of a for TD3+BC.
         """
         learner, policy, config = self.learner, self.policy, self.learner.inputs
-        metrics = learner.set_learning_rate(step)
+        trajectory, metrics = learner.begin(trajectory, step)
         batch = windows.transition(trajectory, config.n_step, config.gamma)
         mask, later = batch.mask, self._later_action(batch, seed)
         apart = None if config.critic.batch_renorm else self._target(batch, later, seed)

@@ -220,11 +220,18 @@ class RewardNormalizer(tf.Module):
         ``behavior["return"]`` is the running return, discounted by gamma, at each step
         with an action.
         """
+        before, mask = trajectory.behavior["return"], trajectory.mask
+        self.add(trajectory.reward, before, gamma, mask)
+
+    def add(self, reward: tf.Tensor, before: Nest, gamma: float, mask: tf.Tensor):
+        """Add rewards f32 ``[T, B]``; ``before`` is as ``behavior["return"]``, or None.
+
+        Only the kind True uses ``before``.
+        """
         if self.kind == "per_step":
-            self.moments.update(trajectory.reward, trajectory.mask)
+            self.moments.update(reward, mask)
         elif self.kind is True:
-            reached = gamma * trajectory.behavior["return"] + trajectory.reward
-            self.moments.update(reached, trajectory.mask)
+            self.moments.update(gamma * before + reward, mask)
 
     def __call__(self, reward: tf.Tensor) -> tf.Tensor:
         """Scale f32 rewards with the current statistics."""

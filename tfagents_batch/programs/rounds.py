@@ -100,12 +100,15 @@ def learn(
 ) -> tuple[Collected, tuple[tf.Tensor, Metrics]]:
     """Store what was collected, and make the updates that are due.
 
+    What is stored is shown to the learner first: its updates see only samples of it.
     ``seed`` is that of the round, and ``step`` the progress before it.
 
     Returns:
       What was stored; the number of updates, int32 ``[]``, and sums of their metrics.
     """
     if isinstance(source, Stores):
+        if observe := getattr(algorithm.learner, "observe", None):
+            observe(collected.trajectory, collected.ok)
         collected = source.store(collected, step)
     count = tf.where(collected.ok, collected.updates, 0)
 

@@ -150,12 +150,17 @@ class Experiment:
         return self.algorithm.learner.named_variables()
 
     def run_variables(self) -> dict[str, Any]:
-        """Return the environments' variables in a checkpoint, if they can resume."""
+        """Return the environments' variables in a checkpoint, if they can resume.
+
+        Those that the learner keeps for each environment are always among them.
+        """
+        agent = self.named_variables().items()
+        own = {k: x for k, x in agent if k.startswith(checkpoint.RUN_ONLY)}
         started = hasattr(self, "source") and not isinstance(self.source, OwnFile)
         if not started or not self._resumable:
-            return {}
+            return own
         named = self.source.named_variables().items()
-        return {
+        return own | {
             f"{checkpoint.RUN_ONLY}source/{name}": variable for name, variable in named
         }
 

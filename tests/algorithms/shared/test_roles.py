@@ -229,6 +229,10 @@ def test_an_std_after_tanh_is_not_one_before_it(run_of):
             r"--algorithm.normalize_observation=false$",
         ),
         (
+            *("box", "iql", "sac", {"normalize_return": True}),
+            r"pass --algorithm.normalize_return=false$",
+        ),
+        (
             *("discrete", "bc", "a2c", {"network.activation": "tanh"}),
             r"pass --algorithm.network.activation=relu$",
         ),

@@ -77,6 +77,7 @@ class ActorCriticSettings(OffPolicySettings):
         *OffPolicySettings.WITH_CRITICS,
         "critic.batch_renorm",
         "quantiles",
+        *OffPolicySettings.OF_NORMALIZATION,
     )
 
     def check(self) -> Self:
@@ -108,8 +109,9 @@ class ActorCriticSettings(OffPolicySettings):
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         if "windows" not in self.accepts():  # rows have no episodes
             return (alarms.large_critics(self.gamma),)
-        values = alarms.large_critics(self.gamma, "; fewer --algorithm.train_updates")
-        return (values, *alarms.small_returns())
+        more = "; fewer --algorithm.train_updates"
+        values = alarms.large_critics(self.gamma, more, self.largest_reward(100))
+        return (values, *alarms.small_returns(self.normalize_return))
 
 
 def critics(
@@ -132,10 +134,11 @@ def learner(
     trained: Mapping[str, Sequence[keras.Variable]] | None = None,
     variables: Mapping[str, Any] | None = None,
     delay: int = 1,
+    streams: int = 0,
 ) -> NetworkLearner:
     """Return optimizers and target networks of an actor and critics.
 
-    The last three arguments are further ones, see ``NetworkLearner``.
+    The last four arguments are further ones, see ``NetworkLearner``.
     """
     pairs: list[tuple[Any, Any]] = [(None, critics)]
     learned = {"critics": networks.named_variables(critics)}
@@ -150,7 +153,7 @@ def learner(
         "actor": policy.network.trainable_variables,
     }
     weights, learned = weights | dict(trained or {}), learned | dict(variables or {})
-    return NetworkLearner(config, policy, weights, pairs, learned, delay)
+    return NetworkLearner(config, policy, weights, pairs, learned, delay, streams)
 
 
 def noise_metrics(noise: ActionNoise | None, step) -> Metrics:

@@ -71,10 +71,10 @@ def diverging_values(reward: float, gamma: float, advice: str) -> Limit:
     )
 
 
-def large_critics(gamma: float, further: str = "") -> Limit:
+def large_critics(gamma: float, further: str = "", reward: float = 100) -> Limit:
     """Return the limit of critics' values; ``further`` is more that can be tried."""
     advice = "smaller rewards; lower --algorithm.learning_rate or "
-    return diverging_values(100, gamma, f"{advice}--algorithm.target_tau{further}")
+    return diverging_values(reward, gamma, f"{advice}--algorithm.target_tau{further}")
 
 
 def entropy(config: Any, spec: EnvSpec | None) -> Limit:

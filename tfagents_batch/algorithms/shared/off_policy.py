@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from tfagents_batch import schedules
 from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.normalization import NormalizationSettings
 from tfagents_batch.algorithms.shared.optimization import OptimizerSettings
 from tfagents_batch.clocks import Ratio
 from tfagents_batch.config import number, option
@@ -84,7 +85,7 @@ class RowActorCriticSettings(RowValueSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class OffPolicySettings(RowValueSettings):
+class OffPolicySettings(NormalizationSettings, RowValueSettings):
     """Settings that all algorithms with a replay have; some only learn from rows.
 
     Resets (Nikishin et al. 2022, arXiv:2205.07802) keep the replay and lose what was
@@ -157,7 +158,7 @@ class OffPolicySettings(RowValueSettings):
         n = 1 only.
         """
         collecting = "train_every", "train_updates", "warmup_steps", "warmup"
-        collecting += ("reset_every",)
+        collecting += ("reset_every", *self.OF_NORMALIZATION)
         rows = {"rows": Rows(self.batch_size, self.gamma, collecting)}
         if self.source[0] == "table":
             return rows

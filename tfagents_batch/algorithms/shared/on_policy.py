@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.normalization import NormalizationSettings
 from tfagents_batch.algorithms.shared.optimization import OptimizerSettings, optimizer
 from tfagents_batch.config import inherited, number, option
 from tfagents_batch.graph.inputs import Inputs
@@ -61,16 +62,11 @@ class OnPolicySettings(OptimizerSettings):
         least=1,
         group="exploration",
     )
-    normalize_observation: bool = option(
-        True,
-        "normalize observations by a running mean and standard deviation",
-        group="normalization",
+    normalize_observation: bool = inherited(
+        NormalizationSettings, "normalize_observation", default=True
     )
-    observation_clip: float = number(
-        10.0,
-        "largest magnitude of a normalized observation",
-        above=0,
-        group="normalization",
+    observation_clip: float = inherited(
+        NormalizationSettings, "observation_clip", default=10.0
     )
     normalize_floor: float = option(
         normalizers.FLOOR,
@@ -84,18 +80,10 @@ class OnPolicySettings(OptimizerSettings):
         least=0,
         group="normalization",
     )
-    normalize_return: normalizers.RewardKind = option(
-        True,
-        "divide rewards by the std of returns (true) or of rewards (per_step), then "
-        "clip them; clip: only clip them; false: leave them",
-        group="normalization",
+    normalize_return: normalizers.RewardKind = inherited(
+        NormalizationSettings, "normalize_return", default=True
     )
-    reward_clip: float = number(
-        10.0,
-        "largest magnitude of a reward, unless normalize_return is false",
-        above=0,
-        group="normalization",
-    )
+    reward_clip: float = inherited(NormalizationSettings, "reward_clip", default=10.0)
     network: networks.NetworkConfig = option(
         networks.NetworkConfig(), "shape of the network"
     )

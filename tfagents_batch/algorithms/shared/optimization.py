@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import config, nest, seeds
-from tfagents_batch.algorithms.shared import resets
+from tfagents_batch.algorithms.shared import normalization, resets
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph.inputs import Inputs
@@ -19,7 +19,7 @@ from tfagents_batch.metrics import Metrics
 from tfagents_batch.nn import summary
 from tfagents_batch.nn.optimizer import BETA_1, Optimizer, Rule, TargetNetwork
 from tfagents_batch.schedules import Constant, Schedule, is_schedule
-from tfagents_batch.types import UpdateSize
+from tfagents_batch.types import Trajectory, UpdateSize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +109,8 @@ class NetworkLearner(tf.Module):
         algorithm without targets.
       variables: what else a checkpoint has, a variable or nested dicts of variables.
       delay: multiplies ``target_every``.
+      streams: number of environments, if what they collect is stored and normalized
+        when it is learned from.
 
     Attributes:
       inputs: the settings as inputs of a program.
@@ -124,6 +126,7 @@ class NetworkLearner(tf.Module):
         target: Sequence[tuple[Any, Any]] | None = None,
         variables: Mapping[str, Any] | None = None,
         delay: int = 1,
+        streams: int = 0,
     ):
         super().__init__()
         self._policy: Policy = policy
@@ -134,6 +137,7 @@ class NetworkLearner(tf.Module):
             name: optimizer(inputs, weights, [x for x in weights if not x.shape])
             for name, weights in trained.items()
         }
+        self._normalizers = normalization.create(inputs, policy, streams)
         self._target: Any = None
         if target is not None:
             every = config.target_every * delay
@@ -163,6 +167,19 @@ class NetworkLearner(tf.Module):
             self.optimizers["actor"].set_learning_rate(own)
         return metrics
 
+    def begin(self, trajectory: Trajectory, step) -> tuple[Trajectory, Metrics]:
+        """Prepare an update; return what it learns from, normalized, and metrics."""
+        metrics = self.set_learning_rate(step)
+        if self._normalizers is None:
+            return trajectory, metrics
+        trajectory, more = self._normalizers.normalized(trajectory)
+        return trajectory, metrics | more
+
+    def observe(self, trajectory: Trajectory, ok: tf.Tensor | bool = True) -> None:
+        """Add what was collected to the statistics, see ``interfaces.Learner``."""
+        if self._normalizers is not None:
+            self._normalizers.observe(trajectory, ok)
+
     @property
     def updates(self) -> tf.Tensor:
         """Number of updates so far, i64 ``[]``, if there are target networks."""
@@ -187,7 +204,10 @@ class NetworkLearner(tf.Module):
             (learner["optimizer"],) = named.values()
         else:
             learner |= {"optimizer": named, "updates": self._target.updates}
-        return self._policy.named_variables() | nest.prefixed("learner", learner)
+        variables = self._policy.named_variables()
+        if self._normalizers is not None:
+            variables |= self._normalizers.named_variables()
+        return variables | nest.prefixed("learner", learner)
 
     def histograms(self) -> Metrics:
         """Return histograms of weights and gradients, but not of a single number."""

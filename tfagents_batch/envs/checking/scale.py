@@ -23,7 +23,7 @@ _RESOLVED = 1e4
 _FEWEST = 16  # float32 numbers that a range should have
 MANY_INPUTS = 2**14  # one million weights for 64 units
 MANY_PIXELS = 2**16
-_NOT_NORMALIZED = "DQN, SAC and TD3, which do not normalize,"
+_NOT_NORMALIZED = "DQN, SAC and TD3 without algorithm.normalize_observation"
 
 
 class SeenRange:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import keras
 import tensorflow as tf
 
 from tfagents_batch import nest
@@ -33,6 +32,8 @@ class ActorCriticPolicy(NetworkPolicy):
       sde_every: steps for which a matrix of noise is kept; None for a network without.
     """
 
+    observations: ObservationNormalizer
+
     def __init__(
         self,
         network: Network,
@@ -40,9 +41,8 @@ class ActorCriticPolicy(NetworkPolicy):
         gamma: float,
         sde_every: int | tf.Variable | None = None,
     ):
-        super().__init__(network)
-        self.observations, self._gamma = observations, gamma
-        self._sde_every = sde_every
+        super().__init__(network, observations)
+        self._gamma, self._sde_every = gamma, sde_every
         self.recurrent = bool(nest.flatten(network.initial_state(2)))
 
     def initial_state(self, batch: int) -> Nest:
@@ -116,16 +116,9 @@ class ActorCriticPolicy(NetworkPolicy):
             log = policy.log_prob(action)
         return Decision(action, state, values, None, log)
 
-    def named_variables(self) -> dict[str, keras.Variable]:
-        """Return weights and statistics of observations by name."""
-        statistics = self.observations.named_variables()
-        statistics = nest.prefixed("statistics/observations", statistics)
-        return super().named_variables() | statistics
-
     def _heads(self, timestep: TimeStep, state: Nest) -> tuple[ActorCriticHeads, Nest]:
         """Return the heads of the network, and its next state."""
-        seen = timestep._replace(observation=self.observations(timestep.observation))
-        return self.network(seen, state)
+        return self.network(self.seen(timestep), state)
 
 
 def _check_single(policy: Distribution) -> None:

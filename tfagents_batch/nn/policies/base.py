@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
+from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.types import Nest, TimeStep
 
 
@@ -18,12 +19,23 @@ class NetworkPolicy(tf.Module):
 
     A policy of Discrete actions defines ``probabilities``, one of Box actions
     ``log_density``; the other one raises an error.
+
+    Args:
+      network: network of the policy.
+      observations: normalizer of the observations by which it acts, or None.
     """
 
-    def __init__(self, network: Any):
+    def __init__(self, network: Any, observations: ObservationNormalizer | None = None):
         super().__init__()
-        self.network = network
+        self.network, self.observations = network, observations
         self.version = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def seen(self, timestep: TimeStep) -> TimeStep:
+        """Return steps as the network gets them: with normalized observations."""
+        if self.observations is None:
+            return timestep
+        observation = self.observations(timestep.observation)
+        return timestep._replace(observation=observation)
 
     def initial_state(self, batch: int) -> Nest:
         return ()
@@ -55,4 +67,10 @@ class NetworkPolicy(tf.Module):
         )
 
     def named_variables(self) -> dict[str, keras.Variable]:
-        return nest.prefixed("policy/network", networks.named_variables(self.network))
+        """Return weights and statistics of observations by name."""
+        weights = networks.named_variables(self.network)
+        named = nest.prefixed("policy/network", weights)
+        if self.observations is not None:
+            statistics = self.observations.named_variables()
+            named |= nest.prefixed("statistics/observations", statistics)
+        return named

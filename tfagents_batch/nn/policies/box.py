@@ -17,6 +17,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.nn.actor import ActorConfig, ActorNetwork, Bounds, bounds
 from tfagents_batch.nn.layers import state_noise
+from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.ops.gaussian import (
     DiagNormal,
@@ -87,6 +88,7 @@ class BoxPolicy(NetworkPolicy):
       bounds: bounds of the actions.
       warmup: environment steps with random actions only, at the start of a run.
       noise: noise that is added to actions; None for none.
+      observations: see ``NetworkPolicy``.
     """
 
     def __init__(
@@ -95,8 +97,9 @@ class BoxPolicy(NetworkPolicy):
         bounds: Bounds,
         warmup: int = 0,
         noise: ActionNoise | None = None,
+        observations: ObservationNormalizer | None = None,
     ):
-        super().__init__(network)
+        super().__init__(network, observations)
         self.bounds, self._warmup = bounds, warmup
         self.action_noise = noise
 
@@ -166,7 +169,7 @@ class SquashedNormal(BoxPolicy):
     state is the noise's matrix, and densities are those over all matrices.
 
     Args:
-      network, bounds, warmup, noise: see ``BoxPolicy``.
+      network, bounds, warmup, noise, observations: see ``BoxPolicy``.
       sde_every: steps for which a matrix is kept; None for a network without gSDE.
     """
 
@@ -176,9 +179,10 @@ class SquashedNormal(BoxPolicy):
         bounds: Bounds,
         warmup: int = 0,
         noise: ActionNoise | None = None,
+        observations: ObservationNormalizer | None = None,
         sde_every: int | tf.Variable | None = None,
     ):
-        super().__init__(network, bounds, warmup, noise)
+        super().__init__(network, bounds, warmup, noise, observations)
         self._sde_every = sde_every
 
     def initial_state(self, batch: int) -> Nest:
@@ -196,7 +200,10 @@ class SquashedNormal(BoxPolicy):
         low: np.ndarray | float = -1.0,
         high: np.ndarray | float = 1.0,
     ) -> TanhNormal:
-        """Return the distribution of actions scaled to [low, high], ``[N, A]``."""
+        """Return the distribution of actions scaled to [low, high], ``[N, A]``.
+
+        Observations are normalized already.
+        """
         return self._of(self.network(timestep)[0], low, high)
 
     def _of(self, outputs: dict[str, tf.Tensor], low=-1.0, high=1.0) -> TanhNormal:
@@ -220,7 +227,7 @@ class SquashedNormal(BoxPolicy):
         self, timestep: TimeStep, state: Nest, noise: BoxNoise, step, explore: bool
     ):
         """Sample actions, or take the squashed means."""
-        outputs, _ = self.network(timestep)
+        outputs, _ = self.network(self.seen(timestep))
         policy = self._of(outputs)
         if not explore:
             return self.bounds.action(policy.mode()), {}, state
@@ -239,7 +246,7 @@ class SquashedNormal(BoxPolicy):
         if noise is None:
             return super().decide(timestep, state, step)
         self._check_density()
-        policy = self.distribution(timestep, *self.bounds.flat)
+        policy = self.distribution(self.seen(timestep), *self.bounds.flat)
         # Without the inverse of tanh, which not every format has.
         action, log = policy.sample_with_log_prob(noise)
         action = tf.reshape(action, [-1, *self.bounds.low.shape])
@@ -247,7 +254,8 @@ class SquashedNormal(BoxPolicy):
 
     def _log_density(self, timestep: TimeStep, state: Nest, action, step) -> tf.Tensor:
         self._check_density()
-        return self.distribution(timestep, *self.bounds.flat).log_prob(action)
+        policy = self.distribution(self.seen(timestep), *self.bounds.flat)
+        return policy.log_prob(action)
 
     def _check_density(self) -> None:
         if self.action_noise is not None:
@@ -267,14 +275,17 @@ class Deterministic(BoxPolicy):
     def unit(
         self, timestep: TimeStep, network: ActorNetwork | None = None
     ) -> tf.Tensor:
-        """Return actions of an actor without noise, scaled to [-1, 1], ``[N, A]``."""
+        """Return actions of an actor without noise, scaled to [-1, 1], ``[N, A]``.
+
+        Observations are normalized already.
+        """
         return tf.tanh((network or self.network)(timestep)[0]["action"])
 
     def act(
         self, timestep: TimeStep, state: Nest, noise: BoxNoise, step, explore: bool
     ):
         """Return the actor's actions, with noise if ``explore``."""
-        unit = self.unit(timestep)
+        unit = self.unit(self.seen(timestep))
         if not explore:
             return self.bounds.action(unit), {}, state
         numbers = noise.action, noise.uniform  # nothing else is drawn at random
@@ -288,7 +299,7 @@ class Deterministic(BoxPolicy):
                 "has a probability of 1 and no density; set --algorithm.exploration, "
                 "and --algorithm.noise above 0"
             )
-        unit = self.unit(timestep)
+        unit = self.unit(self.seen(timestep))
         policy = self.action_noise.distribution(unit, timestep, state, step)
         return _clipped(policy, action, self.bounds)
 

@@ -8,8 +8,10 @@ import tensorflow as tf
 
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
+from tfagents_batch.graph import arrays
 from tfagents_batch.nn import networks
 from tfagents_batch.nn.actor import ActorConfig, ActorNetwork
+from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
 from tfagents_batch.ops import masked, td
@@ -25,10 +27,17 @@ class DiscretePolicy(NetworkPolicy):
       network: network of the policy.
       start: smallest action of the Discrete space.
       warmup: environment steps with random actions only, at the start of a run.
+      observations: see ``NetworkPolicy``.
     """
 
-    def __init__(self, network: Any, start: int, warmup: int = 0):
-        super().__init__(network)
+    def __init__(
+        self,
+        network: Any,
+        start: int,
+        warmup: int = 0,
+        observations: ObservationNormalizer | None = None,
+    ):
+        super().__init__(network, observations)
         self._start, self._warmup = int(start), warmup
 
     def index(self, action: tf.Tensor) -> tf.Tensor:
@@ -44,8 +53,15 @@ class Softmax(DiscretePolicy):
 
     action_noise = None  # as of policies of a Box
 
-    def __init__(self, network: ActorNetwork, size: int, start: int, warmup: int = 0):
-        super().__init__(network, start, warmup)
+    def __init__(
+        self,
+        network: ActorNetwork,
+        size: int,
+        start: int,
+        warmup: int = 0,
+        observations: ObservationNormalizer | None = None,
+    ):
+        super().__init__(network, start, warmup, observations)
         self.size = size
 
     def noise(self, shape, seed) -> tf.Tensor:
@@ -67,7 +83,10 @@ class Softmax(DiscretePolicy):
         return Decision(policy.mode(), state, {}, policy)
 
     def log_policy(self, timestep: TimeStep) -> tf.Tensor:
-        """Return ln pi(a | s) of all actions, f32 ``[N, A]``, without the warm-up."""
+        """Return ln pi(a | s) of all actions, f32 ``[N, A]``, without the warm-up.
+
+        Observations are normalized already.
+        """
         return log_policy(self.network, timestep)
 
     def _exploring(self, timestep: TimeStep, step) -> Categorical:
@@ -75,19 +94,23 @@ class Softmax(DiscretePolicy):
 
     def _distribution(self, timestep: TimeStep, warm=None) -> Categorical:
         _, mask = networks.split_mask(timestep.observation)
-        logits = self.network(timestep)[0]["logits"]
+        logits = self.network(self.seen(timestep))[0]["logits"]
         if warm is not None:
             logits = tf.where(warm, 0.0, logits)
         return Categorical(logits, self._start, mask)
 
 
 def softmax(
-    spec: EnvSpec, config: ActorConfig, network: Any, warmup: int = 0
+    spec: EnvSpec,
+    config: ActorConfig,
+    network: Any,
+    warmup: int = 0,
+    observations: ObservationNormalizer | None = None,
 ) -> Softmax:
     """Return a policy with variables of its own; ``network`` is the user's, or None."""
     space = spec.action_space
     actor = ActorNetwork(spec, config, {"logits": int(space.n)}, network)
-    return Softmax(actor, int(space.n), space.start, warmup)
+    return Softmax(actor, int(space.n), space.start, warmup, observations)
 
 
 def log_policy(actor: ActorNetwork, timestep: TimeStep) -> tf.Tensor:
@@ -114,9 +137,11 @@ class EpsilonGreedy(DiscretePolicy):
 
     Args:
       network: network of action values. If it is noisy, each row has its own noise.
-      start, warmup: see ``DiscretePolicy``.
+      start, warmup, observations: see ``DiscretePolicy``.
       epsilon: schedule of the probability over environment steps.
       temperature: schedule over environment steps; None for the largest value.
+      gamma: discount factor of the running return that it records, by which rewards
+        are normalized; None if it records none.
     """
 
     def __init__(
@@ -126,9 +151,19 @@ class EpsilonGreedy(DiscretePolicy):
         epsilon: Schedule,
         warmup: int = 0,
         temperature: Schedule | None = None,
+        observations: ObservationNormalizer | None = None,
+        gamma: float | None = None,
     ):
-        super().__init__(network, start, warmup)
+        super().__init__(network, start, warmup, observations)
         self._epsilon, self._temperature = epsilon, temperature
+        self._gamma = gamma
+
+    def initial_state(self, batch: int) -> Nest:
+        """Return a running return of 0, if it is recorded."""
+        return () if self._gamma is None else arrays.zeros([batch])
+
+    def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
+        return ()
 
     def noise(self, shape, seed) -> GreedyNoise:
         return GreedyNoise(
@@ -148,7 +183,11 @@ class EpsilonGreedy(DiscretePolicy):
                 action = self._softmax(q, allowed, step).sample(noise.action)
             drawn = noise.explore < self.epsilon(step)
             action = tf.where(drawn, best(noise.action, mask), action)
-        return action + self._start, {}, state
+        behavior = {}
+        if self._gamma is not None:
+            state = self._gamma * state + timestep.reward
+            behavior["return"] = state = tf.where(timestep.first, 0.0, state)
+        return action + self._start, behavior, state
 
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
         if self.network.noisy:
@@ -181,7 +220,7 @@ class EpsilonGreedy(DiscretePolicy):
     def _values(self, timestep: TimeStep, noise: Nest = ()) -> tuple:
         """Return the values of all actions, and masks of the valid and allowed ones."""
         _, mask = networks.split_mask(timestep.observation)
-        heads = self.network(timestep, (), noise)[0]
+        heads = self.network(self.seen(timestep), (), noise)[0]
         return heads.q, mask, both(mask, heads.allowed)
 
     def _softmax(self, q: tf.Tensor, mask: tf.Tensor | None, step) -> Categorical:
