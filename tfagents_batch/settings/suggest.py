@@ -62,8 +62,9 @@ _PEERS = {
     "train_freq": ("train_every", "train_freq times the number of environments"),
     "trained_agent": ("init_from", "the folder of a run"),
     "verbose": ("progress", "true or false"),
-    "use_sde": ("exploration", "sde"),
     "use_rms_prop": ("optimizer", "rmsprop or adam"),
+    "use_sde": ("exploration", "sde"),
+    "use_sde_at_warmup": ("warmup", "policy"),
     "vec_env": ("num_workers", "the number of processes"),
     "vf_coef": ("value_scale", "twice that value"),
 }
