@@ -101,8 +101,8 @@ class ReplaySettings:
         """Return the settings with ``steps``: by default those of one training.
 
         As Stable-Baselines3 does, a run then collects ``train_every`` steps, and makes
-        all their updates afterwards. It is not saved, so a new run that takes these
-        settings for another number of environments has its own.
+        all their updates afterwards. config.json has None, so a new run that takes the
+        settings for another number of environments has its own steps.
         """
         if self.steps is not None:
             return self
