@@ -41,7 +41,7 @@ PRESETS = {
     # rl-baselines3-zoo, without its state-dependent noise. Target: 300 or more.
     "sac/bipedalwalker": trained_by(
         "sac",
-        ("BipedalWalker-v3", 500_000, 8, {"capacity": 300_000, "steps": 8}),
+        ("BipedalWalker-v3", 500_000, 8, {"capacity": 300_000}),
         gamma=0.98,
         learning_rate=7.3e-4,
         train_every=64,

@@ -70,7 +70,7 @@ PRESETS = {
     # decays, and the target network moves a little in every update. 475 or more.
     "dqn/cartpole": trained_by(
         "dqn",
-        ("CartPole-v1", 100_000, 8, {"capacity": 100_000, "steps": 32}),
+        ("CartPole-v1", 100_000, 8, {"capacity": 100_000}),
         n_step=1,
         target="max",
         learning_rate="linear(1e-3, 0)",

@@ -9,6 +9,8 @@ _RATE = {"algorithm.learning_rate": "log:3e-5:1e-2"}
 _GAMMA = {"algorithm.gamma": "0.9,0.95,0.98,0.99,0.995,0.999"}
 _ENTROPY = {"algorithm.entropy_scale": "log:1e-6:0.1"}
 _LENGTH = {"rollout.length": "32,64,128,256,512"}
+# Steps of one training are collected first: more of them also change the policy less
+# often, see ``replay.steps``.
 _REPLAY = {
     **_RATE,
     **_GAMMA,

@@ -146,8 +146,8 @@ def required_bytes(config: Any, spec: EnvSpec, window: int) -> int:
 def ring(config: Any, num_envs: int, window: int) -> RingLayout:
     """Return the sizes of the storage for B environments and a window's steps."""
     room = config.capacity // num_envs + 1  # the last transition needs one more step
-    rows = room + config.steps + 1
-    return RingLayout(num_envs, rows, config.steps, window, config.stack or 1)
+    rows = room + config.length + 1
+    return RingLayout(num_envs, rows, config.length, window, config.stack or 1)
 
 
 def check_capacity(capacity: int, batch_size: int, sizes: RingLayout) -> None:

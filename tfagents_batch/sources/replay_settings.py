@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 from typing import Any, ClassVar, Self
 
 from tfagents_batch import config
@@ -39,8 +40,11 @@ class ReplaySettings:
         "transitions of all environments together (Stable-Baselines3: buffer_size)",
         least=1,
     )
-    steps: int = option(
-        1, "steps of each environment between updates of the replay", least=1
+    steps: int | None = option(
+        None,
+        "steps of each environment between updates; none: train_every / num_envs, "
+        "rounded up",
+        least=1,
     )
     stack: int | None = option(
         None,
@@ -91,7 +95,24 @@ class ReplaySettings:
             )
         if checked.prior:
             prior.check(checked, run.settings.accepts()[self.kind])
-        return checked
+        return checked.resolved(run)
+
+    def resolved(self, run: Any) -> Self:
+        """Return the settings with ``steps``: by default those of one training.
+
+        As Stable-Baselines3 does, a run then collects ``train_every`` steps, and makes
+        all their updates afterwards. config.json has None, so a new run that takes the
+        settings for another number of environments has its own steps.
+        """
+        if self.steps is not None:
+            return self
+        ratio = run.settings.accepts()[self.kind].ratio
+        return dataclasses.replace(self, steps=math.ceil(ratio.steps / run.num_envs))
+
+    @property
+    def length(self) -> int:
+        """Steps of each environment in a collect; 1 if no run has set them."""
+        return self.steps or 1
 
     def located(self) -> Self:
         """Return the settings with the path of the newest rows, see ``Located``."""
@@ -134,7 +155,7 @@ class ReplaySettings:
     def transitions(self, num_envs: int, max_episode_steps: int | None) -> int:
         """Return the number of transitions of one collect."""
         del max_episode_steps
-        return num_envs * self.steps
+        return num_envs * self.length
 
     def open(
         self,
@@ -148,7 +169,7 @@ class ReplaySettings:
         with placement.collecting():
             own = not placement.whole
             policy = algorithm.make_policy() if own else algorithm.policy
-            rollout = Rollout(envs[0], policy, self.steps, seed, info=run.log_info)
+            rollout = Rollout(envs[0], policy, self.length, seed, info=run.log_info)
             like = outline(rollout)
         with placement.updating():
             return self.storage(rollout, like, algorithm)
@@ -162,4 +183,4 @@ class ReplaySettings:
     def remote_plan(self, run: Any, parts: int) -> RemotePlan:
         """Return how workers of a pool collect, see ``experience.Experience``."""
         streams = run.num_envs // parts
-        return RemotePlan("ahead", parts, self.steps, streams, marks=True)
+        return RemotePlan("ahead", parts, self.length, streams, marks=True)

@@ -252,6 +252,11 @@ def with_defaults(config: RunConfig) -> dict[str, Setting]:
     is_own = type(config.source) not in sources.REGISTRY.values()
     if not is_own and type(config.source) is not type(usual.source):
         usual = dataclasses.replace(usual, source=type(config.source)())
+    if type(config.source) is sources.ReplaySettings:  # its default is the run's
+        config, usual = (
+            dataclasses.replace(x, source=x.source.resolved(config))
+            for x in (config, usual)
+        )
 
     def values(run: RunConfig) -> dict[str, Any]:
         data = plain(without_variables(run))
