@@ -12,6 +12,7 @@ from tfagents_batch import config
 from tfagents_batch.configs import (
     batch_ppo,
     continuous,
+    critics,
     deck,
     dqn,
     policy_gradient,
@@ -26,6 +27,7 @@ PRESETS = {
     **batch_ppo.PRESETS,
     **dqn.PRESETS,
     **continuous.PRESETS,
+    **critics.PRESETS,
     **policy_gradient.PRESETS,
     **deck.PRESETS,
     **rows.PRESETS,

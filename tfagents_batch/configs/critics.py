@@ -1,0 +1,61 @@
+"""Presets of SAC with other critics: DroQ, REDQ, CrossQ and TQC.
+
+Settings of critics are those of the papers, see ``algorithms/shared/critic_values.py``,
+but CrossQ has the 256 units of the others instead of 2048. One environment gives each
+update the newest data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfagents_batch.configs.tuned import Preset, trained_by
+
+_MANY = {"train_updates": 20, "policy_delay": 20, "actor_value": "mean"}
+_FAMILIES: dict[str, dict[str, Any]] = {
+    "droq": _MANY | {"critic": {"dropout": 0.01, "layer_norm": True}},
+    "redq": _MANY | {"num_critics": 10, "critics_in_target": 2},
+    "crossq": {
+        "critic": {"batch_renorm": True},
+        "policy_delay": 3,
+        "beta_1": 0.5,
+        "learning_rate": 1e-3,
+    },
+    "tqc": {"quantiles": 25, "dropped": 2, "actor_value": "mean"},
+}
+_TASKS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "pendulum": ("Pendulum-v1", 20_000, {}),
+    "halfcheetah": ("HalfCheetah-v5", 100_000, {}),
+    "hopper": ("Hopper-v5", 100_000, {}),
+    "lunarlander": ("LunarLander-v3", 100_000, {"continuous": True}),
+}
+# Of rl-baselines3-zoo. Targets: -160 for Pendulum, 270 for LunarLander.
+_ZOO: dict[str, tuple[int, dict[str, Any]]] = {
+    "tqc/pendulum": (20_000, {"learning_rate": 1e-3}),
+    "tqc/lunarlander": (
+        500_000,
+        {
+            "learning_rate": "linear(7.3e-4, 0)",
+            "warmup_steps": 10_000,
+            "target_tau": 0.01,
+            "network": {"hidden": (400, 300)},
+        },
+    ),
+    "tqc/halfcheetah": (1_000_000, {"warmup_steps": 10_000}),
+    "tqc/hopper": (1_000_000, {"warmup_steps": 10_000}),
+}
+
+
+def _preset(family: str, task: str) -> Preset:
+    env, usual, arguments = _TASKS[task]
+    steps, settings = _ZOO.get(f"{family}/{task}", (usual, {}))
+    run = {"env_kwargs": arguments} if arguments else None
+    size = {"capacity": min(steps, 1_000_000)}
+    return trained_by(
+        "sac", (env, steps, 1, size), run, **(_FAMILIES[family] | settings)
+    )
+
+
+PRESETS = {
+    f"{family}/{task}": _preset(family, task) for family in _FAMILIES for task in _TASKS
+}
