@@ -36,6 +36,7 @@ from tfagents_batch.types import (
     Updated,
 )
 
+_UNUSED = "not used: nothing is collected"
 _SHARE = 0.98  # of the largest entropy of Discrete actions, as in the paper
 
 
@@ -87,16 +88,18 @@ class SACConfig(actor_critic.ActorCriticSettings):
 class CQLConfig(SACConfig):
     """Settings of CQL."""
 
-    warmup_steps: int = option(0, "not used: nothing is collected", least=0, most=0)
-    warmup: Literal["auto"] = option("auto", "not used: nothing is collected")
-    reset_every: int | None = option(None, "not used: nothing is collected", least=1)
+    warmup_steps: int = option(0, _UNUSED, least=0, most=0)
+    warmup: Literal["auto"] = option("auto", _UNUSED)
+    reset_every: int | None = option(None, _UNUSED, least=1)
     exploration: Kind = inherited(
         actor_critic.ActorCriticSettings, "exploration", default="none"
     )
-    normalize_observation: Literal[False] = option(
-        False, "not used: nothing is collected"
-    )
-    normalize_return: Literal[False] = option(False, "not used: nothing is collected")
+    normalize_observation: Literal[False] = option(False, _UNUSED)
+    normalize_return: Literal[False] = option(False, _UNUSED)
+    sde_every: int = option(8, _UNUSED, least=8, most=8)
+    sde_std: float = option(0.05, _UNUSED, least=0.05, most=0.05)
+    observation_clip: float = option(10.0, _UNUSED, least=10, most=10)
+    reward_clip: float = option(10.0, _UNUSED, least=10, most=10)
     cql_scale: float = option(
         5.0,
         "weight alpha of the conservative loss, if learned at the start; 0: as SAC",
@@ -121,9 +124,10 @@ class CQLConfig(SACConfig):
         other = self.critic.dropout or self.critic.batch_renorm or self.quantiles
         if self.cql_scale and other:
             raise UserError(
-                "cql has no critics with critic.dropout, critic.batch_renorm or "
-                "quantiles: their values of many actions would differ from those that "
-                "learn; leave these settings out, or set cql_scale=0"
+                f"critic.dropout is {self.critic.dropout}, critic.batch_renorm "
+                f"{self.critic.batch_renorm} and quantiles {self.quantiles}, but CQL's "
+                "loss has none of them: values of many actions would differ from those "
+                "that learn; leave them out, or set --algorithm.cql_scale=0"
             )
         return super().check()
 

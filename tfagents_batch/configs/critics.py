@@ -1,8 +1,8 @@
 """Presets of SAC with other critics: DroQ, REDQ, CrossQ and TQC.
 
-Settings of critics are those of the papers, see ``algorithms/shared/critic_values.py``,
-but CrossQ has the 256 units of the others instead of 2048. One environment gives each
-update the newest data.
+A family has the same critics for all tasks, unlike in the papers: two of 256 units, but
+for REDQ's ten. CrossQ's paper has 2048 units, TQC's five critics. One environment gives
+each update the newest data.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ZOO: dict[str, tuple[int, dict[str, Any]]] = {
         },
     ),
     "tqc/halfcheetah": (1_000_000, {"warmup_steps": 10_000}),
-    "tqc/hopper": (1_000_000, {"warmup_steps": 10_000}),
+    "tqc/hopper": (1_000_000, {"warmup_steps": 10_000, "dropped": 5}),
 }
 
 

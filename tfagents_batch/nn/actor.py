@@ -75,6 +75,11 @@ class ActorNetwork(keras.Model):
             self, lambda step: tf.concat(nest.flatten(self.call(step)[0]), -1), step
         )
 
+    @property
+    def trained_std(self) -> keras.Variable | None:
+        """The logs of the noise's standard deviations, f32 ``[F, A]``, if it has some."""
+        return None if self.state_noise is None else self.state_noise.kernel
+
     def call(self, timestep: TimeStep, state: Nest = ()):
         """Return the outputs, ``{name: f32 [N, size]}``, and the state."""
         observation, _ = networks.split_mask(timestep.observation)

@@ -213,6 +213,13 @@ def _take_roles(
 
 def _check_settings(name: str, saved: RunConfig, own: RunConfig) -> None:
     """Check the settings that the meaning of an agent's weights depends on."""
+    old, new = (getattr(x.settings, "exploration", None) for x in (saved, own))
+    if old != new and "sde" in (old, new):
+        raise UserError(
+            f"init_from: the agent of {name} has exploration={old}, but this run has "
+            f"exploration={new}, and standard deviations of sde are other weights; set "
+            f"--algorithm.exploration={old}"
+        )
     for setting in own.settings.OF_AGENT:
         old, new = (operator.attrgetter(setting)(x.settings) for x in (saved, own))
         if old != new:

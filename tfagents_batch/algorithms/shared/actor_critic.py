@@ -34,27 +34,41 @@ class ActorCriticSettings(OffPolicySettings):
 
     num_critics: int = option(
         2,
-        "number of critics; targets use their minimum (Stable-Baselines3: n_critics)",
+        "number of critics; usually, targets are their minimum (Stable-Baselines3: "
+        "n_critics)",
         least=1,
         most=10,
+        group="critics",
     )
     critics_in_target: int | None = option(
-        None, "critics drawn for each target; none: all (REDQ: 2 of 10)", least=1
+        None,
+        "critics drawn for each target; none: all (REDQ: 2 of 10)",
+        least=1,
+        group="critics",
     )
     quantiles: int = option(
         0,
         "quantiles of returns of each critic (TQC: 25); 0: their mean",
         least=0,
         most=200,
+        group="critics",
     )
     dropped: int = option(
-        2, "largest quantiles of each critic that targets leave out (TQC)", least=0
+        2,
+        "largest quantiles of each critic that targets leave out (TQC)",
+        least=0,
+        group="critics",
     )
     actor_value: Literal["min", "mean", "first"] = option(
-        "min", "what the actor raises: the least, mean or first critic"
+        "min",
+        "what the actor raises: the least, mean or first critic",
+        group="critics",
     )
     policy_delay: int = option(
-        1, "updates of the critics per update of the actor", least=1
+        1,
+        "updates of the critics per update of the actor",
+        least=1,
+        group="update",
     )
     actor_learning_rate: Schedule | None = number(
         None, "learning rate of the actor; none: learning_rate", least=0

@@ -158,7 +158,8 @@ class OffPolicySettings(NormalizationSettings, RowValueSettings):
         n = 1 only.
         """
         collecting = "train_every", "train_updates", "warmup_steps", "warmup"
-        collecting += ("reset_every", *self.OF_NORMALIZATION)
+        collecting += "reset_every", "observation_clip", "reward_clip"
+        collecting += self.OF_NORMALIZATION
         rows = {"rows": Rows(self.batch_size, self.gamma, collecting)}
         if self.source[0] == "table":
             return rows

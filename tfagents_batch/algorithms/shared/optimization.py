@@ -132,9 +132,12 @@ class NetworkLearner(tf.Module):
         self._policy: Policy = policy
         self._variables = lambda: dict(variables or {})
         self.inputs = inputs = Inputs(config)
+        std = getattr(policy.network, "trained_std", None)  # would decay to a std of 1
         self.optimizers = {
             # A single number is a temperature or another multiplier.
-            name: optimizer(inputs, weights, [x for x in weights if not x.shape])
+            name: optimizer(
+                inputs, weights, [x for x in weights if not x.shape or x is std]
+            )
             for name, weights in trained.items()
         }
         self._normalizers = normalization.create(inputs, policy, streams)
