@@ -77,7 +77,7 @@ class ActorNetwork(keras.Model):
 
     @property
     def trained_std(self) -> keras.Variable | None:
-        """The logs of the noise's standard deviations, f32 ``[F, A]``, if it has some."""
+        """Log standard deviations of noise by the state, f32 ``[F, A]``, or None."""
         return None if self.state_noise is None else self.state_noise.kernel
 
     def call(self, timestep: TimeStep, state: Nest = ()):

@@ -22,22 +22,23 @@ def test_settings_of_adam_are_refused_with_rmsprop(name, setting):
 
 
 @pytest.mark.parametrize(
-    ("name", "action", "kept"),
+    ("name", "action", "kept", "settings"),
     [
-        ("dqn", "discrete", ()),
-        ("pqn", "discrete", ()),
-        ("ppo", "box", ("std",)),
-        ("sac", "box", ("log_temperature",)),
+        ("dqn", "discrete", (), {}),
+        ("pqn", "discrete", (), {}),
+        ("ppo", "box", ("std",), {}),
+        ("sac", "box", ("log_temperature",), {}),
+        ("sac", "box", ("log_temperature", "std"), {"exploration": "sde"}),
     ],
 )
 def test_weight_decay_shrinks_all_weights_but_numbers_with_another_meaning(
-    name, action, kept
+    name, action, kept, settings
 ):
     rate, decay = 1e-2, 3.0
     more = {"epochs": 1} if name in ("ppo", "pqn") else {}
     more |= {"minibatch_size": None} if name == "ppo" else {}
     plain, shrunk = (
-        cases.make(name, ACTIONS[action], learning_rate=rate, **more, **x)
+        cases.make(name, ACTIONS[action], learning_rate=rate, **settings, **more, **x)
         for x in ({}, {"weight_decay": decay})
     )
     start = cases.named(plain)

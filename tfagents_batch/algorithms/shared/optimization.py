@@ -133,13 +133,11 @@ class NetworkLearner(tf.Module):
         self._variables = lambda: dict(variables or {})
         self.inputs = inputs = Inputs(config)
         std = getattr(policy.network, "trained_std", None)  # would decay to a std of 1
-        self.optimizers = {
+        self.optimizers = {}
+        for name, weights in trained.items():
             # A single number is a temperature or another multiplier.
-            name: optimizer(
-                inputs, weights, [x for x in weights if not x.shape or x is std]
-            )
-            for name, weights in trained.items()
-        }
+            meant = [x for x in weights if not x.shape or x is std]
+            self.optimizers[name] = optimizer(inputs, weights, meant)
         self._normalizers = normalization.create(inputs, policy, streams)
         self._target: Any = None
         if target is not None:
