@@ -315,7 +315,7 @@ class SAC(tf.Module):
         seed,
         target: critic_values.Returns | None,
     ) -> tuple[tf.Tensor, critic_values.Returns]:
-        """Return what critics say of the actions taken, and their targets."""
+        """Return outputs of critics for the actions taken, and their targets."""
         config, critics = self.learner.inputs, self.critics
         unit = None if self._discrete else self.policy.bounds.unit(batch.action)
         if target is None:
@@ -341,7 +341,7 @@ class SAC(tf.Module):
     def _target_of(
         self, batch: windows.Transition, later: _Drawn, outputs: tf.Tensor
     ) -> critic_values.Returns:
-        """Return the targets by what critics say in the last states."""
+        """Return the targets by the outputs of critics in the last states."""
         found = critic_values.returns(self.config, outputs)
         value, log_prob = self._expected(found.values, later, batch.next)
         found = found._replace(values=value)

@@ -1,4 +1,4 @@
-"""What critics say: in targets, in their loss and to the actor, by the settings.
+"""Outputs of critics in targets, in losses and for the actor, by the settings.
 
 Without settings it is clipped double Q-learning (Fujimoto et al. 2018): the minimum of
 all target critics. Targets of few critics drawn at random are REDQ's (Chen et al. 2021,
@@ -54,7 +54,7 @@ class Returns(NamedTuple):
 
 
 def later(config: Any, targets: Critics, step: TimeStep, action, seed) -> tf.Tensor:
-    """Return what target critics say in the last states, see ``Critics.outputs``.
+    """Return the outputs of target critics in the last states, see ``Critics``.
 
     ``seed`` is None for critics as they are evaluated: without dropout, and all.
     """
@@ -63,7 +63,7 @@ def later(config: Any, targets: Critics, step: TimeStep, action, seed) -> tf.Ten
 
 
 def returns(config: Any, outputs: tf.Tensor) -> Returns:
-    """Return the pessimistic returns of what target critics say.
+    """Return the pessimistic returns of the outputs of target critics.
 
     They are the minimum of f32 ``[K, N, ...]``. Of quantiles, ``[K, N, M]``, they are
     all but the ``dropped K`` largest.
@@ -91,7 +91,7 @@ def _rank(x: tf.Tensor) -> tf.Tensor:
 def joint(
     config: Any, critics: Critics, batch: Transition, action, next_action, seed
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return what critics say in states and in next states, computed in one pass.
+    """Return the outputs of critics in states and in next states, by one pass.
 
     So the statistics of BatchRenorm are those of both. Actions are scaled to [-1, 1],
     None for values of all actions. The second result may serve as target only.
@@ -107,12 +107,12 @@ def joint(
 
 
 def now(config: Any, critics: Critics, step: TimeStep, action, seed) -> tf.Tensor:
-    """Return what critics that learn say, see ``Critics.outputs``."""
+    """Return the outputs of critics that learn, see ``Critics.outputs``."""
     return critics.outputs(step, action, None, _dropout(config, seed, "critics"))
 
 
 def of_actor(config: Any, critics: Critics, step: TimeStep, action, seed) -> tf.Tensor:
-    """Return what an actor raises, f32 ``[N]`` or, of all actions, ``[N, A]``."""
+    """Return the values that an actor raises, f32 ``[N]``, of all actions ``[N, A]``."""
     kind = config.actor_value
     first = 1 if kind == "first" else None
     q = critics(step, action, which=first, key=_dropout(config, seed, "actor"))

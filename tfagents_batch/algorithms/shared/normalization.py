@@ -56,7 +56,7 @@ class NormalizationSettings:
         group="normalization",
     )
 
-    # By which weights mean something else; an algorithm's ``OF_AGENT`` has them.
+    # Settings that change the meaning of weights; they are in ``OF_AGENT``.
     OF_NORMALIZATION: ClassVar[tuple[str, ...]] = (
         "normalize_observation",
         "normalize_return",
@@ -160,7 +160,7 @@ class Normalizers(tf.Module):
 
 
 def create(inputs: Any, policy: Any, streams: int) -> Normalizers | None:
-    """Return what an algorithm normalizes by; None if it does not normalize."""
+    """Return the normalizers of an algorithm; None if it does not normalize."""
     on = getattr(inputs, "normalize_observation", False)
     if not (on or getattr(inputs, "normalize_return", False)):
         return None

@@ -34,24 +34,24 @@ class BatchRenorm(keras.layers.Layer):
         shape = tuple(input_shape)
         self.scale = self.add_weight(name="scale", shape=shape, initializer="ones")
         self.offset = self.add_weight(name="offset", shape=shape, initializer="zeros")
-        kept = {"shape": shape, "trainable": False}
-        self.mean = self.add_weight(name="mean", initializer="zeros", **kept)
-        self.variance = self.add_weight(name="variance", initializer="ones", **kept)
-        kept = {"shape": (), "dtype": "int64", "trainable": False}
-        self.batches = self.add_weight(name="batches", initializer="zeros", **kept)
+        moving = {"shape": shape, "trainable": False}
+        self.mean = self.add_weight(name="mean", initializer="zeros", **moving)
+        self.variance = self.add_weight(name="variance", initializer="ones", **moving)
+        moving = {"shape": (), "dtype": "int64", "trainable": False}
+        self.batches = self.add_weight(name="batches", initializer="zeros", **moving)
 
     def call(self, x, which: Which = None, rows=None):
         """Return the normalized units; ``which`` is None with rows."""
         variables = self.mean, self.variance, self.scale, self.offset
-        kept_mean, kept_variance, scale, offset = (of(v, which) for v in variables)
+        moving_mean, moving_variance, scale, offset = (of(v, which) for v in variables)
         if rows is None:
-            mean, root = kept_mean, tf.math.rsqrt(kept_variance + _EPSILON)
+            mean, root = moving_mean, tf.math.rsqrt(moving_variance + _EPSILON)
             return (x - mean) * (root * scale) + offset
         mean, variance = _moments(x, rows)
-        deviation, kept = (tf.sqrt(v + _EPSILON) for v in (variance, kept_variance))
+        deviation, moving = (tf.sqrt(v + _EPSILON) for v in (variance, moving_variance))
         warm = self.batches.value >= WARMUP
-        ratio = tf.clip_by_value(deviation / kept, 1 / _RATIO, _RATIO)
-        shift = tf.clip_by_value((mean - kept_mean) / kept, -_SHIFT, _SHIFT)
+        ratio = tf.clip_by_value(deviation / moving, 1 / _RATIO, _RATIO)
+        shift = tf.clip_by_value((mean - moving_mean) / moving, -_SHIFT, _SHIFT)
         ratio = tf.stop_gradient(tf.where(warm, ratio, 1.0))
         shift = tf.stop_gradient(tf.where(warm, shift, 0.0))
         self._keep(mean, variance)
@@ -61,9 +61,9 @@ class BatchRenorm(keras.layers.Layer):
         """Move the statistics towards those of a batch, if they are finite."""
         finite = tf.reduce_all(tf.math.is_finite(mean) & tf.math.is_finite(variance))
         share = tf.where(finite, 1 - MOMENTUM, 0.0)
-        for kept, new in ((self.mean, mean), (self.variance, variance)):
+        for moving, new in ((self.mean, mean), (self.variance, variance)):
             new = tf.where(finite, tf.stop_gradient(new), 0.0)
-            kept.assign(kept.value + share * (new - kept.value))
+            moving.assign(moving.value + share * (new - moving.value))
         self.batches.assign(self.batches.value + tf.cast(finite, tf.int64))
 
 

@@ -16,7 +16,7 @@ _EPSILON = 1e-6  # of the variance
 
 
 class Hidden(NamedTuple):
-    """What follows the product of a hidden layer, in this order.
+    """Steps after the product of a hidden layer, in this order.
 
     Attributes:
       dropout: probability with which a unit is 0 (Srivastava et al. 2014), before
