@@ -112,7 +112,7 @@ def now(config: Any, critics: Critics, step: TimeStep, action, seed) -> tf.Tenso
 
 
 def of_actor(config: Any, critics: Critics, step: TimeStep, action, seed) -> tf.Tensor:
-    """Return the values that an actor raises, f32 ``[N]``, of all actions ``[N, A]``."""
+    """Return the values that an actor raises, f32 ``[N]``; of all, ``[N, A]``."""
     kind = config.actor_value
     first = 1 if kind == "first" else None
     q = critics(step, action, which=first, key=_dropout(config, seed, "actor"))
