@@ -229,7 +229,7 @@ def test_actor_and_temperature_move_in_every_third_update_and_targets_in_each():
         ("sac", {"critics_in_target": 3}, "but there are 2 critics"),
         ("sac", {"critics_in_target": 1, "quantiles": 5}, "leave one of the two out"),
         ("td3", {"quantiles": 2}, "nothing is left of a target"),
-        ("cql", {"critic": {"dropout": 0.1}}, "cql has no critics with"),
+        ("cql", {"critic": {"dropout": 0.1}}, "CQL's loss has none of them"),
         ("sac", {"critic": {"dropout": 1.0}}, "critic.dropout"),
     ],
 )
