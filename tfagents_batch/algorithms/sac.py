@@ -36,7 +36,6 @@ from tfagents_batch.types import (
     Updated,
 )
 
-_UNUSED = "not used: nothing is collected"
 _SHARE = 0.98  # of the largest entropy of Discrete actions, as in the paper
 
 
@@ -85,21 +84,14 @@ class SACConfig(actor_critic.ActorCriticSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class CQLConfig(SACConfig):
+class CQLConfig(actor_critic.UncollectedSettings, SACConfig):
     """Settings of CQL."""
 
-    warmup_steps: int = option(0, _UNUSED, least=0, most=0)
-    warmup: Literal["auto"] = option("auto", _UNUSED)
-    reset_every: int | None = option(None, _UNUSED, least=1)
     exploration: Kind = inherited(
         actor_critic.ActorCriticSettings, "exploration", default="none"
     )
-    normalize_observation: Literal[False] = option(False, _UNUSED)
-    normalize_return: Literal[False] = option(False, _UNUSED)
-    sde_every: int = option(8, _UNUSED, least=8, most=8)
-    sde_std: float = option(0.05, _UNUSED, least=0.05, most=0.05)
-    observation_clip: float = option(10.0, _UNUSED, least=10, most=10)
-    reward_clip: float = option(10.0, _UNUSED, least=10, most=10)
+    sde_every: int = option(8, actor_critic.UNUSED, least=8, most=8)
+    sde_std: float = option(0.05, actor_critic.UNUSED, least=0.05, most=0.05)
     cql_scale: float = option(
         5.0,
         "weight alpha of the conservative loss, if learned at the start; 0: as SAC",

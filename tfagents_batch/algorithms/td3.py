@@ -27,8 +27,6 @@ from tfagents_batch.types import (
     Updated,
 )
 
-_UNUSED = "not used: nothing is collected"
-
 
 @dataclasses.dataclass(frozen=True)
 class TD3Config(actor_critic.ActorCriticSettings):
@@ -74,19 +72,12 @@ class DDPGConfig(TD3Config):
 
 
 @dataclasses.dataclass(frozen=True)
-class TD3BCConfig(TD3Config):
+class TD3BCConfig(actor_critic.UncollectedSettings, TD3Config):
     """Settings of TD3+BC; scales of noise are in units of half an action's range."""
 
     learning_rate: Schedule = inherited(
         TD3Config, "learning_rate", default=Constant(3e-4)
     )
-    warmup_steps: int = option(0, _UNUSED, least=0, most=0)
-    warmup: Literal["auto"] = option("auto", _UNUSED)
-    reset_every: int | None = option(None, _UNUSED, least=1)
-    normalize_observation: Literal[False] = option(False, _UNUSED)
-    normalize_return: Literal[False] = option(False, _UNUSED)
-    observation_clip: float = option(10.0, _UNUSED, least=10, most=10)
-    reward_clip: float = option(10.0, _UNUSED, least=10, most=10)
     bc_alpha: float | None = number(
         2.5,
         "weight alpha of values against imitation; none: no imitation, as in TD3",

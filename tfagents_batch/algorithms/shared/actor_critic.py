@@ -24,6 +24,7 @@ from tfagents_batch.ops.windows import Transition
 from tfagents_batch.schedules import Constant, Schedule
 from tfagents_batch.types import BoxAssessment, EnvSpec, Nest
 
+UNUSED = "not used: nothing is collected"
 # Metrics of an update of the actor.
 ACTOR_METRICS = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")
 
@@ -128,15 +129,32 @@ class ActorCriticSettings(OffPolicySettings):
         return (values, *alarms.small_returns(self.normalize_return))
 
 
+@dataclasses.dataclass(frozen=True)
+class UncollectedSettings:
+    """Settings that algorithms of logged rows alone share with those that collect.
+
+    It comes before the settings of the algorithm that collects among the bases.
+    """
+
+    warmup_steps: int = option(0, UNUSED, least=0, most=0)
+    warmup: Literal["auto"] = option("auto", UNUSED)
+    reset_every: int | None = option(None, UNUSED, least=1)
+    normalize_observation: Literal[False] = option(False, UNUSED)
+    normalize_return: Literal[False] = option(False, UNUSED)
+    observation_clip: float = option(10.0, UNUSED, least=10, most=10)
+    reward_clip: float = option(10.0, UNUSED, least=10, most=10)
+
+
 def critics(
     config: Any, spec: EnvSpec, network: Any, inputs: int = 0, outputs: int = 1
 ) -> tuple[Critics, Critics]:
     """Return critics and their target networks; for the sizes see ``Critics``."""
     sizes = config.num_critics, inputs, outputs, network, config.critic
     quantiles = getattr(config, "quantiles", 0)
-    made = [Critics(spec, config.network, *sizes, quantiles) for _ in range(2)]
-    # CrossQ has no target networks.
-    return made[0], made[0] if config.critic.batch_renorm else made[1]
+    learned = Critics(spec, config.network, *sizes, quantiles)
+    if config.critic.batch_renorm:  # CrossQ has no target networks
+        return learned, learned
+    return learned, Critics(spec, config.network, *sizes, quantiles)
 
 
 def learner(
