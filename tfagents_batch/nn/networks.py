@@ -204,7 +204,7 @@ class ActorCritic(keras.Model):
             self.state_noise = StateNoise(self._std, self.family.size, False)
         elif self.family.needs_std:
             self._trained_std = self.add_weight(
-                shape=(self.family.size,),
+                shape=(self.family.std_size,),
                 initializer=keras.initializers.Constant(self._std.start),
                 name=self._std.name,
             )
@@ -283,7 +283,7 @@ def actor_critic(
 
 
 def _check_sde(family: distributions.Family, spec: EnvSpec) -> None:
-    if not family.needs_std:
+    if family.parts or not family.needs_std:
         raise UserError(
             f"exploration is sde, but the action space is {spec.action_space}; noise "
             "that is a function of the state needs a Box of floats, leave "
@@ -292,11 +292,20 @@ def _check_sde(family: distributions.Family, spec: EnvSpec) -> None:
 
 
 def head_options(config: NetworkConfig, family: distributions.Family) -> dict[str, Any]:
-    """Return the options of the heads of ``Towers`` for a family of policies."""
+    """Return the options of the heads of ``Towers`` for a family of policies.
+
+    UserError if it has not only means and they are to be squashed.
+    """
+    mean = config.mean if family.needs_std else "linear"
+    if family.parts and mean != "linear":
+        raise UserError(
+            "network.mean is tanh, but actions have several parts; use "
+            "--algorithm.network.squash, which keeps those of a Box in their bounds"
+        )
     return {
         "initializer": config.initializer,
         "policy_scale": config.policy_scale,
-        "mean": config.mean if family.needs_std else "linear",
+        "mean": mean,
     }
 
 

@@ -126,7 +126,7 @@ def _check_single(policy: Distribution) -> None:
     if not isinstance(policy, Categorical | DiagNormal | TanhNormal):
         raise UserError(
             "probabilities need a Discrete action space and log_density a Box, but "
-            "actions are MultiDiscrete or MultiBinary: there are too many joint "
-            'actions; the log probability of each action taken is behavior["log_prob"] '
+            "actions are MultiDiscrete, MultiBinary, Dict or Tuple: there are too many "
+            'joint actions; the log probability of each action taken is behavior["log_prob"] '
             "of a trajectory"
         )
