@@ -117,7 +117,7 @@ class Family:
         return self._build(outputs, **options)
 
     def noise(self, shape, seed) -> Nest:
-        """Draw the noise for ``sample``, ``[*shape, ...]``, one tensor for each part."""
+        """Draw the noise for ``sample``, ``[*shape, ...]``, in one op for each part."""
         return self._noise([*shape, *self._noise_shape], seed)
 
 
@@ -227,7 +227,8 @@ def _joint(space: gs.Dict | gs.Tuple, squash: bool, scale: bool) -> Family:
         return tuple(x.noise(shape, y) for x, y in zip(parts, own, strict=True))
 
     size, std_size, mask_size = (
-        sum(getattr(x, name) for x in parts) for name in ("size", "std_size", "mask_size")
+        sum(getattr(x, name) for x in parts)
+        for name in ("size", "std_size", "mask_size")
     )
     shapes = ", ".join(f"{x.name}{list(x.shape)}" for x in parts)
     sizes = {"std_size": std_size, "mask_size": mask_size}

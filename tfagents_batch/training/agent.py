@@ -220,7 +220,7 @@ def _refuse_flaws(array: np.ndarray, leaf: spaces.Leaf, is_batch: bool) -> None:
 
 
 def _fitted(action: np.ndarray, space: gymnasium.Space) -> np.ndarray:
-    """Return actions ``[N, ...]`` with the dtype and within the bounds of their space."""
+    """Return actions ``[N, ...]`` with the dtype and the bounds of their space."""
     if isinstance(space, gs.Box):
         action = np.clip(action, space.low, space.high)
     return action.astype(space.dtype)

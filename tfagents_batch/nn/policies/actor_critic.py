@@ -127,6 +127,6 @@ def _check_single(policy: Distribution) -> None:
         raise UserError(
             "probabilities need a Discrete action space and log_density a Box, but "
             "actions are MultiDiscrete, MultiBinary, Dict or Tuple: there are too many "
-            'joint actions; the log probability of each action taken is behavior["log_prob"] '
-            "of a trajectory"
+            "joint actions; the log probability of each action taken is "
+            'behavior["log_prob"] of a trajectory'
         )
