@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -213,14 +213,12 @@ def _joint(space: gs.Dict | gs.Tuple, squash: bool, scale: bool) -> Family:
         cuts = tf.split(x, sizes, -1)
         return [y if size else None for y, size in zip(cuts, sizes, strict=True)]
 
-    def build(outputs, std=None, mask=None):
-        columns = (
-            tf.split(outputs, [x.size for x in parts], -1),
-            cut(std, [x.std_size for x in parts]),
-            cut(mask, [x.mask_size for x in parts]),
-        )
-        rows = zip(parts, *columns, strict=True)
-        return Joint(space, [part.make(*row) for part, *row in rows])
+    def build(outputs, std=None, mask=None) -> Any:
+        own = tf.split(outputs, [x.size for x in parts], -1)
+        stds = cut(std, [x.std_size for x in parts])
+        masks = cut(mask, [x.mask_size for x in parts])
+        rows = zip(parts, own, stds, masks, strict=True)
+        return Joint(space, [part.make(x, y, z) for part, x, y, z in rows])
 
     def noise(shape, seed):
         own = [seeds.update_seed(seed, index) for index in range(len(parts))]
@@ -230,11 +228,9 @@ def _joint(space: gs.Dict | gs.Tuple, squash: bool, scale: bool) -> Family:
         sum(getattr(x, name) for x in parts)
         for name in ("size", "std_size", "mask_size")
     )
-    shapes = ", ".join(f"{x.name}{list(x.shape)}" for x in parts)
-    sizes = {"std_size": std_size, "mask_size": mask_size}
-    return Family(
-        f"Joint({shapes})", size, (), None, build, noise, (), **sizes, parts=parts
-    )
+    name = f"Joint({', '.join(f'{x.name}{list(x.shape)}' for x in parts)})"
+    own = name, size, (), None, build, noise, (), std_size, mask_size
+    return Family(*own, squashed=squash, parts=parts)
 
 
 def _refuse_empty(space: gs.Box) -> None:
