@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 
 from tfagents_batch import seeds
+from tfagents_batch.algorithms.shared import entries
 from tfagents_batch.devices import placement
 from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.native import build
@@ -212,7 +213,8 @@ class Experiment:
         self._evaluated = (env,)
         if recipe.creates:
             stack.callback(env.close)
-        evaluate.check_spaces(self.preprocessing.seen(env.spec), self.seen)
+        specs = self.preprocessing.seen(env.spec), self.seen
+        evaluate.check_spaces(*(entries.acting(config.settings, x) for x in specs))
         parts = self.config, self._player, env, count, config.eval_actions
         return evaluation(*parts, self.placement)
 

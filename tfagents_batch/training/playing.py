@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tfagents_batch import spaces
+from tfagents_batch.algorithms.shared import entries
 from tfagents_batch.devices import placement
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.recipe import EnvRecipe
@@ -19,6 +20,7 @@ from tfagents_batch.nn.policies.preprocessed import Player
 from tfagents_batch.training import (
     assembly,
     compilation,
+    evaluate,
     preprocessing,
     signals,
     threads,
@@ -45,11 +47,16 @@ class Trained(NamedTuple):
     checkpoint: str | int = "newest"  # "newest", "best" or a step
 
     @property
-    def spec(self) -> EnvSpec:
+    def trained_with(self) -> EnvSpec:
         """Spaces that the agent was trained with."""
         facts = runs.facts(self.run.folder)
         names = "observation_space", "action_space"
         return EnvSpec(1, *(spaces.from_json(facts[name]) for name in names), {})
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Spaces by which the agent acts: those without what only critics saw."""
+        return entries.acting(self.config.settings, self.trained_with)
 
     def require_env(self) -> None:
         """Refuse a run without an environment to play."""
@@ -134,13 +141,24 @@ def loaded(played: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player,
         assembly.prepare_devices(config, resources)
         stack.enter_context(placement.host())
         stack.enter_context(compilation.during_run())
-        normalization = preprocessing.of_run(played.run.folder)
-        seen = normalization.seen(spec)
         with console.doing("loading the agent"):
-            algorithm = assembly.create_algorithm(config, seen, played.network)
-            variables = algorithm.learner.named_variables()
-            step, _ = checkpoints.load(played.run.folder, variables, played.checkpoint)
-        yield normalization.player(algorithm), step
+            agent = created(played, spec)
+        yield agent
+
+
+def created(played: Trained, spec: EnvSpec) -> tuple[Algorithm | Player, int]:
+    """Return the agent of a checkpoint on the current device, and its step."""
+    settings, trained_with = played.config.settings, played.trained_with
+    if getattr(settings, "splits", False):  # the critic needs all entries that it saw
+        acting = (entries.acting(settings, x) for x in (spec, trained_with))
+        evaluate.check_spaces(*acting)
+        spec = spec._replace(observation_space=trained_with.observation_space)
+    normalization = preprocessing.of_run(played.run.folder)
+    parts = played.config.check_agent(), normalization.seen(spec), played.network
+    algorithm = assembly.create_algorithm(*parts)
+    variables = algorithm.learner.named_variables()
+    step, _ = checkpoints.load(played.run.folder, variables, played.checkpoint)
+    return normalization.player(algorithm), step
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.entries import EntrySettings
 from tfagents_batch.algorithms.shared.normalization import NormalizationSettings
 from tfagents_batch.algorithms.shared.optimization import OptimizerSettings, optimizer
 from tfagents_batch.config import inherited, number, option
@@ -36,7 +37,7 @@ from tfagents_batch.types import (
 
 
 @dataclasses.dataclass(frozen=True)
-class OnPolicySettings(OptimizerSettings):
+class OnPolicySettings(EntrySettings, OptimizerSettings):
     """Settings that all on-policy algorithms have."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
@@ -91,7 +92,7 @@ class OnPolicySettings(OptimizerSettings):
     source: ClassVar[DefaultSource] = "rollout", {}
 
     OF_AGENT: ClassVar[tuple[str, ...]] = (
-        *("normalize_observation", "normalize_return"),
+        *("normalize_observation", "normalize_return", "actor_keys"),
         *("network.activation", "network.mean", "network.std", "network.squash"),
         *("network.min_std", "network.max_std", "network.scale_actions"),
     )
@@ -152,6 +153,9 @@ class OnPolicyLearner(tf.Module):
         self.config, self._spec, self._variables = config, spec, lambda: variables
         self.inputs = inputs = Inputs(config)
         self._custom = user.distinct(network)
+        seen = config.seen(spec, self._custom)
+        parts = (x.observation_space for x in seen)
+        self._seen = tuple(parts) if config.splits else ()
         self.policy = self.make_policy()
         self.network, self.observations = self.policy.network, self.policy.observations
         self.compilable = not self.network.convolves
@@ -171,7 +175,7 @@ class OnPolicyLearner(tf.Module):
         spec, custom, inputs = self._spec, self._custom, Inputs(self.config)
         sde = inputs.exploration == "sde"
         network = (
-            networks.actor_critic(spec, inputs.network, sde)
+            networks.actor_critic(spec, inputs.network, sde, self._seen)
             if custom is None
             else user.actor_critic(custom, spec, inputs.network, sde)
         )
@@ -182,6 +186,7 @@ class OnPolicyLearner(tf.Module):
             inputs.normalize_epsilon,
             enabled=inputs.normalize_observation,
             integers=custom is None,  # a user's network may look them up in a table
+            acting=inputs.actor_keys,
         )
         every = inputs.sde_every if sde else None
         return ActorCriticPolicy(network, observations, inputs.gamma, every)

@@ -23,6 +23,7 @@ from tfagents_batch.envs.wrappers.observations import (
     FrameHistory,
     SelectEntries,
     SelectKey,
+    SplitEntries,
 )
 from tfagents_batch.envs.wrappers.ranges import RangeNormalize
 from tfagents_batch.envs.wrappers.stack import standard_stack
@@ -38,5 +39,6 @@ __all__ = [
     "RangeNormalize",
     "SelectEntries",
     "SelectKey",
+    "SplitEntries",
     "standard_stack",
 ]

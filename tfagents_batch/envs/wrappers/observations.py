@@ -179,6 +179,37 @@ class SelectEntries(gymnasium.ObservationWrapper, RecordConstructorArgs):
         return np.asarray(observation)[self._indices]
 
 
+class SplitEntries(gymnasium.ObservationWrapper, RecordConstructorArgs):
+    """Observe a vector as a Dict of named vectors.
+
+    ``SplitEntries(env, {"position": [0, 2], "velocity": [1, 3]})`` for CartPole lets
+    the settings ``actor_keys`` and ``critic_keys`` name what an actor and a critic see.
+
+    Args:
+      env: environment with observations in a Box of rank 1.
+      entries: by name, indices of the entries, from 0. Names may share indices, and an
+        index without a name is not observed.
+
+    Raises:
+      UserError: as ``SelectEntries``, or if there is no name.
+    """
+
+    def __init__(self, env: gymnasium.Env, entries: dict[str, Sequence[int]]):
+        RecordConstructorArgs.__init__(self, entries=entries)
+        gymnasium.ObservationWrapper.__init__(self, env)
+        if not isinstance(entries, dict) or not entries:
+            raise UserError(
+                f"SplitEntries: entries is {entries!r}; expected indices by name, such "
+                'as {"position": [0, 2]}'
+            )
+        self._parts = {key: SelectEntries(env, x) for key, x in entries.items()}
+        parts = self._parts.items()
+        self.observation_space = gs.Dict({k: x.observation_space for k, x in parts})
+
+    def observation(self, observation: Any) -> dict[str, np.ndarray]:
+        return {k: x.observation(observation) for k, x in self._parts.items()}
+
+
 class SelectKey(gymnasium.ObservationWrapper, RecordConstructorArgs):
     """Observe one entry of a Dict, for example the picture without the text beside it.
 

@@ -211,8 +211,8 @@ def _narrow(x, kernel):
 class Towers(keras.Model):
     """Model from observations ``[N, ...]`` to ``{"policy": [N, A], "value": [N]}``.
 
-    The two towers share one encoder, and so its weights (for images); they share
-    nothing else.
+    The two towers share one encoder, and so its weights (for images), unless the value
+    has an encoder of its own; they share nothing else.
 
     Args:
       encoder: layer or model, observation to features ``[N, F]``.
@@ -221,6 +221,7 @@ class Towers(keras.Model):
       policy_scale: scale of the policy head's kernel, see ``kernels.policy``.
       mean: "tanh" keeps the policy's outputs within -1 and 1.
       features: whether the inputs of the policy's head are an output, "features".
+      value_encoder: encoder of what the value sees, if the policy sees something else.
     """
 
     def __init__(
@@ -233,9 +234,11 @@ class Towers(keras.Model):
         policy_scale: float = POLICY_SCALE,
         mean: Mean = "linear",
         features: bool = False,
+        value_encoder=None,
     ):
         super().__init__(name="towers", dtype="float32")
         self.encoder, self.mean, self.features = encoder, mean, features
+        self.value_encoder = value_encoder
         self.policy_tower, self.value_tower = (
             mlp(hidden, activation, initializer, name)
             for name in ("policy_tower", "value_tower")
@@ -245,12 +248,32 @@ class Towers(keras.Model):
     def build(self, observation_shape):
         """Leave it to the first call, which Keras would otherwise trace before."""
 
-    def call(self, observation):
-        features = self.encoder(observation)
+    def call(self, observation, value=True):
+        """Return the outputs, of which ``value`` can be left out."""
+        features, *others = encoded(self, observation, value)
         inputs = self.policy_tower(features)
         policy = self.policy_head(inputs)
-        value = self.value_head(self.value_tower(features))
-        return outputs(policy, value, self.mean, inputs if self.features else None)
+        values = [self.value_head(self.value_tower(x)) for x in others]
+        return outputs(policy, values, self.mean, inputs if self.features else None)
+
+    @property
+    def of_value(self) -> list[keras.Variable]:
+        """Variables that only the value needs."""
+        return owned(self.value_encoder, self.value_tower, self.value_head)
+
+
+def owned(*layers: keras.layers.Layer | None) -> list[keras.Variable]:
+    """Return the variables of layers, some of which may be missing."""
+    return [x for layer in layers if layer is not None for x in layer.variables]
+
+
+def encoded(towers, observation, value: bool) -> list[tf.Tensor]:
+    """Return the features ``[N, F]`` of the policy and, if wanted, of the value."""
+    features = towers.encoder(observation)
+    if not value:
+        return [features]
+    own = towers.value_encoder
+    return [features, features if own is None else own(observation)]
 
 
 def heads(size: int, initializer: kernels.Kind, policy_scale: float):
@@ -261,8 +284,9 @@ def heads(size: int, initializer: kernels.Kind, policy_scale: float):
 
 
 def outputs(
-    policy: tf.Tensor, value: tf.Tensor, mean: Mean, features: tf.Tensor | None
+    policy: tf.Tensor, values: list[tf.Tensor], mean: Mean, features: tf.Tensor | None
 ) -> dict[str, tf.Tensor]:
+    """Return the outputs of towers; ``values``, ``[N, 1]``, are one or none."""
     policy = tf.tanh(policy) if mean == "tanh" else policy
-    found = {"policy": policy, "value": tf.squeeze(value, -1)}
+    found = {"policy": policy} | {"value": tf.squeeze(x, -1) for x in values}
     return found if features is None else found | {"features": features}
