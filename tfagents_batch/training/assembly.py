@@ -48,7 +48,8 @@ class Experiment:
     Evaluations play in ``eval_recipe``, which is needed if the training environment is
     an instance, or if there is none. The network is a user's model or builder, see
     ``nn.user``. ``experience`` takes the place of the config's source, such as a pool
-    of workers that collects what the source would.
+    of workers that collects what the source would. ``teacher`` returns the arguments of
+    the algorithm's ``teach`` for the spec that it sees; None if it has no teacher.
 
     Attributes:
       config: config without worker variables, which must never be saved.
@@ -74,13 +75,15 @@ class Experiment:
         eval_recipe: EnvRecipe | None = None,
         network: Any = None,
         experience: Experience | None = None,
+        teacher: Callable[[EnvSpec], tuple] | None = None,
     ):
         config = config.check()
         self._experience = experience
         placement.check(config.device)
         self.config, self._recipe = without_variables(config), recipe
         self.own_network = own = network is not None
-        self._user_code = own or recipe.needs_user_code
+        # The key of a stored program does not cover a teacher either.
+        self._user_code = own or recipe.needs_user_code or teacher is not None
         evaluate.check(config, recipe, eval_recipe)
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
@@ -104,6 +107,8 @@ class Experiment:
             stack.enter_context(compilation.during_run())
             with console.doing("creating networks"), self.placement.updating():
                 self.algorithm = create_algorithm(config, self.seen, network)
+                if teacher is not None:
+                    self.algorithm.teach(*teacher(self.seen))
                 self._player = self.preprocessing.player(self.algorithm)
             self._evaluated: tuple[Env, ...] = ()
             self.evaluator = self._make_evaluator(stack, config, eval_recipe)

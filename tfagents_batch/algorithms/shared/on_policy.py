@@ -143,6 +143,7 @@ class OnPolicyLearner(tf.Module):
       policy: policy that learns.
       network, observations: those of the policy.
       optimizer, rewards: optimizer and normalizer of rewards.
+      run_only: what only the same run goes on with, nested dicts of variables.
       compilable: True if XLA makes the update faster: not with convolutions on a CPU.
     """
 
@@ -151,6 +152,7 @@ class OnPolicyLearner(tf.Module):
     ):
         super().__init__()
         self.config, self._spec, self._variables = config, spec, lambda: variables
+        self.run_only: dict[str, Any] = {}
         self.inputs = inputs = Inputs(config)
         self._custom = user.distinct(network)
         seen = config.seen(spec, self._custom)
@@ -198,6 +200,7 @@ class OnPolicyLearner(tf.Module):
             **nest.prefixed("statistics/returns", self.rewards.named_variables()),
             **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
             **nest.prefixed("learner", self._variables()),
+            **nest.prefixed("run", self.run_only),
         }
 
     def begin(self, trajectory: Trajectory, step) -> TimeStep:

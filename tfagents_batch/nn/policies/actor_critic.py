@@ -90,8 +90,12 @@ class ActorCriticPolicy(NetworkPolicy):
             behavior["state"] = before
         return action, behavior, (net_state, return_, *held)
 
+    def distribution(self, timestep: TimeStep, state: Nest) -> Distribution:
+        """Return the policy's actions in a step; ``state`` is that of acting."""
+        return self._heads(timestep, state[0])[0].policy
+
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
-        policy = self._heads(timestep, state[0])[0].policy
+        policy = self.distribution(timestep, state)
         if isinstance(policy, Categorical):
             return policy.probabilities()
         _check_single(policy)
@@ -100,7 +104,7 @@ class ActorCriticPolicy(NetworkPolicy):
     def log_density(
         self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
     ) -> tf.Tensor:
-        policy = self._heads(timestep, state[0])[0].policy
+        policy = self.distribution(timestep, state)
         _check_single(policy)
         if isinstance(policy, Categorical):
             return super().log_density(timestep, state, action, step)
