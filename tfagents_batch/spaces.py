@@ -136,8 +136,8 @@ def part(space: gymnasium.Space, keys: Sequence[str], what: str) -> gymnasium.Sp
         found = f"entries {', '.join(sorted(known))}" if known else f"space {space}"
         raise UserError(
             f"{what} names the entry {missing[0]!r}, but the observation has the "
-            f"{found}; expected entries of a Dict, which the wrapper SplitEntries makes "
-            "of a vector"
+            f"{found}; expected entries of a Dict, such as the wrapper "
+            "SelectEntries makes of a vector"
         )
     kept = {*keys, "action_mask"}
     return gs.Dict({key: x for key, x in known.items() if key in kept})

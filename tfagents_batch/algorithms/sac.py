@@ -150,7 +150,7 @@ class SAC(tf.Module):
         super().__init__()
         self.config = config = config.check()
         self._spec, self._custom = spec, user.distinct(network)
-        self._seen = config.seen(spec, self._custom)
+        self._of_actor, of_critics = config.seen(spec, self._custom)
         self._discrete = isinstance(spec.action_space, gs.Discrete)
         self.policy = self.make_policy()
         self._check_target_entropy()
@@ -163,7 +163,7 @@ class SAC(tf.Module):
         self.network = self.policy.network
         sizes = (0, self.policy.size) if self._discrete else (self.policy.bounds.size,)
         self.critics, self.targets = actor_critic.critics(
-            config, self._seen.critic, self._custom, *sizes
+            config, of_critics, self._custom, *sizes
         )
         self._log_temperature = keras.Variable(
             math.log(config.start_temperature), dtype="float32"
@@ -194,7 +194,7 @@ class SAC(tf.Module):
                 (config.sde_std, Inputs(config).sde_every) if sde else (None, None)
             )
             parts = config.network, heads, custom, std
-            network = ActorNetwork(self._seen.actor, *parts)
+            network = ActorNetwork(self._of_actor, *parts)
             acting = limits, config.random_steps, config.action_noise(), seen, every
             return SquashedNormal(network, *acting)
         if config.exploration != "none":
@@ -204,7 +204,7 @@ class SAC(tf.Module):
                 "--algorithm.exploration out"
             )
         parts = config.network, custom, config.random_steps, seen
-        return softmax(self._seen.actor, *parts)
+        return softmax(self._of_actor, *parts)
 
     def update(self, trajectory: Trajectory, seed, step) -> Updated:
         """Train on a batch of windows.

@@ -226,8 +226,12 @@ class ActorCritic(keras.Model):
     @property
     def of_value(self) -> list[keras.Variable]:
         """Variables of a value that sees other entries than the policy; or none."""
-        split = getattr(self.body, "value_encoder", None) is not None
-        return self.body.of_value if split else []
+        body, encoder = self.body, getattr(self.body, "value_encoder", None)
+        if encoder is None:
+            return []
+        cores = getattr(body, "cores", [])[1:]
+        layers = encoder, body.value_tower, body.value_head, *cores
+        return [x for layer in layers for x in layer.variables]
 
     def initial_state(self, batch: int, value: bool = True) -> Nest:
         return self.body.initial_state(batch, value) if self._recurrent else ()
@@ -291,8 +295,8 @@ def actor_critic(
     if shared and seen:
         raise UserError(
             "network.value_core is shared, but the value does not see what the actor "
-            "sees; set --algorithm.network.value_core=own, or none, or leave actor_keys "
-            "and critic_keys out"
+            "sees; set --algorithm.network.value_core=own, or none, or leave "
+            "actor_keys and critic_keys out"
         )
     count = 1 if shared or seen else 2  # of towers
     for encoder in encoders:
@@ -300,10 +304,9 @@ def actor_critic(
     options = head_options(config, family) | ({"features": True} if sde else {})
     if recurrent:
         options |= {"core": config.core, "value_core": config.value_core}
-    encoder, *of_value = encoders
-    options |= {"value_encoder": x for x in of_value}
+    options |= {"value_encoder": encoders[1]} if seen else {}
     towers = RecurrentTowers if recurrent else Towers
-    body = towers(encoder, hidden, config.activation, family.size, **options)
+    body = towers(encoders[0], hidden, config.activation, family.size, **options)
     return ActorCritic(body, spec, config, sde)
 
 

@@ -123,7 +123,9 @@ class ObservationNormalizer(tf.Module):
     ):
         super().__init__()
         self.clip, self.enabled, self._bounds = clip, enabled, (floor, epsilon)
-        self._keys = [leaf.path[0] if leaf.path else "" for leaf in spaces.leaves(space)]
+        self._keys = [
+            leaf.path[0] if leaf.path else "" for leaf in spaces.leaves(space)
+        ]
         self._acting = acting or self._keys
         kinds = {"floats", "integers"} if integers else {"floats"}
         self.moments = [

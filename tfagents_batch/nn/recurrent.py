@@ -386,12 +386,6 @@ class RecurrentTowers(keras.layers.Layer):
         heads = self._heads(features, nest.fold(outputs))
         return nest.unfold(heads, time, batch), state
 
-    @property
-    def of_value(self) -> list[keras.Variable]:
-        """Variables that only the value needs."""
-        own = self.value_encoder, self.value_tower, self.value_head, *self.cores[1:]
-        return blocks.owned(*own)
-
     def _inputs(self, features: list[tf.Tensor]) -> list[tf.Tensor]:
         """Return each core's pre-activations of its inputs, ``[N, n]``."""
         towers = [self.policy_tower, self.value_tower]
@@ -400,10 +394,11 @@ class RecurrentTowers(keras.layers.Layer):
 
     def _heads(self, features: list[tf.Tensor], outputs) -> dict[str, tf.Tensor]:
         """Return policy and value from the cores' outputs, ``[N, units]`` each."""
-        values = list(outputs[-1:])  # of the value's own or of the shared core
-        if self.value_tower is not None and len(self.cores) == 1:
-            values = [self.value_tower(x) for x in features[1:]]
+        value = outputs[-1]  # the output of the value's own or of the shared core
+        wanted = len(features) > 1
+        if wanted and self.value_tower is not None and len(self.cores) == 1:
+            value = self.value_tower(features[1])
         policy = self.policy_head(outputs[0])
-        values = [self.value_head(x) for x in values[: len(features) - 1]]
+        value = self.value_head(value) if wanted else None
         inputs = outputs[0] if self.features else None
-        return blocks.outputs(policy, values, self.mean, inputs)
+        return blocks.outputs(policy, value, self.mean, inputs)

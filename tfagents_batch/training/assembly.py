@@ -48,8 +48,8 @@ class Experiment:
     Evaluations play in ``eval_recipe``, which is needed if the training environment is
     an instance, or if there is none. The network is a user's model or builder, see
     ``nn.user``. ``experience`` takes the place of the config's source, such as a pool
-    of workers that collects what the source would. ``teacher`` returns the arguments of
-    the algorithm's ``teach`` for the spec that it sees; None if it has no teacher.
+    of workers that collects what the source would. ``teacher`` gives the algorithm a
+    teacher for the spec that it sees; None: it has none.
 
     Attributes:
       config: config without worker variables, which must never be saved.
@@ -75,7 +75,7 @@ class Experiment:
         eval_recipe: EnvRecipe | None = None,
         network: Any = None,
         experience: Experience | None = None,
-        teacher: Callable[[EnvSpec], tuple] | None = None,
+        teacher: Callable[[EnvSpec, Algorithm], None] | None = None,
     ):
         config = config.check()
         self._experience = experience
@@ -108,7 +108,7 @@ class Experiment:
             with console.doing("creating networks"), self.placement.updating():
                 self.algorithm = create_algorithm(config, self.seen, network)
                 if teacher is not None:
-                    self.algorithm.teach(*teacher(self.seen))
+                    teacher(self.seen, self.algorithm)
                 self._player = self.preprocessing.player(self.algorithm)
             self._evaluated: tuple[Env, ...] = ()
             self.evaluator = self._make_evaluator(stack, config, eval_recipe)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import operator
 import os
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 from gymnasium import spaces as gs
 
 from tfagents_batch import config, spaces
-from tfagents_batch.algorithms.distill import DistillConfig
+from tfagents_batch.algorithms.ppo import DistillConfig
 from tfagents_batch.algorithms.shared import roles
 from tfagents_batch.algorithms.shared.on_policy import OnPolicySettings
 from tfagents_batch.envs.recipe import EnvRecipe
@@ -67,7 +66,9 @@ def begin(
     network, eval_env = passed.network, passed.eval_env
     if isinstance(resolved.source, Located):
         resolved = dataclasses.replace(resolved, source=resolved.source.located())
-    resolved = teaching.located(resolved)
+    if isinstance(resolved.settings, DistillConfig):
+        settings = teaching.located(resolved.settings)
+        resolved = dataclasses.replace(resolved, settings=settings)
     if origin is not None and resolved.source.kind == "windows":
         resolved = _with_copied_policy(resolved)
     own = resolved.env or evaluate.reports(resolved)
@@ -381,9 +382,8 @@ def _experiment(
     if passed.eval_env is not None:
         evaluated = recipe.other(passed.eval_env, own=False)
     experience = passed.pool(resolved, recipe)
-    teacher = None
-    if isinstance(resolved.settings, DistillConfig):
-        teacher = functools.partial(teaching.load, resolved.settings)
+    learns = isinstance(resolved.settings, DistillConfig)
+    teacher = teaching.teach if learns else None
     parts = resolved, recipe, evaluated, passed.network, experience, teacher
     with console.starting(not resolved.progress), Experiment(*parts) as experiment:
         yield experiment, recipe, evaluated

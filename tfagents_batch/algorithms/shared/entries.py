@@ -7,20 +7,13 @@ as the state of a simulation (Pinto et al. 2018, arXiv:1710.06542).
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfagents_batch import spaces
 from tfagents_batch.config import option
 from tfagents_batch.errors import UserError
 from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.types import EnvSpec
-
-
-class Seen(NamedTuple):
-    """Specs of what the actor and the critics see of observations."""
-
-    actor: EnvSpec
-    critic: EnvSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +32,7 @@ class EntrySettings:
         """Whether actor and critics may see different entries."""
         return bool(self.actor_keys or self.critic_keys)
 
-    def seen(self, spec: EnvSpec, network: Any = None) -> Seen:
+    def seen(self, spec: EnvSpec, network: Any) -> tuple[EnvSpec, EnvSpec]:
         """Return the specs of what actor and critics see of an environment.
 
         Raises:
@@ -51,13 +44,13 @@ class EntrySettings:
                 "actor_keys and critic_keys need the built-in network, but you passed "
                 "your own one; leave them out, or leave network out"
             )
-        found = Seen(acting(self, spec), _part(spec, self.critic_keys, "critic_keys"))
+        found = acting(self, spec), _part(spec, self.critic_keys, "critic_keys")
         if self.actor_keys and self.critic_keys:
             known = {*spec.observation_space.spaces} - {ACTION_MASK}
             if unseen := sorted(known - {*self.actor_keys, *self.critic_keys}):
                 raise UserError(
-                    f"neither actor_keys nor critic_keys has the entry {unseen[0]!r} of "
-                    "the observation; add it to one of them, or leave it out by the "
+                    f"neither actor_keys nor critic_keys has the entry {unseen[0]!r} "
+                    "of the observation; add it to one of them, or leave it out by the "
                     "wrapper FilterObservation"
                 )
         return found

@@ -23,7 +23,6 @@ from tfagents_batch.envs.wrappers.observations import (
     FrameHistory,
     SelectEntries,
     SelectKey,
-    SplitEntries,
 )
 from tfagents_batch.envs.wrappers.ranges import RangeNormalize
 from tfagents_batch.envs.wrappers.stack import standard_stack
@@ -39,6 +38,5 @@ __all__ = [
     "RangeNormalize",
     "SelectEntries",
     "SelectKey",
-    "SplitEntries",
     "standard_stack",
 ]

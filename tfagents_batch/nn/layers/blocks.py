@@ -253,18 +253,8 @@ class Towers(keras.Model):
         features, *others = encoded(self, observation, value)
         inputs = self.policy_tower(features)
         policy = self.policy_head(inputs)
-        values = [self.value_head(self.value_tower(x)) for x in others]
-        return outputs(policy, values, self.mean, inputs if self.features else None)
-
-    @property
-    def of_value(self) -> list[keras.Variable]:
-        """Variables that only the value needs."""
-        return owned(self.value_encoder, self.value_tower, self.value_head)
-
-
-def owned(*layers: keras.layers.Layer | None) -> list[keras.Variable]:
-    """Return the variables of layers, some of which may be missing."""
-    return [x for layer in layers if layer is not None for x in layer.variables]
+        value = self.value_head(self.value_tower(others[0])) if others else None
+        return outputs(policy, value, self.mean, inputs if self.features else None)
 
 
 def encoded(towers, observation, value: bool) -> list[tf.Tensor]:
@@ -284,9 +274,11 @@ def heads(size: int, initializer: kernels.Kind, policy_scale: float):
 
 
 def outputs(
-    policy: tf.Tensor, values: list[tf.Tensor], mean: Mean, features: tf.Tensor | None
+    policy: tf.Tensor,
+    value: tf.Tensor | None,
+    mean: Mean,
+    features: tf.Tensor | None,
 ) -> dict[str, tf.Tensor]:
-    """Return the outputs of towers; ``values``, ``[N, 1]``, are one or none."""
-    policy = tf.tanh(policy) if mean == "tanh" else policy
-    found = {"policy": policy} | {"value": tf.squeeze(x, -1) for x in values}
+    found = {"policy": tf.tanh(policy) if mean == "tanh" else policy}
+    found |= {} if value is None else {"value": tf.squeeze(value, -1)}
     return found if features is None else found | {"features": features}
