@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from gymnasium import spaces as gs
+
 from tfagents_batch import spaces
 from tfagents_batch.algorithms.shared import entries
 from tfagents_batch.devices import placement
@@ -159,6 +161,36 @@ def created(played: Trained, spec: EnvSpec) -> tuple[Algorithm | Player, int]:
     variables = algorithm.learner.named_variables()
     step, _ = checkpoints.load(played.run.folder, variables, played.checkpoint)
     return normalization.player(algorithm), step
+
+
+def teach(spec: EnvSpec, student: Any) -> None:
+    """Load the teacher of a student that sees a spec, on the current device.
+
+    Raises:
+      UserError: if it cannot be loaded, or acts by other actions or observations.
+    """
+    settings, found = student.config, spec.observation_space
+    options = {"plays": False, "checkpoint": settings.teacher_checkpoint}
+    try:
+        played = trained(settings.teacher, **options)
+        name, wanted, keys = played.run.folder.name, played.spec, ()
+        if wanted.action_space != spec.action_space:
+            raise UserError(
+                f"{name} has the action space {wanted.action_space}, but the "
+                f"environment has {spec.action_space}; use a teacher of these actions"
+            )
+        if isinstance(wanted.observation_space, gs.Dict):
+            keys = tuple(sorted(wanted.observation_space.spaces))
+            found = spaces.part(found, keys, name)
+        if not spaces.alike(wanted.observation_space, found):
+            raise UserError(
+                f"{name} acts by {wanted.observation_space}, but the environment has "
+                f"{found}; use an environment with the same observations"
+            )
+        agent, step = created(played, spec._replace(observation_space=found))
+        student.imitation.teach(agent.policy, keys, step)
+    except UserError as error:
+        raise UserError(f"teacher: {error}") from error
 
 
 @contextlib.contextmanager

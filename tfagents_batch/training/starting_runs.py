@@ -21,9 +21,9 @@ from tfagents_batch.experience import Experience, Located
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.training import (
     evaluate,
+    playing,
     preprocessing,
     profile,
-    teaching,
     training_run,
 )
 from tfagents_batch.training.assembly import Experiment, create_algorithm
@@ -67,8 +67,7 @@ def begin(
     if isinstance(resolved.source, Located):
         resolved = dataclasses.replace(resolved, source=resolved.source.located())
     if isinstance(resolved.settings, DistillConfig):
-        settings = teaching.located(resolved.settings)
-        resolved = dataclasses.replace(resolved, settings=settings)
+        resolved = _with_located_teacher(resolved, resolved.settings)
     if origin is not None and resolved.source.kind == "windows":
         resolved = _with_copied_policy(resolved)
     own = resolved.env or evaluate.reports(resolved)
@@ -90,6 +89,18 @@ def begin(
             return training_run.run(
                 experiment, folder, passed.callbacks, None, events, passed.profile
             )
+
+
+def _with_located_teacher(resolved: RunConfig, settings: DistillConfig) -> RunConfig:
+    """Return the config with the absolute folder of its teacher."""
+    if not settings.teacher:
+        raise UserError(
+            "distill needs a teacher; pass its run folder: "
+            "--algorithm.teacher=<run folder>"
+        )
+    folder = str(runs.open_run(settings.teacher, "the teacher's run folder").folder)
+    settings = dataclasses.replace(settings, teacher=folder)
+    return dataclasses.replace(resolved, settings=settings)
 
 
 def _with_copied_policy(resolved: RunConfig) -> RunConfig:
@@ -383,7 +394,7 @@ def _experiment(
         evaluated = recipe.other(passed.eval_env, own=False)
     experience = passed.pool(resolved, recipe)
     learns = isinstance(resolved.settings, DistillConfig)
-    teacher = teaching.teach if learns else None
+    teacher = playing.teach if learns else None
     parts = resolved, recipe, evaluated, passed.network, experience, teacher
     with console.starting(not resolved.progress), Experiment(*parts) as experiment:
         yield experiment, recipe, evaluated
