@@ -144,12 +144,15 @@ Config = PPOConfig  # its name in version 0.1
 class DistillConfig(PPOConfig):
     """Settings of the distillation of a teacher."""
 
-    teacher: str = option("", "run folder of the teacher")
-    teacher_checkpoint: str = option("newest", "its checkpoint: newest, best or a step")
+    teacher: str = option("", "run folder of the teacher", group="teacher")
+    teacher_checkpoint: str = option(
+        "newest", "its checkpoint: newest, best or a step", group="teacher"
+    )
     loss: Literal["auto", "squared_error", "kl"] = option(
         "auto",
         "squared_error of the mean action, or kl, the KL of the policies; auto: "
         "squared_error for a Box, else kl",
+        group="teacher",
     )
     objective: Literal["clip"] = option("clip", _UNUSED)
     clip_ratio: Schedule = number(Constant(0.2), _UNUSED, least=0.2, most=0.2)

@@ -15,16 +15,20 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.types import EnvSpec
 
+_GROUP = "observation"
+
 
 @dataclasses.dataclass(frozen=True)
 class EntrySettings:
     """Settings of what actor and critics see; both see the action mask."""
 
     actor_keys: tuple[str, ...] = option(
-        (), "entries of a Dict observation that the actor sees; empty: all"
+        (),
+        "entries of a Dict observation that the actor sees; empty: all",
+        group=_GROUP,
     )
     critic_keys: tuple[str, ...] = option(
-        (), "entries of it that the value or the critics see; empty: all"
+        (), "entries of it that the value or critics see; empty: all", group=_GROUP
     )
 
     @property
