@@ -35,6 +35,7 @@ GAMMA = 0.02  # largest difference of discount factors without a warning
 # Settings that two algorithms need to have in common, if both have them.
 _SAME = "network.hidden", "network.activation", "network.dueling", "num_critics"
 _SAME += "network.layer_norm", "critic.layer_norm", "critic.hidden", "quantiles"
+_SAME += ("network.body",)
 _NORMALIZES = "normalize_observation", "normalize_return"
 # Values of an actor-critic's settings with which it acts like an imitator.
 _ACTOR_CRITIC = {"network.core": "none"}
