@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -157,6 +158,11 @@ class DistillConfig(PPOConfig):
     objective: Literal["clip"] = option("clip", _UNUSED)
     clip_ratio: Schedule = number(Constant(0.2), _UNUSED, least=0.2, most=0.2)
     normalize_advantage: Literal[False] = option(False, _UNUSED)
+
+    def located(self) -> DistillConfig:
+        """Return the settings with the absolute path of the teacher."""
+        path = self.teacher and os.path.abspath(os.path.expanduser(self.teacher))
+        return dataclasses.replace(self, teacher=path)
 
     def imitation(self, spec: EnvSpec, learner: Any) -> ppo_distill.Imitation:
         """Return the loss by which the teacher is imitated."""

@@ -170,6 +170,10 @@ def teach(spec: EnvSpec, student: Any) -> None:
       UserError: if it cannot be loaded, or acts by other actions or observations.
     """
     settings, found = student.config, spec.observation_space
+    if not settings.teacher:
+        raise UserError(
+            "distill needs a teacher; pass --algorithm.teacher=<run folder>"
+        )
     options = {"plays": False, "checkpoint": settings.teacher_checkpoint}
     try:
         played = trained(settings.teacher, **options)

@@ -67,7 +67,7 @@ def begin(
     if isinstance(resolved.source, Located):
         resolved = dataclasses.replace(resolved, source=resolved.source.located())
     if isinstance(resolved.settings, DistillConfig):
-        resolved = _with_located_teacher(resolved, resolved.settings)
+        resolved = dataclasses.replace(resolved, settings=resolved.settings.located())
     if origin is not None and resolved.source.kind == "windows":
         resolved = _with_copied_policy(resolved)
     own = resolved.env or evaluate.reports(resolved)
@@ -89,18 +89,6 @@ def begin(
             return training_run.run(
                 experiment, folder, passed.callbacks, None, events, passed.profile
             )
-
-
-def _with_located_teacher(resolved: RunConfig, settings: DistillConfig) -> RunConfig:
-    """Return the config with the absolute folder of its teacher."""
-    if not settings.teacher:
-        raise UserError(
-            "distill needs a teacher; pass its run folder: "
-            "--algorithm.teacher=<run folder>"
-        )
-    folder = str(runs.open_run(settings.teacher, "the teacher's run folder").folder)
-    settings = dataclasses.replace(settings, teacher=folder)
-    return dataclasses.replace(resolved, settings=settings)
 
 
 def _with_copied_policy(resolved: RunConfig) -> RunConfig:
@@ -139,8 +127,7 @@ def take_agent(
     run, own = runs.open_run(logdir), experiment.config
     saved, user = config_file.from_text(run.config_text)
     name, normalization = run.folder.name, experiment.preprocessing
-    alike = own.algorithm, *roles.ALIKE.get(own.algorithm, ())
-    same = saved.algorithm in alike
+    same = saved.algorithm in (own.algorithm, *roles.ALIKE.get(own.algorithm, ()))
     if not same and saved.algorithm not in roles.FROM.get(own.algorithm, ()):
         raise _meaningless(name, saved.algorithm, own.algorithm)
     if same:
@@ -393,8 +380,7 @@ def _experiment(
     if passed.eval_env is not None:
         evaluated = recipe.other(passed.eval_env, own=False)
     experience = passed.pool(resolved, recipe)
-    learns = isinstance(resolved.settings, DistillConfig)
-    teacher = playing.teach if learns else None
+    teacher = playing.teach if isinstance(resolved.settings, DistillConfig) else None
     parts = resolved, recipe, evaluated, passed.network, experience, teacher
     with console.starting(not resolved.progress), Experiment(*parts) as experiment:
         yield experiment, recipe, evaluated
