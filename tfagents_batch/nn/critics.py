@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.config import option
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.actor import ActorConfig, encoder_and_hidden
+from tfagents_batch.nn.actor import ActorConfig, encoded, encoder_and_hidden
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP, Hidden, Which
 from tfagents_batch.types import EnvSpec, TimeStep
 
@@ -125,5 +125,4 @@ class Critics(keras.Model):
         return tf.reduce_mean(outputs, -1) if self._quantiles else outputs
 
     def _features(self, timestep: TimeStep) -> tf.Tensor:
-        observation, _ = networks.split_mask(timestep.observation)
-        return tf.cast(self.encoder(observation, training=False), tf.float32)
+        return encoded(self, timestep, ())[0]

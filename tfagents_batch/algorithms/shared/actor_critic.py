@@ -85,7 +85,9 @@ class ActorCriticSettings(OffPolicySettings):
         least=0,
         group="exploration",
     )
-    network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
+    network: actor.RecurrentActorConfig = option(
+        actor.RecurrentActorConfig(), "shape of the networks"
+    )
     critic: OnlineCriticConfig = option(OnlineCriticConfig(), "settings of the critics")
 
     OF_AGENT: ClassVar[tuple[str, ...]] = (
@@ -112,6 +114,12 @@ class ActorCriticSettings(OffPolicySettings):
             raise UserError(
                 f"dropped is {checked.dropped}, but a critic has {checked.quantiles} "
                 "quantiles, so nothing is left of a target; lower --algorithm.dropped"
+            )
+        if checked.network.core != "none" and checked.critic.batch_renorm:
+            raise UserError(
+                f"critic.batch_renorm is true, but network.core is "
+                f"{checked.network.core}: states of a window are too alike for "
+                "statistics of a batch; leave one of the two out"
             )
         return checked
 
@@ -143,6 +151,10 @@ class UncollectedSettings:
     normalize_return: Literal[False] = option(False, UNUSED)
     observation_clip: float = option(10.0, UNUSED, least=10, most=10)
     reward_clip: float = option(10.0, UNUSED, least=10, most=10)
+    sequence_length: int | None = option(None, UNUSED, least=1)
+    burn_in: int | None = option(None, UNUSED, least=0)
+    stored_state: Literal[True] = option(True, UNUSED)
+    network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
 
 
 def critics(
