@@ -110,9 +110,7 @@ class DQNConfig(OffPolicySettings):
     v_min: float = option(-10.0, "smallest return of C51")
     v_max: float = option(10.0, "largest return of C51")
     loss: td.Loss = option("huber", "loss of the TD error; not for C51 and QR")
-    network: q_network.RecurrentQConfig = option(
-        q_network.RecurrentQConfig(), "shape of the network"
-    )
+    network: q_network.QConfig = option(q_network.QConfig(), "shape of the network")
 
     OF_AGENT: ClassVar[tuple[str, ...]] = (
         "network.activation",

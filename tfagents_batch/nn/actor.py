@@ -27,7 +27,7 @@ _SCALE = 0.01  # of the last kernel: actions begin near the middle of their boun
 
 
 @dataclasses.dataclass(frozen=True)
-class ActorConfig(LayerSettings):
+class RowActorConfig(LayerSettings):
     """Shape of the networks of an actor and its critics."""
 
     USUAL: ClassVar[tuple[int, ...]] = (256, 256)
@@ -40,7 +40,7 @@ class ActorConfig(LayerSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class RecurrentActorConfig(ActorConfig):
+class ActorConfig(RowActorConfig):
     """Shape of the networks of an actor and its critics, which may have memory."""
 
     core: networks.Core = inherited(networks.NetworkConfig, "core", default="none")
@@ -58,7 +58,7 @@ class ActorNetwork(keras.Model):
     def __init__(
         self,
         spec: EnvSpec,
-        config: ActorConfig,
+        config: RowActorConfig,
         heads: Mapping[str, int],
         network: Any = None,
         sde_std: float | None = None,
@@ -109,7 +109,7 @@ def encoded(network: Any, timestep: TimeStep, state: Nest) -> tuple[tf.Tensor, N
 
 
 def encoder_and_hidden(
-    spec: EnvSpec, config: ActorConfig, network: Any, critic: bool = False
+    spec: EnvSpec, config: RowActorConfig, network: Any, critic: bool = False
 ) -> tuple[keras.layers.Layer, tuple[int, ...]]:
     """Return the encoder of observations, and the hidden layers that follow it.
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfagents_batch import nest
 from tfagents_batch.config import option
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.actor import ActorConfig, encoded, encoder_and_hidden
+from tfagents_batch.nn.actor import RowActorConfig, encoded, encoder_and_hidden
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP, Hidden, Which
 from tfagents_batch.types import EnvSpec, TimeStep
 
@@ -68,7 +68,7 @@ class Critics(keras.Model):
     def __init__(
         self,
         spec: EnvSpec,
-        config: ActorConfig,
+        config: RowActorConfig,
         count: int,
         inputs: int = 0,
         outputs: int = 1,

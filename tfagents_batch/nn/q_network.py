@@ -29,7 +29,7 @@ ACTION_FEATURES = "action_features"  # key in a Dict observation: a row for each
 
 
 @dataclasses.dataclass(frozen=True)
-class QConfig(LayerSettings):
+class RowQConfig(LayerSettings):
     """Shape of a network of action values."""
 
     USUAL: ClassVar[tuple[int, ...]] = (128, 128)
@@ -49,7 +49,7 @@ class QConfig(LayerSettings):
         False, "normalize the inputs of each hidden layer's activation (LayerNorm)"
     )
 
-    def check(self, path: str = "") -> QConfig:
+    def check(self, path: str = "") -> RowQConfig:
         """Return the checked settings; see ``LayerSettings.check``."""
         if self.noisy and self.layer_norm:
             raise UserError(
@@ -59,7 +59,7 @@ class QConfig(LayerSettings):
 
 
 @dataclasses.dataclass(frozen=True)
-class RecurrentQConfig(QConfig):
+class QConfig(RowQConfig):
     """Shape of a network of action values that may have memory."""
 
     core: networks.Core = inherited(networks.NetworkConfig, "core", default="none")
@@ -90,7 +90,7 @@ class QBody(keras.Model):
         hidden: tuple[int, ...],
         actions: int,
         outputs: int,
-        config: QConfig,
+        config: RowQConfig,
         action_encoder: keras.layers.Layer | None = None,
     ):
         super().__init__(name="q_network", dtype="float32")
@@ -162,7 +162,9 @@ def _noise_of(layers: list, shape, key: tf.Tensor) -> Nest:
     return tuple(layer.noise(shape, key) for layer, key in keys)
 
 
-def _tower(hidden: tuple[int, ...], units: int, config: QConfig, name: str) -> _Tower:
+def _tower(
+    hidden: tuple[int, ...], units: int, config: RowQConfig, name: str
+) -> _Tower:
     kind, activation = config.initializer, config.activation
     if config.noisy:
         layers = [
@@ -187,7 +189,7 @@ def _mean_over_actions(advantage: tf.Tensor, mask: tf.Tensor | None) -> tf.Tenso
     return tf.reduce_sum(advantage * share[..., tf.newaxis], 1, keepdims=True)
 
 
-_DEFAULTS, _MEAN = QConfig(), ReturnMean()
+_DEFAULTS, _MEAN = RowQConfig(), ReturnMean()
 
 
 class QNetwork(keras.Model):
@@ -262,7 +264,7 @@ class QNetwork(keras.Model):
 
 def q_network(
     spec: EnvSpec,
-    config: QConfig = _DEFAULTS,
+    config: RowQConfig = _DEFAULTS,
     network: Any = None,
     distribution: Distribution = _MEAN,
 ) -> QNetwork:

@@ -9,10 +9,11 @@ from tests.algorithms import cases
 from tests.nn import test_recurrent as cells
 from tests.nn.cases import ACTIONS, VECTOR, make_steps
 from tfagents_batch import nest, seeds
-from tfagents_batch.algorithms import dqn, sac
+from tfagents_batch.algorithms import bc, bcq, dqn, sac
 from tfagents_batch.algorithms.shared.sequences import Sequences
 from tfagents_batch.config import replace
 from tfagents_batch.errors import UserError
+from tfagents_batch.nn import actor, q_network
 from tfagents_batch.nn.encoder import ACTION_MASK
 from tfagents_batch.types import TimeStep, Trajectory
 
@@ -379,7 +380,11 @@ def test_settings_without_a_meaning_are_refused(kind, changes, message):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("kind", [sac.CQLConfig])
+@pytest.mark.parametrize("kind", [sac.CQLConfig, bc.BCConfig, bcq.BCQConfig])
 def test_algorithms_of_rows_have_no_core(kind):
     with pytest.raises(UserError, match=r"unknown setting 'network\.core'"):
         replace(kind(), {"network.core": "gru"})
+    network = {bcq.BCQConfig: q_network.QConfig}.get(kind, actor.ActorConfig)
+    assert kind(network=network()).check()
+    with pytest.raises(UserError, match=r"network\.core is gru, but this algorithm has"):
+        kind(network=network(core="gru")).check()

@@ -85,9 +85,7 @@ class ActorCriticSettings(OffPolicySettings):
         least=0,
         group="exploration",
     )
-    network: actor.RecurrentActorConfig = option(
-        actor.RecurrentActorConfig(), "shape of the networks"
-    )
+    network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
     critic: OnlineCriticConfig = option(OnlineCriticConfig(), "settings of the critics")
 
     OF_AGENT: ClassVar[tuple[str, ...]] = (
@@ -154,7 +152,9 @@ class UncollectedSettings:
     sequence_length: int | None = option(None, UNUSED, least=1)
     burn_in: int | None = option(None, UNUSED, least=0)
     stored_state: Literal[True] = option(True, UNUSED)
-    network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
+    network: actor.RowActorConfig = option(
+        actor.RowActorConfig(), "shape of the networks"
+    )
 
 
 def critics(

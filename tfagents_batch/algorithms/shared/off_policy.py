@@ -6,7 +6,7 @@ import dataclasses
 from typing import ClassVar, Literal, Self
 
 from tfagents_batch import schedules
-from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared import alarms, sequences
 from tfagents_batch.algorithms.shared.normalization import NormalizationSettings
 from tfagents_batch.algorithms.shared.optimization import OptimizerSettings
 from tfagents_batch.clocks import Ratio
@@ -82,7 +82,9 @@ class RowActorCriticSettings(RowValueSettings):
         least=1,
         most=10,
     )
-    network: actor.ActorConfig = option(actor.ActorConfig(), "shape of the networks")
+    network: actor.RowActorConfig = option(
+        actor.RowActorConfig(), "shape of the networks"
+    )
     critic: CriticConfig = option(CriticConfig(), "settings of the critics")
 
     OF_AGENT: ClassVar[tuple[str, ...]] = RowSettings.WITH_CRITICS
@@ -172,21 +174,15 @@ class OffPolicySettings(NormalizationSettings, RowValueSettings):
     def check(self) -> Self:
         checked = super().check()
         core = checked.network.core
-        if core == "none":
-            usual = {"sequence_length": None, "burn_in": None, "stored_state": True}
-            for name, value in usual.items():
-                if getattr(checked, name) != value:
-                    raise UserError(
-                        f"{name} is {getattr(checked, name)}, but the network has no "
-                        f"memory; leave {name} out, or set network.core to gru or lstm"
-                    )
-        elif checked.learned < 1:
+        usual = {"sequence_length": None, "burn_in": None, "stored_state": True}
+        sequences.check_core(checked, **usual)
+        if checked.learned < 1:
             raise UserError(
                 f"burn_in is {checked.burned}, but windows have {checked.sequence} "
                 "steps, so none is left to learn from; lower --algorithm.burn_in or "
                 "raise --algorithm.sequence_length"
             )
-        elif checked.reset_every is not None:
+        if checked.reset_every is not None and core != "none":
             raise UserError(
                 f"reset_every is {checked.reset_every}, but network.core is {core}, "
                 "whose weights cannot be drawn again; leave one of the two out"

@@ -13,12 +13,23 @@ from typing import Any
 import tensorflow as tf
 
 from tfagents_batch import nest
+from tfagents_batch.errors import UserError
 from tfagents_batch.nn import recurrent_encoder
 from tfagents_batch.nn.critics import Critics
 from tfagents_batch.ops import windows
 from tfagents_batch.types import TimeStep, Trajectory
 
 _ETA = 0.9  # share of the largest error in the priority of a window, as in R2D2
+
+
+def check_core(config: Any, **usual: Any) -> None:
+    """Refuse settings of memory, named with their usual values, without a core."""
+    for name, value in usual.items():
+        if config.network.core == "none" and getattr(config, name) != value:
+            raise UserError(
+                f"{name} is {getattr(config, name)}, but the network has no memory; "
+                f"leave {name} out, or set network.core to gru or lstm"
+            )
 
 
 class Sequences:

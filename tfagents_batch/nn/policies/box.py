@@ -15,7 +15,7 @@ import tensorflow as tf
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
-from tfagents_batch.nn.actor import ActorConfig, ActorNetwork, Bounds, bounds
+from tfagents_batch.nn.actor import ActorNetwork, Bounds, RowActorConfig, bounds
 from tfagents_batch.nn.layers import state_noise
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
@@ -346,7 +346,9 @@ class ClippedNormal(BoxPolicy):
         return _clipped(numbers, action, self.bounds)
 
 
-def clipped_normal(spec: EnvSpec, config: ActorConfig, network: Any) -> ClippedNormal:
+def clipped_normal(
+    spec: EnvSpec, config: RowActorConfig, network: Any
+) -> ClippedNormal:
     """Return a policy with variables of its own; ``network`` is the user's, or None."""
     limits = bounds(spec)
     heads = {"action": limits.size, "log_std": limits.size}

@@ -10,7 +10,7 @@ from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
 from tfagents_batch.graph import arrays
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.actor import ActorConfig, ActorNetwork
+from tfagents_batch.nn.actor import ActorNetwork, RowActorConfig
 from tfagents_batch.nn.normalizers import ObservationNormalizer
 from tfagents_batch.nn.policies.base import NetworkPolicy
 from tfagents_batch.nn.q_network import QNetwork
@@ -107,7 +107,7 @@ class Softmax(DiscretePolicy):
 
 def softmax(
     spec: EnvSpec,
-    config: ActorConfig,
+    config: RowActorConfig,
     network: Any,
     warmup: int = 0,
     observations: ObservationNormalizer | None = None,
