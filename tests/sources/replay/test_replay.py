@@ -27,7 +27,7 @@ CASES = {
     "wide": Case(batch=2, k=1, window=3, capacity=20, wide=True),
     "stack": Case(2, 1, 2, 24, stack=3, image="first"),
     "stack of channels": Case(2, 2, 3, 30, stack=4, image="last", wide=True),
-    "state": Case(batch=2, k=2, window=5, capacity=40, state=True),
+    "state": Case(batch=2, k=2, window=5, capacity=24, state=True),
     "stack of two": Case(1, 5, 2, 14, stack=2, image="first", wide=True),
 }
 N = 10
