@@ -7,6 +7,7 @@ trains the cells and checks the refusals, so every claim on the page is tested.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import pathlib
@@ -255,11 +256,13 @@ def algorithms() -> str:
     for name, (_, settings) in REGISTRY.items():
         taken = [each for each in _ACTIONS if _takes(name, each)]
         masked = [each for each in taken if _takes(name, each, mask=True)]
-        memory = hasattr(settings().network, "core")
+        fields = {x.name for x in dataclasses.fields(settings().network)}
+        memory = ["GRU, LSTM"] if "core" in fields else []
+        memory += ["your own"] if "value_core" in fields else []
         one_step = {"n_step": 1} if hasattr(settings, "n_step") else {}
         accepted = config.replace(settings(), one_step).accepts()
         learns = [_EXPERIENCE[each] for each in accepted]
-        row = taken, masked, ["GRU, LSTM, your own"] if memory else [], learns
+        row = taken, masked, memory, learns
         cells = tuple(", ".join(each) or "no" for each in row)
         found.setdefault(cells, []).append(name)
     head = "| algorithm | actions | action masks | memory | learns from |\n"

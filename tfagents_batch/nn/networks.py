@@ -19,9 +19,10 @@ from tfagents_batch.nn.layers.blocks import POLICY_SCALE, Mean, Towers
 from tfagents_batch.nn.layers.state_noise import StateNoise
 from tfagents_batch.nn.recurrent import RecurrentTowers, ValueCore
 from tfagents_batch.ops import distributions
-from tfagents_batch.types import ActorCriticHeads, EnvSpec, Nest, TimeStep
+from tfagents_batch.types import ActorCriticHeads, EnvSpec, Nest, Remembered, TimeStep
 
 Std = Literal["exp", "softplus"]
+Core = Literal["none", "gru", "lstm"]
 CORE_BEHIND_IMAGE = (256,)  # as in IMPALA (Espeholt et al. 2018)
 # Names of Keras' layers that never convolve.
 _PLAIN = {
@@ -89,9 +90,7 @@ class NetworkConfig(LayerSettings):
         above=0,
         group="actions",
     )
-    core: Literal["none", "gru", "lstm"] = option(
-        "none", "recurrent layer in place of the last hidden layer"
-    )
+    core: Core = option("none", "recurrent layer in place of the last hidden layer")
     value_core: ValueCore = option(
         "own",
         "recurrent layer of the value: its own, the same as the policy's, or none",
@@ -114,11 +113,6 @@ class NetworkConfig(LayerSettings):
             raise UserError(
                 f"{path}squash with {path}mean=tanh would squash twice and never reach "
                 "the bounds; use one of them"
-            )
-        if config.core != "none" and config.hidden == ():
-            raise UserError(
-                f"{path}core is {config.core} but {path}hidden is empty; add the "
-                f"core's number of units to {path}hidden"
             )
         return config
 
@@ -399,6 +393,9 @@ def numbered(variables: Sequence[keras.Variable]) -> dict[str, keras.Variable]:
 
 def split_mask(observation: Nest) -> tuple[Nest, tf.Tensor | None]:
     """Return an observation without its action mask, and the mask as bool, or None."""
+    if isinstance(observation, Remembered):
+        rest, mask = split_mask(observation.observation)
+        return observation._replace(observation=rest), mask
     if not isinstance(observation, dict) or ACTION_MASK not in observation:
         return observation, None
     features = {k: v for k, v in observation.items() if k != ACTION_MASK}

@@ -63,10 +63,11 @@ class Replay(tf.Module):
         ratio = wanted.ratio
         self._ratio = lambda: ratio  # tf.Module rewraps the containers it holds
         like = nest.map(lambda x: tf.TensorSpec(x.shape, x.dtype), like)
-        if "state" in like.behavior:
+        if "state" in like.behavior and not wanted.recorded:
             raise UserError(
-                "the policy is recurrent; recurrent networks cannot be trained from a "
-                "replay; use a network without memory, or an on-policy algorithm"
+                "the policy records a recurrent state, but the algorithm learns from "
+                "windows without one, so recurrent networks cannot be trained; use a "
+                "network without memory, or an on-policy algorithm"
             )
         batch = nest.static_size(like.steps.first, 1)
         if prior is not None and like.behavior:
@@ -144,7 +145,8 @@ class Replay(tf.Module):
 
         Returns:
           Trajectory of steps ``[window, N, ...]``, actions ``[window - 1, N, ...]``,
-          and f32 ``[N]`` importance weights (ones if uniform).
+          the recurrent state before the first step, if acting has recorded it, and f32
+          ``[N]`` importance weights (ones if uniform).
         """
         del collected
         seed, step = tf.cast(seed, tf.int32), tf.cast(step, tf.int64)
@@ -302,8 +304,13 @@ class Replay(tf.Module):
         # A step that is first ends the transition into it: no mask is left.
         ignored = ~valid & (tf.range(sizes.window) > 0)[:, tf.newaxis]
         steps = steps._replace(first=steps.first | ignored)
-        taken = self._taken.read(sizes.place(env, row), sizes.window - 1)
-        return Trajectory(steps, taken.action, taken.behavior, (), weight)
+        place = sizes.place(env, row)
+        taken, state = self._taken.read(place, sizes.window - 1), ()
+        behavior = dict(taken.behavior)
+        if "state" in behavior:  # of which only the first one is read
+            del behavior["state"]
+            state = self._taken.gather(place).behavior["state"]
+        return Trajectory(steps, taken.action, behavior, state, weight)
 
     def _is_transition(self, env: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
         """Return bool: whether a transition leads from a row to the next one."""

@@ -143,7 +143,8 @@ class ReplaySettings:
         sizes = replay_layout.ring(self, spec.num_envs, wanted.length)
         replay_layout.check_capacity(self.capacity, wanted.batch_size, sizes)
         with placement.updating():
-            needed = replay_layout.required_bytes(self, spec, wanted.length)
+            size = wanted.length, wanted.recorded
+            needed = replay_layout.required_bytes(self, spec, *size)
         rows = 0
         if self.prior:
             prior.check_spaces(self, spec)

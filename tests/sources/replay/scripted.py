@@ -23,6 +23,7 @@ class Case(NamedTuple):
     stack: int | None = None
     image: str = ""
     wide: bool = False
+    state: bool = False  # acting records a recurrent state
 
 
 def stream(script, size):
@@ -117,6 +118,9 @@ class Script(tf.Module):
         flags = [joined[name] for name in ("first", "terminated", "truncated")]
         action = (uid * 3).astype(np.int32)
         behavior = {"log_prob": -uid.astype(np.float32)}
+        if self.case.state:  # of an LSTM, wide enough to be read by slices elsewhere
+            cell = np.repeat(uid[..., None], WIDE, -1).astype(np.float32)
+            behavior["state"] = ((cell, 2 * cell),)
         return TimeStep(seen, reward, *flags, {}), action, behavior
 
     def load(self, streams, begin, ok):
@@ -224,6 +228,12 @@ class Slow:
         np.testing.assert_array_equal(
             trajectory.behavior["log_prob"][:, n], behavior["log_prob"][rows[:-1], env]
         )
+        assert list(trajectory.behavior) == ["log_prob"]
+        states = tf.nest.flatten(behavior.get("state", ()))
+        for mine, other in zip(
+            tf.nest.flatten(trajectory.state), states, strict=True
+        ):  # of the first step only
+            np.testing.assert_array_equal(mine[n], other[rows[0], env])
 
 
 def uid(trajectory):
