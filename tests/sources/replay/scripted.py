@@ -24,6 +24,7 @@ class Case(NamedTuple):
     image: str = ""
     wide: bool = False
     state: bool = False  # acting records a recurrent state
+    goals: bool = False  # observations have goals
 
 
 def stream(script, size):
@@ -77,7 +78,11 @@ def observations(case, rows, env):
     if not case.stack:
         if case.wide:
             return np.stack([uid * (i + 1) for i in range(WIDE)], -1)
-        return np.stack([uid, -uid], -1)
+        plain = np.stack([uid, -uid], -1)
+        if case.goals:
+            goals = {"achieved_goal": uid[:, None], "desired_goal": -1 - uid[:, None]}
+            return {"observation": plain, **goals}
+        return plain
     frame = frames_of(rows, case.stack)
     # Pixels of a frame: its row, its environment, and a constant per pixel.
     pixels = np.stack([frame, np.full_like(frame, env)], -1).astype(np.uint8)
@@ -239,5 +244,8 @@ class Slow:
 def uid(trajectory):
     """Return the numbers of the first rows, ``1000 env + row``."""
     seen = trajectory.steps.observation
-    seen = seen["uid"][0] if isinstance(seen, dict) else seen[0, :, 0]
+    if isinstance(seen, dict):
+        seen = seen["uid"][0] if "uid" in seen else seen["achieved_goal"][0, :, 0]
+    else:
+        seen = seen[0, :, 0]
     return np.asarray(seen).astype(int)
