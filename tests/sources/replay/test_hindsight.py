@@ -224,5 +224,4 @@ def test_an_agent_trains_with_rewards_of_python(tmp_path):
         "settings": {"warmup_steps": 100, "network.hidden": (8,), "histograms": False},
     }
     run = tfb.train("dqn", steps=160, logdir=tmp_path, **options)
-    assert run.compile == "update"
-    assert np.isfinite(run.metrics["loss/td"][-1])
+    assert np.isfinite(run.metrics["loss/td"])
