@@ -25,7 +25,7 @@ from benchmarks.work import machine
 from benchmarks.work.off_policy import OffPolicy
 from benchmarks.work.works import Asynchronous, Stepping, Training
 from tfagents_batch.config import option
-from tfagents_batch.devices import gpu as diagnostics
+from tfagents_batch.devices import gpu_remarks as diagnostics
 from tfagents_batch.scripts import command_line
 
 _FEW = {"num_envs": 2, "num_workers": 1, "seconds": 0.0, "blocks": 1}

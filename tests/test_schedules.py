@@ -53,7 +53,7 @@ def test_values_agree_with_python_in_eager_graph_and_compiled_code(
 ):
     call = schedule
     if jit_compile is not None:
-        call = tf.function(schedule, jit_compile=jit_compile)
+        call = tf.function(schedule, jit_compile=jit_compile, autograph=False)
     for step in STEPS:
         result = call(tf.constant(step, tf.int64))
         assert result.dtype == tf.float32 and result.shape == []

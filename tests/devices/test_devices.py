@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfagents_batch import config as configs
-from tfagents_batch.devices import gpu, nvidia, placement
+from tfagents_batch.devices import gpu_remarks, nvidia, placement
 from tfagents_batch.devices.nvidia import Gpu, Process
 from tfagents_batch.errors import UserError
 from tfagents_batch.sources import replay_layout
@@ -71,14 +71,14 @@ def test_networks_of_a_user_have_no_known_width(machine):
 
 
 def test_a_gpu_that_is_asked_for_must_be_there_and_have_memory(machine, monkeypatch):
-    monkeypatch.setattr(gpu, "problem", lambda: "no NVIDIA driver")
+    monkeypatch.setattr(gpu_remarks, "problem", lambda: "no NVIDIA driver")
     machine()
     placement.check("auto")
     with pytest.raises(
         UserError, match="gpu, but no NVIDIA driver; or use --device=cpu"
     ):
         placement.check("gpu")
-    monkeypatch.setattr(gpu, "problem", lambda: "")
+    monkeypatch.setattr(gpu_remarks, "problem", lambda: "")
     with pytest.raises(UserError, match="TensorFlow on the CPU before; start a new"):
         placement.check("gpu")
     machine(FULL)

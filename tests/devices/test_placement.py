@@ -112,5 +112,7 @@ def test_variables_lie_on_the_host_unless_another_device_is_in_force(monkeypatch
     for device, expected in ((CPU, True), ("/CPU:1", False), (GPU, False)):
         with tf.device(device):
             assert placement.on_host() is expected
-            traced = tf.function(lambda: tf.constant(placement.on_host()))
+            traced = tf.function(
+                lambda: tf.constant(placement.on_host()), autograph=False
+            )
             assert bool(traced()) is expected

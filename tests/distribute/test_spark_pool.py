@@ -51,7 +51,9 @@ def test_partitions_change_nothing_and_equal_episodes_alone(spark):
     job = job_of(2)
     with job.recipe.make(2, num_workers=1) as env:
         policy = create_algorithm(job.config, env.spec).policy
-        collect = tf.function(Episodes(env, policy, 2).collect, jit_compile=True)
+        collect = tf.function(
+            Episodes(env, policy, 2).collect, jit_compile=True, autograph=False
+        )
         alone = [
             wire.pack(collect(tf.constant(seed), tf.constant(0, tf.int64)).trajectory)
             for seed in range(3)

@@ -5,8 +5,8 @@ import pytest
 
 from tests.evaluation import grid
 from tests.learning import gridworld
-from tfagents_batch.evaluation import estimators
-from tfagents_batch.evaluation.logged_rows import EpisodeRows, pad
+from tfagents_batch.evaluation import sequential
+from tfagents_batch.evaluation.episode_rows import EpisodeRows, pad
 from tfagents_batch.evaluation.totals import Bootstrap
 
 
@@ -32,7 +32,7 @@ def estimates(logged, evaluated, seed):
     )
     padded = pad(given, int(np.bincount(log["episode"]).max()))
     found = Bootstrap(300, seed)
-    found.add(estimators.terms(padded, 100))
+    found.add(sequential.terms(padded, 100))
     return found
 
 
@@ -40,8 +40,8 @@ def _mean_errors(case, seeds):
     found = []
     for seed in range(seeds):
         bootstrap = estimates(*case, seed)
-        values = [estimators.sdr(bootstrap.sums), estimators.wsdr(bootstrap.sums)]
-        values.append(estimators.magic(bootstrap.sums, bootstrap.resampled, 1)[0])
+        values = [sequential.sdr(bootstrap.sums), sequential.wsdr(bootstrap.sums)]
+        values.append(sequential.magic(bootstrap.sums, bootstrap.resampled, 1)[0])
         found.append(np.ravel(values))
     return np.abs(np.array(found) / grid.value(grid.policy(case[1])) - 1).mean(0)
 

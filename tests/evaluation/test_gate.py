@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.evaluation import worlds
-from tfagents_batch.evaluation import evaluate, rules
+from tfagents_batch.evaluation import counterfactual, rules
+from tfagents_batch.evaluation.episode_rows import EVERY, Judges
 from tfagents_batch.evaluation.fitting import EvaluationSettings
-from tfagents_batch.evaluation.logged_rows import EVERY, Judges
 from tfagents_batch.logged import seen
 from tfagents_batch.offline import table_reader
 
@@ -22,7 +22,7 @@ def decided(found, policy, seed, judges=EVERY, **settings):
     """Return the verdict on a policy, and its evaluation."""
     given = dataclasses.replace(SETTINGS, seed=seed, **settings)
     candidate = worlds.Policy(policy, found.schema.actions)
-    result = evaluate.evaluate(found, candidate, given, None, judges=judges)
+    result = counterfactual.evaluate(found, candidate, given, None, judges=judges)
     return rules.decide(result, rules.DeployRules()).verdict, result
 
 

@@ -39,7 +39,9 @@ def in_a_loop(x, y):
 @pytest.mark.parametrize("jit", [None, False, True], ids=["eager", "graph", "xla"])
 def test_the_custom_gradient_is_used(jit):
     def run(f, *inputs):
-        return (f if jit is None else tf.function(f, jit_compile=jit))(*inputs)
+        return (f if jit is None else tf.function(f, jit_compile=jit, autograph=False))(
+            *inputs
+        )
 
     x, y = tf.constant(2.0), tf.constant(5.0)
     assert [float(g) for g in run(slopes, x, y)] == [15, 6]

@@ -38,7 +38,7 @@ def test_values_are_read_with_the_dtypes_they_were_given_with(compiled, device):
     with tf.device(device):
         state = NestVariables(NEST)
 
-    @tf.function(jit_compile=compiled)
+    @tf.function(jit_compile=compiled, autograph=False)
     def double():
         values = state.read()
         count = values["count"] * 2

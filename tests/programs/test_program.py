@@ -113,8 +113,8 @@ def test_a_failure_of_an_unrelated_environment_is_not_raised():
         ProcessEnv([lambda: FaultEnv("exc", step=0)], num_workers=0) as other,
     ):
         _, training = build(env, compile="off")
-        state, _ = tf.function(other.init)(tf.constant(1))
-        tf.function(other.step)(state, tf.constant([0]))
+        state, _ = tf.function(other.init, autograph=False)(tf.constant(1))
+        tf.function(other.step, autograph=False)(state, tf.constant([0]))
         assert not bool(other.ok(state))
         once(training)
         with pytest.raises(EnvError):

@@ -2,8 +2,8 @@
 
 Presets with a plain name are tuned for this package. A comment gives the target return;
 ``docs/results.md`` has the results and the commands that reproduce them. Presets in
-``batch_ppo/``, ``ga3c_paper/`` and ``deck/`` have settings of the originals. Those in
-``rows/`` are for logged rows. Their names need no TensorFlow.
+``batch_ppo/``, ``ga3c_paper/``, ``deck/`` and ``zoo/`` have settings of the originals.
+Those in ``rows/`` are for logged rows. Their names need no TensorFlow.
 """
 
 from pathlib import Path
@@ -18,6 +18,7 @@ from tfagents_batch.configs import (
     policy_gradient,
     ppo,
     rows,
+    zoo,
 )
 from tfagents_batch.errors import UserError
 from tfagents_batch.training.run_folder import runs
@@ -31,6 +32,7 @@ PRESETS = {
     **policy_gradient.PRESETS,
     **deck.PRESETS,
     **rows.PRESETS,
+    **zoo.PRESETS,
 }
 # Presets that are not supported, and what to do; docs/decisions/0008-no-pybullet.md.
 REFUSED = batch_ppo.REFUSED

@@ -17,8 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 from tfagents_batch import encoding, spaces
-from tfagents_batch.devices import gpu as gpus
-from tfagents_batch.devices import nvidia
+from tfagents_batch.devices import gpu_remarks, nvidia
 from tfagents_batch.devices.machine import amount
 from tfagents_batch.devices.nvidia import Gpu
 from tfagents_batch.errors import UserError
@@ -125,13 +124,13 @@ def check(device: str) -> None:
     if device != "gpu":
         return
     if not has_gpu():
-        reason = gpus.problem() or (
+        reason = gpu_remarks.problem() or (
             "this process has used TensorFlow on the CPU before; start a new one"
         )
         raise UserError(f"--device=gpu, but {reason}; or use --device=cpu")
     gpu = used_gpu()
     if _is_full(gpu):
-        line = gpus.gpu_line(gpu)
+        line = gpu_remarks.gpu_line(gpu)
         raise UserError(f"--device=gpu, but {line.text}; {line.advice}")
 
 

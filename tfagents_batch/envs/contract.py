@@ -152,7 +152,7 @@ class EnvContract:
             expected = rollout(env, self.steps, SEED)
             actions = random_actions(env.spec, self.steps, SEED)
             actions = nest.map(lambda *xs: tf.constant(np.stack(xs)), *actions)
-            program = tf.function(_program, jit_compile=jit_compile)
+            program = tf.function(_program, jit_compile=jit_compile, autograph=False)
             first, rest, ok = program(env, tf.constant(SEED), actions)
             steps = nest.map(lambda x, xs: np.concatenate([[x], xs]), first, rest)
         _check_steps(steps, expected.steps, tolerance)

@@ -11,9 +11,9 @@ import numpy as np
 from tfagents_batch import config
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
-from tfagents_batch.evaluation import cells, logged_rows
+from tfagents_batch.evaluation import cells, episode_rows
 from tfagents_batch.evaluation.cells import Cells
-from tfagents_batch.evaluation.logged_rows import EVERY, Judges
+from tfagents_batch.evaluation.episode_rows import EVERY, Judges
 from tfagents_batch.offline.table_reader import TRAIN, Columns, Partition
 
 _ERRORS = 200_000  # rows whose errors are measured, at most
@@ -145,18 +145,18 @@ def fit(
     normalize: Normalize | None,
     judges: Judges = EVERY,
 ) -> Fitted:
-    """Fit values and the model of cells, with the arguments of ``evaluate.evaluate``.
+    """Fit values and the model of cells, with the arguments of ``evaluate``.
 
     UserError if there are no rows to which values could be fitted.
     """
     where = judges.where if settings.folds else f"split = '{TRAIN}'"
-    spans = logged_rows.spans(timeline, where, settings.fit.rows)
+    spans = episode_rows.spans(timeline, where, settings.fit.rows)
     if not spans:
         raise UserError(
             f"{timeline.folder} has no rows for training, to which values could be "
             "fitted; leave --folds out to fit them to parts of the rows for evaluation"
         )
-    columns, _ = logged_rows.read(timeline, spans[0])
+    columns, _ = episode_rows.read(timeline, spans[0])
     if not len(columns["reward"]):
         raise UserError(
             f"{timeline.folder} has no whole episode to which values could be fitted; "

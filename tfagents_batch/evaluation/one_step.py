@@ -1,6 +1,6 @@
 """Estimators of the reward of one decision, as ratios of sums over episodes.
 
-As in ``estimators``, rows are read once, and a bootstrap is the same function of
+As in ``sequential``, rows are read once, and a bootstrap is the same function of
 weighted sums. rho = pi_e(a | s) / p is the evaluated policy's probability of the logged
 action divided by its propensity, R(s, a) is the reward that a model predicts, and
 R_e(s) = sum_a pi_e(a | s) R(s, a).
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfagents_batch.evaluation.logged_rows import starts
+from tfagents_batch.evaluation.episode_rows import starts
 
 CANDIDATES = 21  # thresholds that ``thresholds`` compares
 

@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from tfagents_batch import config
 from tfagents_batch.errors import UserError
-from tfagents_batch.evaluation import evaluate, fitted_q
-from tfagents_batch.evaluation.evaluate import Candidate, Normalize
+from tfagents_batch.evaluation import counterfactual, fitted_q
+from tfagents_batch.evaluation.counterfactual import Candidate, Normalize
+from tfagents_batch.evaluation.episode_rows import EVERY, Judges
 from tfagents_batch.evaluation.fitting import EvaluationSettings
-from tfagents_batch.evaluation.logged_rows import EVERY, Judges
 from tfagents_batch.evaluation.result import OfflineEvaluation
 from tfagents_batch.features.layout import layout
 from tfagents_batch.logged import seen, table_settings
@@ -81,13 +81,13 @@ def opened(
     """Open what ``evaluate_offline`` needs, and check it; yield what evaluates."""
     timeline = table_reader.partition(data)
     judges = _judges(policy, timeline)
-    evaluate.check(timeline, settings, judges)
+    counterfactual.check(timeline, settings, judges)
     normalize = _normalize(timeline)
     with _candidate(policy, timeline, exploration, checkpoint) as candidate:
 
         def evaluated(say: Callable[[str], Any]) -> OfflineEvaluation:
             fits = fitted_q.Fit, normalize
-            result = evaluate.evaluate(
+            result = counterfactual.evaluate(
                 timeline, candidate, settings, *fits, say, judges
             )
             step = getattr(candidate, "step", None)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tfagents_batch.evaluation.logged_rows import Origin
+from tfagents_batch.evaluation.episode_rows import Origin
 
 CONFIDENCE = 0.95
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tfagents_batch import config
-from tfagents_batch.evaluation import cells, estimators, one_step
-from tfagents_batch.evaluation.estimators import Terms, magic
+from tfagents_batch.evaluation import cells, one_step, sequential
+from tfagents_batch.evaluation.episode_rows import Judges
 from tfagents_batch.evaluation.fitting import EvaluationSettings, Fitted
-from tfagents_batch.evaluation.logged_rows import Judges
 from tfagents_batch.evaluation.result import (
     Diagnostics,
     Estimate,
@@ -16,6 +15,7 @@ from tfagents_batch.evaluation.result import (
     estimate,
     interval,
 )
+from tfagents_batch.evaluation.sequential import Terms, magic
 from tfagents_batch.evaluation.totals import Bootstrap, Totals
 from tfagents_batch.offline.table_reader import Partition
 
@@ -48,11 +48,11 @@ def evaluation(
         # Rows of an episode are alike, so no interval is one of more than the episodes.
         episodes = float(sums.one)
         few, weighted = _student(episodes), _student(totals.effective()[1])
-        logged = _wider((estimators.logged(sums), estimators.logged(drawn)), few)
+        logged = _wider((sequential.logged(sums), sequential.logged(drawn)), few)
         factors = dict.fromkeys(_WEIGHTED, weighted)
         estimates = {
             estimator: _wider((rule(sums), rule(drawn)), factors.get(estimator, few))
-            for estimator, rule in estimators.ESTIMATORS.items()
+            for estimator, rule in sequential.ESTIMATORS.items()
         }
         errors = _formula_errors(sums, totals)
         for estimator in ("sdr", "wsdr"):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfagents_batch.evaluation.logged_rows import PaddedEpisodes, starts
+from tfagents_batch.evaluation.episode_rows import PaddedEpisodes, starts
 
 LEAST = 1e-3  # probability of an action by the imitator
 # Of weights, as powers of 10; in the first and last bin also what lies beyond.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -37,6 +37,26 @@ class RowActorConfig(LayerSettings):
         "units of the hidden layers of actor and critics; none: 256,256",
         least=1,
     )
+    body: Literal["mlp", "residual"] = option(
+        "mlp",
+        "hidden layers: mlp, or residual blocks with LayerNorm (SimBa), one for each "
+        "of equal units; use it with normalize_observation",
+    )
+
+    def check(self, path: str = "") -> Self:
+        settings = super().check(path)
+        if settings.body == "residual":
+            check_equal(f"{path}hidden", settings.hidden)
+        return settings
+
+
+def check_equal(name: str, hidden: tuple[int, ...] | None) -> None:
+    """Refuse hidden layers that cannot be residual blocks."""
+    if hidden is not None and len({*hidden}) != 1:
+        raise UserError(
+            f"{name} is {hidden}, but network.body is residual; expected equal units, "
+            "such as 128 for one block or 512,512 for two"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +86,8 @@ class ActorNetwork(keras.Model):
         super().__init__(name="actor", dtype="float32")
         self.encoder, hidden = encoder_and_hidden(spec, config, network)
         kind, self.names = config.initializer, tuple(heads)
-        self.tower = blocks.mlp(hidden, config.activation, kind, "tower")
+        make = blocks.residual if config.body == "residual" else blocks.mlp
+        self.tower = make(hidden, config.activation, kind, "tower")
         self.heads = [
             blocks.Head(size, kernels.policy(kind, _SCALE), name)
             for name, size in heads.items()

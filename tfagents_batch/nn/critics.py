@@ -10,8 +10,14 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.config import option
+from tfagents_batch.errors import UserError
 from tfagents_batch.nn import networks
-from tfagents_batch.nn.actor import RowActorConfig, encoded, encoder_and_hidden
+from tfagents_batch.nn.actor import (
+    RowActorConfig,
+    check_equal,
+    encoded,
+    encoder_and_hidden,
+)
 from tfagents_batch.nn.layers.ensemble import EnsembleMLP, Hidden, Which
 from tfagents_batch.types import EnvSpec, TimeStep
 
@@ -50,6 +56,17 @@ class OnlineCriticConfig(CriticConfig):
     )
 
 
+def _check_residual(own: CriticConfig, hidden: tuple[int, ...]) -> None:
+    """Refuse settings that residual blocks do not have."""
+    check_equal("critic.hidden", hidden)
+    for name in ("dropout", "layer_norm", "batch_renorm"):
+        if value := getattr(own, name):
+            raise UserError(
+                f"critic.{name} is {value}, but network.body is residual, whose blocks "
+                "have a LayerNorm and nothing else; leave one of the two out"
+            )
+
+
 class Critics(keras.Model):
     """K networks of action values: Q(s, a) of given actions, or of all actions.
 
@@ -79,7 +96,10 @@ class Critics(keras.Model):
         super().__init__(name="critics", dtype="float32")
         self.encoder, hidden = encoder_and_hidden(spec, config, network, critic=True)
         hidden = hidden if own.hidden is None else own.hidden
-        then = Hidden(own.dropout, own.layer_norm, config.activation, own.batch_renorm)
+        follows = own.dropout, own.layer_norm, config.activation, own.batch_renorm
+        then = Hidden(*follows, residual=config.body == "residual")
+        if then.residual:
+            _check_residual(own, hidden)
         self._quantiles = quantiles
         outputs = quantiles or outputs
         self.towers = EnsembleMLP(count, hidden, outputs, config.initializer, then)

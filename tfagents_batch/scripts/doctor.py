@@ -20,8 +20,8 @@ from importlib import metadata
 from packaging.requirements import Requirement
 
 from tfagents_batch.config import option
-from tfagents_batch.devices import cuda, gpu, nvidia
-from tfagents_batch.devices.gpu import LITTLE_MEMORY, Remark
+from tfagents_batch.devices import cuda, gpu_remarks, nvidia
+from tfagents_batch.devices.gpu_remarks import LITTLE_MEMORY, Remark
 from tfagents_batch.scripts import command_line
 from tfagents_batch.training.log import console
 
@@ -187,24 +187,28 @@ def imports() -> Remark:
 
 def driver() -> Remark:
     """Check the NVIDIA driver."""
-    return gpu.driver_line(nvidia.driver(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return gpu_remarks.driver_line(
+        nvidia.driver(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    )
 
 
 def gpus() -> Remark:
     """Check each GPU of the machine, and who uses its memory."""
-    return gpu.gpus_line(nvidia.gpus())
+    return gpu_remarks.gpus_line(nvidia.gpus())
 
 
 def libraries() -> Remark:
     """Check CUDA's libraries, after TensorFlow has searched for GPUs."""
-    facts = gpu.facts()
-    return gpu.library_line(facts.build, facts.libraries, facts.seen)
+    facts = gpu_remarks.facts()
+    return gpu_remarks.library_line(facts.build, facts.libraries, facts.seen)
 
 
 def compiler() -> Remark:
     """Check what XLA needs to compile programs for a GPU."""
     folder = cuda.folder()
-    return gpu.compiler_line(cuda.build(folder), cuda.compiler(folder, os.environ))
+    return gpu_remarks.compiler_line(
+        cuda.build(folder), cuda.compiler(folder, os.environ)
+    )
 
 
 def operations() -> Remark:

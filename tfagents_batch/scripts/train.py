@@ -211,10 +211,10 @@ def _next(run: Any, options: dict[str, Any], data: str | None) -> str:
 
 def _can_decide(data: str) -> bool:
     """Return whether a policy can be evaluated on a timeline."""
-    from tfagents_batch.evaluation import logged_rows
+    from tfagents_batch.evaluation import episode_rows
 
     try:
-        logged_rows.check(table_reader.partition(data))
+        episode_rows.check(table_reader.partition(data))
     except UserError:
         return False
     return True

@@ -10,6 +10,7 @@ from tests.algorithms.cases import assert_gradients, at, experience, named
 from tests.nn.cases import ACTIONS
 from tfagents_batch import seeds
 from tfagents_batch.errors import UserError
+from tfagents_batch.nn.actor import ActorConfig
 from tfagents_batch.schedules import Constant
 
 STEP = tf.constant(5000, tf.int64)
@@ -43,7 +44,7 @@ def dense(layer, x, number, mask=None):
     x = x @ layer.kernel.numpy()[number] + layer.bias.numpy()[number]
     if mask is not None:
         x = np.where(mask[number], 0, x / (1 - 0.3))
-    if hasattr(layer, "scale"):
+    if layer.norm is not None:
         mean, std = x.mean(-1, keepdims=True), x.std(-1, keepdims=True)
         x = (x - mean) / np.sqrt(std**2 + 1e-6)
     return np.maximum(x, 0)
@@ -223,6 +224,9 @@ def test_actor_and_temperature_move_in_every_third_update_and_targets_in_each():
     assert late == [2, 5]
 
 
+RESIDUAL = {"network.body": "residual"}
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "text"),
     [
@@ -231,11 +235,18 @@ def test_actor_and_temperature_move_in_every_third_update_and_targets_in_each():
         ("td3", {"quantiles": 2}, "nothing is left of a target"),
         ("cql", {"critic": {"dropout": 0.1}}, "CQL's loss has none of them"),
         ("sac", {"critic": {"dropout": 1.0}}, "critic.dropout"),
+        ("td3", RESIDUAL | {"critic.hidden": (8, 4)}, "critic.hidden is .*equal units"),
+        ("sac", RESIDUAL | {"critic.dropout": 0.1}, "critic.dropout is 0.1, but"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(name, settings, text):
     with pytest.raises(UserError, match=text):
         cases.make(name, **settings)
+
+
+def test_residual_blocks_of_unequal_units_are_refused():
+    with pytest.raises(UserError, match=r"network.hidden is \(8, 4\).*equal units"):
+        ActorConfig(hidden=(8, 4), body="residual").check("network.")
 
 
 def test_quantiles_of_discrete_actions_are_refused():

@@ -84,7 +84,7 @@ def assert_moments(variables, prefix, samples):
 def test_statistics_are_those_of_all_collected_steps(compiled):
     agent = make("dqn", **ON)
     trajectory = with_failure(collect(agent, length=4), 7)
-    observe = tf.function(agent.learner.observe, jit_compile=compiled)
+    observe = tf.function(agent.learner.observe, jit_compile=compiled, autograph=False)
     for begin, end in ((0, 1), (1, 2), (2, 8), (8, 12)):
         observe(piece(trajectory, begin, end), tf.constant(True))
         observe(piece(trajectory, begin, end), tf.constant(False))  # void

@@ -145,7 +145,9 @@ def test_without_resets_an_update_has_no_branch_for_them():
     def operations(**settings):
         agent = cases.make("dqn", **settings)
         batch = cases.experience(agent)
-        program = tf.function(lambda x: agent.update(x, 7, tf.constant(1, tf.int64))[0])
+        program = tf.function(
+            lambda x: agent.update(x, 7, tf.constant(1, tf.int64))[0], autograph=False
+        )
         graph = program.get_concrete_function(batch).graph
         return [x.type for x in graph.get_operations()]
 

@@ -158,7 +158,9 @@ def test_a_rollout_with_the_variables_of_another_goes_on_with_its_matrices():
     settings = {"exploration": "sde", "sde_every": 7, "network.hidden": (4,)}
     policy = PPO(config.replace(PPOConfig(), settings), env.spec).policy
     one, two = (Rollout(env, policy, 5, seed) for seed in (0, 1))
-    collect_one, collect_two = (tf.function(x.collect) for x in (one, two))
+    collect_one, collect_two = (
+        tf.function(x.collect, autograph=False) for x in (one, two)
+    )
     collect_one(0, now)
     for name, variable in one.named_variables().items():
         two.named_variables()[name].assign(variable)

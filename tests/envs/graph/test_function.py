@@ -97,8 +97,8 @@ def test_every_live_environment_is_checked(make_process_env):
 
 def test_the_failure_of_a_closed_environment_is_not_raised_elsewhere(make_process_env):
     env = make_process_env(fault_envs("exc", step=0), 0)
-    state, _ = tf.function(env.init)(tf.constant(1))
-    tf.function(env.step)(state, tf.constant([0, 0]))
+    state, _ = tf.function(env.init, autograph=False)(tf.constant(1))
+    tf.function(env.step, autograph=False)(state, tf.constant([0, 0]))
     env.close()
     assert int(function(lambda x: x + 1)(tf.constant(1))) == 2
 
@@ -142,8 +142,10 @@ def test_an_environment_of_this_process_lives_in_one_thread(kind):
 def test_a_plain_tf_function_steps_environments_of_this_process_too():
     seen = set()
     with tfb.make_env(lambda: Threads(seen), 2, num_workers=0) as env:
-        state, _ = tf.function(env.init)(tf.constant(1))
-        state, timestep = tf.function(env.step)(state, tf.constant([0, 0]))
+        state, _ = tf.function(env.init, autograph=False)(tf.constant(1))
+        state, timestep = tf.function(env.step, autograph=False)(
+            state, tf.constant([0, 0])
+        )
     assert timestep.observation.numpy().tolist() == [[0, 1], [0, 1]]
 
 

@@ -85,7 +85,7 @@ def test_actions_of_wrong_shape_or_dtype_are_refused_during_tracing(
     with pytest.raises(UserError, match=text):
         env.step(state, action)
     with pytest.raises(UserError, match=text):
-        tf.function(lambda: env.step(state, action))()
+        tf.function(lambda: env.step(state, action), autograph=False)()
     env.step(state, tf.zeros([2], tf.int32))  # it still works
 
 

@@ -315,7 +315,7 @@ def test_closing_closes_the_vector_environment_once():
 def test_compiled_programs_are_refused_with_advice(make):
     env = make(Scripted())
     with pytest.raises(UserError, match=r"jit_compile=True.* in this process"):
-        tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
+        tf.function(lambda: env.init(1)[1].reward, jit_compile=True, autograph=False)()
 
 
 @pytest.mark.parametrize("env", [7, CountingEnv, lambda: counting(1)])

@@ -46,7 +46,9 @@ def test_without_a_compiler_the_portable_backend_is_used_with_a_warning(
         state, _ = env.init(1)
         assert env.step(state, [0, 0])[1].reward.numpy().tolist() == [1, 1]
         with pytest.raises(UserError, match=f"under jit_compile=True: .*{why}"):
-            tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
+            tf.function(
+                lambda: env.init(1)[1].reward, jit_compile=True, autograph=False
+            )()
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert "2 environments in 1 worker processes: portable" in record.getMessage()
@@ -82,7 +84,9 @@ def test_with_a_library_programs_are_compiled_and_the_backend_is_logged(
     caplog.set_level("INFO", "tfagents_batch")
     with ProcessEnv(fault_envs(None), 1) as env:
         assert (env.backend, env.compilable) == ("native", True)
-        reward = tf.function(lambda: env.init(1)[1].reward, jit_compile=True)()
+        reward = tf.function(
+            lambda: env.init(1)[1].reward, jit_compile=True, autograph=False
+        )()
     assert reward.numpy().tolist() == [0, 0]
     assert "worker processes: native backend" in caplog.text
 

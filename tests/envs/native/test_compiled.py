@@ -107,7 +107,7 @@ def test_a_worker_killed_inside_a_program_is_replaced_while_it_runs(
         bad = tf.reduce_any(~step.valid)
         return t + 1, state, step, lost | bad, tf.where(bad, 0, since + 1)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def run():
         """Step until the lost rows are back, then 20 steps more."""
         t, state, step, lost, _ = tf.while_loop(
@@ -172,7 +172,7 @@ def test_a_closed_environment_gives_failed_rows_in_a_program(make_process_env):
         return step, env.ok(state)
 
     env = make_process_env(fault_envs(None), 1)
-    run = tf.function(functools.partial(start, env), jit_compile=True)
+    run = tf.function(functools.partial(start, env), jit_compile=True, autograph=False)
     assert bool(run()[1])
     env.close()
     step, ok = run()
@@ -231,7 +231,7 @@ def test_gradients_do_not_pass_through_a_step(make_process_env):
     env = make_process_env([functools.partial(gymnasium.make, "Pendulum-v1")] * 2, 1)
     weight = tf.Variable(0.5)
 
-    @tf.function(jit_compile=True)
+    @tf.function(jit_compile=True, autograph=False)
     def run():
         with tf.GradientTape() as tape:
             state, step = env.init(1)
@@ -245,7 +245,11 @@ def test_gradients_do_not_pass_through_a_step(make_process_env):
 def test_a_wrong_batch_size_is_refused_when_a_program_is_compiled(make_process_env):
     env = make_process_env(fault_envs(None, 3), 1)
 
-    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec(None, tf.int32)])
+    @tf.function(
+        jit_compile=True,
+        input_signature=[tf.TensorSpec(None, tf.int32)],
+        autograph=False,
+    )
     def run(action):
         state, _ = env.init(1)
         return env.step(state, action)[1].valid

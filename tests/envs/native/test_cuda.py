@@ -336,6 +336,10 @@ def test_an_unusable_driver_is_named(backend, library, compiled_driver, path, te
 
 def test_programs_can_be_compiled_for_both_devices(make_process_env):
     env = make_process_env(fault_envs(None), 1)
-    graph = tf.function(lambda: env.init(1)[0]).get_concrete_function().graph
+    graph = (
+        tf.function(lambda: env.init(1)[0], autograph=False)
+        .get_concrete_function()
+        .graph
+    )
     (call,) = (x for x in graph.get_operations() if x.type == "XlaCallModule")
     assert call.get_attr("platforms") == [b"CPU", b"CUDA"]

@@ -34,7 +34,7 @@ def test_a_ball_is_caught_by_a_paddle_below_it():
 def flappy_program():
     """Return a batch of one game and its compiled step."""
     env = tfb.make_env("tf/Flappy-v0", num_envs=1)
-    return env, tf.function(env.step, jit_compile=True)
+    return env, tf.function(env.step, jit_compile=True, autograph=False)
 
 
 def flappy(actions):

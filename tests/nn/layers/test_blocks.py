@@ -43,7 +43,7 @@ def test_products_and_gradients_agree_with_matmul(width, jit):
         for shape in ((7, 5), (5, width), (7, width))
     )
 
-    @tf.function(jit_compile=jit)
+    @tf.function(jit_compile=jit, autograph=False)
     def program(matmul):
         with tf.GradientTape() as tape:
             tape.watch((x, kernel))

@@ -17,7 +17,7 @@ def drawn(initializer, shape, jit=False, key=KEY):
     def draw(key):
         return redraw.draw(initializer, shape, key)
 
-    return tf.function(draw, jit_compile=jit)(key).numpy()
+    return tf.function(draw, jit_compile=jit, autograph=False)(key).numpy()
 
 
 @pytest.mark.parametrize("jit", [False, True])

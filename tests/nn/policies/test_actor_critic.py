@@ -150,7 +150,7 @@ def test_what_an_action_space_does_not_have_is_refused_while_tracing(
     step, state = choice([0.0] * family.size), policy.initial_state(1)
     action = [tf.zeros([1, *family.shape], family.dtype)] * (method == "log_density")
     function = tf.function(
-        lambda now: getattr(policy, method)(step, state, *action, now)
+        lambda now: getattr(policy, method)(step, state, *action, now), autograph=False
     )
     with pytest.raises(UserError, match=text):
         function.get_concrete_function(tf.TensorSpec([], tf.int64))

@@ -207,7 +207,9 @@ def test_without_noise_there_is_no_density():
     step, action = tanh_step(0.5, 2), tf.constant([[4.0], [6.0]])
     assert np.all(np.isnan(policy.log_density(step, (), action, at(1000))))
     policy = deterministic(scale=0.0)
-    function = tf.function(lambda now: policy.log_density(step, (), action, now))
+    function = tf.function(
+        lambda now: policy.log_density(step, (), action, now), autograph=False
+    )
     with pytest.raises(UserError, match=r"not available without noise.*noise above 0"):
         function.get_concrete_function(tf.TensorSpec([], tf.int64))
 
@@ -228,7 +230,7 @@ def test_compiled_densities_are_the_same(kind):
         return action, policy.log_density(step, (), action, now)
 
     for now in (0, 100):
-        action, found = tf.function(both, jit_compile=True)(at(now))
+        action, found = tf.function(both, jit_compile=True, autograph=False)(at(now))
         expected = policy.log_density(step, (), action, at(now))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert kind is squashed or np.sum(action == UNEVEN.high) > 100

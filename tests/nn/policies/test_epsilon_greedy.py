@@ -98,6 +98,8 @@ def test_probabilities_of_a_noisy_network_are_refused_while_tracing():
     network = q_network.q_network(SPEC, q_network.QConfig(noisy=True))
     policy = EpsilonGreedy(network, 2, Constant(0.1))
     steps = nest.map(lambda x: x[0], make_steps(VECTOR, 1, 2))
-    function = tf.function(lambda step: policy.probabilities(steps, (), step))
+    function = tf.function(
+        lambda step: policy.probabilities(steps, (), step), autograph=False
+    )
     with pytest.raises(UserError, match=r"noise of all weights.*network.noisy=false"):
         function.get_concrete_function(tf.TensorSpec([], tf.int64))

@@ -163,7 +163,7 @@ def test_batches_of_unknown_size_work(name):
     family, _ = make(name)
     signature = [tf.TensorSpec([None, family.size])]
 
-    @tf.function(input_signature=signature)
+    @tf.function(input_signature=signature, autograph=False)
     def mode(outputs):
         std = tf.ones([family.size]) if family.needs_std else None
         policy = family.make(outputs, std)
@@ -279,7 +279,7 @@ def test_squashed_density_and_gradients_are_finite_at_the_bounds():
 def test_squashed_samples_lie_strictly_inside(jit):
     low, high = np.float32([-1, 0, 5, -3]), np.float32([1, 10, 5.5, 0])
 
-    @tf.function(jit_compile=jit)
+    @tf.function(jit_compile=jit, autograph=False)
     def act(mean):
         policy = ds.TanhNormal(mean, tf.ones_like(mean), low, high)
         return policy.mode(), policy.sample(ds.normal_noise((2, 4), 0))

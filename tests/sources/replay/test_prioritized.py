@@ -13,7 +13,9 @@ from tfagents_batch.sources import prioritized
 
 TREES = {size: prioritized.SumTree(size) for size in (5, 16, 300)}
 compiled = tf.function(
-    lambda tree, index, weight: tree.write(index, weight), jit_compile=True
+    lambda tree, index, weight: tree.write(index, weight),
+    jit_compile=True,
+    autograph=False,
 )
 
 

@@ -12,7 +12,7 @@ from tfagents_batch.errors import UserError
 from tfagents_batch.training.compilation import executables
 
 
-@tf.function(jit_compile=True)
+@tf.function(jit_compile=True, autograph=False)
 def square(x):
     return x * x
 

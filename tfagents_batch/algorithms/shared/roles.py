@@ -33,7 +33,7 @@ GAMMA = 0.02  # largest difference of discount factors without a warning
 # Settings that two algorithms need to have in common, if both have them.
 _SAME = "network.hidden", "network.activation", "network.dueling", "num_critics"
 _SAME += "network.layer_norm", "critic.layer_norm", "critic.hidden", "quantiles"
-_SAME += ("network.core",)
+_SAME += "network.body", "network.core"
 _NORMALIZES = "normalize_observation", "normalize_return"
 # Values of an actor-critic's settings with which it acts like an imitator.
 _BOX = {"network.mean": "tanh", "network.squash": False, "network.scale_actions": True}

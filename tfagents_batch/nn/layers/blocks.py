@@ -14,6 +14,8 @@ from tfagents_batch.graph.function import custom_gradient
 from tfagents_batch.nn.layers import kernels
 
 WIDEST = 8  # columns; for more, the matrix product is as fast
+WIDER = 4  # times the units of a residual block, between its two layers
+EPSILON = 1e-6  # of the variance, in LayerNorm
 Mean = Literal["linear", "tanh"]
 POLICY_SCALE = 0.01  # policies start near uniform (Andrychowicz et al. 2021, sec. 3.2)
 
@@ -62,6 +64,55 @@ def mlp(
             layers.append(keras.layers.LayerNormalization(dtype=dtype))
             layers.append(keras.layers.Activation(activation, dtype=dtype))
     return Stack(layers, name=name, dtype="float32")
+
+
+class ResidualBlock(keras.layers.Layer):
+    """``x + W2 act(W1 LayerNorm(x))``, ``[N, F] -> [N, F]``, with 4 F units between.
+
+    From SimBa (Lee et al. 2024, arXiv:2410.09754), section 4.
+    """
+
+    def __init__(self, units: int, activation: str, initializer: kernels.Kind):
+        dtype = kernels.dtype(units)
+        super().__init__(dtype=dtype)
+        wide, narrow = (
+            keras.layers.Dense(
+                size, kind, kernel_initializer=kernels.hidden(initializer), dtype=dtype
+            )
+            for size, kind in ((WIDER * units, activation), (units, None))
+        )
+        norm = keras.layers.LayerNormalization(epsilon=EPSILON, dtype=dtype)
+        self.inner = Stack([norm, wide, narrow], dtype=dtype)
+
+    def build(self, input_shape):
+        self.inner.build(input_shape)
+
+    def call(self, x):
+        return x + self.inner(x)
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+def residual(
+    sizes: Sequence[int], activation: str, initializer: kernels.Kind, name: str
+) -> Stack:
+    """Build SimBa's body, ``[N, F] -> [N, units]``: a block for each of equal sizes.
+
+    A linear layer comes before them, and a LayerNorm after them. Without sizes it is
+    the identity.
+    """
+    if not sizes:
+        return Stack([], name=name, dtype="float32")
+    units = int(sizes[0])
+    first = keras.layers.Dense(
+        units,
+        kernel_initializer=kernels.hidden(initializer),
+        dtype=kernels.dtype(units),
+    )
+    body = [ResidualBlock(units, activation, initializer) for _ in sizes]
+    last = keras.layers.LayerNormalization(epsilon=EPSILON, dtype="float32")
+    return Stack([first, *body, last], name=name, dtype="float32")
 
 
 class Head(keras.layers.Dense):

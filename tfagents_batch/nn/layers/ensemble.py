@@ -9,10 +9,8 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch import seeds
-from tfagents_batch.nn.layers import kernels
+from tfagents_batch.nn.layers import blocks, kernels
 from tfagents_batch.nn.layers.batch_renorm import BatchRenorm, Which, of
-
-_EPSILON = 1e-6  # of the variance
 
 
 class Hidden(NamedTuple):
@@ -25,12 +23,32 @@ class Hidden(NamedTuple):
       activation: name of the activation.
       batch_renorm: whether each unit is normalized over a batch, as is each input of
         the first layer, see ``BatchRenorm``.
+      residual: whether layers are residual blocks instead, see ``blocks.residual``;
+        of the others, they have the activation alone.
     """
 
     dropout: float = 0.0
     layer_norm: bool = False
     activation: str | None = None
     batch_renorm: bool = False
+    residual: bool = False
+
+
+class EnsembleNorm(keras.layers.Layer):
+    """LayerNorm of K networks, ``[K, N, F] -> [K, N, F]``."""
+
+    def build(self, input_shape):
+        shape = (input_shape[0], 1, input_shape[-1])
+        self.scale = self.add_weight(name="scale", shape=shape, initializer="ones")
+        self.offset = self.add_weight(name="offset", shape=shape, initializer="zeros")
+
+    def call(self, x, which: Which = None, **_):
+        mean, variance = tf.nn.moments(x, -1, keepdims=True)
+        x = (x - mean) * tf.math.rsqrt(variance + blocks.EPSILON)
+        return x * of(self.scale, which) + of(self.offset, which)
+
+    def compute_output_shape(self, shape):
+        return shape
 
 
 class EnsembleDense(keras.layers.Layer):
@@ -54,6 +72,8 @@ class EnsembleDense(keras.layers.Layer):
         self.kernel_initializer = kernels.PerNetwork(initializer)
         self._then = then
         self.activation = keras.activations.get(then.activation)
+        norm = EnsembleNorm(dtype=kernels.dtype(units))
+        self.norm = norm if then.layer_norm else None
         self._renorm = BatchRenorm() if then.batch_renorm else None
 
     def build(self, input_shape):
@@ -66,11 +86,8 @@ class EnsembleDense(keras.layers.Layer):
             name="bias", shape=(self.count, 1, self.units), initializer="zeros"
         )
         shape = (self.count, 1, self.units)
-        if self._then.layer_norm:
-            self.scale = self.add_weight(name="scale", shape=shape, initializer="ones")
-            self.offset = self.add_weight(
-                name="offset", shape=shape, initializer="zeros"
-            )
+        if self.norm is not None:
+            self.norm.build(shape)
         if self._renorm is not None:
             self._renorm.build(shape)
 
@@ -91,15 +108,42 @@ class EnsembleDense(keras.layers.Layer):
         if self._then.dropout and key is not None:
             dropped = seeds.coins(x.shape, key, self._then.dropout)
             x = tf.where(dropped, tf.zeros([], x.dtype), x / (1 - self._then.dropout))
-        if self._then.layer_norm:
-            mean, variance = tf.nn.moments(x, -1, keepdims=True)
-            x = (x - mean) * tf.math.rsqrt(variance + _EPSILON)
-            x = x * of(self.scale, which) + of(self.offset, which)
+        if self.norm is not None:
+            x = self.norm(x, which=which)
         x = self.activation(x)
         return x if self._renorm is None else self._renorm(x, which=which, rows=rows)
 
     def compute_output_shape(self, shape):
         return (self.count, *shape[-2:-1], self.units)
+
+
+class EnsembleResidual(keras.layers.Layer):
+    """Residual blocks of K networks, ``[K, N, F] -> [K, N, F]``, see ``blocks``."""
+
+    def __init__(
+        self,
+        count: int,
+        units: int,
+        initializer: Callable[[], kernels.Initializer],
+        then: Hidden,
+    ):
+        super().__init__(dtype=kernels.dtype(units))
+        active, linear = Hidden(activation=then.activation), Hidden()
+        self.norm = EnsembleNorm(dtype=kernels.dtype(units))
+        self.wide = EnsembleDense(count, blocks.WIDER * units, initializer, active)
+        self.narrow = EnsembleDense(count, units, initializer, linear)
+
+    def build(self, input_shape):
+        for layer in (self.norm, self.wide, self.narrow):
+            layer.build(input_shape)
+            input_shape = layer.compute_output_shape(input_shape)
+
+    def call(self, x, which: Which = None, **_):
+        wide = self.wide(self.norm(x, which=which), which=which)
+        return x + self.narrow(wide, which=which)
+
+    def compute_output_shape(self, shape):
+        return shape
 
 
 class EnsembleMLP(keras.layers.Layer):
@@ -115,11 +159,17 @@ class EnsembleMLP(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(dtype="float32", **kwargs)
-        sizes = [(int(n), kernels.hidden, then) for n in hidden]
-        self.layers = [
-            EnsembleDense(count, n, lambda kind=kind: kind(initializer), follows)
-            for n, kind, follows in [*sizes, (units, kernels.value, Hidden())]
-        ]
+
+        def layer(n, kind=kernels.hidden, follows=then, of_kind=EnsembleDense):
+            return of_kind(count, int(n), lambda: kind(initializer), follows)
+
+        if then.residual and hidden:
+            residual = [layer(n, of_kind=EnsembleResidual) for n in hidden]
+            last = EnsembleNorm(dtype="float32")
+            body = [layer(hidden[0], follows=Hidden()), *residual, last]
+        else:
+            body = [layer(n) for n in hidden]
+        self.layers = [*body, layer(units, kernels.value, Hidden())]
         self._first = BatchRenorm() if then.batch_renorm else None
 
     def build(self, input_shape):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tfagents_batch.devices import cuda, gpu, nvidia
+from tfagents_batch.devices import cuda, gpu_remarks, nvidia
 from tfagents_batch.devices.cuda import Build, Compiler, Libraries
-from tfagents_batch.devices.gpu import GpuFacts
+from tfagents_batch.devices.gpu_remarks import GpuFacts
 from tfagents_batch.devices.nvidia import Driver, Gpu, Process
 
 GIB = 2**30
@@ -20,10 +20,12 @@ INSTALL = 'pip install "tensorflow[and-cuda]==2.21.0"'
 
 def test_a_machine_where_all_is_fine_gets_no_advice():
     lines = [
-        gpu.driver_line(DRIVER, None),
-        gpu.gpus_line((H100, H100)),
-        gpu.library_line(BUILD, FOUND, seen=1),
-        gpu.compiler_line(BUILD, Compiler("/bin/ptxas", (12, 9, 86), "/libdevice")),
+        gpu_remarks.driver_line(DRIVER, None),
+        gpu_remarks.gpus_line((H100, H100)),
+        gpu_remarks.library_line(BUILD, FOUND, seen=1),
+        gpu_remarks.compiler_line(
+            BUILD, Compiler("/bin/ptxas", (12, 9, 86), "/libdevice")
+        ),
     ]
     assert [line.advice for line in lines] == [""] * 4
     driver, gpus, libraries, compiler = (line.text for line in lines)
@@ -33,7 +35,7 @@ def test_a_machine_where_all_is_fine_gets_no_advice():
     assert "built for CUDA 12.5.1 and cuDNN 9; it finds CUDA 12.9" in libraries
     assert libraries.endswith("cuDNN 9.10.2")
     assert compiler.startswith("ptxas 12.9.86: /bin/ptxas")
-    assert gpu.why_unseen(WORKS) == ""
+    assert gpu_remarks.why_unseen(WORKS) == ""
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_a_machine_where_all_is_fine_gets_no_advice():
     ],
 )
 def test_one_line_says_why_tensorflow_sees_no_gpu_and_what_to_do(facts, text, advice):
-    line = gpu.why_unseen(facts)
+    line = gpu_remarks.why_unseen(facts)
     assert text in line
     assert advice in line
     assert "\n" not in line
@@ -100,7 +102,7 @@ def test_one_line_says_why_tensorflow_sees_no_gpu_and_what_to_do(facts, text, ad
 
 def test_a_gpu_filled_by_a_process_names_it_and_its_memory():
     users = Process(42, "python", 79 * GIB), Process(7, "", None)
-    line = gpu.gpu_line(H100._replace(free=GIB // 2, processes=users))
+    line = gpu_remarks.gpu_line(H100._replace(free=GIB // 2, processes=users))
     assert "512.0 MiB of 80.00 GiB free" in line.text
     assert "used by process 42 (python): 79.00 GiB, process 7" in line.text
     assert line.advice.startswith("end the processes that use it, or choose another")
@@ -108,37 +110,37 @@ def test_a_gpu_filled_by_a_process_names_it_and_its_memory():
 
 def test_a_process_that_leaves_enough_memory_is_no_problem():
     shared = H100._replace(free=40 * GIB, processes=(Process(42, "x", 40 * GIB),))
-    line = gpu.gpu_line(shared)
+    line = gpu_remarks.gpu_line(shared)
     assert "process 42" in line.text
     assert line.advice == ""
 
 
 def test_a_gpu_without_machine_code_in_tensorflow_starts_slowly():
-    line = gpu.gpu_line(H100._replace(capability=(12, 0)))
+    line = gpu_remarks.gpu_line(H100._replace(capability=(12, 0)))
     assert "no machine code" in line.text
     assert "slow first start" in line.advice
 
 
 def test_advice_about_one_of_several_gpus_begins_with_its_number():
-    line = gpu.gpus_line((H100, H100._replace(free=0)))
+    line = gpu_remarks.gpus_line((H100, H100._replace(free=0)))
     assert line.advice.startswith("1: end")
     assert "\n" not in line.advice
 
 
 def test_gpus_that_the_driver_does_not_describe_are_unknown():
-    assert nvidia.NVML in gpu.gpus_line(()).text
+    assert nvidia.NVML in gpu_remarks.gpus_line(()).text
 
 
 @pytest.mark.parametrize("part", ["ptxas", "libdevice"])
 def test_xla_needs_ptxas_and_libdevice(part):
     compiler = Compiler("/bin/ptxas", (12, 9, 86), "/x/libdevice.10.bc")
-    line = gpu.compiler_line(BUILD, compiler._replace(**{part: ""}))
+    line = gpu_remarks.compiler_line(BUILD, compiler._replace(**{part: ""}))
     assert line.text.count("not found") == 1
     assert line.advice.startswith(INSTALL)
     assert "--xla_gpu_cuda_data_dir" in line.advice
 
 
 def test_this_machine_has_a_problem_exactly_if_tensorflow_sees_no_gpu():
-    facts = gpu.facts()
+    facts = gpu_remarks.facts()
     assert facts.build.version.startswith("2.21")
-    assert (gpu.problem() == "") == (facts.seen > 0)
+    assert (gpu_remarks.problem() == "") == (facts.seen > 0)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfagents_batch.evaluation.logged_rows import PaddedEpisodes
+from tfagents_batch.evaluation.episode_rows import PaddedEpisodes
 
 BLENDS = 25  # of MAGIC, at most
 _INTERVAL = (5, 95)  # percentiles of resamples between which no bias is assumed

@@ -10,10 +10,10 @@ from tests.evaluation import grid
 from tests.offline import made
 from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation import (
-    evaluate,
+    counterfactual,
+    episode_rows,
     fitted_q,
     fitting,
-    logged_rows,
     rules,
     summary,
     totals,
@@ -50,7 +50,7 @@ def fixed(*chances):
 
 
 def judged(found, policy, settings):
-    return evaluate.evaluate(found, policy, settings, fitted_q.Fit)
+    return counterfactual.evaluate(found, policy, settings, fitted_q.Fit)
 
 
 def rewards(result):
@@ -114,8 +114,8 @@ def test_a_policy_against_itself_is_worth_the_same(log):
 
 def test_blocks_of_rows_change_nothing(log, monkeypatch):
     whole = judged(log, candidate(log, 0.3), TABULAR)
-    monkeypatch.setattr(evaluate, "_BLOCK_ROWS", 700)
-    monkeypatch.setattr(evaluate, "_PADDED", 2000)
+    monkeypatch.setattr(counterfactual, "_BLOCK_ROWS", 700)
+    monkeypatch.setattr(counterfactual, "_PADDED", 2000)
     parts = judged(log, candidate(log, 0.3), TABULAR)
     np.testing.assert_allclose(
         list(rewards(parts).values()), list(rewards(whole).values()), rtol=1e-9
@@ -126,9 +126,9 @@ def test_blocks_of_rows_change_nothing(log, monkeypatch):
 
 
 def test_values_never_see_the_episodes_that_they_judge(log):
-    fitted = evaluate.fit(log, candidate(log, 0.3), TABULAR, fitted_q.Fit, None)
-    (span,) = logged_rows.spans(log, logged_rows.EVERY.where, 10**6)
-    columns, _ = logged_rows.read(log, span)
+    fitted = counterfactual.fit(log, candidate(log, 0.3), TABULAR, fitted_q.Fit, None)
+    (span,) = episode_rows.spans(log, episode_rows.EVERY.where, 10**6)
+    columns, _ = episode_rows.read(log, span)
     for fold in (0, 1):
         others = columns["episode"] % 2 != fold
         cell = np.nan_to_num(columns["state"][others]).argmax(-1)
@@ -220,7 +220,7 @@ def test_a_policy_of_which_nothing_was_logged_cannot_be_told(log):
 
 
 def test_a_weight_of_1e30_is_no_error(log, monkeypatch):
-    read = logged_rows.read
+    read = episode_rows.read
 
     def tiny(*arguments):
         columns, gaps = read(*arguments)
@@ -228,7 +228,7 @@ def test_a_weight_of_1e30_is_no_error(log, monkeypatch):
         propensity[5] = 1e-30
         return columns | {"propensity": propensity}, gaps
 
-    monkeypatch.setattr(logged_rows, "read", tiny)
+    monkeypatch.setattr(episode_rows, "read", tiny)
     found = judged(log, candidate(log, 0.3), TABULAR)
     assert found.diagnostics.effective < 1.01
     assert np.isfinite(rewards(found)["wsdr"])

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 
-from tfagents_batch.evaluation import estimators
-from tfagents_batch.evaluation.logged_rows import EpisodeRows, pad, parts
+from tfagents_batch.evaluation import sequential
+from tfagents_batch.evaluation.episode_rows import EpisodeRows, pad, parts
 from tfagents_batch.evaluation.totals import Bootstrap
 
 # (ratio, reward, q, v) of the steps of two episodes that end.
@@ -42,8 +42,8 @@ def rows(episodes, gamma=0.9, closing=None):
 
 def sums(given, cap=np.inf):
     steps = int(np.bincount(given.episode).max())
-    found = estimators.terms(pad(given, steps), cap)
-    return estimators.Terms(*(x.sum(0) for x in found))
+    found = sequential.terms(pad(given, steps), cap)
+    return sequential.Terms(*(x.sum(0) for x in found))
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def sums(given, cap=np.inf):
     ],
 )
 def test_two_episodes_by_hand(name, expected):
-    found = estimators.ESTIMATORS[name](sums(rows(TOY)))
+    found = sequential.ESTIMATORS[name](sums(rows(TOY)))
     assert found == pytest.approx([expected], abs=1e-6)
 
 
 def test_terms_of_each_episode_by_hand():
-    found = estimators.terms(pad(rows(TOY), 2))
+    found = sequential.terms(pad(rows(TOY), 2))
     assert found.sdr[:, 0] == pytest.approx([0.885, 1.3])
     assert found.returned[:, 0] == pytest.approx([0.9, 1.0])
 
@@ -120,13 +120,13 @@ def test_estimators_agree_with_loops(given, gamma, cap):
     episodes, closing = [x[0] for x in given], [x[1] for x in given]
     found = sums(rows(episodes, gamma, closing), cap)
     for name, expected in by_loops(episodes, gamma, closing, cap).items():
-        value = float(estimators.ESTIMATORS[name](found)[0])
+        value = float(sequential.ESTIMATORS[name](found)[0])
         assert value == pytest.approx(expected, abs=1e-6, rel=1e-6), name
 
 
 def test_sequential_dr_is_the_backward_recursion():
     episodes = TOY * 3
-    found = estimators.terms(pad(rows(episodes, closing=[None, 0.3] * 3), 2)).sdr
+    found = sequential.terms(pad(rows(episodes, closing=[None, 0.3] * 3), 2)).sdr
     for i, each in enumerate(episodes):
         x = 0.3 if i % 2 else 0.0
         for ratio, reward, q, v in reversed(each):
@@ -136,13 +136,13 @@ def test_sequential_dr_is_the_backward_recursion():
 
 def test_the_blends_go_from_the_model_to_weighted_doubly_robust():
     found = sums(rows(TOY))
-    blends = estimators.blends(found)[:, 0]
+    blends = sequential.blends(found)[:, 0]
     assert blends[0] == pytest.approx(0.6)
     assert blends[-1] == pytest.approx(1.0745)
 
 
 def test_the_log_ends_with_its_own_value_too():
-    found = estimators.terms(pad(rows(TOY, closing=[0.5, None]), 2)).returned[:, 0]
+    found = sequential.terms(pad(rows(TOY, closing=[0.5, None]), 2)).returned[:, 0]
     assert found == pytest.approx([0.9 + 0.81 * 1.0, 1.0])
 
 
@@ -163,8 +163,8 @@ def test_resamples_do_not_depend_on_the_blocks():
     for size in (7, 40):
         bootstrap = Bootstrap(100, seed=1)
         for part in parts(given, size):
-            bootstrap.add(estimators.terms(pad(part, 4)))
-        found.append(estimators.wsdr(bootstrap.resampled)[:, 0])
+            bootstrap.add(sequential.terms(pad(part, 4)))
+        found.append(sequential.wsdr(bootstrap.resampled)[:, 0])
     np.testing.assert_allclose(*found, rtol=1e-12)
 
 
@@ -173,6 +173,6 @@ def test_the_error_of_resamples_is_that_of_a_mean():
     returns = random.normal(size=2000)
     given = rows([[(1.0, x, 0.0, 0.0)] for x in returns])
     bootstrap = Bootstrap(1000, seed=0)
-    bootstrap.add(estimators.terms(pad(given, 1)))
-    drawn = estimators.ips(bootstrap.resampled)[:, 0]
+    bootstrap.add(sequential.terms(pad(given, 1)))
+    drawn = sequential.ips(bootstrap.resampled)[:, 0]
     assert drawn.std() == pytest.approx(returns.std() / np.sqrt(2000), rel=0.1)

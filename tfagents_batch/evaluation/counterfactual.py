@@ -10,10 +10,18 @@ import numpy as np
 from tfagents_batch.errors import UserError
 from tfagents_batch.evaluation import (
     cells,
-    estimators,
-    logged_rows,
+    episode_rows,
     one_step,
+    sequential,
     summary,
+)
+from tfagents_batch.evaluation.episode_rows import (
+    EVERY,
+    EpisodeRows,
+    Judges,
+    RowsExtent,
+    pad,
+    parts,
 )
 from tfagents_batch.evaluation.fitting import (
     Candidate,
@@ -26,14 +34,6 @@ from tfagents_batch.evaluation.fitting import (
     folds,
     predicted,
     rewards,
-)
-from tfagents_batch.evaluation.logged_rows import (
-    EVERY,
-    EpisodeRows,
-    Judges,
-    RowsExtent,
-    pad,
-    parts,
 )
 from tfagents_batch.evaluation.result import OfflineEvaluation
 from tfagents_batch.evaluation.totals import LEAST, Bootstrap, Judged, Totals
@@ -77,8 +77,8 @@ def evaluate(
     decisions = Bootstrap(settings.resamples, settings.seed)
     threshold = None
     factor = _largest_factor(timeline, extent)
-    for span in logged_rows.spans(timeline, judges.where, _BLOCK_ROWS):
-        columns, gaps = logged_rows.read(timeline, span)
+    for span in episode_rows.spans(timeline, judges.where, _BLOCK_ROWS):
+        columns, gaps = episode_rows.read(timeline, span)
         totals.add(gaps=gaps)
         if not len(columns["reward"]):
             continue
@@ -92,7 +92,7 @@ def evaluate(
         size = extent.longest * rows.reward.shape[1]
         for part in parts(rows, max(_PADDED // size, 1)):
             padded = pad(part, extent.longest)
-            terms = estimators.terms(padded, settings.cap)
+            terms = sequential.terms(padded, settings.cap)
             sequences.add(terms)
             totals.add(squares=summary.squares(terms))
             totals.add_episodes(padded, settings.cap)
@@ -148,9 +148,9 @@ def check(
     timeline: Partition, settings: EvaluationSettings, judges: Judges = EVERY
 ) -> RowsExtent:
     """Return what a timeline contains; UserError if it allows no evaluation."""
-    logged_rows.check(timeline)
-    extent = logged_rows.extent(timeline, judges.where)
-    every = logged_rows.extent(timeline, EVERY.where).episodes
+    episode_rows.check(timeline)
+    extent = episode_rows.extent(timeline, judges.where)
+    every = episode_rows.extent(timeline, EVERY.where).episodes
     if not extent.rows and every:
         raise UserError(
             f"training has seen all {every:,} episodes for evaluation in "
