@@ -386,7 +386,5 @@ def test_algorithms_of_rows_have_no_core(kind):
         replace(kind(), {"network.core": "gru"})
     network = {bcq.BCQConfig: q_network.QConfig}.get(kind, actor.ActorConfig)
     assert kind(network=network()).check()
-    with pytest.raises(
-        UserError, match=r"network\.core is gru, but this algori"
-    ):
+    with pytest.raises(UserError, match=r"network\.core is gru, but this algori"):
         kind(network=network(core="gru")).check()
