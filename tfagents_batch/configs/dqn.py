@@ -93,6 +93,24 @@ PRESETS = {
         epsilon="linear(1, 0.1, 12000)",
         network={"hidden": (256, 256)},
     ),
+    # Velocities are hidden, and a GRU infers them. Target: a mean return of 475.
+    "dqn/cartpole-hidden": trained_by(
+        "dqn",
+        ("CartPole-v1", 200_000, 16, {"capacity": 100_000}),
+        {"wrappers": [{"name": "SelectEntries", "indices": [0, 2]}]},
+        n_step=1,
+        target="max",
+        learning_rate="linear(1e-3, 0)",
+        batch_size=64,
+        train_every=16,
+        train_updates=8,
+        target_tau=0.005,
+        epsilon="linear(1, 0.04, 8000)",
+        normalize_observation=True,
+        sequence_length=16,
+        burn_in=6,
+        network={"hidden": (64, 64), "core": "gru"},
+    ),
     # A GRU remembers the sign: a mean return of 4; at most 1.5 without memory.
     "dqn/tmaze": trained_by(
         "dqn",
