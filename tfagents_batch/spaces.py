@@ -123,6 +123,26 @@ def alike(one: gymnasium.Space, other: gymnasium.Space) -> bool:
     return forms(one) == forms(other)
 
 
+def part(space: gymnasium.Space, keys: Sequence[str], what: str) -> gymnasium.Space:
+    """Return a Dict with some of its entries and the action mask; no keys: all of it.
+
+    Raises:
+      UserError: for a space that lacks a key; ``what`` names the keys.
+    """
+    if not keys:
+        return space
+    known = space.spaces if isinstance(space, gs.Dict) else {}
+    if missing := [key for key in keys if key not in known]:
+        found = f"entries {', '.join(sorted(known))}" if known else f"space {space}"
+        raise UserError(
+            f"{what} names the entry {missing[0]!r}, but the observation has the "
+            f"{found}; expected entries of a Dict, such as the wrapper "
+            "SelectEntries makes of a vector"
+        )
+    kept = {*keys, "action_mask"}
+    return gs.Dict({key: x for key, x in known.items() if key in kept})
+
+
 def flatten(space: gymnasium.Space, value: Any) -> list[Any]:
     """Return the leaves of one value, in the order of ``leaves``.
 

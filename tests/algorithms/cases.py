@@ -80,7 +80,17 @@ def make(
     usual = KINDS.get(name, ("discrete",))[0]
     spec = make_spec(observation, ACTIONS[usual] if action is None else action, B)
     keras.utils.set_random_seed(seed)
-    return kind(small(config.replace(defaults(), settings)), spec, network)
+    return taught(
+        kind(small(config.replace(defaults(), settings)), spec, network), spec
+    )
+
+
+def taught(agent, spec):
+    """Return an agent; a student gets a teacher with initial weights."""
+    if getattr(agent, "imitation", None) is not None:
+        teacher = ppo.PPO(small(ppo.PPOConfig()), spec)
+        agent.imitation.teach(teacher.policy, (), 0)
+    return agent
 
 
 def at(batch, row):

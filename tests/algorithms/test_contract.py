@@ -19,6 +19,7 @@ from tests.algorithms.cases import (
     experience,
     named,
     small,
+    taught,
     update,
 )
 from tests.nn.cases import ACTIONS, VECTOR, make_spec, make_steps
@@ -79,7 +80,7 @@ def make(name, action=None, histograms=False):
     spec = make_spec(action=ACTIONS[action or usual_action(name)], num_envs=B)
     short = {"histograms": histograms} | ({"epochs": 2} if name == "ppo" else {})
     settings = dataclasses.replace(small(settings_of(name)), **short)
-    return REGISTRY[algorithm][0](settings, spec)
+    return taught(REGISTRY[algorithm][0](settings, spec), spec)
 
 
 class Learned(NamedTuple):

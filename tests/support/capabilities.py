@@ -69,14 +69,6 @@ class Refusal(NamedTuple):
 
 REFUSED = (
     Refusal(
-        ("action", ("Dict",)),
-        None,
-        "a Dict action space",
-        "anything",
-        "actions are one array; join the parts with a wrapper",
-        r"action space Dict.* is not supported; use .* wrapper",
-    ),
-    Refusal(
         ("mask", ("mask",)),
         ("action", ("MultiBinary", "Box")),
         '`observation["action_mask"]`',
@@ -242,6 +234,7 @@ _ACTIONS = {
     "MultiDiscrete": gs.MultiDiscrete([3, 2]),
     "MultiBinary": gs.MultiBinary(3),
     "Box": gs.Box(-1, 1, (2,)),
+    "Dict and Tuple": gs.Tuple([gs.Discrete(3), gs.Box(-1, 1, (2,))]),
 }
 _EXPERIENCE = {
     "rollouts": "rollouts",
@@ -282,8 +275,8 @@ def _takes(name: str, action: str, mask: bool = False) -> bool:
     space = _ACTIONS[action]
     parts = {**_PART.spaces}
     if mask:
-        width = {"Discrete": 3, "MultiDiscrete": 5, "MultiBinary": 3, "Box": 2}
-        parts["action_mask"] = gs.MultiBinary(width[action])
+        width = {"MultiDiscrete": 5, "Box": 2}
+        parts["action_mask"] = gs.MultiBinary(width.get(action, 3))
     kind, settings = REGISTRY[name]
     small = config.replace(settings(), {"network": {"hidden": (4,)}})
     try:

@@ -19,6 +19,7 @@ REGISTRY = {
     "a2c": (a2c.A2C, a2c.A2CConfig),
     "ga3c": (a2c.A2C, a2c.GA3CConfig),
     "reinforce": (reinforce.Reinforce, reinforce.ReinforceConfig),
+    "distill": (ppo.PPO, ppo.DistillConfig),
     "dqn": (dqn.DQN, dqn.DQNConfig),
     "pqn": (pqn.PQN, pqn.PQNConfig),
     "bc": (bc.BC, bc.BCConfig),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
 from tfagents_batch import nest
-from tfagents_batch.algorithms import ppo_penalty
+from tfagents_batch.algorithms import ppo_distill, ppo_penalty
 from tfagents_batch.algorithms.shared import alarms, on_policy
 from tfagents_batch.config import number, option
 from tfagents_batch.errors import UserError
@@ -41,6 +42,7 @@ METRICS = (
     *("policy/entropy", "policy/approx_kl", "policy/clip_fraction"),
     *("grad/norm", "grad/skipped"),
 )
+_UNUSED = "not used: a teacher takes the place of advantages"
 KL_METRICS = ("policy/kl_cutoff",)  # with the penalty
 
 
@@ -124,6 +126,10 @@ class PPOConfig(on_policy.OnPolicySettings):
             )
         return config
 
+    def imitation(self, spec: EnvSpec, learner: Any) -> Any:
+        """Return a loss in place of the surrogate, or None."""
+        return None
+
     def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
         return _limits(self, spec)
 
@@ -135,6 +141,37 @@ class PPOConfig(on_policy.OnPolicySettings):
 Config = PPOConfig  # its name in version 0.1
 
 
+@dataclasses.dataclass(frozen=True)
+class DistillConfig(PPOConfig):
+    """Settings of the distillation of a teacher."""
+
+    teacher: str = option("", "run folder of the teacher", group="teacher")
+    teacher_checkpoint: str = option(
+        "newest", "its checkpoint: newest, best or a step", group="teacher"
+    )
+    loss: Literal["auto", "squared_error", "kl"] = option(
+        "auto",
+        "squared_error of the mean action, or kl, the KL of the policies; auto: "
+        "squared_error for a Box, else kl",
+        group="teacher",
+    )
+    objective: Literal["clip"] = option("clip", _UNUSED)
+    clip_ratio: Schedule = number(Constant(0.2), _UNUSED, least=0.2, most=0.2)
+    normalize_advantage: Literal[False] = option(False, _UNUSED)
+
+    def located(self) -> DistillConfig:
+        """Return the settings with the absolute path of the teacher."""
+        path = self.teacher and os.path.abspath(os.path.expanduser(self.teacher))
+        return dataclasses.replace(self, teacher=path)
+
+    def imitation(self, spec: EnvSpec, learner: Any) -> ppo_distill.Imitation:
+        """Return the loss by which the teacher is imitated."""
+        return ppo_distill.Imitation(self, spec, learner)
+
+    def alarms(self, spec: EnvSpec | None = None) -> tuple[Limit, ...]:
+        return (alarms.value_loss(self), alarms.actions_clipped(spec))
+
+
 class Scales(NamedTuple):
     """Values of the loss's schedules at the step of an update, f32 ``[]`` each."""
 
@@ -143,7 +180,10 @@ class Scales(NamedTuple):
 
 
 class PPO(tf.Module):
-    """PPO with an actor-critic network; satisfies ``interfaces.Algorithm``."""
+    """PPO with an actor-critic network; satisfies ``interfaces.Algorithm``.
+
+    ``imitation`` is that of a student; otherwise None.
+    """
 
     METRICS = METRICS  # of ``_loss``, whose means over all minibatches are logged
 
@@ -154,6 +194,7 @@ class PPO(tf.Module):
         self.learner = learner = on_policy.OnPolicyLearner(
             config, spec, network, penalty=self.penalty.beta
         )
+        self.imitation = config.imitation(spec, learner)
         self.inputs, self.compilable = learner.inputs, learner.compilable
         self.policy, self.network = learner.policy, learner.network
         self.make_policy = learner.make_policy
@@ -177,7 +218,11 @@ class PPO(tf.Module):
         batch = self._batch(trajectory, learner.begin(trajectory, step))
         length = config.sequence_length or (mask.shape[0] if self._sequential else None)
         state = trajectory.behavior["state"] if self.recurrent else ()
-        rows, valid = training_batch.rows(batch, mask, length, state)
+        taught = batch
+        if self.imitation is not None:
+            first = nest.map(lambda x: x[:-1], trajectory.steps)
+            taught = batch._replace(policy=self.imitation.labels(first))
+        rows, valid = training_batch.rows(taught, mask, length, state)
         penalized = config.objective != "clip"
         names = self.METRICS + (KL_METRICS if penalized else ())
         size = config.minibatch_size
@@ -237,6 +282,8 @@ class PPO(tf.Module):
             surrogate = losses.importance_surrogate(
                 log_prob, batch.log_prob, advantage, mask
             )
+        if self.imitation is not None:
+            surrogate = self.imitation.loss(heads.policy, batch.policy, mask)
         penalty, cutoff = tf.zeros([]), tf.zeros([])
         if config.objective != "clip":
             kl = heads.policy.with_params(batch.policy).kl(heads.policy)

@@ -151,6 +151,7 @@ class SAC(tf.Module):
         super().__init__()
         self.config = config = config.check()
         self._spec, self._custom = spec, user.distinct(network)
+        self._of_actor, of_critics = config.seen(spec, self._custom)
         self._discrete = isinstance(spec.action_space, gs.Discrete)
         self.policy = self.make_policy()
         self._check_target_entropy()
@@ -163,7 +164,7 @@ class SAC(tf.Module):
         self.network = self.policy.network
         sizes = (0, self.policy.size) if self._discrete else (self.policy.bounds.size,)
         self.critics, self.targets = actor_critic.critics(
-            config, spec, self._custom, *sizes
+            config, of_critics, self._custom, *sizes
         )
         self._log_temperature = keras.Variable(
             math.log(config.start_temperature), dtype="float32"
@@ -193,7 +194,8 @@ class SAC(tf.Module):
             std, every = (
                 (config.sde_std, Inputs(config).sde_every) if sde else (None, None)
             )
-            network = ActorNetwork(spec, config.network, heads, custom, std)
+            parts = config.network, heads, custom, std
+            network = ActorNetwork(self._of_actor, *parts)
             acting = limits, config.random_steps, config.action_noise(), seen, every
             policy = SquashedNormal(network, *acting)
             policy.records = config.records_state
@@ -204,7 +206,8 @@ class SAC(tf.Module):
                 f"{spec.action_space}; noise is added to actions of a Box only, leave "
                 "--algorithm.exploration out"
             )
-        policy = softmax(spec, config.network, custom, config.random_steps, seen)
+        parts = config.network, custom, config.random_steps, seen
+        policy = softmax(self._of_actor, *parts)
         policy.records = config.records_state
         return policy
 

@@ -99,10 +99,11 @@ class TD3(tf.Module):
         super().__init__()
         self.config = config = config.check()
         self._spec, self._custom = spec, user.distinct(network)
+        self._of_actor, of_critics = config.seen(spec, self._custom)
         self.policy = self.make_policy()
         self.network = self.policy.network
         self.critics, self._targets = actor_critic.critics(
-            config, spec, self._custom, self.policy.bounds.size
+            config, of_critics, self._custom, self.policy.bounds.size
         )
         self._target_actor = self.make_policy().network
         learned = self.policy, self.critics, self._targets, self._target_actor
@@ -116,7 +117,8 @@ class TD3(tf.Module):
     def make_policy(self) -> Deterministic:
         config, limits = self.config, actor.bounds(self._spec)
         heads = {"action": limits.size}
-        network = actor.ActorNetwork(self._spec, config.network, heads, self._custom)
+        parts = self._of_actor, config.network, heads, self._custom
+        network = actor.ActorNetwork(*parts)
         noise, own = config.action_noise(), self._custom is None
         seen = config.observations(self._spec.observation_space, own)
         policy = Deterministic(network, limits, config.random_steps, noise, seen)

@@ -1,7 +1,15 @@
 """Presets of PPO: classic control, Box2D, MuJoCo, Atari, and tasks in TensorFlow."""
 
-from tfagents_batch.configs.tuned import RAW_ACTIONS, Preset, like, tuned
+from tfagents_batch.configs.tuned import (
+    RAW_ACTIONS,
+    Preset,
+    like,
+    trained_by,
+    tuned,
+)
 
+_PARTS = {"position": [0, 2], "velocity": [1, 3]}
+_SPLIT = {"wrappers": [{"name": "SelectEntries", "indices": _PARTS}]}
 # Classic control, and CartPole without velocities.
 _CLASSIC = {
     # Solved at a mean return of 475.
@@ -15,6 +23,26 @@ _CLASSIC = {
         run={"wrappers": [{"name": "SelectEntries", "indices": [0, 2]}]},
         sequence_length=32,
         network={"core": "gru"},
+    ),
+    # The value sees the velocities, and so needs no memory. Target: a mean of 475.
+    "cartpole-privileged": tuned(
+        ("CartPole-v1", 200_000, 16, 128),
+        (1e-3, 10, 512),
+        run=_SPLIT,
+        actor_keys=("position",),
+        sequence_length=32,
+        network={"core": "gru", "value_core": "none"},
+    ),
+    # A student for the task before, whose run it starts with; needs a teacher.
+    "distill/cartpole-hidden": trained_by(
+        "distill",
+        ("CartPole-v1", 50_000, 16, {"length": 128}),
+        run=_SPLIT,
+        learning_rate=1e-3,
+        minibatch_size=512,
+        actor_keys=("position",),
+        sequence_length=32,
+        network={"core": "gru", "value_core": "none"},
     ),
     # Target: a mean return of -200.
     "pendulum": tuned(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import gymnasium
 import keras
 import tensorflow as tf
 
@@ -198,7 +199,7 @@ class ActorCritic(keras.Model):
             self.state_noise = StateNoise(self._std, self.family.size, False)
         elif self.family.needs_std:
             self._trained_std = self.add_weight(
-                shape=(self.family.size,),
+                shape=(self.family.std_size,),
                 initializer=keras.initializers.Constant(self._std.start),
                 name=self._std.name,
             )
@@ -216,15 +217,28 @@ class ActorCritic(keras.Model):
         noise = self.state_noise
         return self._trained_std if noise is None else noise.kernel
 
-    def initial_state(self, batch: int) -> Nest:
-        return self.body.initial_state(batch) if self._recurrent else ()
+    @property
+    def of_value(self) -> list[keras.Variable]:
+        """Variables of a value that sees other entries than the policy; or none."""
+        body, encoder = self.body, getattr(self.body, "value_encoder", None)
+        if encoder is None:
+            return []
+        cores = getattr(body, "cores", [])[1:]
+        layers = encoder, body.value_tower, body.value_head, *cores
+        return [x for layer in layers for x in layer.variables]
 
-    def call(self, timestep: TimeStep, state: Nest = ()):
+    def initial_state(self, batch: int, value: bool = True) -> Nest:
+        return self.body.initial_state(batch, value) if self._recurrent else ()
+
+    def call(self, timestep: TimeStep, state: Nest = (), value: bool = True):
+        """Return the heads and the next state, both without a ``value`` if false."""
         features, mask = split_mask(timestep.observation)
+        more = {} if value else {"value": False}  # a user's body always has a value
         if self._recurrent:
-            outputs, state = self.body.step(features, timestep.first, state)
+            inputs = features, timestep.first, state
+            outputs, state = self.body.step(*inputs, **more)
         else:
-            outputs = self.body(features, training=False)
+            outputs = self.body(features, training=False, **more)
         return self._heads(outputs, mask), state
 
     def unroll(self, steps: TimeStep, state: Nest = ()):
@@ -237,8 +251,9 @@ class ActorCritic(keras.Model):
 
     def _heads(self, outputs: dict, mask) -> ActorCriticHeads:
         outputs = {k: tf.cast(x, tf.float32) for k, x in outputs.items()}
-        value = outputs["value"]
-        if value.shape.rank == outputs["policy"].shape.rank:  # a user's [..., 1]
+        value = outputs.get("value", ())
+        rank = outputs["policy"].shape.rank
+        if "value" in outputs and value.shape.rank == rank:  # a user's [..., 1]
             value = tf.squeeze(value, -1)
         features = outputs.get("features", ())
         if self.state_noise is not None:
@@ -250,34 +265,47 @@ class ActorCritic(keras.Model):
 
 
 def actor_critic(
-    spec: EnvSpec, config: NetworkConfig = NetworkConfig(), sde: bool = False
+    spec: EnvSpec,
+    config: NetworkConfig = NetworkConfig(),
+    sde: bool = False,
+    seen: Sequence[gymnasium.Space] = (),
 ) -> ActorCritic:
     """Build the built-in network for an environment.
 
     Vectors go through an MLP, images through a CNN, nested observations through both,
     concatenated. With a core the network is recurrent. ``sde`` makes noise a function
-    of the state.
+    of the state. ``seen`` are the parts of the observation space that the policy and
+    the value see, which then share nothing; none: both see all of it.
     """
-    encoder = Encoder(spec.observation_space, config.cnn)
+    encoders = [Encoder(x, config.cnn) for x in seen or [spec.observation_space]]
     recurrent = config.core != "none"
     hidden = config.hidden
-    if hidden is None and encoder.is_single_image:
+    if hidden is None and all(encoder.is_single_image for encoder in encoders):
         hidden = CORE_BEHIND_IMAGE if recurrent else ()
     elif hidden is None:
         hidden = config.USUAL
     family = distributions.for_space(spec.action_space)
-    count = 1 if recurrent and config.value_core == "shared" else 2  # of towers
-    encoder.check_size(count * hidden[0] if hidden else family.size + 1)
+    shared = recurrent and config.value_core == "shared"
+    if shared and seen:
+        raise UserError(
+            "network.value_core is shared, but the value does not see what the actor "
+            "sees; set --algorithm.network.value_core=own, or none, or leave "
+            "actor_keys and critic_keys out"
+        )
+    count = 1 if shared or seen else 2  # of towers
+    for encoder in encoders:
+        encoder.check_size(count * hidden[0] if hidden else family.size + 1)
     options = head_options(config, family) | ({"features": True} if sde else {})
     if recurrent:
         options |= {"core": config.core, "value_core": config.value_core}
+    options |= {"value_encoder": encoders[1]} if seen else {}
     towers = RecurrentTowers if recurrent else Towers
-    body = towers(encoder, hidden, config.activation, family.size, **options)
+    body = towers(encoders[0], hidden, config.activation, family.size, **options)
     return ActorCritic(body, spec, config, sde)
 
 
 def _check_sde(family: distributions.Family, spec: EnvSpec) -> None:
-    if not family.needs_std:
+    if family.parts or not family.needs_std:
         raise UserError(
             f"exploration is sde, but the action space is {spec.action_space}; noise "
             "that is a function of the state needs a Box of floats, leave "
@@ -286,11 +314,20 @@ def _check_sde(family: distributions.Family, spec: EnvSpec) -> None:
 
 
 def head_options(config: NetworkConfig, family: distributions.Family) -> dict[str, Any]:
-    """Return the options of the heads of ``Towers`` for a family of policies."""
+    """Return the options of the heads of ``Towers`` for a family of policies.
+
+    UserError if it has not only means and they are to be squashed.
+    """
+    mean = config.mean if family.needs_std else "linear"
+    if family.parts and mean != "linear":
+        raise UserError(
+            "network.mean is tanh, but actions have several parts; use "
+            "--algorithm.network.squash, which keeps those of a Box in their bounds"
+        )
     return {
         "initializer": config.initializer,
         "policy_scale": config.policy_scale,
-        "mean": config.mean if family.needs_std else "linear",
+        "mean": mean,
     }
 
 
@@ -346,7 +383,12 @@ def layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
 
 def named_variables(network: keras.Model) -> dict[str, keras.Variable]:
     """Return every variable by position; Keras' names differ between processes."""
-    return {f"{i:03d}-{x.name}": x for i, x in enumerate(network.variables)}
+    return numbered(network.variables)
+
+
+def numbered(variables: Sequence[keras.Variable]) -> dict[str, keras.Variable]:
+    """Return variables by their position and name."""
+    return {f"{i:03d}-{x.name}": x for i, x in enumerate(variables)}
 
 
 def split_mask(observation: Nest) -> tuple[Nest, tf.Tensor | None]:

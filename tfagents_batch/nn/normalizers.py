@@ -6,6 +6,7 @@ a batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import gymnasium
@@ -106,6 +107,8 @@ class ObservationNormalizer(tf.Module):
       floor, epsilon: see ``Moments.std``.
       enabled: if false, observations pass through and statistics do not change.
       integers: if false, integers pass through.
+      acting: entries of a Dict that are needed to act; none: all. Statistics of the
+        others have names of their own, and an observation may lack them.
     """
 
     def __init__(
@@ -116,9 +119,14 @@ class ObservationNormalizer(tf.Module):
         epsilon: float = 0.0,
         enabled: bool = True,
         integers: bool = True,
+        acting: Sequence[str] = (),
     ):
         super().__init__()
         self.clip, self.enabled, self._bounds = clip, enabled, (floor, epsilon)
+        self._keys = [
+            leaf.path[0] if leaf.path else "" for leaf in spaces.leaves(space)
+        ]
+        self._acting = acting or self._keys
         kinds = {"floats", "integers"} if integers else {"floats"}
         self.moments = [
             Moments(leaf.shape)
@@ -144,10 +152,17 @@ class ObservationNormalizer(tf.Module):
             x = x / moments.std(*self._bounds)
             return tf.clip_by_value(x, -self.clip, self.clip)
 
-        leaves = zip(nest.flatten(observation), self.moments, strict=True)
+        leaves = zip(nest.flatten(observation), self._known(observation), strict=True)
         return tf.nest.pack_sequence_as(
             observation, [normalize(x, moments) for x, moments in leaves]
         )
+
+    def _known(self, observation: Nest) -> list[Moments | None]:
+        """Return the moments of the leaves that an observation has."""
+        if not isinstance(observation, dict):
+            return self.moments
+        pairs = zip(self._keys, self.moments, strict=True)
+        return [moments for key, moments in pairs if key in observation]
 
     def normalized(self, observation: Nest) -> list[tf.Tensor]:
         """Return the leaves of an observation that are normalized, as f32."""
@@ -187,9 +202,12 @@ class ObservationNormalizer(tf.Module):
             if moments is not None:
                 moments.update(x, mask)
 
-    def named_variables(self) -> dict[str, keras.Variable]:
+    def named_variables(self, acting: bool = True) -> dict[str, keras.Variable]:
+        """Return the statistics of what is needed to act, or of all other entries."""
+        pairs = zip(self._keys, self.moments, strict=True)
+        chosen = [x for key, x in pairs if (key in self._acting) == acting]
         variables = {}
-        for index, moments in enumerate(self.moments):
+        for index, moments in enumerate(chosen):
             if moments is not None:
                 variables |= nest.prefixed(str(index), moments.named_variables())
         return variables

@@ -343,9 +343,11 @@ class RecurrentTowers(keras.layers.Layer):
         policy_scale: float = blocks.POLICY_SCALE,
         mean: blocks.Mean = "linear",
         features: bool = False,
+        value_encoder=None,
     ):
         super().__init__(name="towers", dtype="float32")
         self.encoder, self.mean, self.features = encoder, mean, features
+        self.value_encoder = value_encoder
         *before, units = hidden
         cell, kind = CELLS[core], (activation, initializer)
         tower = "shared" if value_core == "shared" else "policy"
@@ -360,36 +362,43 @@ class RecurrentTowers(keras.layers.Layer):
         heads = blocks.heads(size, initializer, policy_scale)
         self.policy_head, self.value_head = heads
 
-    def initial_state(self, batch: int) -> Nest:
-        return initial_state(self.cores, batch)
+    def initial_state(self, batch: int, value: bool = True) -> Nest:
+        return initial_state(self.cores if value else self.cores[:1], batch)
 
-    def step(self, observation: Nest, first: tf.Tensor, state: Nest):
-        """Return the outputs of one step ``[B, ...]``, and the next state."""
-        features = self.encoder(observation)
+    def step(
+        self, observation: Nest, first: tf.Tensor, state: Nest, value: bool = True
+    ):
+        """Return the outputs of one step ``[B, ...]``, and the next state.
+
+        Without ``value``, neither has a part for the value.
+        """
+        features = blocks.encoded(self, observation, value)
         inputs = self._inputs(features)
-        outputs, state = step(self.cores, inputs, first, state)
+        outputs, state = step(self.cores[: len(inputs)], inputs, first, state)
         return self._heads(features, outputs), state
 
     def unroll(self, observation: Nest, first: tf.Tensor, state: Nest):
         """Return outputs of steps ``[T, B, ...]``, and the state after all steps."""
         time, batch = first.shape
-        features = self.encoder(nest.fold(observation))
+        features = blocks.encoded(self, nest.fold(observation), True)
         inputs = nest.unfold(self._inputs(features), time, batch)
         outputs, state = unroll(self.cores, inputs, first, state)
         heads = self._heads(features, nest.fold(outputs))
         return nest.unfold(heads, time, batch), state
 
-    def _inputs(self, features: tf.Tensor) -> list[tf.Tensor]:
+    def _inputs(self, features: list[tf.Tensor]) -> list[tf.Tensor]:
         """Return each core's pre-activations of its inputs, ``[N, n]``."""
         towers = [self.policy_tower, self.value_tower]
-        pairs = zip(self.cores, towers, strict=False)
-        return [core(tower(features)) for core, tower in pairs]
+        parts = zip(self.cores, towers, features, strict=False)
+        return [core(tower(x)) for core, tower, x in parts]
 
-    def _heads(self, features: tf.Tensor, outputs) -> dict[str, tf.Tensor]:
+    def _heads(self, features: list[tf.Tensor], outputs) -> dict[str, tf.Tensor]:
         """Return policy and value from the cores' outputs, ``[N, units]`` each."""
         value = outputs[-1]  # the output of the value's own or of the shared core
-        if self.value_tower is not None and len(self.cores) == 1:
-            value = self.value_tower(features)
+        wanted = len(features) > 1
+        if wanted and self.value_tower is not None and len(self.cores) == 1:
+            value = self.value_tower(features[1])
         policy = self.policy_head(outputs[0])
+        value = self.value_head(value) if wanted else None
         inputs = outputs[0] if self.features else None
-        return blocks.outputs(policy, self.value_head(value), self.mean, inputs)
+        return blocks.outputs(policy, value, self.mean, inputs)

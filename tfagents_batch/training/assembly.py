@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras.src.backend.common import global_state
 
 from tfagents_batch import seeds
+from tfagents_batch.algorithms.shared import entries
 from tfagents_batch.devices import placement
 from tfagents_batch.devices.placement import CPU, HOST, Placement
 from tfagents_batch.envs.native import build
@@ -47,7 +48,8 @@ class Experiment:
     Evaluations play in ``eval_recipe``, which is needed if the training environment is
     an instance, or if there is none. The network is a user's model or builder, see
     ``nn.user``. ``experience`` takes the place of the config's source, such as a pool
-    of workers that collects what the source would.
+    of workers that collects what the source would. ``teacher`` gives the algorithm a
+    teacher for the spec that it sees; None: it has none.
 
     Attributes:
       config: config without worker variables, which must never be saved.
@@ -73,13 +75,15 @@ class Experiment:
         eval_recipe: EnvRecipe | None = None,
         network: Any = None,
         experience: Experience | None = None,
+        teacher: Callable[[EnvSpec, Algorithm], None] | None = None,
     ):
         config = config.check()
         self._experience = experience
         placement.check(config.device)
         self.config, self._recipe = without_variables(config), recipe
         self.own_network = own = network is not None
-        self._user_code = own or recipe.needs_user_code
+        # The key of a stored program does not cover a teacher either.
+        self._user_code = own or recipe.needs_user_code or teacher is not None
         evaluate.check(config, recipe, eval_recipe)
         with contextlib.ExitStack() as stack:
             stack.enter_context(signals.harmless_checkpoint_requests())
@@ -103,6 +107,8 @@ class Experiment:
             stack.enter_context(compilation.during_run())
             with console.doing("creating networks"), self.placement.updating():
                 self.algorithm = create_algorithm(config, self.seen, network)
+                if teacher is not None:
+                    teacher(self.seen, self.algorithm)
                 self._player = self.preprocessing.player(self.algorithm)
             self._evaluated: tuple[Env, ...] = ()
             self.evaluator = self._make_evaluator(stack, config, eval_recipe)
@@ -212,7 +218,8 @@ class Experiment:
         self._evaluated = (env,)
         if recipe.creates:
             stack.callback(env.close)
-        evaluate.check_spaces(self.preprocessing.seen(env.spec), self.seen)
+        specs = self.preprocessing.seen(env.spec), self.seen
+        evaluate.check_spaces(*(entries.acting(config.settings, x) for x in specs))
         parts = self.config, self._player, env, count, config.eval_actions
         return evaluation(*parts, self.placement)
 

@@ -8,7 +8,10 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from gymnasium import spaces as gs
+
 from tfagents_batch import spaces
+from tfagents_batch.algorithms.shared import entries
 from tfagents_batch.devices import placement
 from tfagents_batch.envs import registry
 from tfagents_batch.envs.recipe import EnvRecipe
@@ -19,6 +22,7 @@ from tfagents_batch.nn.policies.preprocessed import Player
 from tfagents_batch.training import (
     assembly,
     compilation,
+    evaluate,
     preprocessing,
     signals,
     threads,
@@ -45,11 +49,16 @@ class Trained(NamedTuple):
     checkpoint: str | int = "newest"  # "newest", "best" or a step
 
     @property
-    def spec(self) -> EnvSpec:
+    def trained_with(self) -> EnvSpec:
         """Spaces that the agent was trained with."""
         facts = runs.facts(self.run.folder)
         names = "observation_space", "action_space"
         return EnvSpec(1, *(spaces.from_json(facts[name]) for name in names), {})
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Spaces by which the agent acts: those without what only critics saw."""
+        return entries.acting(self.config.settings, self.trained_with)
 
     def require_env(self) -> None:
         """Refuse a run without an environment to play."""
@@ -134,13 +143,58 @@ def loaded(played: Trained, spec: EnvSpec) -> Iterator[tuple[Algorithm | Player,
         assembly.prepare_devices(config, resources)
         stack.enter_context(placement.host())
         stack.enter_context(compilation.during_run())
-        normalization = preprocessing.of_run(played.run.folder)
-        seen = normalization.seen(spec)
         with console.doing("loading the agent"):
-            algorithm = assembly.create_algorithm(config, seen, played.network)
-            variables = algorithm.learner.named_variables()
-            step, _ = checkpoints.load(played.run.folder, variables, played.checkpoint)
-        yield normalization.player(algorithm), step
+            agent = created(played, spec)
+        yield agent
+
+
+def created(played: Trained, spec: EnvSpec) -> tuple[Algorithm | Player, int]:
+    """Return the agent of a checkpoint on the current device, and its step."""
+    settings, trained_with = played.config.settings, played.trained_with
+    if getattr(settings, "splits", False):  # the critic needs all entries that it saw
+        acting = (entries.acting(settings, x) for x in (spec, trained_with))
+        evaluate.check_spaces(*acting)
+        spec = spec._replace(observation_space=trained_with.observation_space)
+    normalization = preprocessing.of_run(played.run.folder)
+    parts = played.config.check_agent(), normalization.seen(spec), played.network
+    algorithm = assembly.create_algorithm(*parts)
+    variables = algorithm.learner.named_variables()
+    step, _ = checkpoints.load(played.run.folder, variables, played.checkpoint)
+    return normalization.player(algorithm), step
+
+
+def teach(spec: EnvSpec, student: Any) -> None:
+    """Load the teacher of a student that sees a spec, on the current device.
+
+    Raises:
+      UserError: if it cannot be loaded, or acts by other actions or observations.
+    """
+    settings, found = student.config, spec.observation_space
+    if not settings.teacher:
+        raise UserError(
+            "distill needs a teacher; pass --algorithm.teacher=<run folder>"
+        )
+    options = {"plays": False, "checkpoint": settings.teacher_checkpoint}
+    try:
+        played = trained(settings.teacher, **options)
+        name, wanted, keys = played.run.folder.name, played.spec, ()
+        if wanted.action_space != spec.action_space:
+            raise UserError(
+                f"{name} has the action space {wanted.action_space}, but the "
+                f"environment has {spec.action_space}; use a teacher of these actions"
+            )
+        if isinstance(wanted.observation_space, gs.Dict):
+            keys = tuple(sorted(wanted.observation_space.spaces))
+            found = spaces.part(found, keys, name)
+        if not spaces.alike(wanted.observation_space, found):
+            raise UserError(
+                f"{name} acts by {wanted.observation_space}, but the environment has "
+                f"{found}; use an environment with the same observations"
+            )
+        agent, step = created(played, spec._replace(observation_space=found))
+        student.imitation.teach(agent.policy, keys, step)
+    except UserError as error:
+        raise UserError(f"teacher: {error}") from error
 
 
 @contextlib.contextmanager

@@ -17,7 +17,11 @@ from tfagents_batch.features.layout import layout
 from tfagents_batch.features.specification import Specification
 from tfagents_batch.interfaces import Algorithm
 from tfagents_batch.nn.layers.feature_normalizer import FeatureNormalizer
-from tfagents_batch.nn.policies.preprocessed import Player, normalized_space
+from tfagents_batch.nn.policies.preprocessed import (
+    Player,
+    Preprocessed,
+    normalized_space,
+)
 from tfagents_batch.training.run_folder import runs
 from tfagents_batch.types import EnvSpec
 
@@ -40,11 +44,12 @@ class Preprocessing(NamedTuple):
         return spec._replace(observation_space=space)
 
     def player(self, algorithm: Algorithm) -> Algorithm | Player:
-        """Return the agent that takes raw observations."""
+        """Return the agent that takes raw observations of what the actor sees."""
         if self.specification is None:
-            return algorithm
+            split = getattr(algorithm.policy, "of_value", None)
+            return Player(algorithm, lambda x: x.alone()) if split else algorithm
         layer = functools.partial(FeatureNormalizer, self.specification, self.ids)
-        return Player(algorithm, layer)
+        return Player(algorithm, lambda policy: Preprocessed(policy, layer()))
 
     def remarks(self) -> list[str]:
         """Return a note of numbers that an old specification leaves large."""

@@ -12,13 +12,20 @@ from typing import Any, NamedTuple
 from gymnasium import spaces as gs
 
 from tfagents_batch import config, spaces
+from tfagents_batch.algorithms.ppo import DistillConfig
 from tfagents_batch.algorithms.shared import roles
 from tfagents_batch.algorithms.shared.on_policy import OnPolicySettings
 from tfagents_batch.envs.recipe import EnvRecipe
 from tfagents_batch.errors import UserError
 from tfagents_batch.experience import Experience, Located
 from tfagents_batch.interfaces import Algorithm
-from tfagents_batch.training import evaluate, preprocessing, profile, training_run
+from tfagents_batch.training import (
+    evaluate,
+    playing,
+    preprocessing,
+    profile,
+    training_run,
+)
 from tfagents_batch.training.assembly import Experiment, create_algorithm
 from tfagents_batch.training.config import VARIABLES, RunConfig, with_options
 from tfagents_batch.training.log import console, trackers
@@ -59,6 +66,8 @@ def begin(
     network, eval_env = passed.network, passed.eval_env
     if isinstance(resolved.source, Located):
         resolved = dataclasses.replace(resolved, source=resolved.source.located())
+    if isinstance(resolved.settings, DistillConfig):
+        resolved = dataclasses.replace(resolved, settings=resolved.settings.located())
     if origin is not None and resolved.source.kind == "windows":
         resolved = _with_copied_policy(resolved)
     own = resolved.env or evaluate.reports(resolved)
@@ -118,7 +127,7 @@ def take_agent(
     run, own = runs.open_run(logdir), experiment.config
     saved, user = config_file.from_text(run.config_text)
     name, normalization = run.folder.name, experiment.preprocessing
-    same = saved.algorithm == own.algorithm
+    same = saved.algorithm in (own.algorithm, *roles.ALIKE.get(own.algorithm, ()))
     if not same and saved.algorithm not in roles.FROM.get(own.algorithm, ()):
         raise _meaningless(name, saved.algorithm, own.algorithm)
     if same:
@@ -371,6 +380,7 @@ def _experiment(
     if passed.eval_env is not None:
         evaluated = recipe.other(passed.eval_env, own=False)
     experience = passed.pool(resolved, recipe)
-    parts = resolved, recipe, evaluated, passed.network, experience
+    teacher = playing.teach if isinstance(resolved.settings, DistillConfig) else None
+    parts = resolved, recipe, evaluated, passed.network, experience, teacher
     with console.starting(not resolved.progress), Experiment(*parts) as experiment:
         yield experiment, recipe, evaluated

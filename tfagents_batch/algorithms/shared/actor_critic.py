@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.entries import EntrySettings
 from tfagents_batch.algorithms.shared.off_policy import OffPolicySettings
 from tfagents_batch.algorithms.shared.optimization import NetworkLearner
 from tfagents_batch.config import number, option
@@ -30,7 +31,7 @@ ACTOR_METRICS = ("loss/actor", "grad/actor_norm", "grad/actor_skipped")
 
 
 @dataclasses.dataclass(frozen=True)
-class ActorCriticSettings(OffPolicySettings):
+class ActorCriticSettings(EntrySettings, OffPolicySettings):
     """Settings that all algorithms with an actor and critics have."""
 
     num_critics: int = option(
@@ -92,6 +93,7 @@ class ActorCriticSettings(OffPolicySettings):
         *OffPolicySettings.WITH_CRITICS,
         "critic.batch_renorm",
         "quantiles",
+        "actor_keys",
         *OffPolicySettings.OF_NORMALIZATION,
     )
 

@@ -76,7 +76,8 @@ class NormalizationSettings:
         if not self.normalize_observation:
             return None
         clip = Inputs(self).observation_clip
-        return ObservationNormalizer(space, clip, integers=integers)
+        acting = getattr(self, "actor_keys", ())
+        return ObservationNormalizer(space, clip, integers=integers, acting=acting)
 
 
 class Normalizers(tf.Module):

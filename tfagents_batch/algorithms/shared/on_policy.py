@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfagents_batch import nest
 from tfagents_batch.algorithms.shared import alarms
+from tfagents_batch.algorithms.shared.entries import EntrySettings
 from tfagents_batch.algorithms.shared.normalization import NormalizationSettings
 from tfagents_batch.algorithms.shared.optimization import OptimizerSettings, optimizer
 from tfagents_batch.config import inherited, number, option
@@ -36,7 +37,7 @@ from tfagents_batch.types import (
 
 
 @dataclasses.dataclass(frozen=True)
-class OnPolicySettings(OptimizerSettings):
+class OnPolicySettings(EntrySettings, OptimizerSettings):
     """Settings that all on-policy algorithms have."""
 
     gamma: float = number(0.99, "discount factor per step", least=0, most=1)
@@ -91,7 +92,7 @@ class OnPolicySettings(OptimizerSettings):
     source: ClassVar[DefaultSource] = "rollout", {}
 
     OF_AGENT: ClassVar[tuple[str, ...]] = (
-        *("normalize_observation", "normalize_return"),
+        *("normalize_observation", "normalize_return", "actor_keys"),
         *("network.activation", "network.mean", "network.std", "network.squash"),
         *("network.min_std", "network.max_std", "network.scale_actions"),
     )
@@ -142,6 +143,7 @@ class OnPolicyLearner(tf.Module):
       policy: policy that learns.
       network, observations: those of the policy.
       optimizer, rewards: optimizer and normalizer of rewards.
+      run_only: what only the same run goes on with, nested dicts of variables.
       compilable: True if XLA makes the update faster: not with convolutions on a CPU.
     """
 
@@ -150,8 +152,12 @@ class OnPolicyLearner(tf.Module):
     ):
         super().__init__()
         self.config, self._spec, self._variables = config, spec, lambda: variables
+        self.run_only: dict[str, Any] = {}
         self.inputs = inputs = Inputs(config)
         self._custom = user.distinct(network)
+        seen = config.seen(spec, self._custom)
+        parts = (x.observation_space for x in seen)
+        self._seen = tuple(parts) if config.splits else ()
         self.policy = self.make_policy()
         self.network, self.observations = self.policy.network, self.policy.observations
         self.compilable = not self.network.convolves
@@ -171,7 +177,7 @@ class OnPolicyLearner(tf.Module):
         spec, custom, inputs = self._spec, self._custom, Inputs(self.config)
         sde = inputs.exploration == "sde"
         network = (
-            networks.actor_critic(spec, inputs.network, sde)
+            networks.actor_critic(spec, inputs.network, sde, self._seen)
             if custom is None
             else user.actor_critic(custom, spec, inputs.network, sde)
         )
@@ -182,6 +188,7 @@ class OnPolicyLearner(tf.Module):
             inputs.normalize_epsilon,
             enabled=inputs.normalize_observation,
             integers=custom is None,  # a user's network may look them up in a table
+            acting=inputs.actor_keys,
         )
         every = inputs.sde_every if sde else None
         return ActorCriticPolicy(network, observations, inputs.gamma, every)
@@ -193,6 +200,7 @@ class OnPolicyLearner(tf.Module):
             **nest.prefixed("statistics/returns", self.rewards.named_variables()),
             **nest.prefixed("learner/optimizer", self.optimizer.named_variables()),
             **nest.prefixed("learner", self._variables()),
+            **nest.prefixed("run", self.run_only),
         }
 
     def begin(self, trajectory: Trajectory, step) -> TimeStep:

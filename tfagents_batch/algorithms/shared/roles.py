@@ -26,9 +26,11 @@ FROM = {
     "sac": ("bc", "cql", "crr", "crr_discrete", "iql"),
     "td3": ("bc", "cql", "crr", "iql", "td3_bc"),
     "dqn": ("bcq",),
-    "ppo": ("bc",),
-    "a2c": ("bc",),
+    "ppo": ("bc", "distill"),
+    "a2c": ("bc", "distill"),
 }
+# Those of them with the same variables, which are taken by their names.
+ALIKE = {"ppo": ("distill",), "a2c": ("distill",)}
 GAMMA = 0.02  # largest difference of discount factors without a warning
 # Settings that two algorithms need to have in common, if both have them.
 _SAME = "network.hidden", "network.activation", "network.dueling", "num_critics"

@@ -145,17 +145,22 @@ class SelectEntries(gymnasium.ObservationWrapper, RecordConstructorArgs):
     """Observe selected entries of a vector, in the given order.
 
     ``SelectEntries(env, [0, 2])`` for CartPole hides both velocities, so that the
-    policy needs a memory.
+    policy needs a memory. ``SelectEntries(env, {"position": [0, 2], "velocity": [1,
+    3]})`` observes a Dict, whose entries the settings ``actor_keys`` and
+    ``critic_keys`` name.
 
     Args:
       env: environment with observations in a Box of rank 1.
-      indices: indices of the entries, from 0, each at most once.
+      indices: indices of the entries, from 0, each at most once; or several such lists
+        by name.
 
     Raises:
       UserError: for another space, or for indices outside it.
     """
 
-    def __init__(self, env: gymnasium.Env, indices: Sequence[int]):
+    def __init__(
+        self, env: gymnasium.Env, indices: Sequence[int] | dict[str, Sequence[int]]
+    ):
         RecordConstructorArgs.__init__(self, indices=indices)
         gymnasium.ObservationWrapper.__init__(self, env)
         space = layers.box("SelectEntries", "observation", env.observation_space)
@@ -165,18 +170,27 @@ class SelectEntries(gymnasium.ObservationWrapper, RecordConstructorArgs):
                 "vectors (gymnasium.wrappers.FlattenObservation makes them)"
             )
         size = space.shape[0]
-        self._indices = layers.indices(
-            "SelectEntries",
-            "indices",
-            indices,
-            lambda x: bool(x) and max(x) < size and len({*x}) == len(x),
-            f"a list of different numbers of 0 to {size - 1}, at least one",
-        )
-        low, high = space.low[self._indices], space.high[self._indices]
-        self.observation_space = gs.Box(low, high, dtype=space.dtype)
+        self._named = isinstance(indices, dict) and bool(indices)
+        self._indices = {
+            name: layers.indices(
+                "SelectEntries",
+                f"indices[{name!r}]" if self._named else "indices",
+                chosen,
+                lambda x: bool(x) and max(x) < size and len({*x}) == len(x),
+                f"a list of different numbers of 0 to {size - 1}, at least one",
+            )
+            for name, chosen in (indices if self._named else {"": indices}).items()
+        }
+        parts = {
+            name: gs.Box(space.low[x], space.high[x], dtype=space.dtype)
+            for name, x in self._indices.items()
+        }
+        self.observation_space = gs.Dict(parts) if self._named else parts[""]
 
-    def observation(self, observation: Any) -> np.ndarray:
-        return np.asarray(observation)[self._indices]
+    def observation(self, observation: Any) -> Any:
+        vector = np.asarray(observation)
+        parts = {name: vector[x] for name, x in self._indices.items()}
+        return parts if self._named else parts[""]
 
 
 class SelectKey(gymnasium.ObservationWrapper, RecordConstructorArgs):

@@ -262,8 +262,8 @@ def _narrow(x, kernel):
 class Towers(keras.Model):
     """Model from observations ``[N, ...]`` to ``{"policy": [N, A], "value": [N]}``.
 
-    The two towers share one encoder, and so its weights (for images); they share
-    nothing else.
+    The two towers share one encoder, and so its weights (for images), unless the value
+    has an encoder of its own; they share nothing else.
 
     Args:
       encoder: layer or model, observation to features ``[N, F]``.
@@ -272,6 +272,7 @@ class Towers(keras.Model):
       policy_scale: scale of the policy head's kernel, see ``kernels.policy``.
       mean: "tanh" keeps the policy's outputs within -1 and 1.
       features: whether the inputs of the policy's head are an output, "features".
+      value_encoder: encoder of what the value sees, if the policy sees something else.
     """
 
     def __init__(
@@ -284,9 +285,11 @@ class Towers(keras.Model):
         policy_scale: float = POLICY_SCALE,
         mean: Mean = "linear",
         features: bool = False,
+        value_encoder=None,
     ):
         super().__init__(name="towers", dtype="float32")
         self.encoder, self.mean, self.features = encoder, mean, features
+        self.value_encoder = value_encoder
         self.policy_tower, self.value_tower = (
             mlp(hidden, activation, initializer, name)
             for name in ("policy_tower", "value_tower")
@@ -296,12 +299,22 @@ class Towers(keras.Model):
     def build(self, observation_shape):
         """Leave it to the first call, which Keras would otherwise trace before."""
 
-    def call(self, observation):
-        features = self.encoder(observation)
+    def call(self, observation, value=True):
+        """Return the outputs, of which ``value`` can be left out."""
+        features, *others = encoded(self, observation, value)
         inputs = self.policy_tower(features)
         policy = self.policy_head(inputs)
-        value = self.value_head(self.value_tower(features))
+        value = self.value_head(self.value_tower(others[0])) if others else None
         return outputs(policy, value, self.mean, inputs if self.features else None)
+
+
+def encoded(towers, observation, value: bool) -> list[tf.Tensor]:
+    """Return the features ``[N, F]`` of the policy and, if wanted, of the value."""
+    features = towers.encoder(observation)
+    if not value:
+        return [features]
+    own = towers.value_encoder
+    return [features, features if own is None else own(observation)]
 
 
 def heads(size: int, initializer: kernels.Kind, policy_scale: float):
@@ -312,8 +325,11 @@ def heads(size: int, initializer: kernels.Kind, policy_scale: float):
 
 
 def outputs(
-    policy: tf.Tensor, value: tf.Tensor, mean: Mean, features: tf.Tensor | None
+    policy: tf.Tensor,
+    value: tf.Tensor | None,
+    mean: Mean,
+    features: tf.Tensor | None,
 ) -> dict[str, tf.Tensor]:
-    policy = tf.tanh(policy) if mean == "tanh" else policy
-    found = {"policy": policy, "value": tf.squeeze(value, -1)}
+    found = {"policy": tf.tanh(policy) if mean == "tanh" else policy}
+    found |= {} if value is None else {"value": tf.squeeze(value, -1)}
     return found if features is None else found | {"features": features}

@@ -30,6 +30,7 @@ class ActorCriticPolicy(NetworkPolicy):
       observations: normalizer of the observations.
       gamma: discount factor of the running return.
       sde_every: steps for which a matrix of noise is kept; None for a network without.
+      value: whether it computes values, and so needs what they see.
     """
 
     observations: ObservationNormalizer
@@ -40,14 +41,26 @@ class ActorCriticPolicy(NetworkPolicy):
         observations: ObservationNormalizer,
         gamma: float,
         sde_every: int | tf.Variable | None = None,
+        value: bool = True,
     ):
         super().__init__(network, observations)
         self._gamma, self._sde_every = gamma, sde_every
+        self._options = {} if value else {"value": False}
         self.recurrent = bool(nest.flatten(network.initial_state(2)))
+
+    def alone(self) -> ActorCriticPolicy:
+        """Return the policy without a value that sees more, with the same variables.
+
+        It acts by the actor's entries of observations alone.
+        """
+        parts = self.network, self.observations, self._gamma, self._sde_every
+        policy = ActorCriticPolicy(*parts, value=False)
+        policy.version = self.version
+        return policy
 
     def initial_state(self, batch: int) -> Nest:
         """Return the network's recurrent state and a return of 0."""
-        state = self.network.initial_state(batch), arrays.zeros([batch])
+        state = self._memory(batch), arrays.zeros([batch])
         if self._sde_every is None:
             return state
         return *state, state_noise.initial_state(batch, self.network.trained_std)
@@ -77,8 +90,12 @@ class ActorCriticPolicy(NetworkPolicy):
             behavior["state"] = before
         return action, behavior, (net_state, return_, *held)
 
+    def distribution(self, timestep: TimeStep, state: Nest) -> Distribution:
+        """Return the policy's actions in a step; ``state`` is that of acting."""
+        return self._heads(timestep, state[0])[0].policy
+
     def probabilities(self, timestep: TimeStep, state: Nest, step) -> tf.Tensor:
-        policy = self._heads(timestep, state[0])[0].policy
+        policy = self.distribution(timestep, state)
         if isinstance(policy, Categorical):
             return policy.probabilities()
         _check_single(policy)
@@ -87,7 +104,7 @@ class ActorCriticPolicy(NetworkPolicy):
     def log_density(
         self, timestep: TimeStep, state: Nest, action: tf.Tensor, step
     ) -> tf.Tensor:
-        policy = self._heads(timestep, state[0])[0].policy
+        policy = self.distribution(timestep, state)
         _check_single(policy)
         if isinstance(policy, Categorical):
             return super().log_density(timestep, state, action, step)
@@ -97,13 +114,14 @@ class ActorCriticPolicy(NetworkPolicy):
         return log
 
     def memory(self, batch: int | tf.Tensor, explore: bool) -> Nest:
-        return self.network.initial_state(batch)
+        return self._memory(batch)
 
     def decide(
         self, timestep: TimeStep, state: Nest, step, noise: tf.Tensor | None = None
     ) -> Decision:
         heads, state = self._heads(timestep, state)
-        policy, values = heads.policy, {"value": heads.value}
+        policy = heads.policy
+        values = {} if isinstance(heads.value, tuple) else {"value": heads.value}
         if not isinstance(policy, DiagNormal | TanhNormal):
             return Decision(policy.mode(), state, values, policy)
         if noise is None:
@@ -118,7 +136,10 @@ class ActorCriticPolicy(NetworkPolicy):
 
     def _heads(self, timestep: TimeStep, state: Nest) -> tuple[ActorCriticHeads, Nest]:
         """Return the heads of the network, and its next state."""
-        return self.network(self.seen(timestep), state)
+        return self.network(self.seen(timestep), state, **self._options)
+
+    def _memory(self, batch: int | tf.Tensor) -> Nest:
+        return self.network.initial_state(batch, **self._options)
 
 
 def _check_single(policy: Distribution) -> None:
@@ -126,7 +147,7 @@ def _check_single(policy: Distribution) -> None:
     if not isinstance(policy, Categorical | DiagNormal | TanhNormal):
         raise UserError(
             "probabilities need a Discrete action space and log_density a Box, but "
-            "actions are MultiDiscrete or MultiBinary: there are too many joint "
-            'actions; the log probability of each action taken is behavior["log_prob"] '
-            "of a trajectory"
+            "actions are MultiDiscrete, MultiBinary, Dict or Tuple: there are too many "
+            "joint actions; the log probability of each action taken is "
+            'behavior["log_prob"] of a trajectory'
         )

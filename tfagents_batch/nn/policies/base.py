@@ -27,6 +27,8 @@ class NetworkPolicy(tf.Module):
       observations: normalizer of the observations by which it acts, or None.
 
     Attributes:
+      of_value: variables of a value that sees other entries of observations than the
+        actor, which only training needs; none if both see the same.
       encoder: recurrent encoder of the network; None if it has no memory.
       records: whether ``act`` records the encoder's state before each step.
     """
@@ -34,6 +36,7 @@ class NetworkPolicy(tf.Module):
     def __init__(self, network: Any, observations: ObservationNormalizer | None = None):
         super().__init__()
         self.network, self.observations = network, observations
+        self.of_value = getattr(network, "of_value", [])
         self.encoder = recurrent_encoder.of(network)
         self.records = False
         self.version = tf.Variable(0, dtype=tf.int64, trainable=False)
@@ -97,9 +100,13 @@ class NetworkPolicy(tf.Module):
 
     def named_variables(self) -> dict[str, keras.Variable]:
         """Return weights and statistics of observations by name."""
-        weights = networks.named_variables(self.network)
-        named = nest.prefixed("policy/network", weights)
+        apart = {id(x) for x in self.of_value}
+        acting = [x for x in self.network.variables if id(x) not in apart]
+        named = nest.prefixed("policy/network", networks.numbered(acting))
+        named |= nest.prefixed("learner/value", networks.numbered(self.of_value))
         if self.observations is not None:
             statistics = self.observations.named_variables()
             named |= nest.prefixed("statistics/observations", statistics)
+            others = self.observations.named_variables(acting=False)
+            named |= nest.prefixed("learner/observations", others)
         return named

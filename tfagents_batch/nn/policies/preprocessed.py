@@ -85,20 +85,18 @@ class Preprocessed(tf.Module):
 
 
 class Player:
-    """Agent of raw features, to be played, made of an algorithm of normalized ones.
+    """Agent to be played, whose policy is made of that of an algorithm.
 
-    ``normalizer`` returns the normalization, with weights on the current device. For
-    the attributes see ``interfaces.Algorithm``.
+    ``played`` returns it, with what it adds on the current device. For the attributes
+    see ``interfaces.Algorithm``.
     """
 
-    def __init__(
-        self, algorithm: Algorithm, normalizer: Callable[[], FeatureNormalizer]
-    ):
-        self.policy: Policy = Preprocessed(algorithm.policy, normalizer())
+    def __init__(self, algorithm: Algorithm, played: Callable[[Any], Policy]):
+        self.policy: Policy = played(algorithm.policy)
         self.compilable, self.config = algorithm.compilable, algorithm.config
         self._make: Callable[[], Policy] = algorithm.make_policy
-        self._normalizer = normalizer
+        self._played = played
 
     def make_policy(self) -> Policy:
         """Return a further policy, with weights of its own."""
-        return Preprocessed(self._make(), self._normalizer())
+        return self._played(self._make())
